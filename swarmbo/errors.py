@@ -77,6 +77,10 @@ class RunFolderError(SwarmboError, OSError):
     """A run folder is missing, incomplete or holds something else than a run."""
 
 
+class CompilingWarning(UserWarning):
+    """Compiled code is not kept where the next process looks first, so that this may have to compile it again."""
+
+
 class DataWarning(UserWarning):
     """Data were not taken as they are, or not shown as they could be: rows or a film are left out, say.
 

@@ -76,6 +76,7 @@ Probability = Annotated[float, within(0, 1, "a probability")]
 NoiseStd = Annotated[float, within(0, 1e12, "a standard deviation")]
 Distance = Annotated[float, msgspec.Meta(gt=0, title="a distance", extra={"unit": "m"})]
 Count = Annotated[int, msgspec.Meta(ge=1)]
+AtOnce = Annotated[int, within(1, 2**20)]  # points that are held in memory together
 Whole = Annotated[int, msgspec.Meta(ge=0)]
 Even = Annotated[int, msgspec.Meta(ge=2, multiple_of=2, title="an even number")]
 

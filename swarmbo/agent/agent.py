@@ -15,6 +15,7 @@ from swarmbo.agent.rows import UNASKED
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
+from swarmbo.deciding.choice import MOST_QUERIES
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.setup import Setup
 from swarmbo.deciding.told import Noise
@@ -155,7 +156,7 @@ class Agent(Returning):
         """Begin to decide what to evaluate next, or a batch of points one after the other.
 
         Args:
-            count: How many, >= 1; None for one that is not in a list.
+            count: How many, 1 to 10,000; None for one that is not in a list.
             candidates: In a field, the places (k, d) that it could measure itself, k >= 0; with none it sits the round
                 out. By default 512 random ones in the box.
             price: In a field, what a measurement costs it, in the unit of the outcome, >= 0: one that is not worth it
@@ -171,12 +172,13 @@ class Agent(Returning):
             The query's id.
 
         Raises:
-            ConfigError: If it is deciding, the count is not at least 1, the price is no finite number >= 0, what only a
-                field has is given for a function, or ways without candidates, or for routes by a ``travel`` without.
+            ConfigError: If it is deciding, the count is not from 1 to 10,000, the price is no finite number >= 0, what
+                only a field has is given for a function, or ways without candidates, or for routes by a ``travel``
+                without.
             ShapeError: If places are no finite numbers of the box's dimensions, or ways are not one for each candidate.
         """
         self._require_idle("asked again")
-        number = 1 if count is None else whole_number(count, 1, "$.count")
+        number = 1 if count is None else whole_number(count, 1, "$.count", MOST_QUERIES)
         plans = isinstance(self._setup.coordination, RoutePlanner) and self.travel is not None
         if on_the_way is not None and plans and not isinstance(self.travel, MeasuringTravel):
             got = "got ways to candidates, beyond which planned routes go"

@@ -1,6 +1,6 @@
 """One computer that sees all factors, and searches from many points."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -12,7 +12,7 @@ from swarmbo.graph import stacks_of
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
-from swarmbo.settings import Count, Settings, Whole
+from swarmbo.settings import AtOnce, Count, Settings, within
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -45,8 +45,8 @@ class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
         20
     """
 
-    starts: Count = 20
-    screened: Whole = 512
+    starts: AtOnce = 20
+    screened: Annotated[int, within(0, 2**20)] = 512
     steps: Count = 200
 
     def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:

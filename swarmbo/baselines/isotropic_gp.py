@@ -25,7 +25,7 @@ from swarmbo.graph import stacks_of
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import stream
-from swarmbo.settings import Count, NonNegative, Settings, Whole
+from swarmbo.settings import AtOnce, NonNegative, Settings, Whole
 
 
 @kind("coordination", FUNCTION)
@@ -60,8 +60,8 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
     exploration_scale: NonNegative = 0.1
     warp: WarpKind = "power"
     box: TrustRegion = msgspec.field(default_factory=TrustRegion)
-    raw_samples: Count = 512
-    starts: Count = 20
+    raw_samples: AtOnce = 512
+    starts: AtOnce = 20
     steps: Whole = 40
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:

@@ -15,7 +15,7 @@ from swarmbo.kernels import draw, kernel_matrix
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.rng import sobol, stream
-from swarmbo.settings import Count, Settings
+from swarmbo.settings import AtOnce, Settings
 
 _STEPS = 50  # of Adam, as the authors' program fits
 _FEATURES = 2048
@@ -47,7 +47,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     """
 
     region: TurboRegion = TurboRegion()
-    candidates: Count | None = None
+    candidates: AtOnce | None = None
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
         """Where one draw from the posterior is largest among candidates; the acquisition is not looked at.

@@ -96,16 +96,17 @@ def real_array(value: object) -> Float[np.ndarray, "..."] | None:
         return None
 
 
-def whole_number(value: object, smallest: int, at: str) -> int:
+def whole_number(value: object, smallest: int, at: str, largest: int | None = None) -> int:
     """An integer from a user.
 
     Args:
         value: What was given.
         smallest: The least that will do.
         at: Path for messages.
+        largest: The most that will do; None: any.
 
     Raises:
-        ConfigError: If it is no integer, or too small.
+        ConfigError: If it is no integer, too small or too large.
 
     Example:
         >>> whole_number(np.int64(3), 0, "$.seed")
@@ -117,6 +118,8 @@ def whole_number(value: object, smallest: int, at: str) -> int:
         number = None
     if number is None or number < smallest:
         raise ConfigError(f"got {short(value)}; wanted an integer >= {smallest}", at=at)
+    if largest is not None and number > largest:
+        raise ConfigError(f"got {short(value)}; wanted at most {largest:,}", at=at)
     return number
 
 
@@ -198,6 +201,11 @@ def _as_number(value: object) -> float | None:
     except _NO_NUMBER:
         return None
     return number if abs(number) < LARGEST_OUTCOME else np.nan
+
+
+def is_plain(number: str) -> bool:
+    """Whether the text of a number is written in ASCII's digits: Python reads others too, and ``_`` between digits."""
+    return number.isascii() and "_" not in number
 
 
 def short(value: object) -> str:

@@ -3,7 +3,9 @@
 Modules that load numpy are imported inside the commands, so that ``--help`` is quick.
 """
 
+import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -16,6 +18,9 @@ for commands in ("runs", "solve", "fleet"):  # each adds its own
 
 def main() -> None:
     """Entry point of the ``swarmbo`` command."""
+    for stream in (sys.stdout, sys.stderr):  # what a terminal of few characters lacks is shown as "?"
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     app()
 
 

@@ -10,6 +10,7 @@ import numba
 import numpy as np
 from jaxtyping import Float, Int
 
+from swarmbo.boundary.compiling import compiled
 from swarmbo.coordination.compiled_updates import (
     Whole,
     new_scratch,
@@ -29,7 +30,7 @@ _NONE, _BYTES = -1, _unsigned(8)
 Places = Int[np.ndarray, " n"]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def breadth_first(
     first: Places, variables: Places, first_of: Places, by_variable: Places, factors: Places
 ) -> tuple[Places, Places, Places]:
@@ -74,7 +75,7 @@ def breadth_first(
     return order, factor_order, up
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def tree_rounds(
     order: Places,
     factor_order: Places,
@@ -152,7 +153,7 @@ def _renew_factor(
     renewed_factor(tables[f], lengths + at, begins + at, n_axes, said, heard, heard, 0.0, spare)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _tree_pass(
     order: Places,
     factor_order: Places,
@@ -283,7 +284,7 @@ def _best_value(heard: Float[np.ndarray, " n"], degree: Whole, size: Whole) -> i
     return best
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _decoding_pass(
     order: Places,
     first: Places,

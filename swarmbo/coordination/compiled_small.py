@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba.core import types
 
+from swarmbo.boundary.compiling import compiled
 from swarmbo.coordination.small_steps import eight_by_eight, eight_values, few_values, small_table
 from swarmbo.coordination.vector_steps import larger
 from swarmbo.coordination.vectors import NARROW
@@ -67,21 +68,19 @@ def _small_tables(
 _OF_SMALL = types.float64(READ, PLACES, PLACES, READ, READ, READ, types.float64, WRITTEN)
 
 
-@numba.njit(_OF_SMALL, cache=True, nogil=True)
+@compiled(_OF_SMALL, nogil=True)
 def eight_pass(tables: Any, sizes: Any, starts: Any, said: Any, was: Any, spreads: Any, damping: Any, out: Any) -> Any:
     """What :func:`swarmbo.coordination.compiled_updates.factor_pass` does, of tables of 8 x 8."""
     return _small_tables(_eight_by_eight, tables, sizes, starts, said, was, spreads, damping, out)
 
 
-@numba.njit(_OF_SMALL, cache=True, nogil=True)
+@compiled(_OF_SMALL, nogil=True)
 def small_pass(tables: Any, sizes: Any, starts: Any, said: Any, was: Any, spreads: Any, damping: Any, out: Any) -> Any:
     """What :func:`swarmbo.coordination.compiled_updates.factor_pass` does, of two axes of 8 to 16 values."""
     return _small_tables(_up_to_sixteen, tables, sizes, starts, said, was, spreads, damping, out)
 
 
-@numba.njit(
-    types.void(read_only(2, types.int64), types.uint64, READ, WRITTEN, types.int64[::1]), cache=True, nogil=True
-)
+@compiled(types.void(read_only(2, types.int64), types.uint64, READ, WRITTEN, types.int64[::1]), nogil=True)
 def small_variable_pass(
     starts: Int[np.ndarray, "n degree"],
     size: int,

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numba.core import types
 
+from swarmbo.boundary.compiling import compiled
 from swarmbo.coordination.compiled_small import (
     PLACES,
     READ,
@@ -153,9 +154,8 @@ def renewed_factor(
     return change
 
 
-@numba.njit(
+@compiled(
     types.float64(READ, PLACES, types.uint64[::1], READ, READ, READ, types.float64, WRITTEN, WRITTEN),
-    cache=True,
     nogil=True,
 )
 def factor_pass(
@@ -235,9 +235,8 @@ def renewed_variable(starts: int, degree: int, size: Whole, heard: int, said: in
     return highest
 
 
-@numba.njit(
+@compiled(
     types.void(read_only(2, types.int64), types.uint64, READ, WRITTEN, types.int64[::1], WRITTEN),
-    cache=True,
     nogil=True,
 )
 def variable_pass(

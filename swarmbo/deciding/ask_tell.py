@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import query_name, whole_number
 from swarmbo.data import News
-from swarmbo.deciding.choice import Choice
+from swarmbo.deciding.choice import MOST_QUERIES, Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.held import Held
@@ -74,7 +74,8 @@ class AskTell(Held):
         does not move.
 
         Args:
-            count: How many, >= 1; None for one that is not in a list. In a field candidates may stand in its place.
+            count: How many, 1 to 10,000; None for one that is not in a list. In a field candidates may stand in its
+                place.
             candidates: In a field, for each agent the places (k, d) it could measure, k >= 0; an agent that is missing
                 has none. By default 512 random ones in the box for each.
             links: Who hears whom; None means everyone.
@@ -84,8 +85,8 @@ class AskTell(Held):
                 measure in any case.
 
         Raises:
-            ConfigError: If the count is not at least 1, an agent is unknown, links are directed, a price is no finite
-                number >= 0, or what only a field has is given for a function.
+            ConfigError: If the count is not from 1 to 10,000, an agent is unknown, links are directed, a price is no
+                finite number >= 0, or what only a field has is given for a function.
             ShapeError: If candidates are not finite (k, d) arrays.
         """
         if self.problem.is_field and isinstance(count, Mapping | list | tuple | np.ndarray):
@@ -95,7 +96,7 @@ class AskTell(Held):
         offers = replace(offers, **given, prices={} if prices is None else prices)
         if count is None:
             return self._ask(offers)
-        return [self._ask(offers) for _ in range(whole_number(count, 1, "$.count"))]
+        return [self._ask(offers) for _ in range(whole_number(count, 1, "$.count", MOST_QUERIES))]
 
     def _ask(self, offers: Offers) -> Query:
         self._learner, choice = self._decided(offers)

@@ -9,6 +9,8 @@ from jaxtyping import Float
 from swarmbo.problem import Problem
 from swarmbo.records import Query, SolveReport
 
+MOST_QUERIES = 10_000  # of one call
+
 
 @dataclass(frozen=True, eq=False)
 class Choice:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from swarmbo.boundary.csv_rows import other_separator, read_csv
 from swarmbo.boundary.missing import is_missing, marked
-from swarmbo.boundary.values import short
+from swarmbo.boundary.values import is_plain, short
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo.problem import Problem
 
@@ -243,7 +243,7 @@ class _Table:
         for row, cell in enumerate(cells):
             number = _number(cell)
             if number is None:
-                raise self.refused(row, name, "a number, or nothing where there is none")
+                raise self.refused(row, name, "a number in the digits 0 to 9, or nothing where there is none")
             numbers[row] = number
         return numbers
 
@@ -286,7 +286,7 @@ def _number(cell: Any) -> float | None:
         return np.nan
     if isinstance(cell, str) and is_missing(cell):
         return np.nan
-    if isinstance(cell, bool | complex):
+    if isinstance(cell, bool | complex) or (isinstance(cell, str) and not is_plain(cell)):
         return None
     try:
         return float(cell)

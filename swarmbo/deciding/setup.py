@@ -41,6 +41,7 @@ DEFAULT_KINDS: Mapping[Team, Mapping[str, str]] = {
 }
 
 _INITIAL = 10  # points of an initial design
+_MOST_ROUNDS = 10**9
 
 Given = Settings | str | Mapping[str, Any]  # of a part: its settings, the name of its kind, or a table
 
@@ -365,10 +366,14 @@ class Setup:
         Raises:
             ConfigError: If a number is out of range, or a kind is unknown, does not suit the problem or is refused.
         """
-        horizon = None if rounds is None else whole_number(rounds, 1, "$.rounds")
+        horizon = None if rounds is None else whole_number(rounds, 1, "$.rounds", _MOST_ROUNDS)
         if problem.is_field and initial is not None:
             raise ConfigError("a team in a field has no initial design; leave it out", at="$.initial")
-        first = 0 if problem.is_field else whole_number(_INITIAL if initial is None else initial, 1, "$.initial")
+        first = (
+            0
+            if problem.is_field
+            else whole_number(_INITIAL if initial is None else initial, 1, "$.initial", _MOST_ROUNDS)
+        )
         number, team = whole_number(seed, 0, "$.seed"), FIELD if problem.is_field else FUNCTION
         given = {"belief": belief, "acquisition": acquisition, "coordination": coordination, "transport": transport}
         parts: dict[str, Any] = {

@@ -2,8 +2,8 @@
 
 An expression becomes nested functions of the variables' values. What there is: numbers, texts, ``True`` and ``False``;
 ``+ - * / // % **`` on numbers; comparisons, ``in`` with a list of its own, ``and``, ``or``, ``not``,
-``… if … else …``; ``abs``, ``min``, ``max``, ``round``, ``int``, ``float``, ``bool`` of numbers. Results beyond 1e200
-are refused at every step, so no number grows without end.
+``… if … else …``; ``abs``, ``min``, ``max``, ``round``, ``int``, ``float``, ``bool`` of numbers. Whole numbers and
+results beyond 1e200 are refused at every step, and so is rounding to more digits than these have: no step takes long.
 """
 
 import ast
@@ -21,11 +21,18 @@ Evaluated = Callable[[Values], Any]
 LONGEST = 10_000  # characters
 _DEEPEST = 200
 _TOO_LARGE = f"a result is no number up to {LARGEST:g} in size"
+_MOST_DIGITS = 400
 
 
 def _power(base: Any, exponent: Any) -> Any:
     """As floats where whole numbers would be of any length."""
     return float(base) ** exponent if abs(exponent) > 64 else base**exponent
+
+
+def _rounded(number: Any, digits: Any = None) -> Any:
+    if digits is not None and abs(digits) > _MOST_DIGITS:
+        raise ValueError(f"it is rounded to {digits:g} digits, more than {_MOST_DIGITS}")
+    return round(number, digits)
 
 
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -54,7 +61,7 @@ _CALLED: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "min": min,
     "max": max,
-    "round": round,
+    "round": _rounded,
     "int": int,
     "float": float,
     "bool": bool,
@@ -70,6 +77,7 @@ class Expression:
 
     Attributes:
         names: The variables in it, in the order of their first appearance.
+        n_steps: How many parts it has, each of which is worked out once at most.
 
     Raises:
         ConfigError: If it is none, too long, or has anything else in it than the module says.
@@ -95,6 +103,7 @@ class Expression:
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             line = " ".join(text.split())[:60]
             raise self._refused(repr(line), "one Python expression, as `abs(x - y) * 0.5`") from None
+        self.n_steps = 0
         self._value = self._made(tree.body, _DEEPEST)
 
     @property
@@ -121,6 +130,7 @@ class Expression:
         return ConfigError(f"got {got}; wanted {wanted}", at=self.at)
 
     def _made(self, node: ast.expr, depth: int) -> Evaluated:
+        self.n_steps += 1
         if depth == 0:
             raise self._refused("an expression nested too deep", f"at most {_DEEPEST} levels")
         match node:
@@ -163,6 +173,8 @@ class Expression:
             for number in numbers:
                 if not isinstance(number, int | float):
                     raise TypeError(f"{number!r} is no number")
+                if isinstance(number, int) and abs(number) > LARGEST:
+                    raise ValueError(f"a number is beyond {LARGEST:g}")
             result = function(*numbers)
             if isinstance(result, complex) or not abs(result) <= LARGEST:
                 raise ValueError(_TOO_LARGE)

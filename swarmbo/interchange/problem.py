@@ -13,6 +13,8 @@ Value = int | float | str | bool
 Objective = Literal["min", "max"]
 
 MOST_ENTRIES = 2**24  # of all tables together, 128 MiB
+_MOST_STEPS = 2**28  # of expressions, for all entries together: a few minutes
+_MOST_AXES = 64  # that NumPy has
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,16 +95,17 @@ def graph_in_order(
 
 
 class Room:
-    """How many entries a file's tables may still have; asked before any is made."""
+    """How many entries a file's tables may still have, and how long it may take to work them out; asked before."""
 
-    _taken = 0
+    _taken = _steps = 0
 
-    def take(self, shape: Sequence[int], at: str) -> tuple[int, ...]:
+    def take(self, shape: Sequence[int], at: str, n_steps: int = 0) -> tuple[int, ...]:
         """Take the room of a table.
 
         Args:
             shape: Of the table.
             at: Where it stands in the file, for the message.
+            n_steps: Of the expression that gives each entry.
 
         Returns:
             The shape.
@@ -110,7 +113,16 @@ class Room:
         Raises:
             ConfigError: If there is not so much room.
         """
+        if len(shape) > _MOST_AXES:
+            raise ConfigError(f"got a table of {len(shape)} variables; wanted at most {_MOST_AXES}", at=at)
         self._taken += math.prod(shape)
+        self._steps += math.prod(shape) * n_steps
+        if self._taken <= MOST_ENTRIES and self._steps > _MOST_STEPS:
+            raise ConfigError(
+                f"got {math.prod(shape):,} combinations for an expression of {n_steps:,} parts; wanted at most "
+                f"{_MOST_STEPS:,} parts to work out in all: shorten it, or give variables fewer values",
+                at=at,
+            )
         if self._taken > MOST_ENTRIES:
             sizes = " x ".join(map(str, shape[:8])) + (" x …" if len(shape) > 8 else "")
             raise ConfigError(

@@ -3,8 +3,8 @@
 Not used, since they say where pyDCOP puts its computations, or how it starts: initial values, capacities, routes,
 hosting costs. Refused, since they are code: functions of several lines, and those of a ``source`` file.
 
-YAML is read by PyYAML's safe loader, which makes plain data only. Merge keys (``<<``) and keys that come twice are
-refused.
+YAML is read by PyYAML's safe loader, which makes plain data only. Merge keys (``<<``), keys that come twice, and
+aliases that come to more than a file without them can hold are refused.
 """
 
 import itertools
@@ -23,6 +23,8 @@ from swarmbo.interchange.expressions import Expression
 from swarmbo.interchange.problem import Objective, Room, TableProblem, Value, graph_in_order
 
 _SEPARATORS = set(" \t\n\r'\"|")
+_MOST_EXPANDED = 2**23  # parts and characters: more than a file of the largest size has without aliases
+_LONGEST_NUMBER = 500  # characters
 _KEYS = ("type", "function", "partial", "source", "variables", "values", "default")
 
 Domains = Mapping[str, tuple[Value, ...]]
@@ -143,6 +145,14 @@ def _loaded(text: str) -> dict[str, Any]:
     class Loader(yaml.SafeLoader):
         """Without what copies one part of a file into another, or drops one for another of the same name."""
 
+        def construct_document(self, node: Any) -> Any:
+            if _expanded(node, {}) > _MOST_EXPANDED:
+                raise ConfigError(
+                    f"got aliases that come to more than {_MOST_EXPANDED:,} parts and characters; wanted fewer, and "
+                    "none in itself"
+                )
+            return super().construct_document(node)
+
         def flatten_mapping(self, node: Any) -> None:
             if any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value):
                 raise ConfigError(f"got a merge key `<<` in line {node.start_mark.line + 1}; wanted it written out")
@@ -165,6 +175,20 @@ def _loaded(text: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ConfigError(f"got {short(data)}; wanted tables as pyDCOP has them: name, objective, domains, …")
     return data
+
+
+def _expanded(node: Any, known: dict[int, int]) -> int:
+    """How many parts and characters a node of YAML comes to, where each alias is written out."""
+    if id(node) not in known:
+        known[id(node)] = _MOST_EXPANDED  # of what is in itself
+        if isinstance(node.value, str):
+            if len(node.value) > _LONGEST_NUMBER and node.tag.endswith((":int", ":float")):
+                raise ValueError(f"a number of {len(node.value)} characters in line {node.start_mark.line + 1}")
+            parts, own = [], len(node.value)
+        else:
+            parts, own = [one for part in node.value for one in (part if isinstance(part, tuple) else (part,))], 0
+        known[id(node)] = 1 + own + sum(_expanded(part, known) for part in parts)
+    return known[id(node)]
 
 
 def _table(data: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
@@ -260,7 +284,7 @@ def _expressed(
     if unknown := [name for name in expression.names if name not in domains and name not in fixed]:
         raise ConfigError(f"got the name {unknown[0]!r}; wanted variables of the problem", at=at)
     scope = tuple(name for name in expression.names if name not in fixed)
-    table = np.empty(room.take([len(domains[x]) for x in scope], at))
+    table = np.empty(room.take([len(domains[x]) for x in scope], at, expression.n_steps))
     for place, chosen in zip(np.ndindex(table.shape), itertools.product(*(domains[x] for x in scope)), strict=True):
         table[place] = expression.of({**fixed, **dict(zip(scope, chosen, strict=True))})
     return scope, table

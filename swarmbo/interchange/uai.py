@@ -13,6 +13,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.values import is_plain, short
 from swarmbo.errors import ConfigError
 from swarmbo.interchange.problem import Room, TableProblem, Value, graph_in_order
 
@@ -43,6 +44,8 @@ class _Words:
         if len(words) < count:
             raise ConfigError(f"ends after {len(words)} of {count} {what}: was the file cut off?")
         try:
+            if (strange := next((word for word in words if not is_plain(word)), None)) is not None:
+                raise ValueError(f"got {strange[:20]!r}")
             numbers = np.array(words, dtype=np.float64)
         except ValueError as error:
             raise ConfigError(f"{what}: {error}; wanted numbers >= 0") from None
@@ -80,7 +83,7 @@ def problem_of_uai(text: str, name: str) -> TableProblem:
             for _ in range(words.whole(f"how many variables factor {j} has", 0, n))
         ]
         if len(set(scope)) < len(scope):
-            raise ConfigError(f"factor {j} has variables {scope}; wanted each once")
+            raise ConfigError(f"factor {j} has variables {short(scope)}; wanted each once")
         scopes.append(scope)
     constant, named, tables = 0.0, dict[str, list[str]](), dict[str, np.ndarray]()
     for j, scope in enumerate(scopes):

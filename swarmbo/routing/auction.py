@@ -304,7 +304,6 @@ class _Bidder:
             self.extra = self.tour.extra()
         else:
             self.tour.close(place)
-            self.extra[place] = np.inf
 
 
 class _Group:

@@ -51,6 +51,16 @@ def test_modules_are_the_command_too(module):
     assert run.stdout == f"swarmbo {swarmbo.__version__}\n"
 
 
+@pytest.mark.thorough
+def test_a_terminal_that_knows_ascii_only_is_shown_the_tables_without_what_it_lacks(tmp_path):
+    ascii_only = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "swarmbo", "run", "robots", "--no-figures", *SMALL]
+    ended = subprocess.run(command, capture_output=True, text=True, env=ascii_only, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.isascii()
+    assert re.search(r"\| recommendation +\| \S+ \? \S+ m at", ended.stdout)
+
+
 def test_help_loads_no_numpy():
     code = (
         "import sys\nfrom typer.testing import CliRunner\nfrom swarmbo.cli import app\n"

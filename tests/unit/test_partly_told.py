@@ -9,6 +9,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
 
 import swarmbo as sb
+from swarmbo.belief import AdditiveGP
+from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.errors import ConfigError, UnknownQueryError
 
 APART = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y", "z"]})
@@ -53,6 +55,13 @@ def test_a_factor_that_is_still_out_takes_variance_as_an_extra_row_and_the_one_t
             wanted = variance_by_scikit_learn(belief, index, done[:, columns], PLACES[:, : len(columns)])
             got = belief.factor_posterior(factor, PLACES[:, : len(columns)])[1]
             np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-9)
+
+
+def test_a_part_told_of_one_factor_alone_is_not_the_best_that_was_seen():
+    X = np.array([[0.2, 0.3, 0.4, 0.5], [0.7, 0.6, 0.8, 0.9]])
+    belief = AdditiveGP(CHAIN, outcomes="per-factor").update(X, factors=[[1.0, 1.0, 1.0], [50.0, np.nan, 50.0]])
+    np.testing.assert_array_equal(incumbent(belief), X[0])
+    np.testing.assert_array_equal(incumbent(belief.update(X[1:], factors=[[50.0] * 3])), X[1])
 
 
 @pytest.mark.parametrize("outcomes", ["total", "per-factor"])

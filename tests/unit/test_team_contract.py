@@ -194,10 +194,10 @@ def test_what_only_the_other_kind_of_problem_knows_is_refused_in_one_line():
 
 
 @BOTH
-@pytest.mark.parametrize("count", [1.5, "3", 0, -1, True])
-def test_a_batch_of_no_whole_number_is_refused(make, count):
-    team = make()
-    with pytest.raises(ConfigError, match=r"\$\.count: got .*; wanted an integer >= 1"):
+@pytest.mark.parametrize("count", [1.5, "3", 0, -1, True, 10**9])
+def test_a_batch_of_no_whole_number_or_too_many_is_refused(make, count):
+    team, wanted = make(), "at most 10,000" if count == 10**9 else "an integer >= 1"
+    with pytest.raises(ConfigError, match=rf"\$\.count: got .*; wanted {wanted}"):
         team.ask(count)
     assert (len(team.ask(np.int64(2))), team.round) == (2, 2)
 

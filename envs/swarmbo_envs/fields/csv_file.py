@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from swarmbo.boundary.csv_rows import other_separator, read_csv
 from swarmbo.boundary.missing import is_fill, is_missing, marked
+from swarmbo.boundary.values import is_plain
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs.fields.degrees import projection_of
 from swarmbo_envs.fields.projection import LocalProjection
@@ -133,7 +134,7 @@ def _number(settings: MeasuredSettings, row: list[str], column: int, line: int, 
     if is_missing(text):
         return math.nan
     try:
-        number = float(text)
+        number = float(text) if is_plain(text) else math.inf
     except ValueError:
         number = math.inf
     name = getattr(settings, at.rpartition(".")[2])

@@ -4,9 +4,10 @@ A segment touches a cell if any point of it lies in the closed square, give or t
 segment never touches more cells than the whole, and what touches no blocked cell stays out of all of them.
 """
 
-import numba
 import numpy as np
 from jaxtyping import Bool, Float, Int
+
+from swarmbo.boundary.compiling import compiled
 
 _SLACK = 1e-9
 _THERE = 1e-7  # sides of a cell: who is as near as that is there, and need not turn to it
@@ -15,7 +16,7 @@ _FULL_TURN = 2 * np.pi
 Grid = tuple[float, float, float, float]  # x and y of the south-west corner, then width and height of a cell
 
 
-@numba.njit(cache=True)
+@compiled()
 def _clipped(p: float, q: float, low: float, high: float) -> tuple[float, float]:
     """The shares of a segment's way from p to q between which a coordinate lies from low to high; none if reversed."""
     if p == q:
@@ -24,7 +25,7 @@ def _clipped(p: float, q: float, low: float, high: float) -> tuple[float, float]
     return max(0.0, min(one, other)), min(1.0, max(one, other))
 
 
-@numba.njit(cache=True)
+@compiled()
 def mark_segments(
     starts: Float[np.ndarray, "k 2"],
     ends: Float[np.ndarray, "k 2"],
@@ -48,7 +49,7 @@ def mark_segments(
                 cells[row, column] = True
 
 
-@numba.njit(cache=True)
+@compiled()
 def _is_free(px: float, py: float, qx: float, qy: float, blocked: Bool[np.ndarray, "rows columns"], grid: Grid) -> bool:
     """Whether a segment (m) touches no blocked cell; what lies beyond the edge counts as the edge."""
     west, south, width, height = grid
@@ -69,7 +70,7 @@ def _is_free(px: float, py: float, qx: float, qy: float, blocked: Bool[np.ndarra
     return True
 
 
-@numba.njit(cache=True)
+@compiled()
 def free_segments(
     starts: Float[np.ndarray, "k 2"],
     ends: Float[np.ndarray, "k 2"],
@@ -83,7 +84,7 @@ def free_segments(
     return out
 
 
-@numba.njit(cache=True)
+@compiled()
 def _turn(from_heading: float, to_heading: float) -> float:
     """The angle between two headings; 0 where one of them is not known."""
     if np.isnan(from_heading) or np.isnan(to_heading):
@@ -92,7 +93,7 @@ def _turn(from_heading: float, to_heading: float) -> float:
     return min(gap, _FULL_TURN - gap)
 
 
-@numba.njit(cache=True)
+@compiled()
 def _straight(dx: float, dy: float, speed: float, wind_x: float, wind_y: float) -> float:
     """Time of a straight course over ground, held against the current."""
     distance = np.hypot(dx, dy)
@@ -102,7 +103,7 @@ def _straight(dx: float, dy: float, speed: float, wind_x: float, wind_y: float) 
     return distance / (along + np.sqrt(speed * speed - across * across))
 
 
-@numba.njit(cache=True)
+@compiled()
 def times_of(
     starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"], speed: float, wind: Float[np.ndarray, " 2"]
 ) -> Float[np.ndarray, "n m"]:
@@ -114,7 +115,7 @@ def times_of(
     return out
 
 
-@numba.njit(cache=True)
+@compiled()
 def sights(
     starts: Float[np.ndarray, "n 2"],
     ends: Float[np.ndarray, "m 2"],
@@ -129,7 +130,7 @@ def sights(
     return out
 
 
-@numba.njit(cache=True)
+@compiled()
 def arrivals(
     places: Float[np.ndarray, "m 2"],
     nodes: Float[np.ndarray, "n 2"],
@@ -168,7 +169,7 @@ def arrivals(
     return when, by, heading
 
 
-@numba.njit(cache=True)
+@compiled()
 def returns(
     poses: Float[np.ndarray, "m 3"],
     nodes: Float[np.ndarray, "n 2"],

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.spatial.distance import cdist
 
 from swarmbo.boundary.files import open_regular
+from swarmbo.boundary.values import is_plain
 from swarmbo.errors import ConfigError
 from swarmbo.rng import stream
 from swarmbo_envs.wlan_power.radio import distances, path_loss_db, shadowing_between, shadowing_to_users
@@ -192,7 +193,7 @@ def _read(path: str) -> StatedSettings:
 
 def _number(cells: dict[str, str], column: str, line: int) -> float:
     try:
-        number = float(cells.get(column, ""))
+        number = float(text) if is_plain(text := cells.get(column, "")) else math.nan
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
@@ -203,7 +204,7 @@ def _number(cells: dict[str, str], column: str, line: int) -> float:
 
 def _index(cells: dict[str, str], line: int) -> int | None:
     text = cells.get("access_point", "").strip()
-    if text and not text.isdecimal():
+    if text and not (text.isdecimal() and text.isascii()):
         raise ConfigError(
             f"line {line}, column 'access_point': got {text!r}; wanted an index from 0", at="$.topology.csv"
         )

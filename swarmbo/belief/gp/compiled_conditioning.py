@@ -10,12 +10,12 @@ So rows are the same to the bit, whether they come one by one or together, and L
 import math
 from typing import Any
 
-import numba
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba.core import types
 
 from swarmbo.belief.gp.triangular_steps import row_of
+from swarmbo.boundary.compiling import compiled
 from swarmbo.kernels.compiled import radial
 
 _LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
@@ -29,11 +29,11 @@ def _read(n_dims: int, of: Any = types.float64) -> Any:
 _COUNTS, _ADDRESSES = _read(1, types.int64), _read(1, types.uint64)
 
 
-@numba.njit(
+@compiled(
     types.void(
         _ADDRESSES, types.int64, types.int64, types.int64, _read(1), types.float64[::1], types.float64[::1]
     ),
-    cache=True, nogil=True, fastmath=_LANES,
+    nogil=True, fastmath=_LANES,
 )  # fmt: skip
 def follow(
     blocks: Int[np.ndarray, " n"],
@@ -55,12 +55,12 @@ def follow(
             alpha[m] += summed * own[m]
 
 
-@numba.njit(
+@compiled(
     types.void(
         _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _read(3), _read(1), _read(2), _read(2), _ADDRESSES,
         types.float64[:, ::1], types.float64[:, ::1], types.boolean[::1],
     ),
-    cache=True, nogil=True, fastmath=_LANES,
+    nogil=True, fastmath=_LANES,
 )  # fmt: skip
 def grow(
     matrices: Int[np.ndarray, " g"],

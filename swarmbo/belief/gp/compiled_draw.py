@@ -6,10 +6,11 @@ The formulas are those of ``swarmbo.belief.gp.path_sample``, and so are the resu
 import math
 from typing import Any
 
-import numba
 import numpy as np
 from jaxtyping import Float
 from numba.core import types
+
+from swarmbo.boundary.compiling import compiled
 
 _LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
 _QUARTERS, _HIGH, _LOW = 2.0 / math.pi, 1.57079632673412561417e00, 6.07710050650619224932e-11  # of a turn, pi / 2
@@ -20,11 +21,11 @@ def _read(n_dims: int) -> Any:
     return types.Array(types.float64, n_dims, "C", readonly=True)  # takes writable arrays too
 
 
-@numba.njit(
+@compiled(
     types.void(
         types.boolean, _read(3), _read(3), _read(3), types.float64[:, ::1], types.float64[:, :, ::1],
     ),
-    cache=True, nogil=True, fastmath=_LANES,
+    nogil=True, fastmath=_LANES,
 )  # fmt: skip
 def put_waves(
     has_gradient: bool,

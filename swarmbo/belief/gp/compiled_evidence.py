@@ -18,6 +18,7 @@ from numba.core import types
 from swarmbo.belief.gp.evidence import LogPosterior
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.stacked_evidence import Evaluated, StackedLogPosterior
+from swarmbo.boundary.compiling import compiled
 from swarmbo.kernels import KernelName
 from swarmbo.kernels.compiled import CODES, radial
 from swarmbo.kernels.threads import in_threads
@@ -107,12 +108,12 @@ def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np
         out[i] += summed - row[i] * own
 
 
-@numba.njit(
+@compiled(
     types.void(
         types.int64, _read(1, types.int64), _read(3), _read(2), _read(2), _read(2), _read(1, types.int64), _read(1),
         types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[::1], types.boolean[::1],
     ),
-    cache=True, nogil=True, fastmath=_LANES,
+    nogil=True, fastmath=_LANES,
 )  # fmt: skip
 def evaluate(
     kernel: int,

@@ -22,6 +22,7 @@ from swarmbo.belief.gp.triangular_steps import (
     rough_told,
     row_of,
 )
+from swarmbo.boundary.compiling import compiled
 from swarmbo.kernels.compiled import radial, rough_radial
 
 _unsigned: Any = np.uint64
@@ -55,7 +56,7 @@ def _at_reference(
         out[t] *= weights[t]
 
 
-@numba.njit(SIGNATURE, cache=True, nogil=True, fastmath=LANES)
+@compiled(SIGNATURE, nogil=True, fastmath=LANES)
 def predict_few(
     wanted: int,
     kernels: Int[np.ndarray, " g"],
@@ -132,7 +133,7 @@ def predict_few(
                 dvar[f, p, d] = 2.0 * (own - by_var) / lengths[f, d]
 
 
-@numba.njit(SIGNATURE, cache=True, nogil=True, fastmath=LANES)
+@compiled(SIGNATURE, nogil=True, fastmath=LANES)
 def predict_roughly(
     wanted: int,
     kernels: Int[np.ndarray, " g"],

@@ -15,6 +15,7 @@ from numba.core import types
 
 from swarmbo.belief.gp.block_rows import ROWS, BlockRows, Wanted
 from swarmbo.belief.gp.triangular_steps import POINTS, block
+from swarmbo.boundary.compiling import compiled
 from swarmbo.kernels import KernelName
 from swarmbo.kernels.compiled import CODES, radial
 from swarmbo.kernels.threads import in_threads
@@ -58,7 +59,7 @@ def _solved(
         block(blocks[b] + _unsigned(place) * _ROWS * width * _BYTES, width, width, k, s, w, has_gradient)
 
 
-@numba.njit(SIGNATURE, cache=True, nogil=True, fastmath=LANES)
+@compiled(SIGNATURE, nogil=True, fastmath=LANES)
 def predict(
     wanted: int,
     kernels: Int[np.ndarray, " g"],

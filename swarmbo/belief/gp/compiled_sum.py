@@ -15,6 +15,7 @@ from numba.core import types
 from swarmbo.belief.gp.evidence import LogPosterior
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.boundary.compiling import compiled
 from swarmbo.kernels import KernelName
 from swarmbo.kernels.compiled import CODES, radial
 
@@ -34,7 +35,7 @@ def _squares(X: Float[np.ndarray, "a t"], column: int, out: Float[np.ndarray, " 
             out[i] += (at - x[i]) ** 2
 
 
-@numba.njit(types.void(_CODES, _CODES, _MATRIX, _VECTOR, _OUT), cache=True, nogil=True, fastmath=_LANES)
+@compiled(types.void(_CODES, _CODES, _MATRIX, _VECTOR, _OUT), nogil=True, fastmath=_LANES)
 def add_covariances(
     kernels: Int[np.ndarray, " k"],
     ends: Int[np.ndarray, " k"],
@@ -66,7 +67,7 @@ def add_covariances(
         first = ends[f]
 
 
-@numba.njit(types.void(types.int64, _CODES, _MATRIX, _OUT, _OUT), cache=True, nogil=True, fastmath=_LANES)
+@compiled(types.void(types.int64, _CODES, _MATRIX, _OUT, _OUT), nogil=True, fastmath=_LANES)
 def add_correlations(
     kernel: int,
     ends: Int[np.ndarray, " k"],
@@ -99,7 +100,7 @@ def add_correlations(
         first = ends[f]
 
 
-@numba.njit(types.void(_CODES, _CODES, _MATRIX, _VECTOR, _VECTOR, _OUT, _OUT), cache=True, nogil=True, fastmath=_LANES)
+@compiled(types.void(_CODES, _CODES, _MATRIX, _VECTOR, _VECTOR, _OUT, _OUT), nogil=True, fastmath=_LANES)
 def put_derivatives(
     kernels: Int[np.ndarray, " k"],
     ends: Int[np.ndarray, " k"],

@@ -34,7 +34,7 @@ from swarmbo.coordination.starts import FEWEST, joint_starts, natural_penalty
 from swarmbo.coordination.view import BoxView, Copies
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.settings import Count, NonNegative, Positive, Whole, within
+from swarmbo.settings import AtOnce, Count, NonNegative, Positive, Whole, within
 from swarmbo.transport import InProcess, Routes
 
 if TYPE_CHECKING:
@@ -153,8 +153,8 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     """
 
     rounds: Annotated[int, within(1, 10_000)] = 12
-    starts: Count = 12
-    screened: Whole = 256
+    starts: AtOnce = 12
+    screened: Annotated[int, within(0, 2**20)] = 256
     inner_steps: Count = 4
     alone_steps: Count = 30
     penalty: Positive = 1.0

@@ -313,6 +313,22 @@ def test_a_word_is_final_where_values_forbid_one_another():
                 assert words.setdefault(x, word) == word
 
 
+@pytest.mark.parametrize("hears", [True, False])
+def test_a_word_waits_a_slot_for_an_earlier_colour_that_is_silent(hears):
+    """Three of which no two may take their first value: of 27 ticks the last 18 are for words, six for each in turn."""
+    graph = FactorGraph.from_scopes({f"f{i}{j}": [f"x{i}", f"x{j}"] for i, j in ((0, 1), (0, 2), (1, 2))})
+    tables = dict.fromkeys(graph.factors, np.diag([-np.inf, 0.0]))
+    terms = terms_of(graph, tables, sb.MaxSum(mode="asynchronous", deadline=27, patience=99))
+    agents, out, said = agents_of(terms, tables), [], {}
+    for now in range(28):
+        come = [e for e in out if hears or (e.sender, e.recipient) != ("x0", "x1")]
+        out = [e for name, agent in agents.items() for e in agent.tick(now, [x for x in come if x.recipient == name])]
+        for agent in agents.values():
+            for x in agent._words:  # pyright: ignore[reportPrivateUsage]
+                said.setdefault((agent.name, x), now)
+    assert [said[f"x{i}", f"x{i}"] for i in range(2)] == [9, 15 if hears else 21]
+
+
 def test_with_losses_and_delays_a_tree_is_solved_nearly_always():
     patient = sb.MaxSum(mode="asynchronous", deadline=40, patience=12)
     found = [

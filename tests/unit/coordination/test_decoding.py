@@ -5,6 +5,7 @@ import numpy as np
 from swarmbo.coordination.decoding import best_value, conditioned_message, decode
 from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.part import Part, decoding_order
+from swarmbo.coordination.requests import Compare
 from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes
@@ -34,6 +35,15 @@ def test_two_optima_are_not_mixed() -> None:
     apart = np.array([[0.0, 1.0], [1.0, 0.0]])
     part = Part(graph, 0, Routes(graph.agents))
     assert Central(part).run(decode(LocalView.of(part), {"f": apart}, message, message)) == {"a": 0, "b": 1}
+
+
+def test_of_equally_good_choices_the_first_is_kept() -> None:
+    graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b"]})
+    part, equal = Part(graph, 0, Routes(graph.agents)), [np.array([1.0, 2.0]), np.array([2.0, 1.0])]
+    verdict, best = Compare(equal, None).judged(part)
+    assert verdict.best == 1
+    assert Compare(equal, best).judged(part)[0].best == 0
+    assert Compare([*equal, np.array([2.0, 2.0])], best).judged(part)[0].best == 3
 
 
 def test_of_equal_sums_the_lowest_index_is_taken() -> None:

@@ -1,5 +1,7 @@
 """What version 1 of the robot team adds, and that without it it is version 0."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import data_equivalence
@@ -110,6 +112,20 @@ def test_who_was_let_go_as_far_as_its_battery_lasts_is_home_when_it_is_empty_wha
         infos = env.step({"robot_0": env.action_space("robot_0").high})[4]
     assert infos["robot_0"]["battery"] == 1.0
     np.testing.assert_array_equal(env._current().poses[0, :2], [200.0, 200.0])
+
+
+@pytest.mark.parametrize("reserve", [0.0, 0.5])
+def test_a_battery_lasts_for_the_way_home_and_the_reserve(reserve):
+    """40 s from home, of which it takes 40 s and what is held back; it must go where that leaves no whole round."""
+    env = make(robots=1, starts=[[200, 200]], bases=[[200, 200]], battery_s=300.0, round_time_s=60.0, speed_m_s=5.0)
+    env.reset(seed=0)
+    homes, episode, needed = replace(env._world.homes, reserve=reserve), env._current(), 40.0 * (1.0 + reserve)
+    pose = np.array([400.0, 200.0, np.pi])
+    for spare, is_due in ((59.0, True), (61.0, False)):
+        episode.poses[0], episode.batteries[0] = pose, needed + spare
+        assert homes.is_due(episode, 0) is is_due
+        there = np.array([spare - 1e-6, spare + 1e-6])
+        assert homes.lasts(episode, 0, there, np.array([pose, pose])).tolist() == [True, False]
 
 
 def test_a_robot_goes_home_in_time_and_is_full_there():

@@ -107,6 +107,7 @@ def test_a_file_says_the_same_as_a_table(tmp_path):
         ("", r"got no column kind, x_m, y_m"),
         ("kind,x_m,y_m\nrouter,1,2\n", r"line 2: got 'router'; wanted 'access_point' or 'user'"),
         ("kind,x_m,y_m\nuser,1,two\n", r"line 2, column 'y_m': got 'two'; wanted a finite number"),
+        ("kind,x_m,y_m\nuser,1,２\n", r"line 2, column 'y_m': got '２'; wanted a finite number"),
         ("kind,x_m,y_m\nuser,1\n", r"line 2, column 'y_m': got ''"),
         ("kind,x_m,y_m\nuser,1,inf\n", r"wanted a finite number"),
         ("kind,x_m,y_m\nuser,1,1\n", r"got no access point"),

@@ -41,7 +41,10 @@ def test_an_access_point_without_users_measures_nothing_noise_included():
         assert infos["ap_1"]["measurement"] != env.network.value(np.full((1, 2), 15.0))[0]
 
 
-def test_measurements_fail_as_often_as_asked_for_each_on_its_own():
+def test_measurements_fail_as_often_as_asked_for_each_on_its_own_and_whatever_their_noise():
+    rare = wlan_power_v0.parallel_env(topology=PAIR, noise_std=4.0, failure_rate=0.94, max_cycles=4000)
+    told = np.array([[i.get("measurement", np.nan) for i in infos.values()] for infos in steps(rare, 4000)])
+    assert np.nanstd(told, axis=0) == pytest.approx([4.0 / math.sqrt(2)] * 2, rel=0.15)
     env = wlan_power_v0.parallel_env(topology=PAIR, failure_rate=0.3, max_cycles=1500)
     failed = np.array([["measurement" not in info for info in infos.values()] for infos in steps(env, 1500)])
     assert failed.mean(axis=0) == pytest.approx([0.3, 0.3], abs=0.04)

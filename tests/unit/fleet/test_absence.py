@@ -296,6 +296,34 @@ def test_of_what_an_absent_agent_was_told_others_hear_what_it_would_have_said(ne
     assert public(rows, fleets(chain(outcomes="total"), network(), **CLIMBS).team.problem) == rows
 
 
+def numbers(plain):
+    """All of a letter's."""
+    if isinstance(plain, dict | list | tuple):
+        return [number for one in (plain.values() if isinstance(plain, dict) else plain) for number in numbers(one)]
+    return [plain] if isinstance(plain, float) else []
+
+
+def test_outcomes_by_factor_are_written_to_their_owner_alone_also_while_it_is_absent(network, fleets):
+    fleet = fleets(chain(), network(), patience=10.0, **CLIMBS)
+    team, name, letters = fleet.team, fleet.team.agents[1], []
+    hub, write, tell = team.hub, team.hub.mail.write, team.hub.tell
+
+    def told(query, news, **more):
+        if query == "q00003":
+            fleet.leave(name)  # the others hear of what it is told now by the hub
+        tell(query, news, **more)
+
+    hub.tell = told
+    hub.mail.write = lambda agent, letter: (letters.append((agent, letter)), write(agent, letter))[1]
+    play(fleet, 6, lambda number: fleet.come(name) if number == 6 else None)
+    assert hub.absent == ()
+    assert any(isinstance(letter, Begin) and name in letter.company.said for _, letter in letters)
+    columns = [team.problem.channels.index(factor) for factor in team.problem.graph.factors_owned_by(name)]
+    private = set(team.history.factors[:, columns].ravel().tolist())
+    written = [private & set(numbers(msgspec.to_builtins(letter))) for agent, letter in letters if agent != name]
+    assert set().union(*written) == set()
+
+
 def test_agents_that_wait_for_one_another_keep_no_company():
     problem = sb.Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})
     agent = sb.Agent("x", problem, seed=1)

@@ -88,6 +88,11 @@ def test_what_is_written_is_read_again_but_for_a_factor_of_each_table(problem: T
         ("MARKOV 1 2 1 1 0 2 1 nan", "wanted potentials >= 0"),
         ("MARKOV 1 2 1 1 0 2 1 inf", "wanted potentials >= 0"),
         ("MARKOV 1 2 1 1 0 2 1 one", "wanted numbers >= 0"),
+        ("MARKOV 1 2 1 1 0 2 1 ٢", "wanted numbers >= 0"),
+        (
+            f"MARKOV 70 {'1 ' * 70} 1 70 {' '.join(map(str, range(70)))} 1 1",
+            "a table of 70 variables; wanted at most 64",
+        ),
         ("MARKOV 1 2 1 1 0 2 1 1 7 7", "got 2 words behind the last table"),
         ("MARKOV 1 2 1 0 1 0", "every choice is forbidden"),
         ("MARKOV 1 2147483648 1 1 0 2147483648 1", "wanted at most 16,777,216"),

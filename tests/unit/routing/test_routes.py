@@ -104,7 +104,7 @@ def legs_of(now: Situation, coordination: RoutePlanner):
     return {agent: route for legs in outcomes for agent, route in legs.routes.items()}
 
 
-def a_plain_auction(now: Situation, order: str) -> dict[str, list[np.ndarray]]:
+def a_plain_auction(now: Situation, order: str, way_points: int = 40) -> dict[str, list[np.ndarray]]:
     """The rule of the class docstring, by brute force: every bid by the determinant of nothing but sets."""
     assert isinstance(now.belief, ExactGP)
     worth = TARGETED.worth(now)
@@ -119,7 +119,7 @@ def a_plain_auction(now: Situation, order: str) -> dict[str, list[np.ndarray]]:
     while True:
         before, bids = reduction(now.belief, worth, np.array(taken)) if taken else 0.0, []
         for turn, agent in enumerate(now.agents):
-            for place in planning_places(DOMAIN, SITES, 40):
+            for place in planning_places(DOMAIN, SITES, way_points):
                 if any((place == other).all() for other in taken):
                     continue
                 gain = reduction(now.belief, worth, np.array([*taken, place])) - before
@@ -139,10 +139,12 @@ def a_plain_auction(now: Situation, order: str) -> dict[str, list[np.ndarray]]:
         taken.append(place)
 
 
+@pytest.mark.parametrize(("way_points", "horizon"), [(40, 7), (6, 30)], ids=["some of many", "all there are, once"])
 @pytest.mark.parametrize("order", ["auction", "sequential"])
-def test_routes_are_those_of_an_auction_by_brute_force(order) -> None:
-    now = a_team(1, 2, Straight(25.0), horizon=7)
-    found, wanted = legs_of(now, Routes(order=order, way_points=40)), a_plain_auction(now, order)
+def test_routes_are_those_of_an_auction_by_brute_force(order, way_points: int, horizon: int) -> None:
+    now = a_team(1, 2, Straight(25.0), horizon=horizon)
+    found = legs_of(now, Routes(order=order, way_points=way_points))
+    wanted = a_plain_auction(now, order, way_points)
     assert sum(map(len, wanted.values())) >= 4
     for agent in now.agents:
         assert found[agent].tolist() == np.array(wanted[agent]).tolist()
@@ -440,6 +442,35 @@ def test_bids_are_for_the_whole_leg() -> None:
     decided, same = (Routes().decide(each, TARGETED) for each in (silent, without))
     assert decided.points[agent].tolist() == same.points[agent].tolist()
     assert decided.report == same.report
+
+
+def test_on_the_way_a_robot_measures_what_its_leg_leaves() -> None:
+    """Of places in time for a lone way-point, the one that adds most to all that is measured on the leg there."""
+    told_apart = 0
+    for seed in range(12):
+        now = dataclasses.replace(a_team(seed, 1, Straight(10.0), round=8, horizon=10), on_the_way=at_thirds)
+        (agent,), here = now.agents, next(iter(now.positions.values()))
+        turns = np.linspace(0.0, 6.2, 24)[:, None, None]
+        around = here + np.array([3.0, 6.0, 9.0])[:, None] * np.concatenate([np.cos(turns), np.sin(turns)], axis=2)
+        around = around.reshape(-1, 2)
+        around = around[(around >= DOMAIN.low).all(axis=1) & (around <= DOMAIN.high).all(axis=1)]
+        now = dataclasses.replace(now, candidates={agent: around})
+        stops, places = legs_of(now, Routes(way_points=24))[agent], planning_places(DOMAIN, SITES, 24)
+        if len(stops) != 1:
+            continue
+        leg = at_thirds(agent, here, stops)[0]
+        passed = {int(((places - stop) ** 2).sum(axis=1).argmin()) for stop in leg}
+        rest = now.travel.rounds(agent, around, stops)[:, 0]
+        in_time = around[rest <= max(now.travel.rounds(agent, here[None], stops)[0, 0] - 1, rest.min())]
+        ways = [np.vstack([place, at_thirds(agent, here, place[None])[0]]) for place in in_time]
+        best = []
+        for known in (np.unique(np.vstack([stops, places[sorted(passed)]]), axis=0), stops):
+            before = reduction(now.belief, TARGETED.worth(now), known)  # pyright: ignore[reportArgumentType]
+            added = [reduction(now.belief, TARGETED.worth(now), np.vstack([known, way])) - before for way in ways]  # pyright: ignore[reportArgumentType]
+            best.append(in_time[int(np.argmax(added))].tolist())
+        assert Routes(way_points=24).decide(now, TARGETED).points[agent].tolist() == best[0]
+        told_apart += best[0] != best[1]
+    assert told_apart >= 2
 
 
 def test_what_was_measured_is_no_way_point_and_nor_is_what_will_fail() -> None:

@@ -187,6 +187,16 @@ def test_a_checkpoint_names_no_arrays_but_its_own(runs, name):
         resume(half)
 
 
+@pytest.mark.parametrize("change", [lambda array: array + 1, lambda array: array[None]], ids=["number", "shape"])
+def test_arrays_that_were_exchanged_are_refused_though_the_archive_is_whole(runs, change):
+    half, _ = runs
+    arrays = read_arrays(half / "checkpoint-000002.npz")
+    name = max(arrays, key=lambda name: arrays[name].size)
+    np.savez(half / "checkpoint-000002.npz", **{**arrays, name: change(arrays[name])})
+    with pytest.raises(RunFolderError, match=r"checkpoint-000002\.npz was changed or damaged: its digest does not fit"):
+        resume(half)
+
+
 OWN = ["scenario.toml", LOG, "timings.jsonl", "world.json", "checkpoint.json", "figures", "figures/regret.png", ".lock"]
 
 

@@ -144,6 +144,16 @@ def test_a_field_that_changes_stands_still_while_its_world_fails(tmp_path, monke
     summary = run(scenario, tmp_path / "run")
     assert summary.maximum == truths[-1].at(2).maximum != truths[-1].at(3).maximum
     folder = RunFolder(tmp_path / "run")
+    steps.clear()
+
+    def stop(record, was_logged):
+        if record.round == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario, tmp_path / "half", on_round=stop)
+    resume(tmp_path / "half")
+    assert log(tmp_path / "half") == log(tmp_path / "run")
     shown = _in_step(world_of(folder), folder.records())
     assert [float(shown.at(number).maximum) for number in range(4)] == [
         truths[-1].at(number).maximum for number in (0, 1, 1, 2)

@@ -1,0 +1,89 @@
+"""What was compiled is kept for the next process, wherever there is room, and not for longer than it is right."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+import swarmbo
+import swarmbo_envs
+
+SIGHT = """
+import numpy as np
+from swarmbo_envs.ground.sight import free_segments
+starts, ends = np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([[2.5, 0.5], [0.5, 2.5]])
+blocked = np.zeros((3, 3), dtype=bool)
+blocked[0, 1] = True
+print(free_segments(starts, ends, blocked, (0.0, 0.0, 1.0, 1.0)).tolist())
+"""
+
+BOUND = ["setpriv", "--bounding-set=-dac_override"]  # by permissions, which do not bind who may do everything
+
+
+def python(code: str, path: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT") if name in os.environ}
+    command = [*(BOUND if which(BOUND[0]) else []), sys.executable, "-c", code]
+    return subprocess.run(command, env=clean | {"PYTHONPATH": path} | environment, capture_output=True, text=True)
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(not hasattr(os, "getuid") or not (os.getuid() or which("setpriv")), reason="nothing is read-only")
+def test_where_only_temporary_files_can_be_written_compiled_code_is_kept_there_and_one_line_says_so(
+    tmp_path: Path,
+) -> None:
+    install, temporary = tmp_path / "install", tmp_path / "tmp"
+    for package in (Path(swarmbo.__path__[0]), Path(swarmbo_envs.__path__[0])):
+        shutil.copytree(package, install / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    temporary.mkdir()
+    folders = [install, *(path for path in install.rglob("*") if path.is_dir())]
+    for path in folders:
+        path.chmod(0o555)
+    environment = {"HOME": str(install), "MPLCONFIGDIR": str(temporary), "TMPDIR": str(temporary)}
+    first, second = (python(SIGHT, str(install), **environment) for _ in range(2))
+    kept = list(temporary.rglob("*.nbc"))
+    for folder in temporary.glob("swarmbo-compiled-*"):
+        assert folder.stat().st_mode & 0o77 == 0
+        folder.chmod(0o777)  # what anybody may have put there is not run
+    nowhere = python(SIGHT, str(install), **environment)
+    for path in folders:
+        path.chmod(0o755)
+    assert kept, first.stderr
+    own = f"in {kept[0].parents[1]}"
+    for run, where in ((first, own), (second, own), (nowhere, "in memory")):
+        assert run.stdout == "[False, True]\n", run.stderr
+        assert run.stderr.count("CompilingWarning") == 1
+        assert f"it is kept {where}" in run.stderr
+
+
+@pytest.mark.thorough
+def test_code_is_compiled_anew_when_a_file_changes_that_it_took_something_from(tmp_path: Path) -> None:
+    package = tmp_path / "some_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "constants.py").write_text("STEP = 1\n")
+    (package / "inner.py").write_text(
+        "import numba\nfrom some_package.constants import STEP\n\n@numba.njit\ndef after(x):\n    return x + STEP\n"
+    )
+    (package / "outer.py").write_text(
+        "from swarmbo.boundary.compiling import compiled\nfrom some_package.inner import after\n\n"
+        "@compiled()\ndef twice(x):\n    return after(after(x))\n"
+    )
+    (package / "other.py").write_text("OF_NO_USE = 1\n")
+    code = "from some_package.outer import twice; print(twice(0), sum(twice.stats.cache_hits.values()))"
+    path, told = os.pathsep.join([str(tmp_path), *sys.path]), list[str]()
+    for change in (
+        {},
+        {},
+        {"other.py": "OF_NO_USE = 2\n"},
+        {"constants.py": "STEP = 5\n"},
+        {"inner.py": "import numba\n\n@numba.njit\ndef after(x):\n    return x + 7\n"},
+    ):
+        for name, text in change.items():
+            (package / name).write_text(text)
+        run = python(code, path, PYTHONDONTWRITEBYTECODE="1")
+        told.append(run.stdout.strip() or run.stderr)
+    assert told == ["2 0", "2 1", "2 1", "10 0", "14 0"]
