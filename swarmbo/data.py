@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +79,7 @@ class Dataset:
         taken: Which channels (t, k) took part in each evaluation, and were not given up; None: all.
         noise_std: Standard deviation of the noise of each outcome (t, 1 + k), the total's first, in its unit; NaN where
             nobody says, None: nowhere. It takes the place of the noise that is fitted.
+        basis: How many evaluations the history had when each (t,) was asked for; None: all those before it.
 
     Example:
         >>> data = Dataset(np.zeros((2, 1)), np.full(2, np.nan), np.array([[1.0, np.nan], [2.0, 3.0]]))
@@ -95,6 +96,7 @@ class Dataset:
     awaited: Bool[np.ndarray, "t k"] | None = None
     taken: Bool[np.ndarray, "t k"] | None = None
     noise_std: Float[np.ndarray, "t c"] | None = None
+    basis: Int[np.ndarray, " t"] | None = None
 
     @classmethod
     def empty(cls, n_variables: int, n_channels: int) -> "Dataset":
@@ -110,6 +112,7 @@ class Dataset:
             awaited=nothing.astype(bool),
             taken=nothing.astype(bool),
             noise_std=np.zeros((0, 1 + n_channels)),
+            basis=np.zeros(0, dtype=np.int64),
         )
 
     def __len__(self) -> int:

@@ -25,6 +25,7 @@ class OpenQuery:
         row: Its row in the history, once a part of its outcome was told.
         round: The one in which it was asked for.
         chosen: Whether a method chose it; if not, it belongs to the initial design.
+        basis: How many evaluations were known when it was asked for.
     """
 
     point: Float[np.ndarray, " n"]
@@ -32,6 +33,7 @@ class OpenQuery:
     row: int | None = None
     round: int = 1
     chosen: bool = True
+    basis: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +120,7 @@ class Logbook:
         A query in which nobody takes part waits for nothing.
         """
         query_id, waits = self.next_ids()[0], self.problem.channels_in(point)
-        query = OpenQuery(point.copy(), waits, round=self.round, chosen=chosen)
+        query = OpenQuery(point.copy(), waits, round=self.round, chosen=chosen, basis=len(self.history))
         return replace(
             self, open={**self.open, query_id: query} if waits else self.open, asked=self.asked + 1
         ), query_id
@@ -245,22 +247,24 @@ class Logbook:
             "asked": self.asked,
             "begun": self.begun,
             "failures": self.failures,
-            "open": {key: [list(q.waits), q.row, q.round, q.chosen] for key, q in self.open.items()},
+            "open": {key: [list(q.waits), q.row, q.round, q.chosen, q.basis] for key, q in self.open.items()},
         }
-        rows = {name: getattr(self.history, name).copy() for name in (*_NUMBERS, *_FLAGS)}
+        rows = {name: getattr(self.history, name).copy() for name in (*_NUMBERS, *_FLAGS, "basis")}
         return plain, {**rows, "open": self.out}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Logbook":
         """The logbook, of the same problem, that ``to_state`` wrote down."""
+        n = len(arrays["totals"])  # states of before batches were counted have no basis: then all came one by one
         history = Dataset(
+            basis=np.array(arrays.get("basis", np.arange(n)), dtype=np.int64),
             **{name: np.array(arrays[name], dtype=float) for name in _NUMBERS},
             **{name: np.array(arrays[name], dtype=bool) for name in _FLAGS},
         )
         counts = {name: plain[name] for name in ("asked", "begun", "failures")}
         points = np.array(arrays["open"], dtype=float)
         queries = {
-            key: OpenQuery(point, tuple(waits), row, asked, chosen)
-            for point, (key, (waits, row, asked, chosen)) in zip(points, plain["open"].items(), strict=True)
+            key: OpenQuery(point, tuple(waits), row, asked, chosen, *(basis or [n]))
+            for point, (key, (waits, row, asked, chosen, *basis)) in zip(points, plain["open"].items(), strict=True)
         }
         return replace(self, history=history, **counts)._with_open(queries)
 
@@ -295,6 +299,7 @@ class Logbook:
             unknown = np.full((1, len(self.problem.channels)), np.nan)
             asked = np.array([float(query.round)])
             added = self._rows(place[None], unknown[:, 0], unknown, asked, attached=False, chosen=query.chosen)
+            added = replace(added, basis=np.array([query.basis]))
             return len(self.history), self.history.then(added)
         if point is None:
             return query.row, self.history
@@ -325,4 +330,5 @@ class Logbook:
             awaited=np.zeros(factors.shape, dtype=bool),
             taken=self.problem.taken(X),
             noise_std=np.full((len(X), 1 + factors.shape[1]), np.nan) if noise_std is None else noise_std,
+            basis=len(self.history) + np.arange(len(X)),
         )

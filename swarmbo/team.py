@@ -48,8 +48,9 @@ class Team(AskTell):
 
     Of a function the first ``initial`` points are a scrambled Sobol design, the same for all methods. No point of it is
     asked for twice: one within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2.
-    Where outcomes fade, only one that is pending is not asked for again. Nor, where outcomes are told by factor, is a
-    factor asked for a place of which its outcome is still to come.
+    Where outcomes fade, only pending points count. No point lies within 0.001 sides of a pending one, in its widest
+    coordinate; where outcomes are told by factor, that holds for the variables of each factor whose outcome is pending.
+    This is so for every acquisition, with noise too; to measure a point again, ``expect`` it.
 
     Evaluations that were attached are data: they teach, and one may be the incumbent, but no method failed or gained by
     them. ``team.history`` says which they are.

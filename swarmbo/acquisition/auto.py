@@ -16,7 +16,7 @@ from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model.incumbents import incumbent, known, starting_points
+from swarmbo.belief.model.incumbents import incumbent, known, starting_points, to_beat
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
 from swarmbo.belief.model.splitting import split_graph
@@ -135,7 +135,8 @@ improvement | one per factor; with several, none while there is promise elsewher
             return LogImprovements.over_incumbent(belief)
         patience = _patience(belief.hyperparameters.total_noise_variance)
         places = belief.domain.to_unit(belief.X) if is_plain else None  # what was looked at afar is no step of the box
-        side = self._box(patience).state(_seen(belief, situation), steps=situation.steps(), places=places).side
+        box, told = self._box(patience), _seen(belief, situation)
+        side = box.state(told, steps=situation.steps(), places=places, basis=situation.basis()).side
         low, high = box_around(incumbent(belief), side)
         t, p = len(situation.history), len(situation.pending)
         starts = starting_points(belief, low, high)
@@ -180,8 +181,9 @@ improvement | one per factor; with several, none while there is promise elsewher
             if restarted_at and n_steps < n_initial:
                 when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
                 return FixedPoint.at(graph, stream(situation.seed, "restart", **when).random(len(graph.variables)))
-            steps = situation.steps()[restarted_at:]
-            low, high = box_around(centre, self._box(_PATIENCE_OF_ONE).side(_seen(belief, situation), n_initial, steps))
+            steps, basis = situation.steps()[restarted_at:], situation.basis(restarted_at)
+            seen = _seen(belief, situation)
+            low, high = box_around(centre, self._box(_PATIENCE_OF_ONE).side(seen, n_initial, steps, basis))
         else:
             low, high = self._boxes_by_factor(situation, belief, centre)
         for factor in model.splits:
@@ -189,13 +191,15 @@ improvement | one per factor; with several, none while there is promise elsewher
         starts = starting_points(belief, low, high)
         if not len(starts):
             starts = np.clip(centre, low, high)[None]
-        whole = LogImprovements(graph=graph, low=low, high=high, starts=starts, belief=belief, reference=centre)
+        whole = LogImprovements(
+            graph=graph, low=low, high=high, starts=starts, belief=belief, reference=to_beat(belief)
+        )
         if not model.splits:
             return whole
         parts = dict[str, LogImprovements]()
         for factor, split in model.splits.items():
             own = columns[factor]
-            parts[factor] = LogImprovements.on_cube(split, reference=centre[own])
+            parts[factor] = LogImprovements.over_incumbent(split)
             best = parts[factor].starts
             starts[:, own] = best[np.arange(len(starts)) % len(best)]
         divided = split_graph(graph, model.splits, shared_outcomes=situation.outcomes == "total")
@@ -224,6 +228,7 @@ improvement | one per factor; with several, none while there is promise elsewher
             begun=max(begun, previous.whole_since),
             patience=_patience(noise),
             steps=situation.steps(),
+            basis=situation.basis(),
         )
         return len(history) if is_due else since
 
@@ -237,7 +242,7 @@ improvement | one per factor; with several, none while there is promise elsewher
         when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
         low, high = box_around(centre, _EVERYWHERE)
         everywhere = LogImprovements(
-            graph=belief.graph, low=low, high=high, starts=centre[None], belief=belief, reference=centre
+            graph=belief.graph, low=low, high=high, starts=centre[None], belief=belief, reference=to_beat(belief)
         )
         U, sides = belief.domain.to_unit(belief.X), np.zeros(len(centre))
         for stack in stacks_of(belief.graph):
@@ -250,7 +255,8 @@ improvement | one per factor; with several, none while there is promise elsewher
                 seen = np.where(np.isfinite(belief.factors[:, index]), mean, np.nan)
                 patience = _patience(belief.hyperparameters.noise_variances[index])
                 box = self._box(patience)
-                state = box.state(seen, steps=situation.steps(index), places=U[:, columns], gain=_GAIN)
+                steps, basis = situation.steps(index), situation.basis()
+                state = box.state(seen, steps=steps, places=U[:, columns], gain=_GAIN, basis=basis)
                 is_stuck = state.idle >= _STUCK * box.failures
                 is_open = promise >= _PROMISE * state.spread or (is_stuck and situation.round % _TURNS == 0)
                 sides[columns] = _EVERYWHERE if is_open else state.side

@@ -67,8 +67,17 @@ class ContrastFunctions(BeliefFunctions):
 
     reference: Float[np.ndarray, " n"]
 
-    def starting_from(self: Contrasts, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"]) -> Contrasts:
-        """The same compared with the best of points that were told; see ``BoxFunctions.starting_from``."""
+    def starting_from(
+        self: Contrasts,
+        best: Float[np.ndarray, "k n"],
+        columns: Int[np.ndarray, " a"],
+        beaten: Float[np.ndarray, " n"],
+    ) -> Contrasts:
+        """The same compared with the best evaluated point; see ``BoxFunctions.starting_from``."""
+        return super().starting_from(best, columns, beaten)._over(best[0], columns)
+
+    def _over(self: Contrasts, point: Float[np.ndarray, " n"], columns: Int[np.ndarray, " a"]) -> Contrasts:
+        """The same compared with a point, in some variables."""
         reference = self.reference.copy()
-        reference[columns] = best[0, columns]
-        return replace(super().starting_from(best, columns), reference=reference)
+        reference[columns] = point[columns]
+        return replace(self, reference=reference)

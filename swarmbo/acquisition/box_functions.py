@@ -57,12 +57,18 @@ class BoxFunctions(ABC):
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """What each factor climbs while what it received stays fixed, and its gradient."""
 
-    def starting_from(self: Functions, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"]) -> Functions:
+    def starting_from(
+        self: Functions,
+        best: Float[np.ndarray, "k n"],
+        columns: Int[np.ndarray, " a"],
+        beaten: Float[np.ndarray, " n"],
+    ) -> Functions:
         """The same for somebody who was told the best evaluated points, since he knows outcomes of some factors only.
 
         Args:
             best: In the unit cube, best first, as many as there are starts.
             columns: Variables to take them for; of others what is known here is right.
+            beaten: What ``swarmbo.belief.model.incumbents.to_beat`` is to who knows all.
         """
         starts = self.starts.copy()
         starts[:, columns] = np.clip(best, self.low, self.high)[:, columns]

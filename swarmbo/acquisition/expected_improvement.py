@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from swarmbo.acquisition.belief_functions import ContrastFunctions
 from swarmbo.acquisition.box_functions import Received
@@ -12,7 +12,7 @@ from swarmbo.acquisition.joint_improvement import JointImprovement
 from swarmbo.acquisition.log_improvement import log_improvement
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.belief.model.incumbents import incumbent
+from swarmbo.belief.model.incumbents import to_beat
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorStack
@@ -29,8 +29,14 @@ class LogImprovements(ContrastFunctions):
 
     @classmethod
     def over_incumbent(cls, belief: AdditiveGP) -> "LogImprovements":
-        """On the whole unit cube, over the best of what was evaluated."""
-        return cls.on_cube(belief, reference=incumbent(belief))
+        """On the whole unit cube, over the best of what was evaluated, and of what is expected of pending points."""
+        return cls.on_cube(belief, reference=to_beat(belief))
+
+    def starting_from(
+        self, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]
+    ) -> "LogImprovements":
+        """The same over the best point of what was evaluated or is pending."""
+        return super().starting_from(best, columns, beaten)._over(beaten, columns)
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
         """Each factor's log expected improvement; the improvement is in the unit the belief is about."""

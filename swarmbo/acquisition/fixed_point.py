@@ -18,7 +18,9 @@ class FixedPoint(BoxFunctions):
         """All factors agree on this point of the unit cube."""
         return cls(graph=graph, low=point, high=point, starts=point[None])
 
-    def starting_from(self, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"]) -> "FixedPoint":
+    def starting_from(
+        self, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]
+    ) -> "FixedPoint":
         """The best of points that were told, where they are to be taken."""
         point = self.low.copy()
         point[columns] = best[0, columns]

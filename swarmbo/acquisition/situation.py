@@ -35,7 +35,7 @@ class Situation:
         prices: What a measurement costs agents that may decline it, in the unit of the field; others measure in any
             case.
         level: The level that the world is watched for; None where there is none.
-        measured: Where measurements were made (m, d), as far as whoever looks at the situation knows.
+        measured: Where measurements were made, or are pending, (m, d), as far as whoever looks at the situation knows.
         measured_by: The same for agents with beliefs of their own.
         sites: Every place (k, d) that may be measured at all; None: anything in the box.
         travel: How many rounds ways take, for those who plan routes; None where the world does not say.
@@ -122,7 +122,7 @@ class Situation:
         return max(float(self.belief.posterior_mean(self.candidates[agent]).max()) for agent in self.movers)
 
     def best_measured(self) -> float:
-        """The largest posterior mean over all places that were measured; before that, over what is in reach."""
+        """The largest posterior mean over measured and pending places; before there are any, over what is in reach."""
         if self.measured is None or not len(self.measured):
             return self.best_mean()
         return float(self.belief.posterior_mean(np.unique(self.measured, axis=0)).max())

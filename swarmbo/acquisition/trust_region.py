@@ -7,7 +7,7 @@ same fraction of every side. Nothing of it is stored: every agent that knows the
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from swarmbo.settings import Count, Fraction, NonNegative, Settings, Whole
 
@@ -37,6 +37,9 @@ class TrustRegion(Settings, frozen=True):
         failures: After this many evaluations in a row without one, >= 1, it halves.
         smallest: Side below which it does not shrink, in (0, 1].
 
+    Evaluations that were decided before the first of them was known are a batch, and count as one: as an improvement if
+    one of them is, else as one without.
+
     Example:
         >>> box = TrustRegion(initial=0.4, successes=2, failures=2)
         >>> box.side(np.array([1.0, 2.0, 3.0]), n_initial=1), box.side(np.array([1.0, 0.0, 0.5]), n_initial=1)
@@ -53,6 +56,7 @@ class TrustRegion(Settings, frozen=True):
         outcomes: Float[np.ndarray, " t"],
         n_initial: int = 0,
         steps: Bool[np.ndarray, " t"] | None = None,
+        basis: Int[np.ndarray, " t"] | None = None,
     ) -> float:
         """The side after outcomes in the order they were told, as a share of the domain's.
 
@@ -61,8 +65,9 @@ class TrustRegion(Settings, frozen=True):
             n_initial: How many of the first steps belong to an initial design.
             steps: Which outcomes are of steps of the search; None: all. Others, such as those of evaluations that were
                 attached, are known, and count neither for nor against it.
+            basis: How many outcomes were known when each was asked for; None: all before it.
         """
-        return self.state(outcomes, n_initial, steps).side
+        return self.state(outcomes, n_initial, steps, basis=basis).side
 
     def state(
         self,
@@ -71,6 +76,7 @@ class TrustRegion(Settings, frozen=True):
         steps: Bool[np.ndarray, " t"] | None = None,
         places: Float[np.ndarray, "t n"] | None = None,
         gain: float = 0.0,
+        basis: Int[np.ndarray, " t"] | None = None,
     ) -> BoxState:
         """The side, and for how many steps there was no gain to speak of.
 
@@ -82,22 +88,36 @@ class TrustRegion(Settings, frozen=True):
                 either, but move it if they are better. None: all were inside.
             gain: What is worth speaking of, as a share >= 0 of the spread. Small gains add up; points outside the box
                 may bring them too.
+            basis: As in ``side``.
         """
         counted = _after(n_initial, outcomes, steps)
+        batches = _batches(counted, basis)
+        ends = {int(batch): index for index, batch in enumerate(batches)}
         side, wins, losses, best, at = self.initial, 0, 0, -np.inf, None
         spread = _spread(outcomes[~counted]) or _spread(outcomes)
         idle, mark, floor = 0, -np.inf, gain * spread
+        batch, centre, is_step, is_gain = -1, at, False, False
         for index, (y, counts) in enumerate(zip(outcomes, counted, strict=True)):
+            if counts and batches[index] != batch:
+                batch, centre, is_step, is_gain = batches[index], at, False, False
             improved = bool(y > best)
-            is_step = bool(counts and not np.isnan(y) and (improved or best > -np.inf)) and (
-                places is None
-                or (at is not None and bool(np.abs(places[index] - places[at]).max() <= side / 2.0 + _EDGE))
-            )
+            if (
+                counts
+                and not np.isnan(y)
+                and (improved or best > -np.inf)
+                and (
+                    places is None
+                    or (centre is not None and bool(np.abs(places[index] - places[centre]).max() <= side / 2.0 + _EDGE))
+                )
+            ):
+                is_step, is_gain = True, is_gain or improved
             best, at = (float(y), index) if improved else (best, at)
-            idle, mark = (0, best) if best > mark + floor else (idle + is_step, mark)
-            if not is_step:
+            if counts and ends[batch] != index:
                 continue
-            wins, losses = (wins + 1, 0) if improved else (0, losses + 1)
+            idle, mark = (0, best) if best > mark + floor else (idle + (counts and is_step), mark)
+            if not (counts and is_step):
+                continue
+            wins, losses = (wins + 1, 0) if is_gain else (0, losses + 1)
             if wins == self.successes:
                 side, wins = min(2.0 * side, 1.0), 0
             elif losses == self.failures:
@@ -133,8 +153,9 @@ class Restarts(Settings, frozen=True):
         begun: int,
         patience: int,
         steps: Bool[np.ndarray, " t"] | None = None,
+        basis: Int[np.ndarray, " t"] | None = None,
     ) -> bool:
-        """Whether the last full turn of ``patience`` times ``after`` evaluations gained nothing.
+        """Whether the last full turn of ``patience`` times ``after`` evaluations, or batches, gained nothing.
 
         Args:
             outcomes: One per evaluation; NaN: failed, which does not count.
@@ -143,14 +164,15 @@ class Restarts(Settings, frozen=True):
             begun: Turns are counted from this one on.
             patience: How many times as long to wait, >= 1.
             steps: As in ``TrustRegion.side``.
+            basis: As there.
         """
         counts = _after(design, outcomes, steps)
-        rows = np.flatnonzero((counts & ~np.isnan(outcomes))[begun:]) + begun
+        batches = _batches(counts & ~np.isnan(outcomes) & (np.arange(len(outcomes)) >= begun), basis)
         length = patience * self.after
-        turns = len(rows) // length if length else 0
+        turns = (int(batches.max(initial=-1)) + 1) // length if length else 0
         if turns < 1:
             return False
-        turn = rows[(turns - 1) * length : turns * length]
+        turn = np.flatnonzero((batches >= (turns - 1) * length) & (batches < turns * length))
         before = np.setdiff1d(np.arange(since, turn[-1]), turn)
         best, then = _largest(outcomes[before]), _largest(outcomes[np.union1d(before, turn)])
         return then == best or then - best <= self.gain * _spread(outcomes[~counts])
@@ -169,6 +191,19 @@ def _after(
     """Which outcomes are of steps that come after the first few."""
     all_steps = np.ones(len(outcomes), dtype=bool) if steps is None else steps
     return all_steps & (np.cumsum(all_steps) > n_initial)
+
+
+def _batches(counted: Bool[np.ndarray, " t"], basis: Int[np.ndarray, " t"] | None) -> Int[np.ndarray, " t"]:
+    """The batch, from 0 on, of each outcome that counts, and -1 of others.
+
+    One batch are the outcomes in a row that were all asked for before the first of them was known.
+    """
+    batches, first, batch = np.full(len(counted), -1), -1, -1
+    for index in np.flatnonzero(counted).tolist():
+        if batch < 0 or (index if basis is None else basis[index]) > first:
+            first, batch = index, batch + 1
+        batches[index] = batch
+    return batches
 
 
 def _largest(values: Float[np.ndarray, " t"]) -> float:

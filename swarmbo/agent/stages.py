@@ -19,7 +19,15 @@ from swarmbo.agent.timed import Known, Timed
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.fusion.exchange import Spoken, Unfinished, carried, talk as talking
 from swarmbo.belief.fusion.fused import Talk
-from swarmbo.belief.model.incumbents import N_STARTS, as_seen, composed, evaluated, means_of
+from swarmbo.belief.model.incumbents import (
+    N_STARTS,
+    as_seen,
+    composed,
+    evaluated,
+    means_of,
+    pending_means,
+    surpassed,
+)
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
 from swarmbo.coordination.asynchronous import Punctual
 from swarmbo.coordination.asynchronous_box import PunctualInBox
@@ -229,13 +237,20 @@ class Stages:
 
         def ranked(i: int, part: FactorGraph, post: Post) -> Program[Any]:
             own = part.factors_owned_by(self.name)
-            terms = means_of(belief, own, means) if own else np.zeros((0, len(U)))
+            terms = np.zeros((0, len(U) + len(belief.pending)))
+            if own:
+                terms = np.hstack([means_of(belief, own, means), means_of(belief, own, pending=True)])
             sums = yield from self._reduced(Part(part, i, self.routes, present=self._members), terms[:, None, :], post)
-            return i, as_seen(belief, part, sums[0])
+            told, ahead = sums[0, : len(U)], sums[0, len(U) :]
+            return i, as_seen(belief, part, told), pending_means(belief, part, ahead)
 
-        found = yield Stage("ranking", lambda post: [ranked(i, part, post) for i, part in mine])
-        seen = [worth for _, worth in sorted(found, key=lambda pair: pair[0])]
-        return Ranking(composed(seen, U, N_STARTS), np.concatenate([columns for columns, _ in seen]))
+        found = sorted((yield Stage("ranking", lambda post: [ranked(i, part, post) for i, part in mine])))
+        seen = [worth for _, worth, _ in found]
+        points = composed(seen, U, N_STARTS)
+        beaten = points[0].copy()
+        for _, (columns, told), ahead in found if len(belief.pending) else ():
+            beaten[columns] = surpassed(belief, columns, beaten, float(told.max()), ahead)
+        return Ranking(points, np.concatenate([columns for columns, _ in seen]), beaten)
 
     def _gathered(self, request: Gather) -> Staged[Mapping[str, float]]:
         graph, numbers = request

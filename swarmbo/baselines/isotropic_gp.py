@@ -70,7 +70,7 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         rng = stream(situation.seed, "isotropic baseline", evaluations=n_asked(situation))
         U, y = seen_totals(situation)
         whole = in_structure(situation, LearnedStructure(scopes=(tuple(range(n)),), shares=(), chosen_at=0, state=()))
-        side = self.box.side(y, steps=situation.steps())
+        side = self.box.side(y, steps=situation.steps(), basis=situation.basis())
         U, y = U[np.isfinite(y)], y[np.isfinite(y)]
         if not len(y):
             return rng.random(n), report

@@ -144,7 +144,7 @@ class FieldLearner:
                 gone = set(problem.agents) - set(setup.transport.present(problem.agents, now))
                 offers = replace(offers, links=nx.restricted_view(offers.links, list(gone), []))
         after, belief = self._believing(log)
-        measured, measured_by = known_places(after.belief, problem.box.n_dims)
+        measured, measured_by = known_places(after.belief, log)
         situation = Situation(
             agents=agents,
             candidates=candidates,

@@ -238,10 +238,19 @@ def measured_places(belief: TeamBelief, n_dims: int) -> Float[np.ndarray, "n d"]
 
 
 def known_places(
-    belief: TeamBelief, n_dims: int
+    belief: TeamBelief, log: Logbook
 ) -> tuple[Float[np.ndarray, "n d"], dict[str, Float[np.ndarray, "m d"]]]:
-    """Where the team has measured, as its representative knows; and as each agent with a belief of its own does."""
+    """Where the team has measured, as its representative knows; and as each agent with a belief of its own does.
+
+    Where pending queries measure is known to all. It counts once something was measured.
+    """
+    n_dims, problem = log.problem.box.n_dims, log.problem
+    out = [place for query in log.open.values() for place in problem.places(query.point, query.waits).values()]
+
+    def with_out(X: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "m d"]:
+        return np.vstack([X[:, :n_dims], *out]) if len(X) else X[:, :n_dims]
+
     if not isinstance(belief, FusedBelief):
-        return belief.X[:, :n_dims], {}
-    by_agent = {agent: belief.reports(agent)[0][:, :n_dims] for agent in belief.agents}
+        return with_out(belief.X), {}
+    by_agent = {agent: with_out(belief.reports(agent)[0]) for agent in belief.agents}
     return by_agent[belief.representative], by_agent

@@ -31,8 +31,11 @@ from swarmbo.rng import stream
 from swarmbo.transport import Routes
 from swarmbo.worlds import Offers
 
-_NEAREST = 1e-9  # sides of the box: a point nearer than this to an earlier one is moved ...
+_NEAREST = 1e-9  # sides of the box: a point nearer than this to an evaluated one is moved ...
 _STEPS = (1e-4, 1e-2)  # ... by a random step between these
+FLOOR = 1.001e-3  # the same for a pending point: a batch has no two points within a thousandth of a side ...
+_LONGER_STEPS = (2e-3, 2e-2)  # ... and steps are these, ...
+_GROWTH = 1.01  # ... that much longer with each try, for where it is crowded
 _MOST_STEPS = 10_000  # tries, among regions that must not be asked; then rather the same point again
 
 
@@ -192,25 +195,30 @@ class FunctionLearner:
         return problem.in_box(self._apart(log, problem.kept_out(np.clip(U, 0.0, 1.0))))
 
     def _apart(self, log: Logbook, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """The point, or one near it if it was asked for before; where outcomes fade, if it is pending.
+        """The point, or one near it if it was evaluated, unless outcomes fade, or is within a floor of a pending one.
 
-        Where outcomes are told by factor, also one near it in the variables of a factor whose outcome is still to come.
+        Where outcomes are told by factor, the floor holds for the variables of each factor whose outcome is still to
+        come. Whatever decided, this is done last, and follows from the log and the seed.
         """
         settings, problem = self.setup.belief, self.setup.problem
         fades = isinstance(settings, AdditiveGPSettings) and settings.time is not None
-        taken = [(np.arange(len(U)), problem.domain.to_unit(log.out if fades else log.points))]
+        whole = np.arange(len(U))
+        taken = [] if fades else [(whole, problem.domain.to_unit(log.points), _NEAREST, _STEPS)]
+        out = [(whole, log.out)]
         if problem.outcomes == "per-factor":
-            told = ((problem.columns(channel), log.out_of(channel)) for channel in problem.channels)
-            taken.extend((columns, problem.domain.to_unit(out)) for columns, out in told)
+            out = [(problem.columns(channel), log.out_of(channel)) for channel in problem.channels]
+        taken.extend((columns, problem.domain.to_unit(points), FLOOR, _LONGER_STEPS) for columns, points in out)
         rng = stream(self.setup.seed, "apart", asked=log.asked)
-        for _ in range(_MOST_STEPS):
-            columns = next((own for own, places in taken if _is_near(U[own], places[:, own])), None)
+        for tries in range(_MOST_STEPS):
+            near = (rule for rule in taken if _is_near(U[rule[0]], rule[1][:, rule[0]], rule[2]))
+            columns, _, reach, steps = next(near, (None, None, 0.0, _STEPS))
             if columns is None:
                 break
-            length = np.exp(rng.uniform(*np.log(_STEPS)))
-            step = length * rng.uniform(-1.0, 1.0, len(columns))
+            length = np.exp(rng.uniform(*np.log(steps))) * (_GROWTH**tries if reach == FLOOR else 1.0)
+            step = min(length, 1.0) * rng.uniform(-1.0, 1.0, len(columns))
             moved = U.copy()
             moved[columns] = np.where((U[columns] + step < 0.0) | (U[columns] + step > 1.0), -step, step) + U[columns]
+            moved = moved.clip(0.0, 1.0)
             if problem.is_allowed(moved[None])[0]:
                 U = moved
         return U
@@ -239,5 +247,5 @@ def learned_model(
     return checked_as(Model, belief.learn(situation, acquisition, previous), belief, "learn")
 
 
-def _is_near(u: Float[np.ndarray, " a"], places: Float[np.ndarray, "q a"]) -> bool:
-    return bool(len(places)) and float(np.abs(places - u).max(axis=1).min()) <= _NEAREST
+def _is_near(u: Float[np.ndarray, " a"], places: Float[np.ndarray, "q a"], reach: float) -> bool:
+    return bool(len(places)) and float(np.abs(places - u).max(axis=1).min()) <= reach

@@ -44,10 +44,12 @@ class Ranking(NamedTuple):
     Args:
         points: In the unit cube (k, n), best first.
         columns: Variables of these parts; no others are meant to be right.
+        beaten: The best (n,) of evaluated and of pending points.
     """
 
     points: Float[np.ndarray, "k n"]
     columns: Int[np.ndarray, " a"]
+    beaten: Float[np.ndarray, " n"]
 
 
 class Rank(NamedTuple):
@@ -139,7 +141,7 @@ def joint_steps(
     functions = checked_as(BoxFunctions, acquisition.local_functions(inside, model), acquisition, "local_functions")
     ranking = yield Rank(model.belief)
     if ranking is not None:
-        functions = functions.starting_from(ranking.points, ranking.columns)
+        functions = functions.starting_from(*ranking)
     graph = functions.graph
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))

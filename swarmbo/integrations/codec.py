@@ -183,6 +183,35 @@ class Codec:
                 return drawn
         return values
 
+    def apart(
+        self, values: dict[str, Any], others: Sequence[Mapping[str, float]], reach: float, seed: int
+    ) -> dict[str, Any]:
+        """Parameters that differ from others by a share of some variable's range; these where none near does.
+
+        Rounding may undo a difference between two points, so it is looked at once more, and numbers are moved.
+
+        Args:
+            values: That agents agreed on.
+            others: Variables, as ``encode`` has them.
+            reach: The share of a range that is too little.
+            seed: Of random steps.
+        """
+        low, high = np.array(list(self.bounds.values())).T
+        is_number = [isinstance(of, Number) for name, of in self.parameters.items() for _ in self.names[name]]
+        there = np.array([list(point.values()) for point in others]).reshape(-1, len(low))
+        rng, tried, here = stream(seed, "parameters apart", others=len(there)), values, np.zeros(len(low))
+        for number in range(_MOST_TRIED):
+            coded = self.encode(tried)
+            u = np.array(list((coded or {}).values()))
+            if coded is None or not len(there) or float((np.abs(there - u) / (high - low)).max(axis=1).min()) > reach:
+                return tried
+            here = u if number == 0 else here
+            moved = here + np.where(is_number, rng.uniform(-1.0, 1.0, len(low)), 0.0) * (high - low) * reach * (
+                4.0 + number
+            )
+            tried = self.decode(dict(zip(self.bounds, moved.clip(low, high).tolist(), strict=True)))
+        return values
+
 
 def key_of(values: Mapping[str, Any]) -> tuple[Any, ...]:
     """What tells parameters apart, also those that can't be hashed or are not equal to themselves."""

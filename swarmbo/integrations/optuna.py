@@ -9,6 +9,7 @@ import numpy as np
 
 from swarmbo.boundary.extras import needed
 from swarmbo.boundary.values import short
+from swarmbo.deciding.function import FLOOR
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.integrations.codec import Choice, Codec, Number, Parameter, key_of
@@ -146,6 +147,7 @@ class _Work:
         )
         self.sign = -1.0 if study.direction == optuna.study.StudyDirection.MINIMIZE else 1.0
         self.pending: dict[int, str] = {}  # ids of queries by number of trial
+        self.running: dict[int, dict[str, float]] = {}  # where they are, rounded
         self.known: set[int] = set()  # trials of which nothing more will come
         self.seen: dict[int, tuple[Any, ...]] = {}  # what was tried
 
@@ -165,12 +167,14 @@ class _Work:
             if trial.state == states.RUNNING:
                 if point is not None and trial.number not in self.pending:  # of another process
                     self.pending[trial.number] = self.team.expect(point)
+                    self.running[trial.number] = point
                 continue
             self.known.add(trial.number)
             self._tell(trial, point)
 
     def _tell(self, trial: Any, point: dict[str, float] | None) -> None:
         query, outcome = self.pending.pop(trial.number, None), self._outcome(trial)
+        self.running.pop(trial.number, None)
         says_nothing = outcome is None and trial.state == optuna.trial.TrialState.PRUNED
         if point is None or says_nothing:
             if query is not None:
@@ -201,8 +205,10 @@ class _Work:
     def suggest(self, number: int) -> dict[str, Any]:
         """Parameters of a trial."""
         query = self.team.ask()
-        values = self.codec.unseen(self.codec.decode(query.point), set(self.seen.values()), self.team.seed)
+        values = self.codec.apart(self.codec.decode(query.point), list(self.running.values()), FLOOR, self.team.seed)
+        values = self.codec.unseen(values, set(self.seen.values()), self.team.seed)
         self.pending[number], self.seen[number] = query.id, key_of(values)
+        self.running[number] = self.codec.encode(values) or query.point
         return values
 
 

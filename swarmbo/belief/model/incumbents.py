@@ -47,7 +47,11 @@ def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None
 
 
 def means_of(
-    belief: AdditiveGP, factors: Sequence[str], factor_means: Float[np.ndarray, "k t"] | None = None
+    belief: AdditiveGP,
+    factors: Sequence[str],
+    factor_means: Float[np.ndarray, "k t"] | None = None,
+    *,
+    pending: bool = False,
 ) -> Float[np.ndarray, "f t"]:
     """What some factors are worth at ``evaluated``.
 
@@ -55,10 +59,11 @@ def means_of(
         belief: Of all factors.
         factors: Which.
         factor_means: As in ``part_means``.
+        pending: At pending points instead.
     """
     if factor_means is not None:
         return factor_means[[belief.graph.place_of[factor] for factor in factors]]
-    U = evaluated(belief)
+    U = belief.domain.to_unit(belief.pending) if pending else evaluated(belief)
     return np.concatenate([belief.local_mean(stack, stack.take(U)) for stack in stacks_of(belief.graph, factors)])
 
 
@@ -78,7 +83,7 @@ def as_seen(
     seen = np.isfinite(belief.factors[:, own][known(belief) if in_use is None else in_use]).all(axis=1)
     if not belief.is_coupled and seen.any():
         mean = np.where(seen, mean, -np.inf)
-    return np.array([graph.column_of[variable] for variable in part.variables]), mean
+    return _columns(belief, part), mean
 
 
 def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> Float[np.ndarray, " n"]:
@@ -100,6 +105,53 @@ def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None 
     return composed(parts, U, 1)[0]
 
 
+def to_beat(belief: AdditiveGP) -> Float[np.ndarray, " n"]:
+    """The incumbent, but for parts of the graph of which a pending point promises more: those are as there.
+
+    Improvement is measured from it. From the incumbent alone, the place of the best mean would be asked again and
+    again, because pending points do not move the mean.
+
+    Args:
+        belief: Of all factors; it knows of pending points.
+    """
+    point = incumbent(belief)
+    if not (len(belief.pending) and len(evaluated(belief))):
+        return point
+    for part in belief.graph.components:
+        ahead = pending_means(belief, part, means_of(belief, part.factors, pending=True).sum(axis=0))
+        columns = _columns(belief, part)
+        stacks = stacks_of(belief.graph, part.factors)
+        here = sum(float(belief.local_mean(stack, stack.take(point[None])).sum()) for stack in stacks)
+        point[columns] = surpassed(belief, columns, point, here, ahead)
+    return point
+
+
+def surpassed(
+    belief: AdditiveGP,
+    columns: Int[np.ndarray, " a"],
+    point: Float[np.ndarray, " n"],
+    mean: float,
+    ahead: Float[np.ndarray, " p"],
+) -> Float[np.ndarray, " a"]:
+    """Some variables of a point, or of the pending point of the largest mean if that is larger.
+
+    Args:
+        belief: That knows of pending points.
+        columns: The variables.
+        point: In the unit cube.
+        mean: What it is expected to bring.
+        ahead: What pending points are expected to bring.
+    """
+    best = int(np.argmax(ahead))
+    return belief.domain.to_unit(belief.pending)[best, columns] if ahead[best] > mean else point[columns]
+
+
+def pending_means(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
+    """What a part's sum is expected to be at pending points; -inf where all its outcomes were told."""
+    own = [belief.graph.place_of[factor] for factor in part.factors]
+    return np.where(belief.awaited[:, own].any(axis=1), mean, -np.inf)
+
+
 def starting_points(
     belief: AdditiveGP, low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"], count: int = N_STARTS
 ) -> Float[np.ndarray, "k n"]:
@@ -115,6 +167,10 @@ def starting_points(
     if not len(U):
         return np.zeros((0, belief.domain.n_dims))
     return np.clip(composed(part_means(belief), U, count), low, high)
+
+
+def _columns(belief: AdditiveGP, part: FactorGraph) -> Int[np.ndarray, " a"]:
+    return np.array([belief.graph.column_of[variable] for variable in part.variables])
 
 
 def composed(parts: Sequence[PartMeans], U: Float[np.ndarray, "t n"], count: int) -> Float[np.ndarray, "k n"]:

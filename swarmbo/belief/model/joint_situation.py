@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import networkx as nx
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.data import Dataset
@@ -105,3 +105,12 @@ class JointSituation:
         if awaited is None:
             return self.chosen
         return self.chosen & ~(awaited.any(axis=1) if factor is None else awaited[:, factor])
+
+    def basis(self, since: int = 0) -> Int[np.ndarray, " t"]:
+        """How many evaluations, of those in use, were known when each of these was asked for.
+
+        Args:
+            since: Evaluations before this one are set aside.
+        """
+        known = self.history.basis
+        return (np.arange(len(self.history)) if known is None else known)[since:] - since

@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
+import swarmbo as sb
 from swarmbo.acquisition.expected_improvement import ExpectedImprovement
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.incumbents import incumbent, starting_points
@@ -71,6 +72,27 @@ def test_at_the_incumbent_nothing_is_to_be_gained_and_the_value_is_finite(situat
     elsewhere = total_value(functions, np.random.default_rng(0).random((200, 5)))
     assert np.isfinite(here)
     assert here < np.median(elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("rule", "outcomes"),
+    [(ExpectedImprovement(), "total"), (ExpectedImprovement(), "per-factor"), (sb.Auto(), "per-factor")],
+)
+def test_improvement_is_over_the_best_mean_of_told_and_pending_points_by_part(situation_of, rule, outcomes) -> None:
+    situation = situation_of(DISJOINT, t=20, outcomes=outcomes, noise=0.0)
+    alone = rule.local_functions(situation, rule.learn(situation, BELIEF, None))
+    near = alone.reference + np.random.default_rng(1).uniform(-0.2, 0.2, (200, 4))
+    hoped = situation.domain.from_unit(near.clip(0.0, 1.0))
+    model = rule.learn(replace(situation, pending=hoped), BELIEF, None)
+    functions, belief = rule.local_functions(replace(situation, pending=hoped), model), model.belief
+    U = belief.domain.to_unit(hoped)
+    for stack in stacks_of(belief.graph):
+        before, now, most = (
+            belief.local_mean(stack, stack.take(points)).max(axis=1)
+            for points in (alone.reference[None], functions.reference[None], U)
+        )
+        np.testing.assert_allclose(now, np.maximum(before, most))
+        assert (most > before).any()
 
 
 def test_a_constant_added_to_all_outcomes_changes_nothing(situation_of) -> None:

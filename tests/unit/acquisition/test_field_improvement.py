@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.stats import norm
 
 import swarmbo as sb
-from swarmbo.acquisition import ExpectedImprovement, local_acquisition
+from swarmbo.acquisition import ExpectedImprovement, Situation, local_acquisition
 from swarmbo.acquisition.joint_improvement import JointImprovement
 from swarmbo.acquisition.worth import shortlist
 from swarmbo.belief import ExactGP, ExactGPSettings, Views
@@ -186,3 +186,20 @@ def test_settings_that_only_the_other_kind_of_team_looks_at_are_refused():
         ConfigError, match=r"\$\.acquisition\.n_features: got 64, which changes nothing for agents that"
     ):
         sb.Team.for_field(["a"], [0.0], [1.0], acquisition=sb.Thompson(n_features=64))
+
+
+def test_a_batch_asked_while_another_is_out_improves_on_what_that_promises():
+    situations = list[Situation]()
+
+    class Watching:
+        def decide(self, situation, acquisition):
+            situations.append(situation)
+            return sb.Decision({"a": np.array([0.55])}, sb.SolveReport("not_needed"))
+
+    watched = sb.Team.for_field(["a"], [0.0], [1.0], coordination=Watching(), seed=0)
+    watched.attach([[0.0], [0.2], [0.4], [0.7], [0.9]], [0.0, 1.0, 3.0, 3.0, 1.0])
+    for _ in range(2):
+        watched.ask()
+    before, after = situations
+    assert after.best_measured() == pytest.approx(after.belief.posterior_mean(np.array([[0.55]]))[0])
+    assert after.best_measured() > before.best_measured()

@@ -1,5 +1,7 @@
 """Boxes that react to outcomes, and searches that start over."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -140,6 +142,40 @@ def test_failures_neither_end_a_search_nor_change_a_box(outcomes, places) -> Non
     assert due[0] == due[1]
     assert TrustRegion().side(y, 2) == TrustRegion().side(failed, 2)
     assert not Restarts(after=3).is_due(np.full(8, np.nan), design=5, since=0, begun=5, patience=1)
+
+
+def test_a_batch_in_vain_is_one_failure_and_one_with_a_gain_is_one_success() -> None:
+    box, design = TrustRegion(initial=0.4, successes=2, failures=2), [0.0]
+
+    def side(*batches):
+        y, sizes = np.array([*design, *itertools.chain(*batches)]), [len(batch) for batch in batches]
+        basis = np.repeat(1 + np.cumsum([0, *sizes[:-1]]), sizes)
+        return box.side(y, 1, basis=np.array([0, *basis]))
+
+    assert side([-1.0] * 8) == 0.4
+    assert side([-1.0] * 8, [-1.0] * 8) == 0.2
+    assert side([-1.0] * 7 + [1.0], [0.5] * 8) == 0.4  # one success, one failure, whatever their order
+    assert side([1.0, 2.0, 3.0], [0.0]) == 0.4
+    assert side([1.0, 2.0, 3.0], [0.0, 4.0]) == 0.8
+    assert side([np.nan] * 4, [-1.0], [-1.0, np.nan]) == 0.2  # what failed says nothing
+    assert side(*([y] for y in (-1.0, -1.0))) == box.side(np.array([0.0, -1.0, -1.0]), 1)
+
+
+def test_with_eight_queries_out_at_all_times_a_failure_counts_once_something_was_learned_of_it() -> None:
+    asked_knowing = np.maximum(1, np.arange(-6, 26))  # eight at first, then one whenever one is told
+    box = TrustRegion(initial=0.8, failures=1, smallest=1e-3)
+    assert box.side(np.array([0.0] + [-1.0] * 32), 1, basis=np.array([0, *asked_knowing])) == 0.8 / 2**4
+    knowing = np.array([0, 1, 1, 2, 2, 3])  # of two out at all times every second failure counts
+    assert box.side(np.array([0.0] + [-1.0] * 5), 1, basis=knowing) == 0.8 / 2**2
+
+
+def test_a_search_starts_over_after_batches_in_vain_not_evaluations() -> None:
+    y, restarts = np.array([0.0, 1.0, -1.0] + [0.5] * 24), Restarts(after=4)
+    batches = np.concatenate([[0, 1, 2], np.repeat([3, 11, 19], 8)])
+    arguments = {"design": 3, "since": 0, "begun": 3, "patience": 1}
+    assert restarts.is_due(y, **arguments)
+    assert not restarts.is_due(y, **arguments, basis=batches)
+    assert Restarts(after=3).is_due(y, **arguments, basis=batches)
 
 
 def test_a_box_is_cut_off_at_the_faces() -> None:

@@ -253,6 +253,13 @@ def test_batches_are_chosen_as_the_team_does(acquisition: str, fails: Any):
 
 
 @pytest.mark.usefixtures("poisoned")
+def test_of_parts_that_several_agents_know_a_batch_is_chosen_as_the_team_does():
+    case = Case(PARTS, OWNERS, acquisition="expected-improvement")
+    case.go_on(2, 2)
+    case.go_on(2, 4)
+
+
+@pytest.mark.usefixtures("poisoned")
 def test_outcomes_may_come_in_parts_late_and_where_agents_really_stood():
     case = Case(PARTS, OWNERS, acquisition="auto")
     case.go_on(INITIAL)

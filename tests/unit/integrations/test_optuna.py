@@ -84,6 +84,20 @@ def test_running_trials_are_pending():
     assert study.sampler._work.team.n_data == 10
 
 
+@pytest.mark.parametrize("acquisition", ["auto", "expected-improvement"])
+def test_running_trials_stay_apart_after_rounding(acquisition):
+    def objective(trial):
+        return (trial.suggest_float("x", 1e-3, 1.0, log=True) - 0.3) ** 2 + (trial.suggest_int("n", 1, 4) - 2) ** 2
+
+    study = study_of(acquisition=acquisition)
+    study.optimize(objective, n_trials=10)
+    space = study.trials[0].distributions
+    running = [study.ask(space) for _ in range(8)]
+    u = np.array([[np.log(t.params["x"] / 1e-3) / np.log(1e3), t.params["n"] / 4] for t in running])
+    apart = np.abs(u[:, None] - u).max(axis=2)[np.triu_indices(8, 1)]
+    assert apart.min() >= 1e-3
+
+
 def test_running_trials_of_other_processes_are_pending_and_told(tmp_path):
     storage = optuna.storages.InMemoryStorage()
     mine, other = (study_of(storage=storage, name="shared", seed=seed) for seed in (1, 2))

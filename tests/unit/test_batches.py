@@ -1,0 +1,124 @@
+"""Batches of a function: members differ, whatever chose them, and a batch in vain counts once."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
+from swarmbo.logbook import Logbook
+from swarmbo_envs.functions import get
+
+FLOOR = 1e-3
+PAIRS = {"f": ["a", "b"], "g": ["c", "d"]}
+CHAIN = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "d"]}
+BOUNDS = {"a": (0.0, 1.0), "b": (-5.0, 5.0), "c": (10.0, 11.0), "d": (0.0, 200.0)}
+
+
+class BestMean(sb.Acquisition, frozen=True, tag="best-mean-of-a-test"):
+    """Greedy: all members of a batch want the same point."""
+
+    def local_functions(self, situation, model):
+        return ConfidenceBounds.on_cube(model.belief, sqrt_beta=dict.fromkeys(model.belief.graph.factors, 0.0))
+
+
+def unit(point):
+    return np.array([(point[name] - low) / (high - low) for name, (low, high) in BOUNDS.items()])
+
+
+def outcomes_at(scopes, point):
+    u = dict(zip(BOUNDS, unit(point), strict=True))
+    return {f: -((u[x] - 0.4) ** 2) - 2.0 * (u[x] - u[y]) ** 2 for f, (x, y) in scopes.items()}
+
+
+def team_of(scopes, mode, acquisition, **more):
+    settings = {"outcomes": mode, "seed": 5, "initial": 6, "coordination": sb.ADMM(rounds=8, starts=3, screened=64)}
+    return sb.Team(sb.FactorGraph.from_scopes(scopes), BOUNDS, acquisition=acquisition, **(settings | more))
+
+
+def tell(team, scopes, queries):
+    for query in queries:
+        told = outcomes_at(scopes, query.point)
+        team.tell(query, told if team.outcomes == "per-factor" else sum(told.values()))
+
+
+def least_distance(points, columns=slice(None)):
+    U = np.array([unit(point) for point in points])[:, columns]
+    return min(float(np.abs(a - b).max()) for a, b in itertools.combinations(U, 2))
+
+
+RULES = ["auto", "expected-improvement", "dec-hbo", "dumbo", "thompson", BestMean()]
+
+
+@pytest.mark.parametrize("scopes", [PAIRS, CHAIN], ids=["apart", "shared"])
+@pytest.mark.parametrize("mode", ["total", "per-factor"])
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule if isinstance(rule, str) else "own")
+def test_no_member_of_a_batch_is_near_another_or_a_pending_one(scopes, mode, rule):
+    team = team_of(scopes, mode, rule)
+    tell(team, scopes, team.ask(6))
+    first = team.ask(4)
+    tell(team, scopes, [first.pop(1)])
+    pending = [*first, *team.ask(3)]
+    tell(team, scopes, [pending.pop(2)])
+    pending += team.ask(2)
+    points = [query.point for query in pending]
+    assert least_distance(points) >= FLOOR
+    for scope in scopes.values() if mode == "per-factor" else ():
+        assert least_distance(points, [list(BOUNDS).index(name) for name in scope]) >= FLOOR
+
+
+def test_of_a_decided_point_that_is_crowded_the_members_spread_within_bounds_and_regions(monkeypatch):
+    corner = np.array([1.0, 0.0])
+    monkeypatch.setattr(sb.Random, "decide_joint", lambda *_: (corner, sb.SolveReport("exact")))
+    region = sb.NoGoBox(low=(0.5, 0.003), high=(1.0, 1.0))
+    given = {"coordination": "random", "acquisition": "dec-hbo", "initial": 1, "no_go": [region], "seed": 1}
+    team = sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, **given)
+    team.tell(team.ask(), 0.0)
+    points = np.array([list(query.point.values()) for query in team.ask(40)])
+    gaps = np.abs(points[:, None] - points).max(axis=2)[np.triu_indices(40, 1)]
+    assert gaps.min() >= FLOOR
+    assert (points >= 0.0).all()
+    assert (points <= 1.0).all()
+    assert not ((points[:, 0] > 0.5) & (points[:, 1] > 0.003)).any()
+    again = sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, **given)
+    again.tell(again.ask(), 0.0)
+    assert [list(again.ask().point.values()) for _ in range(40)] == points.tolist()
+
+
+def test_a_state_knows_which_queries_were_asked_together_and_older_states_load():
+    team = team_of(CHAIN, "total", "auto")
+    tell(team, CHAIN, team.ask(6))
+    tell(team, CHAIN, team.ask(4)[::-1])
+    out = team.ask(3)
+    assert team.history.basis.tolist() == [0] * 6 + [6] * 4
+    state = team.state_dict()
+    again = sb.Team.from_state_dict(state)
+    for one in (team, again):
+        tell(one, CHAIN, out)
+    assert again.history.basis.tolist() == team.history.basis.tolist() == [0] * 6 + [6] * 4 + [10] * 3
+    assert [query.point for query in again.ask(2)] == [query.point for query in team.ask(2)]
+    plain, arrays = Logbook.empty(team.problem).with_query(np.full(4, 0.5))[0].to_state()
+    del arrays["basis"]
+    plain["open"] = {key: row[:4] for key, row in plain["open"].items()}
+    log = Logbook.empty(team.problem).from_state(plain, arrays)
+    assert log.with_total("q00001", 1.0).history.basis.tolist() == [0]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("name", "mode", "allowed"), [("hartmann", "total", 0.13), ("powell", "per-factor", 8.0)])
+def test_eight_workers_end_where_one_does(name, mode, allowed):
+    function = get(name, moved=name == "powell", seed=1)
+    bounds = dict(zip(function.variables, zip(function.low, function.high, strict=True), strict=True))
+    graph = sb.FactorGraph.from_scopes({f: [function.variables[j] for j in s] for f, s in function.scopes.items()})
+    regrets = []
+    for seed in (1, 2, 3):
+        team, best = sb.Team(graph, bounds, outcomes=mode, seed=seed, rounds=74), -np.inf
+        for count in [10] + [8] * 8:
+            for query in team.ask(count):
+                values = function.factor_values(np.array([list(query.point.values())]))[0]
+                told = dict(zip(function.scopes, values.tolist(), strict=True))
+                team.tell(query, told if mode == "per-factor" else float(values.sum()))
+                best = max(best, float(values.sum()))
+        regrets.append(function.maximum - best)
+    assert np.median(regrets) < allowed
