@@ -48,8 +48,8 @@ GRAPHS: dict[str, dict[str, list[str]]] = {
 ACQUISITIONS: dict[str, tuple[Acquisition, tuple[int, ...]]] = {  # and numbers of evaluations
     "auto": (Auto(), (40, 100)),
     "DEC-HBO": (DECHBO(), (40, 100)),
-    "DuMBO": (DuMBO(), (40, 100)),
-    "DuMBO, coupled": (DuMBO(coupled=True), (40, 100)),
+    "DuMBO": (DuMBO(exploration="paper"), (40, 100)),
+    "DuMBO, coupled": (DuMBO(coupled=True, exploration="paper"), (40, 100)),
     "Thompson": (Thompson(), (40, 100)),
     "log improvement": (ExpectedImprovement(), (40, 100)),
 }

@@ -52,6 +52,7 @@ TEAMS: dict[str, dict[str, Any]] = {
     "auto-centralised": {"coordination": "centralised"},
     "dec-hbo": {"acquisition": "dec-hbo"},
     "dumbo": {"acquisition": "dumbo"},
+    "dumbo-paper": {"acquisition": sb.DuMBO(exploration="paper")},
     "thompson": {"acquisition": "thompson"},
     "expected-improvement": {"acquisition": "expected-improvement"},
     "egp-ts": {"belief": "ensemble", "acquisition": "egp-ts"},

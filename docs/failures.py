@@ -71,7 +71,7 @@ def run(method: str, told: str, shape: str, seed: int, as_number: bool) -> dict[
         sb.FactorGraph.from_scopes(SCOPES),
         dict.fromkeys(VARIABLES, (0.0, 1.0)),
         outcomes=told,
-        acquisition=method,
+        acquisition={"kind": method} | ({"exploration": "paper"} if method == "dumbo" else {}),
         initial=INITIAL,
         rounds=INITIAL + QUERIES,
         seed=seed,

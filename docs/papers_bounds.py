@@ -57,12 +57,13 @@ def methods(graph: FactorGraph) -> dict[str, Acquisition]:
     """The papers' bounds that a graph allows, by name."""
     kinds: dict[str, Acquisition] = {
         "DEC-HBO, practical": DECHBO(),
-        "DEC-HBO, theory": DECHBO(beta="theory"),
+        "DEC-HBO, theory": DECHBO(exploration="theory"),
+        "DuMBO, paper": DuMBO(exploration="paper"),
         "DuMBO, practical": DuMBO(),
-        "DuMBO, theory": DuMBO(beta="theory"),
+        "DuMBO, theory": DuMBO(exploration="theory"),
     }
     if all(len(graph.factors_of(variable)) == 1 for variable in graph.variables):
-        kinds |= {"Add-GP-UCB, practical": AddGPUCB(), "Add-GP-UCB, theory": AddGPUCB(beta="theory")}
+        kinds |= {"Add-GP-UCB, practical": AddGPUCB(), "Add-GP-UCB, theory": AddGPUCB(exploration="theory")}
     return dict(sorted(kinds.items()))
 
 

@@ -20,7 +20,7 @@ from swarmbo_envs.wlan_power.utility import UtilityName
 
 BUDGET = 60
 TEAMS: dict[str, dict[str, str]] = {
-    "team, DuMBO": {"acquisition": "dumbo"},
+    "team, DuMBO": {"acquisition": {"kind": "dumbo", "exploration": "paper"}},
     "team, Thompson": {"acquisition": "thompson"},
     "team, auto": {"acquisition": "auto"},
     "one isotropic GP for all": {"coordination": "isotropic-gp"},

@@ -33,8 +33,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "auto": {},
     "auto, weight / 4": {"acquisition": {"kind": "auto", "weight": 0.0125}},  # what it is with a time axis
     "auto, time": {"belief": FADING},
-    "dumbo": {"acquisition": "dumbo"},
-    "dumbo, time": {"acquisition": "dumbo", "belief": FADING},
+    "dumbo": {"acquisition": {"kind": "dumbo", "exploration": "paper"}},
+    "dumbo, time": {"acquisition": {"kind": "dumbo", "exploration": "paper"}, "belief": FADING},
     "thompson": {"acquisition": "thompson"},
     "thompson, time": {"acquisition": "thompson", "belief": FADING},
     "sobol": {"coordination": "sobol"},

@@ -24,7 +24,7 @@ BUDGET = 60
 FILE = Path(__file__).parent / "wlan_study.jsonl"
 METHODS: dict[str, dict[str, Any]] = {
     "auto": {},
-    "dumbo": {"acquisition": "dumbo"},
+    "dumbo": {"acquisition": {"kind": "dumbo", "exploration": "paper"}},
     "dec-hbo": {"acquisition": "dec-hbo"},
     "thompson": {"acquisition": "thompson"},
     "isotropic-gp": {"coordination": "isotropic-gp"},

@@ -91,6 +91,7 @@ _GONE = {  # names of kinds and of methods that earlier versions had, and what s
 }
 
 T = TypeVar("T")
+_RENAMED = {"beta": "exploration"}  # keys of earlier versions, and what they are called now
 
 
 def require(settings: object, field: str, holds: Callable[[Any], bool], wanted: str) -> None:
@@ -211,6 +212,7 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
     if (match := re.fullmatch(r"Object contains unknown field `(.*)`", text, flags=re.DOTALL)) is not None:
         known = _known_fields(kind, data, path)
         near = difflib.get_close_matches(match.group(1), known, n=1)
+        near = [new] if (new := _RENAMED.get(match.group(1), "")) in known else near
         hint = f"; did you mean {near[0]!r}?" if near else (f"; known keys: {', '.join(known)}" if known else "")
         if not near and (elsewhere := _tables_with(match.group(1), kind, data, path)):
             hint = f"; it is one of kind = {' or '.join(map(repr, elsewhere))}"

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.additive_schedules import BetaName, group_beta, practical_beta
+from swarmbo.acquisition.additive_schedules import GroupExploration, group_beta, practical_beta
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
@@ -37,7 +37,8 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
         group_size: Variables in a learned group, >= 1.
         groupings: Random groupings compared, >= 1.
         learn_every: Evaluations, >= 1, after which groups are learned anew.
-        beta: ``practical``: 0.2 d log(2t), d the size of the group. ``theory``: theorem 5's, with each group's own d.
+        exploration: Schedule of beta. ``practical``: 0.2 d log(2t), d the size of the group, as in the paper's
+            experiments. ``theory``: theorem 5's, with each group's own d.
         exploration_scale: Factor on sqrt(beta), > 0; 1 is the paper's.
         delta: Failure probability in ``theory``, in (0, 1).
 
@@ -55,7 +56,7 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
     group_size: Count = 4
     groupings: Count = 5
     learn_every: Count = 25
-    beta: BetaName = "practical"
+    exploration: GroupExploration = "practical"
     exploration_scale: Positive = 1.0
     delta: ProperFraction = 0.1
 
@@ -103,7 +104,7 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
         """The groups' upper confidence bounds."""
         graph, t = model.belief.graph, model.belief.n_data
         sizes = {factor: len(graph.scope(factor)) for factor in graph.factors}
-        if self.beta == "practical":
+        if self.exploration == "practical":
             betas = {factor: practical_beta(size, t) for factor, size in sizes.items()}
         else:
             n_groups, n_dims = len(sizes), len(graph.variables)

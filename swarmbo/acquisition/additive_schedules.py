@@ -1,21 +1,23 @@
 """The weight beta of the papers that maximise sums of upper confidence bounds, mean + sqrt(beta) std, by name.
 
-``theory`` is what the papers' theorems ask for; it is far too cautious in practice. ``practical`` is what their
-experiments or programs use, and carries no guarantee. t counts evaluations so far, the initial design included.
+``theory`` is what the papers' theorems ask for; it is far too cautious in practice. ``practical`` is 0.2 d log(2t) with
+d the size of the largest factor, and carries no guarantee; ``paper`` is what a paper's authors run where that differs.
+t counts evaluations so far, the initial design included.
 """
 
 import math
 from typing import Literal
 
-BetaName = Literal["practical", "theory"]
-ContinuousBetaName = Literal["practical", "theory", "theory-continuous"]
+GroupExploration = Literal["practical", "theory"]
+NeighbourhoodExploration = Literal["practical", "paper", "theory"]
+ContinuousExploration = Literal["practical", "theory", "theory-continuous"]
 
 
 def practical_beta(n_dims: int, t: int) -> float:
     """0.2 d log(2t), with at least one evaluation counted.
 
     Args:
-        n_dims: d, of whatever the bound is over: a group (Add-GP-UCB), or all variables (the authors' DuMBO).
+        n_dims: d, of whatever the bound is over: a group, the largest factor, or all variables (the authors' DuMBO).
         t: Evaluations so far.
 
     Source:

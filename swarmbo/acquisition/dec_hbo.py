@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.additive_schedules import (
-    ContinuousBetaName,
+    ContinuousExploration,
     continuous_beta,
     finite_beta,
     growing_lattice,
@@ -35,8 +35,9 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
     "refined-max-sum"`` with ``lattice = "lemma-5"`` here, and ``levels = 1`` there, so that nothing is refined.
 
     Args:
-        beta: ``theory``: theorem 1's, for a finite domain. ``theory-continuous``: lemma 6's. ``practical``:
-            0.2 d log(2t) with d the size of the largest factor; the paper does not say what its experiments used.
+        exploration: Schedule of beta. ``theory``: theorem 1's, for a finite domain. ``theory-continuous``: lemma 6's.
+            ``practical``: 0.2 d log(2t) with d the size of the largest factor; the paper does not say what its
+            experiments used.
         exploration_scale: Factor on sqrt(beta), > 0.
         delta: Failure probability in both theories, in (0, 1).
         grid: Points along each variable, >= 2, that make the domain finite in ``theory``.
@@ -64,7 +65,7 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
         True
     """
 
-    beta: ContinuousBetaName = "practical"
+    exploration: ContinuousExploration = "practical"
     exploration_scale: Positive = 1.0
     delta: ProperFraction = 0.1
     grid: Annotated[int, within(2)] = 100
@@ -95,9 +96,9 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
     def _bounds(self, belief: AdditiveGP) -> ConfidenceBounds:
         graph, t = belief.graph, belief.n_data
         n_dims, n_factors = len(graph.variables), len(graph.factors)
-        if self.beta == "practical":
+        if self.exploration == "practical":
             beta = practical_beta(graph.max_factor_size, t)
-        elif self.beta == "theory":
+        elif self.exploration == "theory":
             beta = finite_beta(n_dims * math.log(self.grid), n_factors, t, self.delta)
         else:
             beta = continuous_beta(n_dims, n_factors, t, self.delta, self.derivative_a, self.derivative_b)

@@ -48,7 +48,7 @@ def test_add_gp_ucb_weighs_each_group_by_its_own_size(situation_of) -> None:
     ("kind", "beta"),
     [
         (DECHBO(), 0.2 * 3 * np.log(24)),
-        (DECHBO(beta="theory", grid=10, delta=0.2), 2 * np.log(10.0**5 * 4 * np.pi**2 * 12**2 / 6 / 0.2)),
+        (DECHBO(exploration="theory", grid=10, delta=0.2), 2 * np.log(10.0**5 * 4 * np.pi**2 * 12**2 / 6 / 0.2)),
         (DECHBO(exploration_scale=3.0), 9 * 0.2 * 3 * np.log(24)),
     ],
 )

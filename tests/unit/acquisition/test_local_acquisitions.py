@@ -21,15 +21,15 @@ from swarmbo.settings import convert
 KINDS = [
     AddGPUCB(groups="learned", group_size=2),
     DECHBO(),
-    DECHBO(beta="theory"),
-    DECHBO(beta="theory-continuous"),
+    DECHBO(exploration="theory"),
+    DECHBO(exploration="theory-continuous"),
     DuMBO(),
     DuMBO(coupled=True),
-    DuMBO(beta="theory"),
+    DuMBO(exploration="theory"),
     Thompson(n_features=64),
     ExpectedImprovement(),
 ]
-names = [f"{type(kind).__name__}-{getattr(kind, 'beta', '')}-{getattr(kind, 'coupled', '')}" for kind in KINDS]
+names = [f"{type(kind).__name__}-{getattr(kind, 'exploration', '')}-{getattr(kind, 'coupled', '')}" for kind in KINDS]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=names)
 BELIEF = AdditiveGPSettings(max_iterations=20)
 OVERLAPPING = {"f": ["a", "b"], "g": ["b", "c"], "h": ["d"], "i": ["c", "d", "e"]}
@@ -153,6 +153,12 @@ def test_a_model_is_a_function_of_the_history_and_what_was_learned_before(kind, 
 def test_a_setting_out_of_range_is_named(table, field) -> None:
     with pytest.raises(ConfigError, match=rf"\$\.acquisition\.{field}"):
         convert(table, AddGPUCB | DECHBO | DuMBO | Thompson | ExpectedImprovement, at="$.acquisition")
+
+
+@pytest.mark.parametrize("kind", ["add-gp-ucb", "dec-hbo", "dumbo"])
+def test_the_schedule_by_its_earlier_name_is_refused_and_the_present_name_said(kind) -> None:
+    with pytest.raises(ConfigError, match=r"\$\.acquisition: unknown key 'beta'; did you mean 'exploration'"):
+        convert({"kind": kind, "beta": "theory"}, AddGPUCB | DECHBO | DuMBO, at="$.acquisition")
 
 
 def test_a_base_without_functions_says_so(situation_of) -> None:
