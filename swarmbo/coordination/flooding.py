@@ -163,6 +163,14 @@ class Flooding:
             values[group.places] = group.tables[index]
         return values
 
+    def by_variable(self, chosen: Int[np.ndarray, " n_variables"]) -> dict[str, int]:
+        """A joint choice by the variables' names."""
+        return dict(zip(self.graph.variables, chosen.tolist(), strict=True))
+
+    def by_place(self, chosen: Mapping[str, int]) -> Int[np.ndarray, " n_variables"]:
+        """The same in the graph's order of variables; 0 for those that are not known."""
+        return np.array([chosen.get(x, 0) for x in self.graph.variables], dtype=np.int64)
+
     def message(self, messages: Flat, factor: str, variable: str) -> Vector:
         """One of the messages, as a view that can be written to."""
         start = self._start[factor, variable]

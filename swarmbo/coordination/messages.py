@@ -70,7 +70,7 @@ class Conditioned(Numbers, frozen=True, tag="given"):
 class Line(Numbers, frozen=True, tag="line"):
     """A factor's entries by the value of a variable, given all its others, and what breaking the factor counts."""
 
-    weight: float
+    weight: float = 1.0
 
 
 class Choice(Message, frozen=True, tag="choice"):
@@ -108,11 +108,14 @@ class Report(Message, frozen=True, tag="report"):
 
 
 class Verdict(Message, frozen=True, tag="verdict"):
-    """Down the spanning tree: which of the choices just reported is the best so far (0: none); whether to stop."""
+    """Down the spanning tree: which of the choices just reported is the best so far (0: none); whether to stop.
+
+    ``None``: no; the best of them, or else the last, is repaired or improved before anybody goes on.
+    """
 
     part: int
     best: int
-    stop: bool
+    stop: bool | None
 
     about: ClassVar = ("part",)
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from swarmbo.coordination.messages import Choice, Line
-from swarmbo.coordination.requests import Mail, Steps
-from swarmbo.coordination.tables import Table, Vector
+from swarmbo.coordination.requests import Compare, Crossed, Mail, Steps
+from swarmbo.coordination.tables import Rank, Table, Vector
 from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 
@@ -46,17 +46,45 @@ def least_forbidden(lines: Sequence[Vector], weights: Sequence[float], present: 
 
 def weighed(lines: Sequence[Vector], weights: Sequence[float]) -> tuple[Vector, Vector]:
     """For each value of a variable what the factors count that it breaks, and the sum of those that it does not."""
-    broken, worth = np.zeros(len(lines[0])), np.zeros(len(lines[0]))
-    for line, weight in zip(lines, weights, strict=True):
-        forbidden = line == -np.inf
-        broken = broken + weight * forbidden
-        worth = worth + np.where(forbidden, 0.0, line)
-    return broken, worth
+    entries = np.array(lines)
+    forbidden = entries == -np.inf
+    entries[forbidden] = 0.0
+    # added from the first factor to the last, so that whoever adds gets the same bits
+    return np.add.accumulate(forbidden * np.array(weights)[:, None])[-1], np.add.accumulate(entries)[-1]
 
 
 def reweighed(weights: Mapping[str, float], values: Mapping[str, float]) -> dict[str, float]:
     """The weights of factors for the next sweep, given their values after the last one."""
     return {factor: weight + (values[factor] == -np.inf) for factor, weight in weights.items()}
+
+
+def repaired(
+    view: LocalView, tables: Mapping[str, Table], chosen: Mapping[str, int], best_so_far: Rank | None, sweeps: int
+) -> Steps[tuple[dict[str, int] | None, bool, Rank | None]]:
+    """Sweeps until nothing is forbidden and no variable can do better by itself.
+
+    Args:
+        view: Own factors and variables.
+        tables: Of the own factors.
+        chosen: The choices of own variables and own factors' variables.
+        best_so_far: How good the best joint choice is, where that is known.
+        sweeps: How many at most.
+
+    Returns:
+        The best choice if one was better than that, whether the sweeps came to their end, and how good the best is now.
+    """
+    weights, best = dict.fromkeys(view.factors, 1.0), None
+    for _ in range(sweeps):
+        before = chosen
+        chosen = yield from sweep(view, tables, before, weights)
+        values = np.array([tables[f][tuple(chosen[x] for x in view.graph.scope(f))] for f in view.factors])
+        weights = reweighed(weights, dict(zip(view.factors, values.tolist(), strict=True)))
+        moved = any(chosen[x] != before[x] for x in view.variables) or bool((values == -np.inf).any())
+        verdict, best_so_far = yield Compare([values], best_so_far, moved=moved, ends_round=False)
+        best = chosen if verdict.best else best
+        if verdict.stop:
+            return best, True, best_so_far
+    return best, False, best_so_far
 
 
 def sweep(
@@ -70,6 +98,8 @@ def sweep(
         before: The choices of own variables and own factors' variables, and so is what comes back.
         weights: What breaking each own factor counts.
     """
+    if view.is_whole:
+        return (yield from _sweep_at_once(view, tables, before, weights))
     graph, earlier, mail = view.graph, view.part.earlier, Mail()
     factors, variables = set(view.factors), set(view.variables)
     renewed: dict[str, int] = {}
@@ -90,6 +120,21 @@ def sweep(
     yield from hear_choices(mail, view.seen, renewed)
     yield from mail.close()
     return dict(chosen)
+
+
+def _sweep_at_once(
+    view: LocalView, tables: Mapping[str, Table], before: Mapping[str, int], weights: Mapping[str, float]
+) -> Steps[dict[str, int]]:
+    """The same where everything is in one place, and as many messages."""
+    graph, chosen = view.graph, dict(before)
+    for x in view.part.order:
+        factors = graph.factors_of(x)
+        lines = [line_of(tables[f], graph.scope(f), x, chosen) for f in factors]
+        chosen[x] = least_forbidden(lines, [weights[f] for f in factors], chosen[x])
+    sizes = np.array([n for f in graph.factors for n in tables[f].shape])
+    choices = np.array([chosen[x] for x in graph.variables])
+    yield Crossed(lambda counts: counts.numbers(Line, sizes) + counts.words(choices))
+    return chosen
 
 
 def tell_choice(mail: Mail, graph: FactorGraph, variable: str, index: int) -> None:

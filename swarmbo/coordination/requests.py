@@ -227,7 +227,9 @@ class Compare(NamedTuple):
         change: Largest relative change of the own factors' messages.
         moved: Whether an own variable's choice changed.
         tolerance: Changes up to it count as none: then it is time to stop, if no choice changed either.
-        until_allowed: It is time to stop as soon as the best choice is not forbidden, whatever changes.
+        tried: Choices that were repaired already, by the values of their factors; known, and noted, where the best is.
+            None: none is to be repaired.
+        ends_round: Whether that is the end of a round, for whoever watches.
     """
 
     values: Sequence[Float[np.ndarray, " _f"]]
@@ -235,18 +237,25 @@ class Compare(NamedTuple):
     change: float = 0.0
     moved: bool = False
     tolerance: float = 0.0
-    until_allowed: bool = False
+    tried: set[bytes] | None = None
+    ends_round: bool = True
 
     def judged(self, part: Part) -> tuple[Verdict, Rank | None]:
-        """The verdict of somebody who knows the values of all factors, and all that changed."""
-        best, best_so_far = 0, self.best_so_far
-        for place, row in enumerate(self.values, start=1):
-            candidate = rank(row)
+        """The verdict of somebody who knows the values of all factors, and all that changed.
+
+        A choice that is better than all before, or else the last one, is to be repaired if it is forbidden, or if any
+        was: local moves may improve it. None is repaired that has the values of one that was.
+        """
+        best, best_so_far, ranks = 0, self.best_so_far, [rank(row) for row in self.values]
+        for place, candidate in enumerate(ranks, start=1):
             if best_so_far is None or candidate > best_so_far:
                 best, best_so_far = place, candidate
-        is_allowed = best_so_far is not None and best_so_far[0] == 0
-        is_still = self.change <= self.tolerance and not self.moved
-        return Verdict(part.index, best, is_allowed if self.until_allowed else is_still), best_so_far
+        stop: bool | None = self.change <= self.tolerance and not self.moved
+        if self.tried is not None and (ranks[best - 1][0] < 0 or (self.tried and best)):
+            start = self.values[best - 1].tobytes()
+            stop = stop if start in self.tried else None
+            self.tried.add(start)
+        return Verdict(part.index, best, stop), best_so_far
 
     @staticmethod
     def up(

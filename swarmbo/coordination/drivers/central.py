@@ -120,7 +120,7 @@ class Central:
             case Compare():
                 verdict, best_so_far = request.judged(self.part)
                 self._note_alike((Compare, len(request.values)), lambda: self._compared(request, verdict))
-                if self._watcher is not None and best_so_far is not None:
+                if self._watcher is not None and request.ends_round and best_so_far is not None:
                     self._watcher.note_value(best_so_far[1], self.traffic)
                 return verdict, best_so_far
             case Watch():

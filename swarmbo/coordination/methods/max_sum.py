@@ -13,9 +13,9 @@ from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.flooding import Flooding, Kernels
 from swarmbo.coordination.messages import Conditioned, FromFactor, FromVariable
 from swarmbo.coordination.plan import Plan, TableMethod
-from swarmbo.coordination.repair import reweighed, sweep
+from swarmbo.coordination.repair import repaired
 from swarmbo.coordination.requests import Compare, Crossed, Mail, Steps, ToFactors, ToVariables
-from swarmbo.coordination.tables import Edge, Flat, Rank, Table, Vector
+from swarmbo.coordination.tables import Edge, Flat, Table, Vector
 from swarmbo.coordination.updates import kernels_for, messages_of_factor, messages_of_variable
 from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
@@ -36,21 +36,13 @@ class Flooded(NamedTuple):
 
     Args:
         flooding: The layout.
-        from_variables: The variables' last messages.
-        from_factors: The factors' last ones.
-        choices: What each own variable would choose by these.
-        best: Of the choices of all rounds the best joint one: of own variables, and of own factors' variables.
-        best_so_far: How good it is, at the root of the tree.
+        best: The best joint choice of all rounds: of own variables, and of own factors' variables.
         status: Whether messages had stopped.
         rounds: Taken.
     """
 
     flooding: Flooding
-    from_variables: Flat
-    from_factors: Flat
-    choices: Int[np.ndarray, " n_variables"]
     best: Int[np.ndarray, " n_variables"]
-    best_so_far: Rank | None
     status: Status
     rounds: int
 
@@ -61,21 +53,24 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
 
     Each connected part of the graph is solved by itself. Where it is a tree, messages are undamped and as many rounds
     are taken as it needs (half its longest path), so the result is exact whatever ``rounds`` says. Where it has loops,
-    the best joint choice over all rounds is kept, together with a last one that is decided variable by variable. Should
-    all of them be forbidden, that last one is repaired: variable by variable again, each taking the value at which the
-    fewest factors are broken, and those that stay broken weighing more and more (``swarmbo.coordination.repair``).
+    the best joint choice over all rounds is kept. After 1, 2, 4, 8, … rounds, and when messages have stopped, one is
+    decided variable by variable as well. A choice that is forbidden is repaired: variable by variable again, each
+    taking the value at which the fewest factors are broken, and those that stay broken weighing more and more
+    (``swarmbo.coordination.repair``); then the sum is improved until no variable can do better by itself. Where
+    constraints have come into play, so is every choice that is better than all before. If a repair fails, the next one
+    comes when a choice is decided variable by variable. All this depends on the rounds so far alone, so more rounds
+    are never worse.
 
     The report's ``rounds`` count renewals of messages, in each of which variables write to their factors and then
     factors to their variables: on a tree until the last message is final, on loops until they stop. Agreeing on the
-    best choice so far and passing choices on at the end is not counted.
+    best choice so far, deciding variable by variable and repairing is not counted.
 
     Args:
         rounds: Most rounds on a part with loops, >= 1.
         damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
         tolerance: A part with loops has converged when no message changes by more than this share of its factor's
             spread (largest less smallest entry), and no choice changes; >= 0.
-        repairs: Where every joint choice so far is forbidden, sweeps at most over the variables to find one that is
-            not, >= 0; parts with loops only.
+        repairs: Sweeps at most over the variables to repair a choice and improve it, >= 0; parts with loops only.
         mode: ``lockstep``: agents wait for every message that they need, as all of the above says. ``asynchronous``:
             they wait for none, and act at a deadline by what they have heard (``swarmbo.coordination.asynchronous``);
             then nothing is proved, and ``rounds``, ``tolerance`` and ``repairs`` are of no account.
@@ -147,60 +142,67 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         return _on_tree(view, tables, sizes) if view.graph.is_forest else self._on_loops(view, tables, sizes)
 
     def _on_loops(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """Rounds that renew every message, the best joint choice kept; then one decoded variable by variable.
-
-        If all these are forbidden, the decoded one is repaired.
-        """
-        flooded = yield from self.flooded(view, tables, sizes, self.damping)
-        flooding, from_variables, messages, choices, best, best_so_far, status, n_rounds = flooded
-        from_variables, said = yield ToFactors(flooding, from_variables, choices)
-        decoded = yield from _decoded(view, tables, flooding, from_variables, messages)
-        both = [flooding.values(said), _values(view, tables, decoded)]
-        verdict, best_so_far = yield Compare(both, best_so_far, until_allowed=True)
-        agreed = (_by_variable(view, best), _by_variable(view, choices), decoded)[verdict.best]
-        mended, weights = decoded, dict.fromkeys(view.factors, 1.0)
-        for _ in range(self.repairs):
-            if verdict.stop:
-                break
-            mended = yield from sweep(view, tables, mended, weights)
-            values = _values(view, tables, mended)
-            weights = reweighed(weights, dict(zip(view.factors, values.tolist(), strict=True)))
-            verdict, best_so_far = yield Compare([values], best_so_far, until_allowed=True)
-            agreed = mended if verdict.best else agreed
-        return TableOutcome({x: agreed[x] for x in view.variables}, status, n_rounds)
+        """Rounds that renew every message, and the best of what was chosen, decoded and repaired in them."""
+        flooded = yield from self.flooded(view, tables, sizes, self.damping, reads_out=True)
+        best = flooded.flooding.by_variable(flooded.best)
+        return TableOutcome({x: best[x] for x in view.variables}, flooded.status, flooded.rounds)
 
     def flooded(
-        self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], damping: float
+        self,
+        view: LocalView,
+        tables: Mapping[str, Table],
+        sizes: Mapping[str, int],
+        damping: float,
+        *,
+        reads_out: bool = False,
     ) -> "Steps[Flooded]":
-        """The rounds alone, whatever the part is.
+        """The rounds, whatever the part is.
+
+        What is done after a round depends on that round and those before it alone. So more rounds add to what the best
+        is taken from, and take nothing away.
 
         Args:
             view: Own factors and variables.
             tables: Of the own factors.
             sizes: Number of values by variable.
             damping: Share of the previous message kept in a new one.
+            reads_out: Whether choices are decoded and repaired, and also those of the last messages are looked at.
         """
         kernels = kernels_for(self.rounds * n_entries(view, tables) + _one_by_one(view))
         flooding = Flooding(view.graph, {f: tables[f] for f in view.factors}, kernels, view.variables, sizes)
         messages = np.zeros(flooding.n_entries)  # those of factors
         from_variables, choices = flooding.from_variables(messages)
-        best = choices
-        best_so_far, n_rounds = None, 0
-        status: Status = "max_rounds"
-        for n_rounds in range(1, self.rounds + 1):  # noqa: B007
+        best, best_so_far, n_rounds = choices, None, 0
+        is_still, mends, tried = False, True, set[bytes]()
+        while True:
             from_variables, said = yield ToFactors(flooding, from_variables, choices)
-            values = flooding.values(said)
-            messages, change = flooding.from_factors(messages, from_variables, damping)
-            messages = yield ToVariables(flooding, messages)
-            before = choices
-            from_variables, choices = flooding.from_variables(messages)
-            moved = not np.array_equal(choices, before)
-            verdict, best_so_far = yield Compare([values], best_so_far, change, moved, self.tolerance)
-            best = said if verdict.best else best
-            if verdict.stop:
-                status = "converged"
+            found, rows = [said], [flooding.values(said)]
+            is_last, is_due = is_still or n_rounds == self.rounds, _is_due(n_rounds) or is_still
+            if reads_out and is_due:
+                decoded = yield from _decoded(view, tables, flooding, from_variables, messages)
+                found.append(flooding.by_place(decoded))
+                rows.append(flooding.values(found[-1]))
+            change, moved = 0.0, True
+            if not is_last:
+                messages, change = flooding.from_factors(messages, from_variables, damping)
+                messages = yield ToVariables(flooding, messages)
+                before = choices
+                from_variables, choices = flooding.from_variables(messages)
+                moved = not np.array_equal(choices, before)
+            may_mend = reads_out and n_rounds > 0 and (is_due or mends)
+            compared = Compare(rows, best_so_far, change, moved, self.tolerance, tried if may_mend else None)
+            verdict, best_so_far = yield compared
+            best = found[verdict.best - 1] if verdict.best else best
+            if verdict.stop is None:
+                start = flooding.by_variable(found[verdict.best - 1])  # the last where none is better than before
+                mended, mends, best_so_far = yield from repaired(view, tables, start, best_so_far, self.repairs)
+                best = best if mended is None else flooding.by_place(mended)
+            if is_last:
                 break
-        return Flooded(flooding, from_variables, messages, choices, best, best_so_far, status, n_rounds)
+            is_still, n_rounds = bool(verdict.stop), n_rounds + 1
+            if not reads_out and (is_still or n_rounds == self.rounds):
+                break
+        return Flooded(flooding, best, "converged" if is_still else "max_rounds", n_rounds)
 
 
 def max_sum(
@@ -221,7 +223,7 @@ def max_sum(
         rounds: Most rounds on parts with loops.
         damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
         tolerance: Relative change of messages below which a part with loops has converged.
-        repairs: Sweeps at most to find a joint choice that is not forbidden, on parts with loops.
+        repairs: Sweeps at most to repair a joint choice that is forbidden, on parts with loops.
         links: Radio graph of the agents; None: everyone hears everyone.
 
     Returns:
@@ -312,7 +314,7 @@ def _decoded(
     is_given = turns > np.minimum.reduceat(turns, edges.first[:-1])[edges.factors]  # an earlier variable is decided
     lengths = flooding.edge_sizes
     yield Crossed(lambda counts: counts.numbers(Conditioned, lengths, is_given) + counts.words(choices))
-    return _by_variable(view, choices)
+    return flooding.by_variable(choices)
 
 
 def _one_by_one(view: LocalView) -> int:
@@ -326,9 +328,6 @@ def _writers(graph: FactorGraph, factor: str) -> tuple[str, ...]:
     return scope if len(scope) > 1 else ()
 
 
-def _by_variable(view: LocalView, choices: np.ndarray) -> dict[str, int]:
-    return dict(zip(view.graph.variables, choices.tolist(), strict=True))
-
-
-def _values(view: LocalView, tables: Mapping[str, Table], chosen: Mapping[str, int]) -> np.ndarray:
-    return np.array([tables[f][tuple(chosen[x] for x in view.graph.scope(f))] for f in view.factors])
+def _is_due(n_rounds: int) -> bool:
+    """Whether choices are decoded after so many rounds: after a power of two."""
+    return n_rounds > 0 and n_rounds & (n_rounds - 1) == 0
