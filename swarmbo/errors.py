@@ -77,7 +77,21 @@ class RunFolderError(SwarmboError, OSError):
     """A run folder is missing, incomplete or holds something else than a run."""
 
 
-class DataWarning(UserWarning):
+class SwarmboWarning(UserWarning):
+    """Base of what swarmbo warns of; on the command line each is one line on standard error."""
+
+
+class AimWarning(SwarmboWarning):
+    """An acquisition that was stated looks for something else than the field is watched for.
+
+    Example:
+        >>> import warnings
+        >>> from swarmbo.errors import AimWarning
+        >>> warnings.simplefilter("ignore", AimWarning)  # who compares methods
+    """
+
+
+class DataWarning(SwarmboWarning):
     """Data were not taken as they are, or not shown as they could be: rows or a film are left out, say.
 
     The message says which and why.

@@ -1,21 +1,21 @@
-"""How a process of the command line says what became of data: in one line, once, without the place in the code."""
+"""How a process of the command line says what it warns of: in one line, once, without the place in the code."""
 
 import sys
 import warnings
 from typing import Any
 
-from swarmbo.errors import DataWarning
+from swarmbo.errors import SwarmboWarning
 
 
 def tell_in_one_line() -> None:
-    """From now on show each ``DataWarning`` as one line on standard error; other warnings as before.
+    """From now on show each ``SwarmboWarning`` as one line on standard error; other warnings as before.
 
     Within ``warnings.catch_warnings()`` this ends with the block.
     """
     usual, told = warnings.showwarning, set[str]()
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if not issubclass(category, DataWarning):
+        if not issubclass(category, SwarmboWarning):
             usual(message, category, *place, **more)
         elif (line := " ".join(str(message).split())) not in told:
             told.add(line)

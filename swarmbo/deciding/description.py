@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from swarmbo.deciding.aims import acquisition_in_words
 from swarmbo.deciding.setup import to_plain
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ def rows_of(team: "Held") -> list[tuple[str, str]]:
     noun = "measurement" if team.problem.is_field else "evaluation"
     told = f"{counted(team.n_data, noun)}, {team.failures} failed, {len(team.pending)} pending"
     rows = [("data", told), ("round", f"{team.round}{planned}")]
-    rows += [(kind, str(to_plain(part)["kind"])) for kind, part in zip(kinds, parts, strict=True)]
+    named = {kind: str(to_plain(part)["kind"]) for kind, part in zip(kinds, parts, strict=True)}
+    rows += (named | {"acquisition": acquisition_in_words(team.setup)}).items()
     rows.append(("seed", str(team.seed)))
     return rows + _best(team)
 

@@ -55,6 +55,8 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
             rows.append(("distance travelled", quantity(travelled, summary.axis_unit)))
         if summary.cost:
             rows.append(("cost", quantity(summary.cost, unit)))
+    if isinstance(summary.acquisition, str):
+        rows.append(("acquisition", summary.acquisition))
     if summary.failed_rounds:
         rows.append(("rounds that the world failed", str(summary.failed_rounds)))
     if summary.scopes:

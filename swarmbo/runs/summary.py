@@ -77,6 +77,7 @@ class Summary(msgspec.Struct, frozen=True):
         links: How links fared in all agreements; left out where none has faults and nobody has a deadline.
         blocked: Rounds in which agents that wait for one another waited for one that is gone.
         sharing_links: How links fared while agents told one another what they measured; left out as of rounds.
+        acquisition: What a place was worth by, and why, where the scenario leaves that to ``auto``; else left out.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Summary(msgspec.Struct, frozen=True):
     links: LinkReport | UnsetType = UNSET
     blocked: int | UnsetType = UNSET
     sharing_links: LinkReport | UnsetType = UNSET
+    acquisition: str | UnsetType = UNSET
 
     def _repr_html_(self) -> str:
         """The closing table, for notebooks."""
@@ -129,6 +131,7 @@ def summarise(
     references: References,
     scopes: Sequence[ScopeInUse],
     labels: Labels,
+    acquisition: str | UnsetType,
 ) -> Summary:
     """The summary of a run from its records."""
     evaluations = [evaluation for record in records for evaluation in record.evaluations]
@@ -176,6 +179,7 @@ def summarise(
         links=UNSET if links is None else links,
         blocked=UNSET if links is None else blocked,
         sharing_links=UNSET if sharing_links is None else sharing_links,
+        acquisition=acquisition,
         metrics={str(metric): value for metric, value in metrics_of(records, goal, moves).items()},
     )
 
