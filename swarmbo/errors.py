@@ -77,11 +77,25 @@ class RunFolderError(SwarmboError, OSError):
     """A run folder is missing, incomplete or holds something else than a run."""
 
 
-class CompilingWarning(UserWarning):
+class SwarmboWarning(UserWarning):
+    """Base of what swarmbo warns of; on the command line each is one line on standard error."""
+
+
+class AimWarning(SwarmboWarning):
+    """An acquisition that was stated looks for something else than the field is watched for.
+
+    Example:
+        >>> import warnings
+        >>> from swarmbo.errors import AimWarning
+        >>> warnings.simplefilter("ignore", AimWarning)  # who compares methods
+    """
+
+
+class CompilingWarning(SwarmboWarning):
     """Compiled code is not kept where the next process looks first, so that this may have to compile it again."""
 
 
-class DataWarning(UserWarning):
+class DataWarning(SwarmboWarning):
     """Data were not taken as they are, or not shown as they could be: rows or a film are left out, say.
 
     The message says which and why.

@@ -13,6 +13,7 @@ from swarmbo.boundary.values import distinct_names, real_array, short, table
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.no_go import Limit, NoGoRegion, region_of
+from swarmbo.records import Goal
 from swarmbo.rng import sobol, stream
 from swarmbo.spaces import Domain
 
@@ -20,6 +21,7 @@ OutcomeMode = Literal["total", "per-factor"]
 
 _MOST_REGIONS = 1000
 _SPREAD = 4096  # points that are spread over the bounds, to see what regions leave
+_TOLD = ("aim", "level", "priced")  # of a field, where it is not as by default
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
 
 
@@ -39,6 +41,9 @@ class Problem:
         is_field: Whether all channels read one latent.
         outcomes: What is told: the ``total``, or each channel by itself.
         no_go: Regions that must not be asked: of places in a field, of variables of a function.
+        aim: What a field is watched for; a function for its peak.
+        level: That a field is watched for, or near which its values matter; None: none.
+        priced: Whether agents in a field may decline a measurement for its price, as far as is known beforehand.
 
     Example:
         >>> problem = Problem.of(None, {"x": (0.0, 2.0), "y": (-1.0, 1.0)})
@@ -54,6 +59,9 @@ class Problem:
     is_field: bool = False
     outcomes: OutcomeMode = "total"
     no_go: tuple[NoGoRegion, ...] = ()
+    aim: Goal = "peak"
+    level: float | None = None
+    priced: bool = False
 
     @classmethod
     def of(
@@ -98,21 +106,47 @@ class Problem:
         return cls(known, domain, "unknown" if graph is None else "known", outcomes=outcomes)
 
     @classmethod
-    def of_field(cls, agents: Sequence[str], box: Domain) -> "Problem":
+    def of_field(
+        cls,
+        agents: Sequence[str],
+        box: Domain,
+        aim: Goal | None = None,
+        level: float | None = None,
+        *,
+        priced: bool = False,
+    ) -> "Problem":
         """A field in which every agent measures at a place of its own.
 
         Args:
             agents: Their names; a channel for each.
             box: Of places (d,), the same for all.
+            aim: What it is watched for: ``peak``, ``map`` or ``level``; by default the level where one is stated, else
+                the peak.
+            level: That is watched, in the unit of the field; ``level`` needs one.
+            priced: Whether agents may decline a measurement for its price.
 
         Raises:
-            ConfigError: If names are used twice.
+            ConfigError: If names are used twice, the aim is none, or the level is missing or no finite number.
         """
+        if aim is not None and aim not in get_args(Goal):
+            raise ConfigError(f"got {short(aim)}; wanted 'peak', 'map' or 'level'", at="$.aim")
+        watched = None if level is None else _level(level)
+        if aim == "level" and watched is None:
+            raise ConfigError("got none; wanted the level that is watched, for the aim 'level'", at="$.level")
         names = distinct_names(agents, "agent", "$.agents")
         scopes = {agent: [f"{agent}[{axis}]" for axis in range(box.n_dims)] for agent in names}
         graph = FactorGraph.from_scopes(scopes, owners={agent: agent for agent in names})
         domain = Domain(np.tile(box.low, len(names)), np.tile(box.high, len(names)))
-        return cls(graph, domain, is_field=True, outcomes="per-factor")
+        goal: Goal = aim or ("peak" if watched is None else "level")
+        told: dict[str, Any] = {"aim": goal, "level": watched, "priced": priced}
+        return cls(graph, domain, is_field=True, outcomes="per-factor", **told)
+
+    def watching(self, level: float | None) -> "Problem":
+        """The same with a level that is watched, unless there is another aim; itself without one."""
+        if level is None:
+            return self
+        aim: Goal = "level" if self.level is None and self.aim == "peak" else self.aim
+        return replace(self, aim=aim, level=_level(level))
 
     def with_no_go(self, regions: Iterable[object]) -> "Problem":
         """The same with regions, in addition to those that it has, that must not be asked.
@@ -346,6 +380,7 @@ class Problem:
             "low": self.domain.low.tolist(),
             "high": self.domain.high.tolist(),
             **limits,
+            **{key: told for key in _TOLD if (told := getattr(self, key)) != getattr(Problem, key)},
         }
 
     @classmethod
@@ -355,7 +390,15 @@ class Problem:
         names = {key: tuple(plain[key]) for key in ("factors", "factor_owners", "variables", "variable_owners")}
         domain = Domain(np.array(plain["low"]), np.array(plain["high"]))
         kind = {key: plain[key] for key in ("structure", "is_field", "outcomes")}
+        kind |= {key: plain[key] for key in _TOLD if key in plain}
         return cls(FactorGraph(scopes=scopes, **names), domain, **kind).with_no_go(plain.get("no_go", ()))
+
+
+def _level(given: object) -> float:
+    number = real_array(given)
+    if number is None or number.shape != () or not np.isfinite(number) or isinstance(given, str):
+        raise ConfigError(f"got {short(given)}; wanted the level that is watched, a finite number", at="$.level")
+    return float(number)
 
 
 def _one_factor(bounds: Mapping[str, Any], variable_owners: Mapping[str, str] | None) -> FactorGraph:

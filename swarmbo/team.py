@@ -11,6 +11,7 @@ from pettingzoo import ParallelEnv
 
 from swarmbo.boundary.values import said
 from swarmbo.data import News
+from swarmbo.deciding.aims import warn_of_aim
 from swarmbo.deciding.ask_tell import AskTell
 from swarmbo.deciding.held import require_same, require_version
 from swarmbo.deciding.saved import read_state
@@ -30,6 +31,7 @@ from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.graph import FactorGraph
 from swarmbo.no_go import NoGoRegion
 from swarmbo.problem import OutcomeMode, Problem
+from swarmbo.records import Goal
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults
 from swarmbo.worlds import FieldWorld, FunctionWorld, Infos, Measurement, OneShotWorld, Scopes, Step, World
@@ -64,8 +66,8 @@ class Team(AskTell):
         bounds: (low, high) of every variable, physical; part of a ``Problem``. So are ``outcomes`` and
             ``variable_owners``.
         belief: What the team thinks: a kind's name, its settings, or a table. So are the next three. Each by default
-            what suits the problem: ``additive``, ``auto`` and ``admm`` of a function, ``exact``, ``db-gp-ucb`` and
-            ``exact`` in a field.
+            what suits the problem: ``additive``, ``auto`` and ``admm`` of a function, ``exact``, ``auto`` (by what the
+            field is watched for) and ``exact`` in a field.
         acquisition: What a query is worth; of a function also an instance of your own subclass of ``Acquisition``.
         coordination: How the agents agree on it; also an object of your own, see ``swarmbo.deciding.setup.Maximiser``.
         transport: How messages travel.
@@ -126,17 +128,38 @@ class Team(AskTell):
         super().__init__(Setup.of(problem, **parts, seed=seed, rounds=rounds, initial=initial))
 
     @classmethod
-    def for_field(cls, agents: Sequence[str], low: Sequence[float], high: Sequence[float], **settings: Any) -> "Team":
+    def for_field(
+        cls,
+        agents: Sequence[str],
+        low: Sequence[float],
+        high: Sequence[float],
+        *,
+        aim: Goal | None = None,
+        level: float | None = None,
+        **settings: Any,
+    ) -> "Team":
         """A team whose agents may each measure anywhere in a box.
 
         Args:
             agents: Their names.
             low: Lower bounds (d,) of a location.
             high: Upper bounds (d,).
+            aim: What the field is watched for: its ``peak``, a ``map`` of it, or where it exceeds a ``level``. By
+                default the level where one is stated, else the peak. It chooses what a query is worth, unless
+                ``acquisition`` does.
+            level: That is watched, in the unit of the field.
             **settings: ``belief``, ``acquisition``, ``coordination``, ``transport``, ``seed``, ``rounds`` and
                 ``no_go``, as of a ``Team``.
+
+        Raises:
+            ConfigError: If bounds are none, the aim is none or lacks its level, or a setting is refused.
+
+        Warns:
+            AimWarning: If the acquisition that is stated looks for something else.
         """
-        return cls(Problem.of_field(agents, Domain(np.asarray(low), np.asarray(high))), **settings)
+        team = cls(Problem.of_field(agents, Domain(np.asarray(low), np.asarray(high)), aim, level), **settings)
+        warn_of_aim(team.setup, aim)
+        return team
 
     @classmethod
     def for_env(
@@ -165,6 +188,9 @@ class Team(AskTell):
         Raises:
             ConfigError: If the environment is of neither form, a setting is refused, or the acquisition needs a level
                 and nobody states one.
+
+        Warns:
+            AimWarning: If the acquisition that is stated looks for something else than the environment's ``task``.
         """
         if measurement is None and (scopes is not None or hold != 1):
             raise ConfigError("got none, but scopes or hold; wanted measurement(…)", at="$.measurement")
@@ -175,7 +201,9 @@ class Team(AskTell):
         settings.setdefault("rounds", world.horizon)
         team = cls(world.problem, **settings)
         if isinstance(world, FieldWorld):
-            team.acquisition.check_world(world.level)
+            team.setup.rule().check_world(team.problem.level)
+            if world.task != "peak":  # which is what worlds of ours take where nobody says
+                warn_of_aim(team.setup, world.task)
         team._world = world
         return team
 

@@ -15,6 +15,7 @@ from swarmbo.belief import PlaceBelief
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
+from swarmbo.records import Goal
 from swarmbo.registry.own_code import checked_as, not_wanted
 from swarmbo.settings import Settings
 
@@ -54,6 +55,23 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
         Raises:
             ConfigError: If something is missing. Here nothing is.
         """
+
+    def aim(self, level: float | None) -> Goal | None:
+        """What it looks for in a field; None: it does not say, and suits any.
+
+        Args:
+            level: That the world states; None where it states none.
+        """
+        return None
+
+    def in_field(self, aim: Goal, *, priced: bool) -> "Acquisition":
+        """What says what places are worth: itself, unless it chooses one.
+
+        Args:
+            aim: What the field is watched for.
+            priced: Whether agents may decline a measurement for its price.
+        """
+        return self
 
     def local_problem(self, situation: Situation) -> LocalProblem | None:
         """What agents in a field have to agree on; None if nobody has anywhere to go.

@@ -1,17 +1,22 @@
 """The default: what a newcomer gets."""
 
 import math
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.box_functions import BoxFunctions
+from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
+from swarmbo.acquisition.db_gp_ucb import DBGPUCB
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.fixed_point import FixedPoint
+from swarmbo.acquisition.information import Information
 from swarmbo.acquisition.split_improvements import SplitImprovements
+from swarmbo.acquisition.straddle import Straddle
+from swarmbo.acquisition.targeted_variance import TargetedVariance
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
 from swarmbo.belief.gp.additive import AdditiveGP
@@ -22,7 +27,8 @@ from swarmbo.belief.model.model import Learned, Model
 from swarmbo.belief.model.splitting import split_graph
 from swarmbo.belief.model.transforms import learn_factors, learn_totals
 from swarmbo.graph import FactorGraph, stacks_of
-from swarmbo.registry import FUNCTION, kind
+from swarmbo.records import Goal
+from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.rng import stream
 from swarmbo.settings import Even, NonNegative
 
@@ -43,9 +49,17 @@ _GATHERED = 1.5  # growth of the evaluations after which the best of all parts i
 _NOISY = 3e-4  # noise variance, as a share of that of outcomes, above which a lack of gains says little
 
 
-@kind("acquisition", FUNCTION)
-class Auto(Acquisition, frozen=True, tag="auto"):
-    """Outcomes made easier to model, a trust region around the incumbent, and a rule that suits what is observed.
+@kind("acquisition", FIELD, FUNCTION)
+class Auto(ChainAcquisition, frozen=True, tag="auto"):
+    """The rule that suits what a field is watched for, or what is observed of a function.
+
+    | a field is watched for | rule | where agents may decline a measurement for its price |
+    |---|---|---|
+    | its peak | ``db-gp-ucb`` | the same |
+    | a map | ``targeted-variance`` | ``information`` |
+    | a level | ``targeted-variance`` | ``straddle`` |
+
+    Of a function outcomes are made easier to model, and there is a trust region around the incumbent:
 
     | what is observed | models, chosen by evidence | rule | box |
     |---|---|---|---|
@@ -89,6 +103,8 @@ improvement | one per factor; with several, none while there is promise elsewher
             factors told by themselves that share variables sqrt(32 / n) of that.
         n_features: Random features of each factor's prior draw, an even number >= 2.
 
+    All these are for functions. The other settings are those of ``ChainAcquisition``, for fields.
+
     Example:
         >>> import swarmbo as sb
         >>> graph = sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]})
@@ -100,10 +116,28 @@ improvement | one per factor; with several, none while there is promise elsewher
         True
     """
 
+    for_functions: ClassVar[tuple[str, ...]] = ("box", "restarts", "weight", "n_features")
+
     box: TrustRegion = msgspec.field(default_factory=TrustRegion)
     restarts: Restarts = msgspec.field(default_factory=Restarts)
     weight: NonNegative = 0.05
     n_features: Even = 512
+
+    def in_field(self, aim: Goal, *, priced: bool) -> ChainAcquisition:
+        """What suits a field, with the same settings.
+
+        At a price ``targeted-variance``, which is told of many places at once, falls silent long before it pays to.
+
+        Args:
+            aim: What the field is watched for.
+            priced: Whether agents may decline a measurement for its price.
+        """
+        shared = {name: getattr(self, name) for name in self.for_fields}
+        if aim == "peak":
+            return DBGPUCB(**shared)
+        if not priced:
+            return TargetedVariance(task=aim, **shared)
+        return Straddle(**shared) if aim == "level" else Information(**shared)
 
     def learn(self, situation: JointSituation, belief_settings: AdditiveGPSettings, previous: Learned | None) -> Model:
         """The model of transformed outcomes, of the evaluations that are in use."""

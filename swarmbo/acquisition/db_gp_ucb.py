@@ -6,6 +6,7 @@ from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.local_worth import LocalWorth
 from swarmbo.acquisition.schedules import Exploration, alpha, beta
 from swarmbo.acquisition.situation import Situation
+from swarmbo.records import Goal
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Positive, ProperFraction
 
@@ -47,6 +48,10 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     exploration: Exploration = "annealed"
     exploration_scale: Positive = 1.0
     delta: ProperFraction = 0.1
+
+    def aim(self, level: float | None) -> Goal:
+        """The peak."""
+        return "peak"
 
     def sqrt_beta(self, situation: Situation) -> float:
         """Weight of the standard deviation where single places are ranked by mean + weight x std."""

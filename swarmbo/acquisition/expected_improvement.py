@@ -16,6 +16,7 @@ from swarmbo.belief.model.incumbents import to_beat
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorStack
+from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 
 
@@ -89,6 +90,10 @@ class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improveme
         >>> sorted(round(float(place[0]), 1) for place in field.ask({"a": line, "b": line}).points.values())
         [0.3, 0.4]
     """
+
+    def aim(self, level: float | None) -> Goal:
+        """The peak."""
+        return "peak"
 
     def worth(self, situation: Situation, n_agents: int | None = None) -> JointImprovement:
         """Improvements on the largest posterior mean where somebody has measured."""

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.local_worth import LocalWorth
 from swarmbo.acquisition.situation import Situation
+from swarmbo.records import Goal
 from swarmbo.registry import FIELD, kind
 
 
@@ -28,6 +29,10 @@ class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="informat
         >>> all(x[0] > 0.6 for x in points.values()), bool(points["a"][0] != points["b"][0])
         (True, True)
     """
+
+    def aim(self, level: float | None) -> Goal:
+        """The map."""
+        return "map"
 
     def worth(self, situation: Situation, n_agents: int | None = None) -> LocalWorth:
         """What places tell, and nothing else."""

@@ -10,6 +10,7 @@ from swarmbo.acquisition.information import information_scale
 from swarmbo.acquisition.local_worth import LocalWorth
 from swarmbo.acquisition.situation import Situation
 from swarmbo.errors import ConfigError
+from swarmbo.records import Goal
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Positive
 
@@ -38,6 +39,10 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
 
     level: float | None = None
     width: Positive = 1.96
+
+    def aim(self, level: float | None) -> Goal:
+        """The level."""
+        return "level"
 
     def check_world(self, level: float | None) -> None:
         """Refuse a world without a level where the settings have none either.

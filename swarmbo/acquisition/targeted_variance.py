@@ -1,6 +1,6 @@
 """Measuring where it takes away the variance that counts: for a map, for a level, or for a peak."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from jaxtyping import Float
@@ -11,6 +11,7 @@ from swarmbo.acquisition.planning_places import planning_places
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.target_worth import TargetWorth
 from swarmbo.errors import ConfigError
+from swarmbo.records import Goal
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import require, within
 
@@ -52,7 +53,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
         True
     """
 
-    task: Literal["peak", "map", "level"] | None = None
+    task: Goal | None = None
     level: float | None = None
     floor: Annotated[float, within(0, 1)] = 1e-3
     places: Annotated[int, within(1, 4096)] = 230
@@ -62,6 +63,10 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
         require(
             self, "level", lambda level: level is None or self.task in (None, "level"), "no level, or the task 'level'"
         )
+
+    def aim(self, level: float | None) -> Goal:
+        """The task; by default the level, where one is stated."""
+        return self.task or ("map" if level is None and self.level is None else "level")
 
     def check_world(self, level: float | None) -> None:
         """Refuse a world without a level where one is watched and the settings have none either.
@@ -104,8 +109,10 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
         """
         self.check_world(situation.level)
         level = situation.level if self.level is None else self.level
-        if self.task == "peak":
+        aim = self.aim(situation.level)
+        if aim == "peak":
             return ndtr((mean - situation.best_measured()) / std) + self.floor
-        if self.task == "map" or level is None:
+        if aim == "map":
             return np.ones(len(mean))
+        assert level is not None
         return ndtr(-np.abs(mean - level) / std) + self.floor

@@ -18,6 +18,7 @@ from swarmbo.belief.model.incumbents import starting_points
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorStack
+from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.rng import stream
 from swarmbo.settings import Even
@@ -77,6 +78,10 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
     for_functions: ClassVar[tuple[str, ...]] = ("n_features",)
 
     n_features: Even = 512
+
+    def aim(self, level: float | None) -> Goal:
+        """The peak."""
+        return "peak"
 
     def worth(self, situation: Situation, n_agents: int | None = None) -> LocalWorth:
         """What was drawn, and nothing for what is learned; idle agents are worth the best known value."""

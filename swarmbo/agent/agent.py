@@ -58,7 +58,7 @@ class Agent(Returning):
         problem: What all work on.
         links: Who hears whom; None means everyone. It may be set anew before a decision, alike for all agents.
         patience: For how long, on the clock of ``tick``, it waits for messages while none arrives.
-        level: In a field, the level that it is watched for, where the acquisition's settings have none; alike for all.
+        level: In a field, the level that it is watched for, where the problem has none; alike for all.
         sites: In a field, every place (k, d) that can be measured at all, alike for all agents; None: anything in the
             box. Recommendations are some of them, and a few acquisitions look at them.
         has_base: Whether a base station hands on what agents tell all others, where no path of links does, as a team
@@ -110,7 +110,8 @@ class Agent(Returning):
         travel: Travel | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(name, problem, Setup.of(problem, **settings), links, patience, level, sites, has_base, travel)
+        watched = problem.watching(level)
+        super().__init__(name, watched, Setup.of(watched, **settings), links, patience, sites, has_base, travel)
 
     @property
     def belief(self) -> ExactGP | FusedBelief:

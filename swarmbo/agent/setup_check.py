@@ -11,18 +11,17 @@ from swarmbo.deciding.setup import Maximiser, Setup, Solver
 from swarmbo.errors import ConfigError
 
 
-def require_own(setup: Setup, level: float | None = None) -> None:
+def require_own(setup: Setup) -> None:
     """Refuse what one agent can't do with what it knows.
 
     Args:
         setup: What everybody knows beforehand.
-        level: In a field, that it is watched for; None where there is none.
 
     Raises:
         ConfigError: It names the setting.
     """
     if setup.problem.is_field:
-        _require_field(setup, level)
+        _require_field(setup)
         return
     coordination, belief = setup.coordination, setup.belief
     everything = shares_outcomes(setup.problem)
@@ -43,17 +42,17 @@ def require_own(setup: Setup, level: float | None = None) -> None:
         )
 
 
-def _require_field(setup: Setup, level: float | None) -> None:
+def _require_field(setup: Setup) -> None:
     if isinstance(setup.belief, FusedSettings):
         _require_shares(setup)
     if isinstance(setup.coordination, Solver) and not isinstance(setup.coordination, Coordination):
         raise _knows_no_agents(setup.coordination, "'max-sum'")
-    setup.acquisition.check_world(level)
+    setup.rule().check_world(setup.problem.level)
 
 
 def _require_shares(setup: Setup) -> None:
     """Refuse what looks at the beliefs of all, where each agent has one of its own."""
-    acquisition, coordination = setup.acquisition, setup.coordination
+    acquisition, coordination = setup.rule(), setup.coordination
     if isinstance(coordination, Solver) and not acquisition.splits:
         raise ConfigError(
             f"got {type(acquisition).__name__} with belief 'fused': its local_problem(situation) looks at what all "

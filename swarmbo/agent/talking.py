@@ -42,7 +42,6 @@ class Talking:
         setup: What everybody knows beforehand.
         links: Who hears whom; None: everyone hears everyone.
         patience: For how long it waits for messages while none arrives.
-        level: In a field, that it is watched for.
         sites: In a field, every place that can be measured at all.
         has_base: Whether a base station hands on what no path of links does.
         travel: In a field, how many rounds its ways take.
@@ -55,17 +54,16 @@ class Talking:
         setup: Setup,
         links: "nx.Graph[str] | None" = None,
         patience: float = math.inf,
-        level: float | None = None,
         sites: ArrayLike | None = None,
         has_base: bool = False,
         travel: Travel | None = None,
     ) -> None:
         if name not in problem.agents:
             raise ConfigError(f"got agent {name!r}; wanted one of {list(problem.agents)}", at="$.name")
-        require_own(setup, level)
+        require_own(setup)
         check_links(links)
         self.name, self.problem, self.links, self.patience = name, problem, links, patience
-        self.level, self.sites = level, None if sites is None else checked_sites(sites, problem)
+        self.level, self.sites = problem.level, None if sites is None else checked_sites(sites, problem)
         self.has_base = has_base
         self.travel = travel
         self.company: Company | None = None

@@ -4,18 +4,18 @@ import sys
 import warnings
 from typing import Any
 
-from swarmbo.errors import CompilingWarning, DataWarning
+from swarmbo.errors import SwarmboWarning
 
 
 def tell_in_one_line() -> None:
-    """From now on show each warning of swarmbo's as one line on standard error; other warnings as before.
+    """From now on show each ``SwarmboWarning`` as one line on standard error; other warnings as before.
 
     Within ``warnings.catch_warnings()`` this ends with the block.
     """
     usual, told = warnings.showwarning, set[str]()
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if not issubclass(category, CompilingWarning | DataWarning):
+        if not issubclass(category, SwarmboWarning):
             usual(message, category, *place, **more)
         elif (line := " ".join(str(message).split())) not in told:
             told.add(line)

@@ -118,13 +118,15 @@ def check(
 
         scenario, takes = load(source, overrides or [], trust), ""
         if quick:
-            check_scenario(scenario, trust)
+            acquisition = check_scenario(scenario, trust)
         else:
             from swarmbo.runs.trial import estimate
 
-            takes = f"; a run takes {estimate(scenario, trust).text()}"
+            tried = estimate(scenario, trust)
+            acquisition, takes = tried.acquisition, f"; a run takes {tried.text()}"
+        by = f", acquisition {acquisition}" if acquisition else ""
         what = f"{scenario.environment['id']}, {scenario.rounds} rounds, seed {scenario.seed}"
-        typer.echo(f"{scenario.name}: ready to run ({what}{takes})")
+        typer.echo(f"{scenario.name}: ready to run ({what}{by}{takes})")
 
 
 @app.command("list")

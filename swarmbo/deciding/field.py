@@ -157,7 +157,7 @@ class FieldLearner:
             horizon=setup.horizon,
             seed=setup.seed,
             prices=prices,
-            level=offers.level,
+            level=problem.level if offers.level is None else offers.level,
             sites=allowed_sites(offers.sites, problem),
             travel=offers.travel,
             on_the_way=offers.on_the_way,
@@ -165,7 +165,7 @@ class FieldLearner:
             measured_by=measured_by,
             required=required_of(after.belief, log, agents, now),
         )
-        decision = yield from place_steps(situation, setup.acquisition, setup.coordination)
+        decision = yield from place_steps(situation, setup.rule(priced=bool(prices)), setup.coordination)
         _require_allowed(decision, problem, setup.coordination)
         points = {agent: decision.points[agent] for agent in agents if agent in decision.points}
         report = decision.report

@@ -11,6 +11,7 @@ from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
 from swarmbo.boundary.html import html_table
 from swarmbo.data import Dataset
+from swarmbo.deciding.aims import acquisition_in_words
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.saved import write_state
@@ -208,7 +209,8 @@ def _rows_of(team: Held) -> list[tuple[str, str]]:
     noun = "measurement" if team.problem.is_field else "evaluation"
     told = f"{_counted(team.n_data, noun)}, {team.failures} failed, {len(team.pending)} pending"
     rows = [("data", told), ("round", f"{team.round}{planned}")]
-    rows += [(kind, str(to_plain(part)["kind"])) for kind, part in zip(kinds, parts, strict=True)]
+    named = {kind: str(to_plain(part)["kind"]) for kind, part in zip(kinds, parts, strict=True)}
+    rows += (named | {"acquisition": acquisition_in_words(team.setup)}).items()
     rows.append(("seed", str(team.seed)))
     return rows + _best(team)
 

@@ -36,7 +36,7 @@ from swarmbo.spaces import Domain
 from swarmbo.transport import Faults, InProcess
 
 DEFAULT_KINDS: Mapping[Team, Mapping[str, str]] = {
-    FIELD: {"belief": "exact", "acquisition": "db-gp-ucb", "coordination": "exact", "transport": "in-process"},
+    FIELD: {"belief": "exact", "acquisition": "auto", "coordination": "exact", "transport": "in-process"},
     FUNCTION: {"belief": "additive", "acquisition": "auto", "coordination": "admm", "transport": "in-process"},
 }
 
@@ -252,11 +252,11 @@ def check_of_account(acquisition: Acquisition, team: Team) -> None:
     Raises:
         ConfigError: If one of an acquisition for both kinds of team is set that only the other kind looks at.
     """
-    for field in acquisition.for_fields if team == FUNCTION else acquisition.for_functions:
-        got, names = getattr(acquisition, field), acquisition.__struct_fields__
-        if got != acquisition.__struct_defaults__[names.index(field) - len(names)]:
+    ignored, usual = acquisition.for_fields if team == FUNCTION else acquisition.for_functions, type(acquisition)()
+    for field in ignored:
+        if (got := getattr(acquisition, field)) != getattr(usual, field):
             raise ConfigError(
-                f"got {got!r}, which changes nothing for {TEAMS[team]}; leave it out", at=f"$.acquisition.{field}"
+                f"got {short(got)}, which changes nothing for {TEAMS[team]}; leave it out", at=f"$.acquisition.{field}"
             )
 
 
@@ -347,6 +347,21 @@ class Setup:
     seed: int
     horizon: int | None
     initial: int
+
+    @property
+    def chooses(self) -> bool:
+        """Whether what a query is worth is chosen by what a field is watched for."""
+        return self.rule() is not self.acquisition
+
+    def rule(self, *, priced: bool = False) -> Acquisition:
+        """What says what a query is worth: the acquisition, or what it chooses for a field.
+
+        Args:
+            priced: Whether somebody may decline a measurement now, beside those who always may.
+        """
+        if not self.problem.is_field:
+            return self.acquisition
+        return self.acquisition.in_field(self.problem.aim, priced=priced or self.problem.priced)
 
     @classmethod
     def of(

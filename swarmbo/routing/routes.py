@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.acquisition import Acquisition, Decision, Information, Situation, Straddle, TargetedVariance
+from swarmbo.acquisition import Acquisition, Decision, Situation, Straddle, TargetedVariance
 from swarmbo.acquisition.by_view import ViewSteps
 from swarmbo.acquisition.chain import in_contact
 from swarmbo.acquisition.planning_places import keys_of, planning_places
@@ -118,7 +118,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         views = {agent: view_of(situation.belief, agent) for agent in agents if has_view(situation.belief, agent)}
         if self.horizon is None and any(view.at(situation.round + 1.0) is not view for view in views.values()):
             return None
-        explored = _targeted(acquisition)
+        explored = _targeted(acquisition, situation.level)
         places = planning_places(situation.domain, situation.sites, self.way_points)
         gains: dict[int, Gains] = {}
         for agent, view in views.items():
@@ -135,7 +135,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
 
     def _climbs(self, situation: Situation, acquisition: Acquisition) -> bool:
         """Whether agents explore for the sake of the peak, so that some rounds are left to get there."""
-        if isinstance(acquisition, TargetedVariance) or _targeted(acquisition).task != "peak":
+        if isinstance(acquisition, TargetedVariance) or _targeted(acquisition, situation.level).task != "peak":
             return False
         return self.explore_share != 0.0 and situation.horizon is not None and situation.horizon >= _FEWEST
 
@@ -248,17 +248,12 @@ class Planned:
         return replace(decided, report=msgspec.structs.replace(decided.report, status=status, links=ended.links))
 
 
-def _targeted(acquisition: Acquisition) -> TargetedVariance:
+def _targeted(acquisition: Acquisition, level: float | None) -> TargetedVariance:
     """What is explored by, for the sake of an acquisition."""
-    match acquisition:
-        case TargetedVariance():
-            return acquisition
-        case Straddle():
-            return TargetedVariance(task="level", level=acquisition.level)
-        case Information():
-            return TargetedVariance(task="map")
-        case _:
-            return TargetedVariance(task="peak")
+    if isinstance(acquisition, TargetedVariance):
+        return acquisition
+    own = acquisition.level if isinstance(acquisition, Straddle) else None
+    return TargetedVariance(task=acquisition.aim(level) or "peak", level=own)
 
 
 def _open_places(situation: Situation, agent: str, places: Float[np.ndarray, "p d"]) -> Bool[np.ndarray, " p"]:

@@ -58,6 +58,7 @@ class Summary(msgspec.Struct, frozen=True):
         links: How links fared in all agreements; left out where none has faults and nobody has a deadline.
         blocked: Rounds in which agents that wait for one another waited for one that is gone.
         sharing_links: How links fared while agents told one another what they measured; left out as of rounds.
+        acquisition: What a place was worth by, and why, where the scenario leaves that to ``auto``; else left out.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Summary(msgspec.Struct, frozen=True):
     links: LinkReport | UnsetType = UNSET
     blocked: int | UnsetType = UNSET
     sharing_links: LinkReport | UnsetType = UNSET
+    acquisition: str | UnsetType = UNSET
 
     def _repr_html_(self) -> str:
         """The closing table, for notebooks."""
@@ -125,6 +127,8 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
             rows.append(("distance travelled", quantity(travelled, summary.axis_unit)))
         if summary.cost:
             rows.append(("cost", quantity(summary.cost, unit)))
+    if isinstance(summary.acquisition, str):
+        rows.append(("acquisition", summary.acquisition))
     if summary.failed_rounds:
         rows.append(("rounds that the world failed", str(summary.failed_rounds)))
     if summary.scopes:

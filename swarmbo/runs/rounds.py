@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from swarmbo.boundary.values import said
+from swarmbo.deciding.aims import acquisition_in_words, warn_of_aim
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
 from swarmbo.records import GroundTruth, Labels, RoundRecord
 from swarmbo.runs.checkpoint import Checkpoint, State, read_checkpoint, write_checkpoint
@@ -27,6 +29,7 @@ from swarmbo.runs.summary import Summary, summarise
 from swarmbo.runs.world import Environment
 from swarmbo.runs.world_record import keep_world, read_world
 from swarmbo.team import Team
+from swarmbo.worlds import FieldWorld
 
 OnRound = Callable[[RoundRecord, bool], None]  # the round, and whether it was logged before
 Heartbeat = Callable[[int | None], None]  # the round whose step begins, 0 for the reset; None when it has ended
@@ -131,6 +134,8 @@ def drive(given: Drive) -> Summary:
     failures |= {record.round: record.failure for record in folder.records() if record.failure is not None}
     run = _Run(scenario, folder, env, team, given.on_round, failures, given.heartbeat, truth, logged)
     labels = Labels.of(env, truth)
+    if truth is not None and isinstance(team.world, FieldWorld) and team.world.task is None:
+        warn_of_aim(team.setup, truth.goal)
     keep_world(folder, scenario, team, infos, truth, labels)
     standing = _begin(run, observations, infos, reset_seconds)
     while standing.record.round < scenario.rounds and env.agents:
@@ -139,7 +144,8 @@ def drive(given: Drive) -> Summary:
     references = find_references(scenario, env, team, truth, records[-1].best)
     scopes = scopes_in_use(records[-1], read_world(folder))
     seen = None if truth is None else truth.late(standing.behind)
-    summary = summarise(scenario, records, folder.timings(), seen, references, scopes, labels)
+    chosen = acquisition_in_words(team.setup) if team.setup.chooses else UNSET
+    summary = summarise(scenario, records, folder.timings(), seen, references, scopes, labels, chosen)
     folder.write_json("summary.json", summary)
     return summary
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+from swarmbo.deciding.aims import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
 from swarmbo.records import RoundRecord
 from swarmbo.runs.attended import attend
@@ -151,23 +152,29 @@ def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team
         no_go=scenario.no_go,
         initial=scenario.initial,
     )
+    if scenario.environment.get("task") == "peak" and team.problem.is_field:
+        warn_of_aim(team.setup, "peak")
     return env, team
 
 
-def check(scenario: Scenario, trust: bool = False) -> None:
+def check(scenario: Scenario, trust: bool = False) -> str:
     """Build the world and the team, reset the world, and stop: whatever a run would refuse is refused here.
 
     Args:
         scenario: That names them.
         trust: Whether code of a user's own may be run.
 
+    Returns:
+        What a query is worth by, in words.
+
     Raises:
         ConfigError: With the path of the setting.
         OwnCodeError: If code of a user's own raises.
     """
     with told_by_name(scenario):
-        env, _ = assemble(scenario, trust)
+        env, team = assemble(scenario, trust)
         reset(env, scenario.seed)
+        return acquisition_in_words(team.setup)
 
 
 def _run(

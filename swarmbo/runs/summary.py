@@ -41,6 +41,7 @@ def summarise(
     references: References,
     scopes: Sequence[ScopeInUse],
     labels: Labels,
+    acquisition: str | UnsetType,
 ) -> Summary:
     """The summary of a run from its records."""
     evaluations = [evaluation for record in records for evaluation in record.evaluations]
@@ -88,6 +89,7 @@ def summarise(
         links=UNSET if links is None else links,
         blocked=UNSET if links is None else blocked,
         sharing_links=UNSET if sharing_links is None else sharing_links,
+        acquisition=acquisition,
         metrics={str(metric): value for metric, value in metrics_of(records, goal, moves).items()},
     )
 

@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.boundary.data_warnings import tell_in_one_line
 from swarmbo.boundary.values import said
+from swarmbo.deciding.aims import acquisition_in_words
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.rng import stream
 from swarmbo.runs.attended import NamedWorld, find_world, register_world
@@ -44,11 +45,13 @@ class Estimate(msgspec.Struct, frozen=True):
         seconds: In all; at least that if the trial was broken off.
         memory: Bytes, at the end; None where the system does not tell.
         is_least: Whether the trial was broken off, as the reset or the round took more than 20 s.
+        acquisition: What a query is worth by, in words; empty if the reset was broken off.
     """
 
     seconds: float
     memory: float | None = None
     is_least: bool = False
+    acquisition: str = ""
 
     def text(self) -> str:
         """In words: ``about 3 min and 0.2 GB``."""
@@ -78,7 +81,7 @@ def estimate(scenario: Scenario, trust: bool = False) -> Estimate:
         measured: dict[str, Any] = receiving.recv()
         if "is_reset" in measured:
             if not receiving.poll(PATIENCE_S):
-                return Estimate(scenario.rounds * PATIENCE_S / 4.0, is_least=True)
+                return Estimate(scenario.rounds * PATIENCE_S / 4.0, is_least=True, acquisition=measured["acquisition"])
             measured = receiving.recv()
     except EOFError:
         process.join()
@@ -113,7 +116,7 @@ def _extrapolated(scenario: Scenario, measured: dict[str, Any]) -> Estimate:
             raise _too_large(
                 f"about {memory / 1e9:,.0f} GB for {measured['end']:,} measurements; there are {there / 1e9:.0f}"
             )
-    return Estimate(scenario.rounds * measured["step_s"] + decisions, memory)
+    return Estimate(scenario.rounds * measured["step_s"] + decisions, memory, acquisition=measured["acquisition"])
 
 
 def _too_large(why: str) -> ConfigError:
@@ -150,7 +153,7 @@ def _try(sending: Connection, world: NamedWorld, scenario: Scenario, trust: bool
 def _measured(scenario: Scenario, sending: Connection, trust: bool) -> dict[str, Any]:
     env, team = assemble(scenario, trust)
     observations, infos = reset(env, scenario.seed)
-    sending.send({"is_reset": True})
+    sending.send({"is_reset": True, "acquisition": (acquisition := acquisition_in_words(team.setup))})
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
     team.begin(infos)
     end = scenario.rounds * (len(team.agents) if team.problem.is_field else 1)
@@ -165,7 +168,8 @@ def _measured(scenario: Scenario, sending: Connection, trust: bool) -> dict[str,
     decided = time.perf_counter()
     env.step(actions)
     step_s = time.perf_counter() - decided
-    return {"decision_s": decided - began, "step_s": step_s, "tried": tried, "end": end, "memory": _peak()}
+    times = {"decision_s": decided - began, "step_s": step_s, "tried": tried, "end": end}
+    return {**times, "memory": _peak(), "acquisition": acquisition}
 
 
 def _ask_until_designed(team: Team) -> None:

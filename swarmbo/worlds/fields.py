@@ -1,7 +1,7 @@
 """Environments whose agents each measure at a place of their own in one field."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import networkx as nx
 import numpy as np
@@ -12,6 +12,7 @@ from pettingzoo import ParallelEnv
 from swarmbo.data import News, Reading
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
+from swarmbo.records import Goal
 from swarmbo.spaces import Domain
 from swarmbo.worlds.infos import Infos, Report, Step
 from swarmbo.worlds.protocol import Offers, Positions
@@ -24,9 +25,9 @@ class FieldWorld:
     Args:
         env: A ``ParallelEnv`` whose agents have finite boxes of actions, all of one number of coordinates, and whose
             infos carry ``"measurement"`` and ``"location"``. What it offers of ``candidates(agent)``,
-            ``interaction_graph()``, ``sites()``, ``standpoints()``, ``level``, ``travel_rounds(agent, …)`` with
-            ``rounds_left(agent)`` and ``base(agent)``, ``on_the_way(agent, …)``, and ``prices()`` is used. With the
-            last, agents may decline to measure: the last coordinate of an action is then the wish to, from 0 to 1.
+            ``interaction_graph()``, ``sites()``, ``standpoints()``, ``task``, ``level``, ``travel_rounds(agent, …)``
+            with ``rounds_left(agent)`` and ``base(agent)``, ``on_the_way(agent, …)``, and ``prices()`` is used. With
+            the last, agents may decline to measure: the last coordinate of an action is then the wish to, from 0 to 1.
 
     Raises:
         ConfigError: If action spaces are no finite boxes, or of different numbers of coordinates.
@@ -44,7 +45,8 @@ class FieldWorld:
         agents, d = tuple(env.possible_agents), domains[0].n_dims - self.may_decline
         self.boxes = {agent: Domain(own.low[:d], own.high[:d]) for agent, own in zip(agents, domains, strict=True)}
         low, high = zip(*((own.low, own.high) for own in self.boxes.values()), strict=True)
-        self.problem = Problem.of_field(agents, Domain(np.min(low, axis=0), np.max(high, axis=0)))
+        box = Domain(np.min(low, axis=0), np.max(high, axis=0))
+        self.problem = Problem.of_field(agents, box, self.task, self.level, priced=self.may_decline)
 
     @property
     def horizon(self) -> int | None:
@@ -55,6 +57,12 @@ class FieldWorld:
     def may_decline(self) -> bool:
         """Whether agents may do without a measurement."""
         return hasattr(self._world, "prices")
+
+    @property
+    def task(self) -> Goal | None:
+        """What the field is watched for; None where the environment does not say, or calls something else so."""
+        task = getattr(self._world, "task", None)
+        return cast(Goal, task) if isinstance(task, str) and task in get_args(Goal) else None
 
     @property
     def level(self) -> float | None:

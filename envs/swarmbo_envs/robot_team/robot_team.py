@@ -22,6 +22,7 @@ from swarmbo_envs.robot_team.snapshot import arrays_of, episode_of
 from swarmbo_envs.robot_team.world import World
 from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain
+from swarmbo_envs.watched import Task
 
 
 class RobotTeam(SimulatedWorld[RobotTeamSettings, Episode], arguments=RobotTeamSettings):
@@ -143,6 +144,11 @@ site nearest to that place) |
             agent: gymnasium.spaces.Box(field.low, field.high, dtype=np.float64) for agent in self.possible_agents
         }
         self.state_space = observation_box(field, noise_std, settings.robots, with_battery=has_battery)
+
+    @property
+    def task(self) -> Task:
+        """What the field is watched for: ``peak``, ``map`` or ``level``."""
+        return self.settings.task
 
     @property
     def level(self) -> float | None:

@@ -19,6 +19,7 @@ from swarmbo_envs.sensor_field.settings import SensorFieldSettings
 from swarmbo_envs.sensor_field.stations import Stations
 from swarmbo_envs.sensor_field.world import World
 from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain
+from swarmbo_envs.watched import Task
 
 _DEFAULT_FIELD: dict[str, Any] = {"gp": {"lengthscale_m": 600.0, "time": {"lengthscale_rounds": 12.0}}}
 _MAX_SITES = 2048
@@ -143,6 +144,11 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
         }
         n = settings.sensors
         self.state_space = gymnasium.spaces.Box(np.tile(box.low, n), np.tile(box.high, n), dtype=np.float64)
+
+    @property
+    def task(self) -> Task:
+        """What the field is watched for: ``peak``, ``map`` or ``level``."""
+        return self.settings.task
 
     @property
     def level(self) -> float | None:

@@ -1,0 +1,205 @@
+"""What a field is watched for chooses what a query is worth, wherever that is said."""
+
+import warnings
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import swarmbo as sb
+from swarmbo.agent import Agent, run
+from swarmbo.cli import app
+from swarmbo.errors import AimWarning, ConfigError
+from swarmbo.problem import Problem
+from swarmbo.runs.scenario import load
+from swarmbo.spaces import Domain
+from swarmbo.transport import InProcess
+from swarmbo_envs import robot_team_v0, sensor_field_v0
+from swarmbo_envs.robot_team.robot_team import RobotTeam
+
+QUICK = sb.ExactGPSettings(restarts=0, max_iterations=10)
+LINE = np.linspace(0.0, 1.0, 21)[:, None]
+CHOSEN = [
+    (robot_team_v0, "peak", None, "db-gp-ucb"),
+    (robot_team_v0, "map", None, "targeted-variance"),
+    (robot_team_v0, "level", 900.0, "targeted-variance"),
+    (sensor_field_v0, "peak", None, "db-gp-ucb"),
+    (sensor_field_v0, "map", None, "information"),
+    (sensor_field_v0, "level", 0.5, "straddle"),
+]
+
+
+def decided(team, env):
+    observations, infos = env.reset(seed=1)
+    actions = team.act(observations, infos)
+    team.observe(*(step := env.step(actions)))
+    return [actions, team.act(step[0], step[-1])]
+
+
+@pytest.mark.parametrize(("world", "task", "level", "kind"), CHOSEN)
+def test_in_an_environment_the_task_chooses_and_decisions_are_those_of_that_kind(world, task, level, kind):
+    def made(**stated):
+        env = world.parallel_env(task=task, level=level, max_cycles=3)
+        team = sb.Team.for_env(env, belief=QUICK, coordination="greedy", seed=2, **stated)
+        return team, decided(team, env)
+
+    (chosen, by_itself), (_, stated) = made(), made(acquisition=kind)
+    assert f"acquisition {kind} (auto: for" in repr(chosen)
+    for mine, theirs in zip(by_itself, stated, strict=True):
+        for agent, action in theirs.items():
+            np.testing.assert_array_equal(mine[agent], action)
+
+
+class Mapped(RobotTeam):
+    """A world of a user's own that says what it is watched for by an attribute, or calls something else so."""
+
+    task = "map"
+
+
+@pytest.mark.parametrize(("task", "kind"), [("map", "targeted-variance"), ("clean up", "db-gp-ucb"), (7, "db-gp-ucb")])
+def test_a_world_of_ones_own_says_it_by_an_attribute(monkeypatch, task, kind):
+    monkeypatch.setattr(Mapped, "task", task)
+    assert f"acquisition {kind} (auto" in repr(sb.Team.for_env(Mapped(max_cycles=3)))
+
+
+def asked(**stated):
+    team = sb.Team.for_field(["a", "b"], [0.0], [1.0], belief=QUICK, **stated)
+    team.attach(LINE[::4], LINE[::4, 0])
+    return {agent: place.tolist() for agent, place in team.ask({"a": LINE, "b": LINE}).points.items()}
+
+
+def test_a_team_that_is_asked_and_told_is_given_its_aim():
+    assert asked(aim="map") == asked(acquisition=sb.TargetedVariance(task="map"))
+    assert asked(aim="level", level=0.7) == asked(level=0.7) == asked(acquisition=sb.TargetedVariance(level=0.7))
+    assert asked(aim="peak") == asked() == asked(acquisition="db-gp-ucb")
+    assert asked(aim="level", level=0.7, acquisition="straddle") == asked(acquisition=sb.Straddle(level=0.7))
+
+
+def test_at_a_price_what_is_left_to_the_aim_measures_as_long_as_that_pays():
+    team = sb.Team.for_field(["a", "b"], [0.0], [1.0], belief=QUICK, aim="map")
+    stated = sb.Team.for_field(["a", "b"], [0.0], [1.0], belief=QUICK, acquisition="information")
+    for one in (team, stated):
+        one.attach(LINE[::5], LINE[::5, 0])
+    places, prices = {"a": LINE, "b": LINE}, {"a": 0.2, "b": 0.2}
+    mine, theirs = (one.ask(places, prices=prices).points for one in (team, stated))
+    assert mine.keys() == theirs.keys()
+    assert all((mine[agent] == theirs[agent]).all() for agent in mine)
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ({"aim": "summit"}, "$.aim"),
+        ({"aim": "level"}, "$.level"),
+        ({"level": np.nan}, "$.level"),
+        ({"level": "x"}, "$.level"),
+    ],
+)
+def test_an_aim_that_is_none_is_refused(given, path):
+    with pytest.raises(ConfigError) as caught:
+        sb.Team.for_field(["a"], [0.0], [1.0], **given)
+    assert caught.value.at == path
+
+
+def test_a_saved_team_keeps_its_aim(tmp_path):
+    team = sb.Team.for_field(["a", "b"], [0.0], [1.0], belief=QUICK, level=0.7)
+    team.attach(LINE[::4], LINE[::4, 0])
+    team.save(tmp_path / "team.npz")
+    again = sb.Team.load(tmp_path / "team.npz")
+    assert repr(again) == repr(team)
+    assert again.ask({"a": LINE, "b": LINE}) == team.ask({"a": LINE, "b": LINE})
+
+
+@pytest.mark.parametrize(("aim", "level"), [("map", None), ("level", 0.6), (None, 0.6)])
+def test_agents_follow_the_aim_of_the_problem_as_a_team_does(aim, level):
+    names = ["a", "b"]
+    problem = Problem.of_field(names, Domain(np.zeros(1), np.ones(1)), aim, level)
+    bare = problem if aim else Problem.of_field(names, Domain(np.zeros(1), np.ones(1)))
+    team = sb.Team(problem, belief=QUICK, seed=5)
+    agents = {name: Agent(name, bare, belief=QUICK, seed=5, level=None if aim else level) for name in names}
+    for _ in range(3):
+        query = team.ask(dict.fromkeys(names, LINE))
+        for agent in agents.values():
+            agent.ask(candidates=LINE)
+        run(agents, InProcess().open(names))
+        places = {name: list(agent.word().values()) for name, agent in agents.items()}
+        assert places == {name: place.tolist() for name, place in query.points.items()}
+        for name, agent in agents.items():
+            agent.tell(query, places[name][0] ** 2)
+        team.tell(query, {name: place[0] ** 2 for name, place in places.items()})
+
+
+MISFITS = [
+    ("map", None, "db-gp-ucb"),
+    ("map", None, "straddle"),
+    ("level", 900.0, "information"),
+    ("peak", None, "information"),
+]
+
+
+@pytest.mark.parametrize(("task", "level", "kind"), MISFITS)
+def test_a_kind_that_looks_for_something_else_is_warned_of(task, level, kind):
+    acquisition = sb.Straddle(level=900.0) if kind == "straddle" else kind
+    if task != "peak":
+        with pytest.warns(AimWarning, match=f"got '{kind}', which looks for .*; wanted '"):
+            sb.Team.for_env(robot_team_v0.parallel_env(task=task, level=level), acquisition=acquisition)
+    with pytest.warns(AimWarning, match=f"got '{kind}'"):
+        sb.Team.for_field(["a"], [0.0], [1.0], aim=task, level=level, acquisition=acquisition)
+
+
+def test_who_fits_looks_at_no_belief_or_has_no_aim_is_not_warned_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sb.Team.for_env(robot_team_v0.parallel_env(), acquisition="information")  # nobody said that it is the peak
+        env = robot_team_v0.parallel_env(task="map")
+        sb.Team.for_env(env, acquisition="db-gp-ucb", coordination="lawn-mower")
+        sb.Team.for_env(env, acquisition="information")
+        sb.Team.for_env(env, acquisition="targeted-variance")
+        sb.Team.for_field(["a"], [0.0], [1.0], acquisition="information")
+
+
+def test_settings_of_functions_change_nothing_in_a_field_and_are_refused():
+    with pytest.raises(ConfigError, match="changes nothing for agents that each measure"):
+        sb.Team.for_field(["a"], [0.0], [1.0], acquisition=sb.Auto(weight=0.1))
+    with pytest.raises(ConfigError, match="changes nothing for agents that set the variables"):
+        sb.Team(None, {"x": (0.0, 1.0)}, acquisition=sb.Auto(markov_order=1))
+
+
+def test_settings_of_the_chain_reach_the_kind_that_is_chosen():
+    assert asked(aim="map", acquisition=sb.Auto(markov_order=0)) == asked(
+        acquisition=sb.TargetedVariance(task="map", markov_order=0)
+    )
+
+
+@pytest.mark.parametrize("name", ["robots", "robots-window", "field", "field-plume", "field-soil", "measured"])
+def test_shipped_scenarios_leave_the_kind_to_the_task(name):
+    assert isinstance(load(name).acquisition, sb.Auto)
+
+
+TINY = ["--set", "rounds=1", "--set", "environment.robots=2", "--set", "belief.restarts=0"]
+COMMAND = ["robots", *TINY, "--set", "environment.task=map"]
+
+
+def said(*arguments):
+    result = CliRunner().invoke(app, [*arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_the_closing_table_and_check_say_what_was_chosen(tmp_path):
+    told = said("run", *COMMAND, "--out", str(tmp_path / "run"), "--no-figures", "--quiet")
+    assert "targeted-variance (auto: for a map)" in told.stdout
+    assert told.stderr == ""
+    assert "acquisition targeted-variance (auto: for a map)" in said("check", "--quick", *COMMAND).stdout
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(
+    ("task", "kind", "sought"), [("map", "db-gp-ucb", "the peak"), ("peak", "targeted-variance", "a map")]
+)
+def test_a_stated_kind_that_does_not_fit_is_one_line_on_stderr(task, kind, sought):
+    stated = ["--set", f"environment.task={task}", "--set", f"acquisition.kind={kind}"]
+    told = said("check", "--quick", "robots", *TINY, *stated)
+    assert told.stderr.count("\n") == 1
+    assert told.stderr.startswith(f"swarmbo: $.acquisition.kind: got {kind!r}, which looks for {sought}")
+    assert "(auto" not in told.stdout
