@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from swarmbo.errors import RunFolderError
 from swarmbo.metrics import (
