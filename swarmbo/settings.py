@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
-from swarmbo.boundary.values import short
+from swarmbo.boundary.values import exact, short
 from swarmbo.errors import ConfigError
 
 
@@ -37,6 +37,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """
 
     def __post_init__(self) -> None:
+        for field in self.__struct_fields__:
+            if isinstance(value := getattr(self, field), str | list | tuple | dict):
+                msgspec.structs.force_setattr(self, field, exact(value))
         for field, number in _numbers(type(self)).items():
             if not number.holds(value := getattr(self, field)):
                 raise _FieldError(field, value, number.wanted)
@@ -124,7 +127,7 @@ def convert(data: object, kind: type[T] | Any, at: str = "$") -> T:
         ConfigError: With the path of the offending key, the value got and what is wanted.
     """
     try:
-        return msgspec.convert(data, kind)
+        return msgspec.convert(exact(data), kind)
     except msgspec.ValidationError as error:
         raise _explain(error, data, kind, at) from None
 

@@ -18,7 +18,7 @@ from swarmbo.agent.setup_check import require_own
 from swarmbo.agent.stages import Stage, Staged, Stages
 from swarmbo.agent.timed import Clocked, Known, Timed
 from swarmbo.agent.told import Owned, checked_sites
-from swarmbo.boundary.values import check_links
+from swarmbo.boundary.values import check_links, exact
 from swarmbo.coordination.drivers.by_messages import Post
 from swarmbo.coordination.messages import Bundle, Codec, Message
 from swarmbo.coordination.participant import Participant, read
@@ -62,6 +62,7 @@ class Talking:
             raise ConfigError(f"got agent {name!r}; wanted one of {list(problem.agents)}", at="$.name")
         require_own(setup)
         check_links(links)
+        name = exact(name)
         self.name, self.problem, self.links, self.patience = name, problem, links, patience
         self.level, self.sites = problem.level, None if sites is None else checked_sites(sites, problem)
         self.has_base = has_base

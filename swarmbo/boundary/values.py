@@ -123,6 +123,23 @@ def whole_number(value: object, smallest: int, at: str, largest: int | None = No
     return number
 
 
+def exact(value: Any) -> Any:
+    """Plain data whose texts are ``str``, not of a class such as NumPy's, which no message and no file takes.
+
+    Args:
+        value: Text, or lists, tuples and tables of it; all else is left as it is.
+
+    Example:
+        >>> exact({np.str_("a"): [np.str_("b"), 1]})
+        {'a': ['b', 1]}
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    if type(value) is dict:
+        return {exact(key): exact(inner) for key, inner in cast(dict[Any, Any], value).items()}
+    return type(value)(map(exact, value)) if type(value) in (list, tuple) else value
+
+
 def distinct_names(given: object, what: str, at: str) -> tuple[str, ...]:
     """Names from a user, at least one, none twice.
 
@@ -137,11 +154,11 @@ def distinct_names(given: object, what: str, at: str) -> tuple[str, ...]:
     names = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else None
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
         raise ConfigError(f"got {short(given)}; wanted at least one {what}, no name twice", at=at)
-    return tuple(names)
+    return exact(tuple(names))
 
 
-def table(given: object, wanted: str, at: str) -> Mapping[str, Any]:
-    """A table from a user.
+def table(given: object, wanted: str, at: str) -> dict[str, Any]:
+    """A copy of a table from a user.
 
     Args:
         given: What was given.
@@ -156,7 +173,7 @@ def table(given: object, wanted: str, at: str) -> Mapping[str, Any]:
     entries = cast(Mapping[Any, Any], given)
     if strange := [key for key in entries if not isinstance(key, str)]:
         raise ConfigError(f"got the name {short(strange[0])}; wanted a table {wanted}, its names text", at=at)
-    return entries
+    return {exact(key): value for key, value in entries.items()}
 
 
 def query_name(query: object) -> str:
@@ -168,7 +185,7 @@ def query_name(query: object) -> str:
     name = getattr(query, "id", query)
     if not isinstance(name, str):
         raise ConfigError(f"got {short(query)}; wanted a query, or its id", at="$.query")
-    return name
+    return exact(name)
 
 
 def check_links(links: object) -> None:

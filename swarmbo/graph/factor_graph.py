@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from swarmbo.boundary.html import html_table
-from swarmbo.boundary.values import distinct_names, short, table
+from swarmbo.boundary.values import distinct_names, exact, short, table
 from swarmbo.errors import ConfigError, OwnershipError
 from swarmbo.graph.bipartite import read_bipartite
 from swarmbo.graph.edges import Edges
@@ -76,6 +76,8 @@ class FactorGraph:
         for field in ("factor_owners", "variable_owners"):
             if strange := [owner for owner in getattr(self, field) if not isinstance(owner, str)]:
                 raise ConfigError(f"got the owner {short(strange[0])}; wanted the name of an agent", at=f"$.{field}")
+        for field in ("factors", "scopes", "factor_owners", "variables", "variable_owners"):
+            object.__setattr__(self, field, exact(getattr(self, field)))
 
     @classmethod
     def from_scopes(

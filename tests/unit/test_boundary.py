@@ -1,10 +1,15 @@
 """What is refused is refused in one line that says what, got and wanted; what a world reports never stops a run."""
 
+import json
+
 import numpy as np
 import pytest
 
 import swarmbo as sb
+from swarmbo.agent import Agent, run
+from swarmbo.belief.gp.additive_settings import FactorPrior
 from swarmbo.errors import ConfigError, ShapeError, SwarmboError
+from swarmbo.transport import Cut, InProcess
 from swarmbo_envs import function_v0, robot_team_v0, sensor_field_v0, wlan_power_v0
 
 SCOPES = {"f": ["x", "y"], "g": ["y", "z"]}
@@ -254,3 +259,57 @@ def test_worlds_refuse_actions_that_are_none_and_stay_where_they_are(world, spoi
 def test_worlds_refuse_seeds_that_are_no_integers(world, seed):
     with pytest.raises(ConfigError, match=r"\$\.seed: got .*; wanted an integer >= 0"):
         ENVIRONMENTS[world]().reset(seed=seed)
+
+
+S = np.str_
+NUMPYS = sb.FactorGraph.from_scopes(
+    {S("f"): [S("x"), S("y")], S("g"): [S("y"), S("z")]}, {S("f"): S("a"), S("g"): S("b")}
+)
+BOX = dict.fromkeys(np.array(["x", "y", "z"]), (0.0, 1.0))
+
+
+def in_a_function():
+    prior, region = (
+        {S("f"): FactorPrior(kernel=S("rbf"))},
+        {"kind": S("box"), "variables": [S("x")], "low": [0.1], "high": [0.2]},
+    )
+    belief = sb.AdditiveGPSettings(factors=prior)
+    team = sb.Team(NUMPYS, BOX, outcomes=S("per-factor"), belief=belief, acquisition=S("dec-hbo"), no_go=[region])
+    told = {S("f"): 1.0, S("g"): 2.0}
+    team.tell(S(team.ask().id), told, noise_std={S("f"): 0.1}, point=dict.fromkeys(BOX, 0.5))
+    team.attach({**{name: [0.5] for name in BOX}, **{name: [y] for name, y in told.items()}})
+    return team
+
+
+def in_a_field():
+    transport = sb.Faults(cuts=(Cut(parts=((S("a"),),), rounds=(90, 99)),))
+    team = sb.Team.for_field([S("a"), S("b")], [0.0], [1.0], coordination=S("max-sum"), transport=transport)
+    query = team.ask({S("a"): [[0.1]], S("b"): [[0.3]]}, agents=[S("b"), S("a")], prices={S("a"): 1e-9})
+    team.tell(query, {S("a"): 1.0, S("b"): 2.0}, locations={S("a"): [0.2]})
+    team.attach([[0.3]], [1.0], agents=[S("a")])
+    return team
+
+
+def of_unknown_structure():
+    return sb.Team(None, BOX, variable_owners=dict.fromkeys(BOX, S("a")))
+
+
+@pytest.mark.parametrize("make", [in_a_function, in_a_field, of_unknown_structure])
+def test_names_of_numpys_text_are_names_wherever_they_are_given(make):
+    team = make()
+    state = json.loads(json.dumps(team.state_dict()["json"]))
+    again = sb.Team.from_state_dict({"json": state, "arrays": team.state_dict()["arrays"]})
+    assert team.ask() == again.ask()
+
+
+def test_agents_and_tables_take_names_of_numpys_text():
+    problem = sb.Problem.of(NUMPYS, BOX, outcomes="per-factor")
+    agents = {S(name): Agent(S(name), problem, seed=1, initial=1) for name in problem.agents}
+    for _ in range(2):
+        (query,) = {agent.ask() for agent in agents.values()}
+        run(agents, InProcess().open(list(agents)))
+        for name, agent in agents.items():
+            own = {S(factor): 1.0 for factor in NUMPYS.factors_owned_by(name)}
+            agent.tell(S(query), own, noise_std=dict.fromkeys(own, 0.1))
+    solution = sb.max_sum(NUMPYS, {S("f"): np.eye(2), S("g"): np.eye(2)})
+    assert json.loads(json.dumps(solution.assignment)) == {"x": 0, "y": 0, "z": 0}
