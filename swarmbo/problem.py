@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import msgspec
 import numpy as np
@@ -16,6 +16,9 @@ from swarmbo.no_go import Limit, NoGoRegion, region_of
 from swarmbo.records import Goal
 from swarmbo.rng import sobol, stream
 from swarmbo.spaces import Domain
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 OutcomeMode = Literal["total", "per-factor"]
 
@@ -66,15 +69,16 @@ class Problem:
     @classmethod
     def of(
         cls,
-        graph: FactorGraph | None,
-        bounds: Mapping[str, Sequence[float]],
+        graph: "FactorGraph | nx.Graph[Any] | None",
+        bounds: Mapping[Any, Sequence[float]],
         variable_owners: Mapping[str, str] | None = None,
         outcomes: OutcomeMode = "total",
     ) -> "Problem":
         """A function of variables that agents set together.
 
         Args:
-            graph: Scopes and owners; None where the structure is not known.
+            graph: Scopes and owners; None where the structure is not known. Of a networkx graph nodes without bounds
+                are factors; if all have some, each edge is (``FactorGraph.of_any``).
             bounds: (low, high) of every variable, physical.
             variable_owners: Without a graph, the agent that sets each variable; by default one agent for each.
             outcomes: What is told.
@@ -89,12 +93,12 @@ class Problem:
             raise ConfigError(
                 "got 'per-factor' without a graph; wanted the graph that has the factors", at="$.outcomes"
             )
+        if graph is not None and not isinstance(graph, FactorGraph) and isinstance(cast(object, bounds), Mapping):
+            bounds = {str(variable): pair for variable, pair in bounds.items()}  # as nodes are named
         table(bounds, "{variable: (low, high)}", "$.bounds")
         if variable_owners is not None:
             table(variable_owners, "{variable: agent}", "$.variable_owners")
-        if not isinstance(cast(object, graph), FactorGraph | None):
-            raise ConfigError(f"got {short(graph)}; wanted a FactorGraph, or None", at="$.graph")
-        known = _one_factor(bounds, variable_owners) if graph is None else graph
+        known = _one_factor(bounds, variable_owners) if graph is None else FactorGraph.of_any(graph, bounds)
         if set(bounds) != set(known.variables):
             raise ConfigError(f"got bounds of {list(bounds)}; wanted those of {list(known.variables)}", at="$.bounds")
         pairs = [bounds[variable] for variable in known.variables]

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -36,6 +36,9 @@ from swarmbo.spaces import Domain
 from swarmbo.transport import Faults
 from swarmbo.worlds import FieldWorld, FunctionWorld, Infos, Measurement, OneShotWorld, Scopes, Step, World
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 
 class Team(AskTell):
     """A team of agents that agree on what to evaluate next, and learn from what came of it. It maximises.
@@ -62,7 +65,8 @@ class Team(AskTell):
     leave some of them knowing more.
 
     Args:
-        graph: Scopes and owners; None where the structure is not known; or a whole ``Problem``.
+        graph: Scopes and owners; None where the structure is not known; or a whole ``Problem``. Of a
+            networkx graph nodes without bounds are factors; if all have some, each edge is.
         bounds: (low, high) of every variable, physical; part of a ``Problem``. So are ``outcomes`` and
             ``variable_owners``.
         belief: What the team thinks: a kind's name, its settings, or a table. So are the next three. Each by default
@@ -102,8 +106,8 @@ class Team(AskTell):
 
     def __init__(
         self,
-        graph: FactorGraph | Problem | None,
-        bounds: "Mapping[str, Sequence[float]] | None" = None,
+        graph: "FactorGraph | nx.Graph[Any] | Problem | None",
+        bounds: "Mapping[Any, Sequence[float]] | None" = None,
         *,
         belief: "Given | OwnFieldBelief | OwnJointBelief | UnsetType" = UNSET,
         acquisition: "Given | UnsetType" = UNSET,

@@ -1,7 +1,7 @@
 """Agents that agree by a deadline, ticked by one simulated clock over a transport in this process."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,9 @@ from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.records import LinkReport, SolveReport, by_name
 from swarmbo.transport import FaultyTransport, InProcessTransport, Transport
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @runtime_checkable
@@ -86,8 +89,8 @@ class Settled(NamedTuple):
 
 def agree_by_deadline(
     settings: TimedTables,
-    graph: FactorGraph,
-    tables: Mapping[str, ArrayLike],
+    graph: "FactorGraph | nx.Graph[Any]",
+    tables: "Mapping[Any, ArrayLike] | None",
     transport: Transport,
     decision: int = 0,
     *,
@@ -100,7 +103,7 @@ def agree_by_deadline(
 
     Args:
         settings: How.
-        graph: Scopes and owners.
+        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
         tables: One array per factor, axes in scope order; each is given to the factor's owner only. Which pairs of
             values they forbid all know beforehand.
         transport: Opened for at least the graph's agents.
@@ -121,6 +124,7 @@ def agree_by_deadline(
         >>> settled.said.assignment, settled.said.report.status, settled.said.report.links.clashes
         ({'x': 1, 'y': 2, 'z': 0}, 'deadline', 0)
     """
+    graph, tables = FactorGraph.with_tables(graph, tables)
     checked = checked_tables(graph, tables)
     claims = Claims.of(graph, checked)
     terms = terms_of(settings, sizes_of(graph, checked), claims, default or {}, seed)

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from msgspec.structs import replace
 from numpy.typing import ArrayLike
@@ -34,6 +34,9 @@ from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import LinkReport, SolveReport, Traffic
 from swarmbo.transport import Envelope, FaultyTransport, Reliable, Routes, Transport
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Result = TypeVar("Result")
 Own = TypeVar("Own", contravariant=True)
@@ -229,8 +232,8 @@ class ContinuousCoordination(Protocol):
 
 def solve_with_agents(
     settings: Coordination,
-    graph: FactorGraph,
-    tables: Mapping[str, ArrayLike],
+    graph: "FactorGraph | nx.Graph[Any]",
+    tables: "Mapping[Any, ArrayLike] | None",
     transport: Transport,
     decision: int = 0,
     seed: int = 0,
@@ -244,7 +247,7 @@ def solve_with_agents(
 
     Args:
         settings: ``MaxSum(…)`` or ``Exact(…)``.
-        graph: Scopes and owners.
+        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
         tables: One array per factor, axes in scope order; each is given to the factor's owner only.
         transport: Opened for at least the graph's agents.
         decision: Its number, 0 to 2^32 - 1, larger than those of earlier ones over the transport: what is late of those
@@ -270,6 +273,7 @@ def solve_with_agents(
         >>> solution.assignment, solution.value, solution.report.messages
         ({'x': 0, 'y': 0, 'z': 1}, 2.0, 8)
     """
+    graph, tables = FactorGraph.with_tables(graph, tables)
     if isinstance(settings, TimedTables) and has_deadline(settings):
         return agree_by_deadline(settings, graph, tables, transport, decision, seed=seed).solution
     checked = checked_tables(graph, tables)

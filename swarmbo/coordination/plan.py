@@ -135,16 +135,17 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
 
     def solve(
         self,
-        graph: FactorGraph,
-        tables: Mapping[str, ArrayLike],
+        graph: "FactorGraph | nx.Graph[Any]",
+        tables: "Mapping[Any, ArrayLike] | None" = None,
         links: "nx.Graph[Any] | None" = None,
         seed: int = 0,
     ) -> Solution:
         """Solve in this process, and report the traffic that the agents would have had.
 
         Args:
-            graph: Scopes and owners.
-            tables: One array per factor, axes in scope order; -inf forbids a combination.
+            graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
+            tables: One array per factor, axes in scope order; -inf forbids a combination. None: those that edges and
+                nodes of a networkx graph have.
             links: Radio graph of the agents; None: everyone hears everyone.
             seed: Of what agents draw, where the method has them draw.
 
@@ -158,6 +159,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
             BudgetError: If an exact method would exceed its budget.
             TransportError: If agents that must talk are not connected by links.
         """
+        graph, tables = FactorGraph.with_tables(graph, tables)
         checked = checked_tables(graph, tables)
         plan = self.plan(graph, sizes_of(graph, checked), Routes(graph.agents, links), seed)
         return solution_of(graph, checked, *plan.in_one_place(checked))

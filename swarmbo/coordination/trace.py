@@ -62,8 +62,8 @@ class _Notes:
 
 def traced(
     method: TableMethod,
-    graph: FactorGraph,
-    tables: Mapping[str, ArrayLike],
+    graph: "FactorGraph | nx.Graph[Any]",
+    tables: "Mapping[Any, ArrayLike] | None" = None,
     links: "nx.Graph[Any] | None" = None,
     seed: int = 0,
 ) -> tuple[Solution, tuple[TraceRow, ...]]:
@@ -74,7 +74,7 @@ def traced(
 
     Args:
         method: How to choose.
-        graph: Scopes and owners.
+        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
         tables: One array per factor.
         links: Radio graph of the agents; None: everyone hears everyone.
         seed: Of what agents draw.
@@ -92,6 +92,7 @@ def traced(
         >>> rows[-1].value == solution.value, rows[-1].bound == solution.upper_bound, rows[-1].traffic.bytes
         (True, True, 1778)
     """
+    graph, tables = FactorGraph.with_tables(graph, tables)
     checked = checked_tables(graph, tables)
     plan = method.plan(graph, sizes_of(graph, checked), Routes(graph.agents, links), seed)
     notes = [_Notes() for _ in plan.parts]

@@ -1,48 +1,188 @@
-"""Factor graphs as bipartite networkx graphs: variables on one side, factors on the other."""
+"""Factor graphs as networkx graphs: with a node for each factor, or as variables that interact along edges."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-from swarmbo.errors import ConfigError
+from swarmbo.boundary.values import short
+from swarmbo.errors import ConfigError, ShapeError
 
 if TYPE_CHECKING:
     import networkx as nx
 
 
-def read_bipartite(
-    g: "nx.Graph[Any]",
-) -> tuple[dict[str, list[str]], dict[str, str] | None, dict[str, str] | None]:
-    """Scopes, owners of factors and owners of variables, None where there are none.
+Factors = Literal["edges", "cliques"]
+
+
+class Read(NamedTuple):
+    """What a networkx graph says.
 
     Args:
-        g: As ``FactorGraph.from_networkx`` describes it.
+        scopes: By factor.
+        owners: Of the factors, None where there are none.
+        variable_owners: As ``owners``.
+        tables: By factor, as they were given; None where none were asked for.
+    """
+
+    scopes: dict[str, list[str]]
+    owners: dict[str, str] | None
+    variable_owners: dict[str, str] | None
+    tables: dict[str, Any] | None = None
+
+
+def is_networkx(graph: object) -> bool:
+    """Whether it is a graph of networkx, of whichever make."""
+    import networkx as nx
+
+    return isinstance(graph, nx.Graph)
+
+
+def read(g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None" = None) -> Read:
+    """What a graph without tables says; see ``FactorGraph.from_networkx``."""
+    names = _names(g)
+    if isinstance(factors, str):
+        if factors not in ("edges", "cliques"):
+            raise ConfigError(f"got {factors!r}; wanted 'edges', 'cliques' or the factors' nodes", at="$.factors")
+        return _interactions(g, names, _groups(g, factors))
+    if factors is None:
+        side = _of_nodes(g, "bipartite")
+        if wrong := [node for node, kind in side.items() if kind not in (0, 1)]:
+            raise ConfigError(
+                f"node {wrong[0]!r} has bipartite={side[wrong[0]]!r}; wanted 0 (variable) or 1 (factor) on every node, "
+                "or `factors`: the factors' nodes, 'edges' or 'cliques'"
+            )
+        return _bipartite(g, names, {node for node, kind in side.items() if kind == 1})
+    wanted = {str(node) for node in factors}
+    if strange := sorted(wanted - set(names.values())):
+        raise ConfigError(f"got {strange[0]!r}; wanted nodes of the graph", at="$.factors")
+    return _bipartite(g, names, {node for node, name in names.items() if name in wanted})
+
+
+def read_with_variables(g: "nx.Graph[Any]", variables: Iterable[Hashable] | None) -> Read:
+    """The same where variables may be known, by their bounds: other nodes are factors, and if there are none, edges."""
+    names, side = _names(g), _of_nodes(g, "bipartite")
+    known = set(names.values()) if variables is None else {str(x) for x in variables}
+    sides = [{names[node] for node, kind in side.items() if kind == which} for which in (0, 1)]
+    if known >= set(names.values()):
+        return read(g) if variables is None and any(sides) else read(g, "edges")
+    if len(sides[0]) + len(sides[1]) == len(names):
+        return read(g, sides[0] if known == sides[1] else sides[1])
+    return read(g, set(names.values()) - known)
+
+
+def read_with_tables(g: "nx.Graph[Any]", tables: Mapping[Any, Any] | None) -> Read:
+    """The same with tables, by factor, by edge and by node; None: those that edges and nodes have as ``table``.
 
     Raises:
-        ConfigError: If two nodes have the same text, a node lacks ``bipartite``, an edge joins two of a kind, or a
-            variable has no factor.
+        ConfigError: If the graph is none of factors, or of interactions.
+        ShapeError: If a factor or an edge lacks its table, a table its factor or edge, or an edge has two.
     """
+    names, node_of = _names(g), dict[str, Any]()
+    node_of.update((name, node) for node, name in names.items())
+    if tables is None:
+        tables = {node: t for node, t in _of_nodes(g, "table").items() if t is not None}
+        tables |= {(u, v): data["table"] for u, v, data in g.edges(data=True) if "table" in data}
+    by_node, by_edge = dict[Any, Any](), dict[tuple[Any, Any], Any]()
+    for key, entries in tables.items():
+        if key in names or str(key) in node_of:
+            by_node[key if key in names else node_of[str(key)]] = entries
+            continue
+        ends = [node_of.get(str(end)) for end in cast(tuple[Any, ...], key)] if isinstance(key, tuple) else []
+        if len(ends) != 2 or not g.has_edge(*ends):
+            raise ShapeError(f"got a table for {short(key)}, which is no node and no edge (u, v); leave it out")
+        u, v = ends
+        if (u, v) in by_edge or (v, u) in by_edge:
+            raise ShapeError(f"got two tables for the edge {u!r} - {v!r}; add them up, with axes in one order")
+        by_edge[u, v] = entries
+    if not by_edge and g.number_of_edges():
+        side = _of_nodes(g, "bipartite")
+        factors = {node for node, kind in side.items() if kind == 1}
+        if not all(kind in (0, 1) for kind in side.values()) or set(by_node).isdisjoint(factors):
+            factors = set(by_node)
+        if all((u in factors) != (v in factors) for u, v in g.edges):
+            said = _bipartite(g, names, factors)
+            return said._replace(tables={names[node]: entries for node, entries in by_node.items()})
+    if missing := [(u, v) for u, v in g.edges if (u, v) not in by_edge and (v, u) not in by_edge]:
+        raise ShapeError(
+            f"edge {missing[0]!r} has no table; give one for each edge, {{(u, v): table}}, with axes in this order, or "
+            "for each node that is a factor"
+        )
+    if lonely := [node for node in g.nodes if not g.adj[node] and node not in by_node]:
+        raise ShapeError(f"node {lonely[0]!r} has no edge and no table; give it one, or leave it out")
+    said = _interactions(g, names, [*by_edge, *((node,) for node in by_node)])
+    return said._replace(tables=dict(zip(said.scopes, [*by_edge.values(), *by_node.values()], strict=True)))
+
+
+def _of_nodes(g: "nx.Graph[Any]", attribute: str) -> dict[Any, Any]:
+    """An attribute by node; None where one has none."""
+    return {node: data.get(attribute) for node, data in g.nodes(data=True)}
+
+
+def _names(g: "nx.Graph[Any]") -> dict[Any, str]:
+    """The text that names each node."""
+    if g.is_directed() or g.is_multigraph():
+        raise ConfigError(
+            f"got a {type(g).__name__}; wanted an undirected graph with one edge between two nodes: nx.Graph(g), if "
+            "directions mean nothing and no two edges are parallel"
+        )
+    if not len(g):
+        raise ConfigError("got a graph without nodes; wanted at least one variable")
     node_of: dict[str, Any] = {}
     for node in g.nodes:
         if (other := node_of.setdefault(str(node), node)) is not node:
             raise ConfigError(
                 f"nodes {other!r} and {node!r} would both be named {str(node)!r}; give all nodes different texts"
             )
-    side: dict[Any, Any] = dict(g.nodes(data="bipartite"))
-    if wrong := [node for node, kind in side.items() if kind not in (0, 1)]:
-        raise ConfigError(f"node {wrong[0]!r} has bipartite={side[wrong[0]]!r}; wanted 0 (variable) or 1 (factor)")
+    if loops := [u for u, v in g.edges if u == v]:
+        raise ConfigError(f"node {loops[0]!r} has an edge to itself; wanted a table of the node, or a factor, instead")
+    return {node: name for name, node in node_of.items()}
+
+
+def _groups(g: "nx.Graph[Any]", factors: str) -> list[tuple[Any, ...]]:
+    """The scopes of an interaction graph, as nodes: in the graph's order, those without an edge by themselves."""
+    alone = [(node,) for node in g.nodes if not g.adj[node]]
+    if factors == "edges":
+        return [*g.edges, *alone]
+    import networkx as nx
+
+    place = {node: i for i, node in enumerate(g.nodes)}
+    cliques = [tuple(sorted(clique, key=place.__getitem__)) for clique in nx.find_cliques(g)]
+    return sorted(cliques, key=lambda clique: [place[node] for node in clique])
+
+
+def _interactions(g: "nx.Graph[Any]", names: Mapping[Any, str], groups: Iterable[tuple[Any, ...]]) -> Read:
+    scopes, owners = dict[str, list[str]](), dict[str, str]()
+    variable_owners: dict[str, str] = {
+        names[node]: owner for node, owner in _of_nodes(g, "owner").items() if owner is not None
+    }
+    for group in groups:
+        scope = [names[node] for node in group]
+        factor = f"f({','.join(scope)})"
+        if factor in scopes:
+            raise ConfigError(f"two edges would both be named {factor!r}; give nodes names without commas")
+        scopes[factor] = scope
+        owner = g.edges[group].get("owner") if len(group) == 2 else None
+        if owner is not None:
+            owners[factor] = owner
+    if owners:  # of factors over one variable, or of a clique, its first variable's
+        for factor, (first, *_) in scopes.items():
+            owners.setdefault(factor, variable_owners.get(first, first))
+    return Read(scopes, owners or None, variable_owners or None)
+
+
+def _bipartite(g: "nx.Graph[Any]", names: Mapping[Any, str], factors: set[Any]) -> Read:
     for u, v in g.edges():
-        if side[u] == side[v]:
+        if (u in factors) == (v in factors):
             raise ConfigError(f"edge {u!r} - {v!r} joins two of a kind; wanted a factor and a variable")
     scopes: dict[str, list[str]] = {}
-    for factor in (node for node in g.nodes if side[node] == 1):
-        edges = [(data.get("axis", place), str(v)) for place, (_, v, data) in enumerate(g.edges(factor, data=True))]
-        scopes[str(factor)] = [v for _, v in sorted(edges, key=lambda edge: edge[0])]
+    for factor in (node for node in g.nodes if node in factors):
+        edges = [(data.get("axis", place), names[v]) for place, (_, v, data) in enumerate(g.edges(factor, data=True))]
+        scopes[names[factor]] = [v for _, v in sorted(edges, key=lambda edge: edge[0])]
     covered = {variable for scope in scopes.values() for variable in scope}
-    if lonely := [str(node) for node in g.nodes if side[node] == 0 and str(node) not in covered]:
+    if lonely := [name for node, name in names.items() if node not in factors and name not in covered]:
         raise ConfigError(f"variable {lonely[0]!r} is in no scope; connect it to a factor or leave it out")
-    owned: list[dict[str, str] | None] = []
-    for kind in (0, 1):
-        given = {
-            str(node): data["owner"] for node, data in g.nodes(data=True) if side[node] == kind and "owner" in data
-        }
-        owned.append(given or None)
-    return scopes, owned[1], owned[0]
+    given = _of_nodes(g, "owner")
+    owned = [
+        {names[node]: owner for node, owner in given.items() if (node in factors) == of and owner is not None}
+        for of in (True, False)
+    ]
+    return Read(scopes, owned[0] or None, owned[1] or None)

@@ -1,18 +1,19 @@
 """The factor graph: which variables each local function couples, and which agent owns what."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from swarmbo.boundary.html import html_table
 from swarmbo.boundary.values import distinct_names, exact, short, table
-from swarmbo.errors import ConfigError, OwnershipError
-from swarmbo.graph.bipartite import read_bipartite
+from swarmbo.errors import ConfigError, OwnershipError, ShapeError
+from swarmbo.graph.bipartite import Factors, Read, is_networkx, read, read_with_tables, read_with_variables
 from swarmbo.graph.edges import Edges
 
 if TYPE_CHECKING:
     import networkx as nx
+    from numpy.typing import ArrayLike
 
 
 _MOST_SHOWN = 20  # rows of a table in a notebook
@@ -142,21 +143,80 @@ class FactorGraph:
         )
 
     @classmethod
-    def from_networkx(cls, g: "nx.Graph[Any]") -> "FactorGraph":
-        """Build a graph from a bipartite networkx graph, as :meth:`to_networkx` makes them.
+    def from_networkx(cls, g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None" = None) -> "FactorGraph":
+        """Build a graph from one of networkx: a node for each factor, or variables that interact along edges.
+
+        Nodes are named by their texts. A node's ``owner`` is its agent (on all nodes of a kind, or on none), and an
+        edge's that of its factor.
 
         Args:
-            g: Nodes with ``bipartite=0`` are variables, with ``bipartite=1`` factors, named by the nodes as text.
-                A node's ``owner`` is its agent (on all nodes of a kind, or on none). An edge's ``axis`` is the place of
-                the variable in the scope; without it the order of the edges counts.
+            g: Undirected, without parallel edges and loops.
+            factors: The nodes that are factors; their edges lead to the variables of their scopes. ``"edges"``: all
+                nodes are variables, and each edge is a factor ``f(u,v)``; ``"cliques"``: so is each largest clique.
+                Nodes without an edge are factors by themselves then. None: nodes with ``bipartite=0`` are variables,
+                with ``bipartite=1`` factors, as :meth:`to_networkx` makes them. An edge's ``axis`` is the place of the
+                variable in the scope of a node that is a factor; without it the order of the edges counts.
 
         Raises:
-            ConfigError: If two nodes have the same text, a node lacks ``bipartite``, an edge joins two of a kind, or a
-                variable has no factor.
+            ConfigError: If the graph is directed or has parallel edges, loops or no nodes, two nodes have the same
+                text, a node lacks ``bipartite``, an edge joins two of a kind, or a variable has no factor.
             OwnershipError: If only some nodes of a kind have an ``owner``.
+
+        Example:
+            >>> import networkx as nx
+            >>> FactorGraph.from_networkx(nx.path_graph(3), factors="edges").scopes
+            (('0', '1'), ('1', '2'))
+            >>> FactorGraph.from_networkx(nx.complete_graph(3), factors="cliques").factors
+            ('f(0,1,2)',)
         """
-        scopes, owners, variable_owners = read_bipartite(g)
-        return cls.from_scopes(scopes, owners=owners, variable_owners=variable_owners)
+        return cls._of(read(g, factors))
+
+    @classmethod
+    def of_any(cls, graph: "FactorGraph | nx.Graph[Any]", variables: Iterable[Hashable] | None = None) -> "FactorGraph":
+        """The graph that a user gave, of whichever make.
+
+        Args:
+            graph: Its own, or one of networkx: with ``bipartite`` on its nodes, or, where variables are known, with
+                other nodes beside them, which are factors; else one whose edges are factors.
+            variables: Those that are known.
+
+        Raises:
+            ConfigError: If it is no graph; and as of :meth:`from_networkx`.
+        """
+        if isinstance(graph, FactorGraph):
+            return graph
+        if not is_networkx(graph):
+            raise ConfigError(f"got {short(graph)}; wanted a FactorGraph, or a graph of networkx", at="$.graph")
+        return cls._of(read_with_variables(graph, variables))
+
+    @classmethod
+    def with_tables(
+        cls, graph: "FactorGraph | nx.Graph[Any]", tables: "Mapping[Any, ArrayLike] | None"
+    ) -> "tuple[FactorGraph, Mapping[str, ArrayLike]]":
+        """The graph that a user gave with tables, of whichever make, and the tables by factor.
+
+        Args:
+            graph: Its own, or one of networkx. In that a node that has a table and only neighbours without one is a
+                factor, and so is one with ``bipartite=1``; else all nodes are variables.
+            tables: By factor; where all nodes are variables, by edge ``(u, v)``, with axes in this order, and by node.
+                None: the attributes ``table`` of edges and nodes, those of edges with axes as ``graph.edges`` has them.
+
+        Raises:
+            ConfigError: If it is no graph; and as of :meth:`from_networkx`.
+            ShapeError: If tables do not fit the graph.
+        """
+        if isinstance(graph, FactorGraph):
+            if tables is None:
+                raise ShapeError("got no tables; wanted {factor: array}, one for each factor")
+            return graph, tables
+        if not is_networkx(graph):
+            raise ConfigError(f"got {short(graph)}; wanted a FactorGraph, or a graph of networkx", at="$.graph")
+        said = read_with_tables(graph, tables)
+        return cls._of(said), said.tables or {}
+
+    @classmethod
+    def _of(cls, said: Read) -> "FactorGraph":
+        return cls.from_scopes(said.scopes, owners=said.owners, variable_owners=said.variable_owners)
 
     def to_networkx(self) -> "nx.Graph[str]":
         """The bipartite networkx graph: node attributes ``bipartite`` and ``owner``, edge attribute ``axis``."""

@@ -51,7 +51,9 @@ class TableProblem:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tables", checked_tables(self.graph, self.tables))
+        graph, tables = FactorGraph.with_tables(self.graph, self.tables)
+        object.__setattr__(self, "graph", graph)
+        object.__setattr__(self, "tables", checked_tables(graph, tables))
         for factor in self.graph.factors:
             for variable, size in zip(self.graph.scope(factor), self.tables[factor].shape, strict=True):
                 if size != len(self.domains[variable]):

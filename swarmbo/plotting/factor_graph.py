@@ -22,7 +22,7 @@ _APART = 0.9
 
 def plot_factor_graph(
     ax: Axes,
-    graph: FactorGraph,
+    graph: "FactorGraph | nx.Graph[Any]",
     positions: Mapping[str, Position] | None = None,
     agents: Sequence[str] | None = None,
 ) -> Axes:
@@ -30,7 +30,7 @@ def plot_factor_graph(
 
     Args:
         ax: Where to draw.
-        graph: The graph. A variable and a factor of one name are told apart.
+        graph: The graph, or one of networkx (``FactorGraph.of_any``).
         positions: Where each variable stands, for example where its robot is; a factor then stands in the middle of its
             scope. None lays out everything by itself, the same way each time.
         agents: All owners, in the order of their colours; None: those of the graph.
@@ -46,6 +46,7 @@ def plot_factor_graph(
         >>> sorted(text.get_text() for text in ax.texts)
         ['f1', 'f2', 'x1', 'x2']
     """
+    graph = FactorGraph.of_any(graph)
     places = _laid_out(graph) if positions is None else _on(graph, positions)
     edges = [
         (places["factor", factor], places["variable", variable])
@@ -107,7 +108,7 @@ def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 
 def factor_graph_figure(
-    graphs: FactorGraph | Mapping[str, FactorGraph], positions: Mapping[str, Position] | None = None
+    graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, FactorGraph]", positions: Mapping[str, Position] | None = None
 ) -> Figure:
     """A drawing of a factor graph, or of some under one another, with a legend of owners.
 
@@ -115,7 +116,7 @@ def factor_graph_figure(
         graphs: The graph, or several by title; an agent has one colour in all.
         positions: See ``plot_factor_graph``.
     """
-    by_title = {"": graphs} if isinstance(graphs, FactorGraph) else graphs
+    by_title = graphs if isinstance(graphs, Mapping) else {"": FactorGraph.of_any(graphs)}
     with style.applied():
         figure = style.new_figure(7.0, 5.0 * len(by_title))
         grid = figure.add_gridspec(len(by_title))

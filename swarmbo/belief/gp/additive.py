@@ -10,7 +10,7 @@ Source: Duvenaud et al. 2011; Kandasamy et al. 2015, eqs. (2)-(4), for the poste
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -30,6 +30,9 @@ from swarmbo.belief.gp.standardising import units
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -70,7 +73,7 @@ class AdditiveGP(AdditivePosterior):
 
     def __init__(
         self,
-        graph: FactorGraph,
+        graph: "FactorGraph | nx.Graph[Any]",
         bounds: Mapping[str, tuple[float, float]] | Domain | None = None,
         *,
         kernel: str | Mapping[str, str] = "matern52",
@@ -84,6 +87,9 @@ class AdditiveGP(AdditivePosterior):
     ) -> None:
         if standardise and mean != 0.0:
             raise ConfigError(f"got {mean} with standardise; wanted 0, the mean of standardised outcomes", at="$.mean")
+        if not isinstance(graph, FactorGraph):
+            bounds = {str(x): pair for x, pair in bounds.items()} if isinstance(bounds, Mapping) else bounds
+            graph = FactorGraph.of_any(graph, bounds if isinstance(bounds, Mapping) else None)
         settings, domain = own_kernels(graph, kernel, time), domain_of(graph, bounds)
         hyperparameters = given_hyperparameters(
             settings, graph, domain, lengthscale, outputscale, noise_variance, mean, time

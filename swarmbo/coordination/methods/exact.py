@@ -85,8 +85,8 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
 
 
 def exact(
-    graph: FactorGraph,
-    tables: Mapping[str, ArrayLike],
+    graph: "FactorGraph | nx.Graph[Any]",
+    tables: "Mapping[Any, ArrayLike] | None" = None,
     *,
     table_budget: int = 2**24,
     links: "nx.Graph[Any] | None" = None,
@@ -94,8 +94,9 @@ def exact(
     """The exact optimum of a factor graph; see :class:`Exact`.
 
     Args:
-        graph: Scopes and owners.
-        tables: One array per factor, axes in scope order; always maximised; -inf forbids a combination.
+        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
+        tables: One array per factor, axes in scope order; always maximised; -inf forbids a combination. None: those
+            that edges and nodes of a networkx graph have.
         table_budget: Largest number of entries that the table of one step may have.
         links: Radio graph of the agents; None: everyone hears everyone.
 

@@ -116,15 +116,15 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
 
     def solve(
         self,
-        graph: FactorGraph,
-        tables: Mapping[str, ArrayLike],
+        graph: "FactorGraph | nx.Graph[Any]",
+        tables: "Mapping[Any, ArrayLike] | None" = None,
         links: "nx.Graph[Any] | None" = None,
         seed: int = 0,
     ) -> Solution:
         """Solve in this process, and report the traffic that the agents have, or would have had.
 
         Args:
-            graph: Scopes and owners.
+            graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
             tables: One array per factor, axes in scope order; -inf forbids a combination.
             links: Radio graph of the agents; None: everyone hears everyone.
             seed: Of what agents draw; these draw nothing.
@@ -135,6 +135,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         """
         if self.mode == "lockstep":
             return super().solve(graph, tables, links, seed)
+        graph, tables = FactorGraph.with_tables(graph, tables)
         return agree_by_deadline(self, graph, tables, InProcess().open(graph.agents, links), seed=seed).solution
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
@@ -206,8 +207,8 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
 
 
 def max_sum(
-    graph: FactorGraph,
-    tables: Mapping[str, ArrayLike],
+    graph: "FactorGraph | nx.Graph[Any]",
+    tables: "Mapping[Any, ArrayLike] | None" = None,
     *,
     rounds: int = 50,
     damping: float = 0.5,
@@ -218,8 +219,9 @@ def max_sum(
     """Max-sum on a factor graph: exact on forests; see :class:`MaxSum`.
 
     Args:
-        graph: Scopes and owners.
-        tables: One array per factor, axes in scope order; always maximised; -inf forbids a combination.
+        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
+        tables: One array per factor, axes in scope order; always maximised; -inf forbids a combination. None: those
+            that edges and nodes of a networkx graph have.
         rounds: Most rounds on parts with loops.
         damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
         tolerance: Relative change of messages below which a part with loops has converged.
