@@ -33,8 +33,9 @@ class MeasuredSettings(Settings, frozen=True):
 
     Args:
         csv: Path of the file; relative to the current directory.
-        x: Column of the coordinate to the east, m (or a longitude in degrees), above -1e12 and below 1e12.
-        y: Column of the coordinate to the north, in the same unit (or a latitude).
+        x: Column of the coordinate to the east, m (or a longitude in degrees), above -1e12 and below 1e12. Default: the
+            only one that is called so: ``lon``, ``x_m``, ``easting`` and the like.
+        y: Column of the coordinate to the north, in the same unit (or a latitude). Default: as of ``x``.
         value: Column of the measured value, in its own unit.
         unit: Its unit, for labels.
         sites: ``only``: robots sample the measured sites themselves, each site once. ``interpolated``: they sample a
@@ -51,9 +52,9 @@ class MeasuredSettings(Settings, frozen=True):
     """
 
     csv: str
-    x: str
-    y: str
     value: str
+    x: str | None = None
+    y: str | None = None
     unit: str = ""
     sites: Literal["only", "interpolated"] = "only"
     time: str | None = None
