@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.settings import Settings, Whole, convert, require, within
@@ -252,6 +253,26 @@ _STILL: dict[str, type[FieldSettings]] = {
     "survey": SurveySettings,
 }
 _MOVING = {**_STILL, "plume": CarriedSettings}
+
+
+def require_table(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a world over a field, if its field is a table.
+
+    Raises:
+        ConfigError: If it is text: with the table that it may stand for.
+    """
+    if isinstance(given := arguments.get("field"), str):
+        ending = given.rpartition(".")[2].lower()
+        key = "csv" if ending in ("csv", "txt") else "raster" if ending in ("tif", "tiff", "npy") else None
+        if key is None:
+            key = "elevation" if given in ("jacksboro", "topobathy") else "survey" if given == "oxford-ph" else "csv"
+        more = ', value = "COLUMN"' if key == "csv" else ""
+        raise ConfigError(
+            f'got {short(given)}; wanted a table: field={{{key} = "{given}"{more}}}, or --set environment.field.'
+            f"{key}={given} where it has that key already",
+            at="$.field",
+        )
+    return arguments
 
 
 def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bool = False) -> FieldSettings:
