@@ -24,6 +24,7 @@ from swarmbo.deciding.setup import (
     Planner,
     Setup,
     Solver,
+    refuse_unknown,
     settings_again,
 )
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
@@ -35,6 +36,7 @@ from swarmbo.records import Goal
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults
 from swarmbo.worlds import FieldWorld, FunctionWorld, Infos, Measurement, OneShotWorld, Scopes, Step, World
+from swarmbo.worlds.protocol import require_parallel
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -83,6 +85,7 @@ class Team(AskTell):
         no_go: Regions that must not be asked, beside those of the ``Problem``: ``NoGoBox``, ``NoGoBall`` and
             ``NoGoPolygon``, or tables of such. No query and no recommendation lies in one; who has nowhere else to go
             in a field sits the round out.
+        **unknown: Refused, with what does the same.
 
     Raises:
         ConfigError: If bounds do not fit the graph, a setting is refused, or regions leave nothing to ask for.
@@ -119,7 +122,9 @@ class Team(AskTell):
         initial: int | None = None,
         variable_owners: "Mapping[str, str] | None" = None,
         no_go: "Iterable[NoGoRegion | Mapping[str, Any]] | None" = None,
+        **unknown: object,
     ) -> None:
+        refuse_unknown(unknown)
         if not isinstance(graph, Problem):
             told = "total" if outcomes is None else outcomes
             problem = Problem.of(graph, {} if bounds is None else bounds, variable_owners, told)
@@ -196,6 +201,7 @@ class Team(AskTell):
         Warns:
             AimWarning: If the acquisition that is stated looks for something else than the environment's ``task``.
         """
+        require_parallel(env)
         if measurement is None and (scopes is not None or hold != 1):
             raise ConfigError("got none, but scopes or hold; wanted measurement(…)", at="$.measurement")
         if measurement is None:
@@ -318,6 +324,7 @@ class Team(AskTell):
         own = {"belief": belief, "acquisition": acquisition, "coordination": coordination}
         settings = settings_again(plain["settings"], own, trust)
         if env is not None:
+            require_parallel(env)
             world = FieldWorld(env) if problem.is_field else FunctionWorld(env)
             limited = world.problem.with_no_go(plain["problem"].get("no_go", ()))
             require_same(plain["problem"], limited.to_plain())

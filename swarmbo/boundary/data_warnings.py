@@ -4,7 +4,7 @@ import sys
 import warnings
 from typing import Any
 
-from swarmbo.errors import SwarmboWarning
+from swarmbo.errors import AimWarning, SwarmboWarning
 
 
 def tell_in_one_line() -> None:
@@ -21,4 +21,5 @@ def tell_in_one_line() -> None:
             told.add(line)
             sys.stderr.write(f"swarmbo: {line}\n")
 
+    warnings.simplefilter("always", AimWarning)  # whoever turns warnings into errors: a misfit stops no run
     warnings.showwarning = show

@@ -15,7 +15,9 @@ def solve(
         Path,
         typer.Argument(metavar="FILE", help="A problem in tables: pyDCOP's YAML, or UAI's; or the example, channels."),
     ],
-    coordination: Annotated[str, typer.Option(help="How agents choose: exact, max-sum, dsa or mgm.")] = "max-sum",
+    coordination: Annotated[
+        str, typer.Option("--coordination", "--algo", help="How agents choose: exact (dpop), max-sum, dsa or mgm.")
+    ] = "max-sum",
     bound: Annotated[str | None, typer.Option(help="Also find what no choice is beyond: mplp.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Most rounds; default: the method's.")] = None,
     seed: Annotated[int, typer.Option(help="Of what agents draw.")] = 0,

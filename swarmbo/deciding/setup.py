@@ -1,5 +1,6 @@
 """What a team is made of: a problem, parts of kinds that swarmbo knows or of a user's own, and a seed."""
 
+import difflib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,17 @@ DEFAULT_KINDS: Mapping[Team, Mapping[str, str]] = {
 
 _INITIAL = 10  # points of an initial design
 _MOST_ROUNDS = 10**9
+
+_ARGUMENTS = (
+    *("bounds", "belief", "acquisition", "coordination", "transport", "seed", "rounds", "outcomes", "initial"),
+    *("variable_owners", "no_go"),
+)
+_MAXIMISES = "none: what is asked for maximises; for a minimum tell the negative of each outcome"
+_REGIONS = "no_go=[…] for regions that must not be asked, and None told as the outcome of what failed"
+_INSTEAD = {
+    **dict.fromkeys(("maximize", "maximise", "minimize", "minimise", "direction", "directions", "mode"), _MAXIMISES),
+    **dict.fromkeys(("constraints", "constraint", "constraints_func"), _REGIONS),
+}
 
 Given = Settings | str | Mapping[str, Any]  # of a part: its settings, the name of its kind, or a table
 
@@ -260,6 +272,18 @@ def check_of_account(acquisition: Acquisition, team: Team) -> None:
             )
 
 
+def refuse_unknown(arguments: Mapping[str, object]) -> None:
+    """Refuse arguments that neither a team nor an agent takes.
+
+    Raises:
+        ConfigError: It says what does what they would.
+    """
+    for name, given in arguments.items():
+        near = difflib.get_close_matches(name, _ARGUMENTS, n=1)
+        wanted = f"some of {', '.join(_ARGUMENTS)}" + (f"; did you mean {near[0]!r}?" if near else "")
+        raise ConfigError(f"unknown argument, got {short(given)}; wanted {_INSTEAD.get(name, wanted)}", at=f"$.{name}")
+
+
 def check_named(transport: Carrying, problem: Problem) -> None:
     """Refuse a schedule of faults of agents that there are not.
 
@@ -375,12 +399,14 @@ class Setup:
         seed: object = 0,
         rounds: object = None,
         initial: object = None,
+        **unknown: object,
     ) -> "Setup":
         """A setup of what a user gave; parts that are not given are those that suit the problem.
 
         Raises:
             ConfigError: If a number is out of range, or a kind is unknown, does not suit the problem or is refused.
         """
+        refuse_unknown(unknown)
         horizon = None if rounds is None else whole_number(rounds, 1, "$.rounds", _MOST_ROUNDS)
         if problem.is_field and initial is not None:
             raise ConfigError("a team in a field has no initial design; leave it out", at="$.initial")

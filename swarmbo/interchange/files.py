@@ -83,5 +83,7 @@ def _format_of(path: Path) -> _Format:
         return _FORMATS[path.suffix.lower()]
     except KeyError:
         raise ConfigError(
-            f"got the ending {path.suffix!r}; wanted {', '.join(_FORMATS)}: pyDCOP's YAML or UAI's", at=str(path)
+            f"got the ending {path.suffix!r}; wanted {', '.join(_FORMATS)}: pyDCOP's YAML or UAI's; "
+            "`swarmbo run` takes scenarios",
+            at=str(path),
         ) from None

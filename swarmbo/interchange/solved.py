@@ -17,7 +17,7 @@ from swarmbo.coordination.trace import TraceRow, traced
 from swarmbo.errors import ConfigError
 from swarmbo.interchange.problem import TableProblem
 from swarmbo.interchange.uai import uai_solution
-from swarmbo.registry import FIELD, kinds, name_of
+from swarmbo.registry import FIELD, kinds, name_of, nearest_kind
 from swarmbo.settings import convert
 
 _MOST_SHOWN = 24  # variables on a terminal
@@ -137,12 +137,20 @@ def solve_problem(problem: TableProblem, coordination: Mapping[str, Any], seed: 
         >>> told["value"], told["bound"], told["status"], told["assignment"]
         (0.0, 0.0, 'exact', {'x': 'G', 'y': 'R'})
     """
-    known = table_methods()
-    if coordination.get("kind") not in known:
+    known, kind = table_methods(), coordination.get("kind")
+    if kind not in known:
+        near = nearest_kind(str(kind), list(known))
+        if near is None or (near.replace("-", "") != str(kind).replace("-", "") and kind != "dpop"):
+            hint = "" if near is None else f"; did you mean {near!r}?"
+            raise ConfigError(f"got {kind!r}; wanted one of {', '.join(known)}{hint}", at="$.coordination.kind")
+        kind = near  # as pyDCOP calls it
+    if strange := [key for key in coordination if key.partition(".")[0] == "transport"]:
         raise ConfigError(
-            f"got {coordination.get('kind')!r}; wanted one of {', '.join(known)}", at="$.coordination.kind"
+            f"got {strange[0]!r}, but in `solve` every message arrives; wanted a scenario with a transport that loses "
+            "some, or settings of the method alone",
+            at="$.coordination",
         )
-    method: TableMethod = convert(dict(coordination), known[coordination["kind"]], "$.coordination")
+    method: TableMethod = convert({**coordination, "kind": kind}, known[kind], "$.coordination")
     return Solved(problem, method, seed, *traced(method, problem.graph, problem.tables, seed=seed))
 
 

@@ -11,6 +11,8 @@ from swarmbo.registry.slots import (
     kind as kind,
     kinds as kinds,
     name_of as name_of,
+    nearest_kind as nearest_kind,
+    require_known as require_known,
     schema as schema,
     settings_of as settings_of,
     summary_of as summary_of,

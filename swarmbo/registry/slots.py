@@ -5,12 +5,15 @@ that line, and the class among the public names of ``swarmbo/__init__.pyi``, whi
 of a table is the union of the kinds of its slot.
 """
 
+import difflib
 import functools
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, TypeVar, Union
 
 import swarmbo
+from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, resolve
 
@@ -24,6 +27,9 @@ TEAMS: Mapping[Team, str] = {
     FIELD: "agents that each measure a place of their own in one field",
     FUNCTION: "agents that set the variables of one function together",
 }
+
+
+_ALSO_CALLED = {"dpop": "exact", "variableelimination": "exact", "ei": "expected-improvement", "ts": "thompson"}
 
 
 class _Kind(NamedTuple):
@@ -110,6 +116,7 @@ def settings_of(slot: Slot, given: object, at: str, team: Team | None = None) ->
         >>> settings_of("coordination", "max-sum", "$.coordination", FIELD).rounds
         50
     """
+    require_known(slot, given.get("kind") if isinstance(given, Mapping) else given, at, team)
     settings: Settings = resolve(given, schema(slot), at)
     fitting = kinds(slot, team)
     if not isinstance(settings, tuple(fitting.values())):
@@ -118,6 +125,45 @@ def settings_of(slot: Slot, given: object, at: str, team: Team | None = None) ->
         got = f"got {name_of(settings)!r}, which is not for {TEAMS[team] if team else 'any team'}"
         raise ConfigError(f"{got}; wanted {wanted}", at=f"{at}.kind")
     return settings
+
+
+def require_known(slot: Slot, name: object, at: str, team: Team | None = None) -> None:
+    """Refuse the name of no kind; what is no name at all is left to the schema.
+
+    Args:
+        slot: What is wanted.
+        name: What a user gave.
+        at: Path of the table, for messages.
+        team: What it must suit; by default any.
+
+    Raises:
+        ConfigError: It names the kinds that suit the team, and the nearest of them.
+    """
+    if not isinstance(name, str) or name in kinds(slot):
+        return
+    fitting = list(kinds(slot, team))
+    near = nearest_kind(name, fitting)
+    hint = "" if near is None else f"; did you mean {near!r}?"
+    wanted = f"one of {', '.join(map(repr, fitting))}" if len(fitting) > 1 else repr(fitting[0])
+    raise ConfigError(f"got {short(name)}; wanted {wanted}{hint}", at=f"{at}.kind")
+
+
+def nearest_kind(name: str, known: Sequence[str]) -> str | None:
+    """The kind that a name may stand for: by another's name for it, spelling, initials, or one of its words.
+
+    Example:
+        >>> known = ["db-gp-ucb", "expected-improvement", "max-sum", "exact"]
+        >>> [nearest_kind(name, known) for name in ("ei", "ucb", "MaxSum", "dpop", "votes")]
+        ['expected-improvement', 'db-gp-ucb', 'max-sum', 'exact', None]
+    """
+    bare = re.sub(r"[^a-z0-9]", "", name.lower())
+    also = _ALSO_CALLED.get(bare)
+    spelled = {re.sub(r"[^a-z0-9]", "", kind): kind for kind in known}
+    if also in known or bare in spelled:
+        return also if also in known else spelled[bare]
+    alike = [kind for kind in known if bare in ("".join(word[0] for word in kind.split("-")), *kind.split("-"))]
+    near = alike or [spelled[key] for key in difflib.get_close_matches(bare, list(spelled), n=1)]
+    return near[0] if near else None
 
 
 @functools.cache

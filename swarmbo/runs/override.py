@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from swarmbo.errors import ConfigError
+from swarmbo.registry import SLOTS
 from swarmbo.runs.limits import DEEPEST
 from swarmbo.runs.world import default_kinds
 
@@ -68,6 +69,8 @@ def parse_override(text: str) -> tuple[tuple[str, ...], Any]:
     path = tuple(part.strip() for part in key.split("."))
     if not equals or not all(path):
         raise ConfigError(f"got {text!r}; wanted table.key=value", at="--set")
+    if path[-1] in SLOTS and len(path) == 1 and value.strip()[:1] != "{":
+        path += ("kind",)  # as Python takes it
     if len(path) > DEEPEST:
         raise ConfigError(f"got a key of {len(path)} parts; wanted table.key=value", at="--set")
     return path, _parse_value(".".join(path), value.strip())

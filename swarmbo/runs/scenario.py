@@ -20,15 +20,16 @@ from swarmbo.boundary.values import short
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
 from swarmbo.no_go import NoGoRegion
-from swarmbo.registry import FIELD, SLOTS, Slot, schema, settings_of
+from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
 from swarmbo.registry.own_code import is_own, load as load_own, make
 from swarmbo.runs.limits import require_shallow
 from swarmbo.runs.override import apply_overrides, parse_override
 from swarmbo.runs.trust import folders_of, own_names, require_trust
-from swarmbo.runs.world import Environment, default_kinds, load_plug_ins, plug_in_ids
+from swarmbo.runs.world import Environment, default_kinds, load_plug_ins, plug_in_ids, settings_in, team_in
 from swarmbo.settings import Count, Settings, Whole, convert, require, within
 
 MAX_ROUNDS = 100_000
+_PROBLEMS = (".yaml", ".yml", ".uai")  # endings of what `swarmbo solve` reads
 _FILES = ("csv", "raster", "geojson")  # keys of an environment whose values are paths
 
 
@@ -79,6 +80,54 @@ class Scenario(Settings, frozen=True):
         require(self, "name", lambda name: bool(name.strip()) and name.isprintable(), "a name that is not empty")
 
 
+def require_no_stranger(data: dict[str, Any]) -> None:
+    """Refuse a key at the top, or of a table of a kind, that belongs elsewhere in a scenario.
+
+    Raises:
+        ConfigError: It says where the key belongs.
+    """
+    places = {"$": (data, Scenario.__struct_fields__)}
+    for table in SLOTS:
+        if isinstance(stated := data.get(table), dict) and (settings := kinds(table).get(str(stated.get("kind")))):
+            places[f"$.{table}"] = (stated, ("kind", *settings.__struct_fields__))
+    world = data.get("environment")
+    if isinstance(world, dict) and (own := settings_in(world.get("id"))):
+        places["$.environment"] = (world, ("id", "max_cycles", *own))
+    for at, (table, known) in places.items():
+        for key in (key for key in table if key not in known):
+            hints = [f"did you mean {path!r}? (--set {path}=…)" for path in paths_to(key, data)]
+            if at == "$.environment":
+                others = [other for other in plug_in_ids() if key in settings_in(other)]
+                hints = [f"{other} has it (--set environment.id={other})" for other in others] + hints
+            if hints:
+                raise ConfigError(f"unknown key {key!r}; {'; or '.join(hints)}", at=at)
+
+
+def paths_to(key: str, data: dict[str, Any]) -> list[str]:
+    """Where a scenario takes a key: at the top, of its world, of its kinds, or where it has it already.
+
+    Args:
+        key: Without a path.
+        data: The tables of the scenario.
+
+    Example:
+        >>> paths_to("robots", {"environment": {"id": "swarmbo/robot_team-v0"}})
+        ['environment.robots']
+    """
+    environment = data.get("environment")
+    world = environment if isinstance(environment, dict) else {}
+    usual = default_kinds(world.get("id"))
+    found = [key] if key in Scenario.__struct_fields__ and key not in SLOTS else []
+    found += [f"{key}.kind"] if key in SLOTS else []
+    found += [f"environment.{key}"] if key in settings_in(world.get("id")) else []
+    for table in SLOTS:
+        stated = data.get(table)
+        settings = kinds(table).get(str(stated.get("kind", usual[table]) if isinstance(stated, dict) else usual[table]))
+        found += [f"{table}.{key}"] if settings is not None and key in settings.__struct_fields__ else []
+    nested = [f"environment.{name}.{key}" for name, part in world.items() if isinstance(part, dict) and key in part]
+    return list(dict.fromkeys(found + nested))
+
+
 def _default(table: Slot) -> Any:
     return settings_of(table, DEFAULT_KINDS[FIELD][table], at=f"$.{table}")
 
@@ -105,14 +154,22 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     ):
         if key not in filled:
             raise ConfigError(f"missing; wanted {wanted}", at=f"$.{key}")
+    filled |= {table: {"kind": kind} for table in SLOTS if isinstance(kind := filled.get(table), str)}
     tables = {table: value for table in SLOTS if isinstance(value := filled.get(table, {}), dict)}
     if any("kind" not in value for value in tables.values()):
         environment = filled["environment"]
-        kinds = default_kinds(environment.get("id") if isinstance(environment, dict) else None, trust)
-        filled |= {table: {"kind": kinds[table], **value} for table, value in tables.items()}
+        usual = default_kinds(environment.get("id") if isinstance(environment, dict) else None, trust)
+        filled |= {table: {"kind": usual[table], **value} for table, value in tables.items()}
+    require_no_stranger(filled)
     own = own_names(filled)
-    known = [table for table in SLOTS if f"$.{table}.kind" not in own]
-    filled |= {table: convert(filled[table], schema(table), at=f"$.{table}") for table in known}
+    known: list[Slot] = [table for table in SLOTS if f"$.{table}.kind" not in own]
+    for table in known:
+        stated = filled[table]
+        if isinstance(stated, dict):
+            world = filled["environment"]
+            team = team_in(world.get("id") if isinstance(world, dict) else None, trust)
+            require_known(table, stated.get("kind"), f"$.{table}", team)
+        filled[table] = convert(stated, schema(table), at=f"$.{table}")
     scenario = convert(filled, Scenario)
     if not isinstance(name := scenario.environment.get("id"), str):
         got = f"got {name!r}" if "id" in scenario.environment else "missing"
@@ -217,6 +274,9 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: If it cannot be read, or is not TOML; with the name of the file.
     """
+    if path.suffix in _PROBLEMS:
+        wanted = f"a scenario, in TOML; `swarmbo solve {path}` solves it, in one process"
+        raise ConfigError(f"is a problem in tables; wanted {wanted}", at=str(path))
     try:
         return tomllib.loads(read_regular(path).decode("utf-8"))
     except OSError as error:

@@ -1,6 +1,7 @@
 """The worlds that a scenario can name: PettingZoo's registry, and the plug-ins that fill it."""
 
 import functools
+import inspect
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -10,7 +11,7 @@ import pettingzoo
 from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
 from swarmbo.deciding.setup import DEFAULT_KINDS
-from swarmbo.registry import FIELD, FUNCTION
+from swarmbo.registry import FIELD, FUNCTION, Team
 from swarmbo.registry.own_code import is_own, load
 
 ENTRY_POINT_GROUP = "swarmbo.envs"
@@ -63,7 +64,23 @@ def default_kinds(identifier: object, trust: bool = False) -> Mapping[str, str]:
         >>> default_kinds("swarmbo/function-v0")["belief"], default_kinds("swarmbo/robot_team-v0")["belief"]
         ('additive', 'exact')
     """
-    return DEFAULT_KINDS[FUNCTION if hasattr(_maker(identifier, trust), "factor_graph") else FIELD]
+    return DEFAULT_KINDS[team_in(identifier, trust)]
+
+
+def team_in(identifier: object, trust: bool = False) -> Team:
+    """The kind of team that a world is for; the arguments are those of ``default_kinds``."""
+    return FUNCTION if hasattr(_maker(identifier, trust), "factor_graph") else FIELD
+
+
+def settings_in(identifier: object) -> list[str]:
+    """The settings of a world, as far as its maker names them; a user's own is not asked."""
+    maker = _maker(identifier)
+    if maker is None:
+        return []
+    parameters = inspect.signature(maker).parameters.values()
+    if any(one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL) for one in parameters):
+        return []
+    return [one.name for one in parameters if one.name != "max_cycles"]
 
 
 def is_filmed(identifier: object) -> bool:

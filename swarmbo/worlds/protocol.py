@@ -7,9 +7,12 @@ from typing import Protocol
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
+from pettingzoo import AECEnv
 
 from swarmbo.acquisition import OnTheWay, Travel
+from swarmbo.boundary.values import short
 from swarmbo.data import News
+from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.spaces import Domain
 from swarmbo.worlds.infos import Infos, Step
@@ -110,3 +113,22 @@ class World(Protocol):
             step: What ``env.step`` returned.
         """
         ...
+
+
+def require_parallel(env: object) -> None:
+    """Refuse what is no PettingZoo environment whose agents act at once.
+
+    Raises:
+        ConfigError: It says what is wanted instead.
+    """
+    lacking = [name for name in ("possible_agents", "action_space", "reset", "step") if not hasattr(env, name)]
+    if not lacking and not isinstance(env, AECEnv):
+        return
+    fix, got = "wanted a PettingZoo ParallelEnv", f"got {short(env)}"
+    if isinstance(env, AECEnv):
+        got += ", whose agents act one after the other"
+        fix += ": parallel_env(…) of its module, or pettingzoo.utils.aec_to_parallel(env)"
+    elif lacking:
+        got += f", which has no {lacking[0]}"
+        fix += ", whose agents are named by possible_agents; an environment of one agent can be written as one"
+    raise ConfigError(f"{got}; {fix}", at="$.environment")

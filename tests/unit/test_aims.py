@@ -193,7 +193,6 @@ def test_the_closing_table_and_check_say_what_was_chosen(tmp_path):
     assert "acquisition targeted-variance (auto: for a map)" in said("check", "--quick", *COMMAND).stdout
 
 
-@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize(
     ("task", "kind", "sought"), [("map", "db-gp-ucb", "the peak"), ("peak", "targeted-variance", "a map")]
 )

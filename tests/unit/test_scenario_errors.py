@@ -66,7 +66,7 @@ def write(folder, data):
         (
             "coordination.kind=votes",
             "$.coordination.kind",
-            "got 'votes'; wanted one of 'admm', 'ax', 'botorch-log-nei'",
+            "got 'votes'; wanted one of 'dec-mcts', 'dsa', 'exact', 'greedy'",
         ),
         (
             "belief.kernel=matern53",

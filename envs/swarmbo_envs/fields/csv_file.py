@@ -9,16 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.boundary.csv_rows import other_separator, read_csv
+from swarmbo.boundary.csv_rows import read_csv
 from swarmbo.boundary.missing import is_fill, is_missing, marked
 from swarmbo.boundary.values import is_plain
 from swarmbo.errors import ConfigError, DataWarning
-from swarmbo_envs.fields.degrees import projection_of
+from swarmbo_envs.fields.degrees import coordinate_columns, cut, projection_of
 from swarmbo_envs.fields.projection import LocalProjection
 from swarmbo_envs.fields.settings import MeasuredSettings
 
 _LARGEST = 1e12  # of coordinates and values; squares and products of a few stay far from overflow
 _COORDINATES = ("x", "y")
+
+Rows = list[tuple[int, list[str]]]  # with the numbers of their lines
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,22 +54,31 @@ def read_measurements(settings: MeasuredSettings, at: str) -> Measurements:
     Warns:
         DataWarning: If rows are left out, and how many for what; if coordinates are taken for degrees.
     """
-    columns = {"x": settings.x, "y": settings.y, "value": settings.value}
+    header, rows = _read(settings.csv, at)
+    if not rows:
+        raise ConfigError(f"{settings.csv!r} is empty; wanted a header line and rows of numbers", at=f"{at}.csv")
+    x, y = coordinate_columns(settings, header, at)
+    columns = {"x": x, "y": y, "value": settings.value}
     if settings.time is not None:
         columns["time"] = settings.time
-    table = dict(zip(columns, _whole_rows(settings, columns, at).T, strict=True))
+    for key, name in columns.items():
+        if name not in header:
+            told = f"no column {name!r}; columns: {', '.join(header)}{cut(header)}"
+            raise ConfigError(f"{told}; wanted one of them: --set environment.field.{key}=COLUMN", at=f"{at}.{key}")
+    table = dict(zip(columns, _whole_rows(settings, columns, header, rows, at).T, strict=True))
     places = np.column_stack([table["x"], table["y"]])
-    projection = projection_of(places, settings, settings.csv, at)
+    projection = projection_of(places, (x, y), settings, at)
     return Measurements(
         places if projection is None else projection.metres(places), table["value"], table.get("time"), projection
     )
 
 
-def _whole_rows(settings: MeasuredSettings, columns: Mapping[str, str], at: str) -> Float[np.ndarray, "rows columns"]:
+def _whole_rows(
+    settings: MeasuredSettings, columns: Mapping[str, str], header: list[str], rows: Rows, at: str
+) -> Float[np.ndarray, "rows columns"]:
     """Numbers of all rows that have them all, one column each in the order given; the others are counted and told."""
-    header, rows = _read(settings.csv, columns, at)
     numbers = {
-        key: np.array([_number(settings, row, header.index(name), line, f"{at}.{key}") for line, row in rows])
+        key: np.array([_number(settings, row, header.index(name), line, name, f"{at}.{key}") for line, row in rows])
         for key, name in columns.items()
     }
     left_out, reasons, keep = np.zeros(len(rows), dtype=bool), list[str](), ""
@@ -101,7 +112,7 @@ def _whole_rows(settings: MeasuredSettings, columns: Mapping[str, str], at: str)
     return np.column_stack(list(numbers.values()))[~left_out]
 
 
-def _read(path: str, columns: Mapping[str, str], at: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def _read(path: str, at: str) -> tuple[list[str], Rows]:
     """The names of the columns, and the rows with the numbers of their lines."""
     if not path:
         raise ConfigError(
@@ -114,21 +125,10 @@ def _read(path: str, columns: Mapping[str, str], at: str) -> tuple[list[str], li
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConfigError(f"cannot read {path!r}: {reason}; wanted a CSV file", at=f"{at}.csv") from None
-    for key, name in columns.items():
-        if header and name not in header:
-            raise ConfigError(f"no column {name!r}; columns: {', '.join(header)}{_cut(header)}", at=f"{at}.{key}")
-    if not rows:
-        raise ConfigError(f"{path!r} is empty; wanted a header line and rows of numbers", at=f"{at}.csv")
     return header, rows
 
 
-def _cut(header: list[str]) -> str:
-    """What to do about a header that something else than commas divides."""
-    other = other_separator(header)
-    return "" if other is None else f"; got {other!r} between columns, wanted commas (and points in numbers)"
-
-
-def _number(settings: MeasuredSettings, row: list[str], column: int, line: int, at: str) -> float:
+def _number(settings: MeasuredSettings, row: list[str], column: int, line: int, name: str, at: str) -> float:
     """The number of a cell; NaN of one that has none."""
     text = row[column] if column < len(row) else ""
     if is_missing(text):
@@ -137,7 +137,6 @@ def _number(settings: MeasuredSettings, row: list[str], column: int, line: int, 
         number = float(text) if is_plain(text) else math.inf
     except ValueError:
         number = math.inf
-    name = getattr(settings, at.rpartition(".")[2])
     if not math.isfinite(number):
         how = " (dates and clock times as time since the first: days, hours, …)" if at.endswith(".time") else ""
         raise ConfigError(f"line {line}, column {name!r}: got {text!r}; wanted a finite number{how}", at=at)

@@ -1,11 +1,13 @@
-"""Whether the coordinates of a CSV file are longitudes and latitudes."""
+"""Which columns of a CSV file are coordinates, and whether they are longitudes and latitudes."""
 
 import re
 import warnings
+from collections.abc import Set
 
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.csv_rows import other_separator
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs.fields.projection import LocalProjection
 from swarmbo_envs.fields.settings import MeasuredSettings
@@ -14,11 +16,61 @@ _EAST = frozenset({"lon", "long", "lng", "longitude", "longitudes"})
 _NORTH = frozenset({"lat", "latitude", "latitudes"})
 _DEGREES = frozenset({"deg", "degs", "degree", "degrees", "wgs", "wgs84", "epsg4326"})
 _METRES = frozenset({"m", "km", "metre", "metres", "meter", "meters", "utm"})
+_PAIRS = (
+    (_EAST, _NORTH),
+    (frozenset({"x"}), frozenset({"y"})),
+    (frozenset({"east", "easting", "eastings"}), frozenset({"north", "northing", "northings"})),
+)
+_BESIDE = _DEGREES | _METRES | {"decimal", "gps", "coord", "coords", "coordinate", "pos", "position"}
 _DECIMALS = 4  # of most cells: a ten-thousandth of a degree is 11 m
 
 
+def coordinate_columns(settings: MeasuredSettings, header: list[str], at: str) -> tuple[str, str]:
+    """The columns of coordinates to the east and north: those that are stated, else the only ones called so.
+
+    Args:
+        settings: Of the file.
+        header: Names of its columns.
+        at: Path of the settings, for messages.
+
+    Raises:
+        ConfigError: If one is not stated, and no column or several are called so.
+    """
+    if settings.x is not None and settings.y is not None:
+        return settings.x, settings.y
+    free = [name for name in header if name not in (settings.value, settings.time)]
+    stated, pairs = settings.x or settings.y or "", list[tuple[str, str]]()
+    alike = [pair for pair in _PAIRS if _is_called(stated, pair[0] | pair[1])]  # as that one, where one is stated
+    for east, north in alike or _PAIRS:
+        easts = [name for name in free if _is_called(name, east)] if settings.x is None else [settings.x]
+        norths = [name for name in free if _is_called(name, north)] if settings.y is None else [settings.y]
+        pairs += [(x, y) for x in easts for y in norths]
+    found = list(dict.fromkeys(pairs))
+    if len(found) == 1:
+        return found[0]
+    told = " and ".join(f"{x!r}, {y!r}" for x, y in found) or f"columns {', '.join(header)}{cut(header)}"
+    x, y = found[0] if found else (settings.x or "COLUMN", settings.y or "COLUMN")
+    raise ConfigError(
+        f"got {told}; wanted {'one' if found else 'a'} pair to the east and north: --set environment.field.x={x} --set "
+        f"environment.field.y={y}, in Python x = {x!r}, y = {y!r}",
+        at=f"{at}.x" if settings.x is None else f"{at}.y",
+    )
+
+
+def cut(header: list[str]) -> str:
+    """What to do about a header that something else than commas divides."""
+    other = other_separator(header)
+    return "" if other is None else f"; got {other!r} between columns, wanted commas (and points in numbers)"
+
+
+def _is_called(name: str, names: Set[str]) -> bool:
+    """Whether a column is called one of some names, units and the like beside it: ``x_m``, but not ``x_error``."""
+    words = _words(name)
+    return bool(words & names) and words <= names | _BESIDE
+
+
 def projection_of(
-    places: Float[np.ndarray, "n 2"], settings: MeasuredSettings, path: str, at: str
+    places: Float[np.ndarray, "n 2"], columns: tuple[str, str], settings: MeasuredSettings, at: str
 ) -> LocalProjection | None:
     """How the coordinates of a file become metres; None where they are metres already.
 
@@ -27,29 +79,30 @@ def projection_of(
 
     Args:
         places: Columns x and y (n, 2).
-        settings: For the names of the columns, and what is stated of them.
-        path: Of the file, for messages.
+        columns: Their names.
+        settings: For what is stated of them.
         at: Path of the settings, for messages.
 
     Raises:
         ConfigError: If degrees are stated or named, and numbers can't be any; if they are named the wrong way round; or
             if names say nothing, and numbers look like degrees.
     """
+    x, y = columns
     if settings.coordinates == "metres":
         return None
-    east, north = _words(settings.x), _words(settings.y)
+    east, north = _words(x), _words(y)
     named = bool((east | north) & (_EAST | _NORTH | _DEGREES)) and not (east | north) & _METRES
     if named and east & _NORTH and north & _EAST:
         raise ConfigError(
-            f"got {settings.x!r}, a latitude; wanted longitudes, to the east: x = {settings.y!r}, y = {settings.x!r}",
+            f"got {x!r}, a latitude; wanted longitudes, to the east: x = {y!r}, y = {x!r}",
             at=f"{at}.x",
         )
     if settings.coordinates == "degrees" or named:
-        _require_degrees(places, settings, at)
+        _require_degrees(places, columns, at)
         projection = LocalProjection.about(places, at)
         if settings.coordinates is None:
             warnings.warn(
-                f"{at}.coordinates: {settings.x!r} and {settings.y!r} of {path!r} are taken for degrees, and projected "
+                f"{at}.coordinates: {x!r} and {y!r} of {settings.csv!r} are taken for degrees, and projected "
                 f"to metres east and north (transverse Mercator about {projection.meridian_deg:.4g}° E); "
                 "coordinates = 'degrees' says so, 'metres' that they are metres",
                 DataWarning,
@@ -58,7 +111,7 @@ def projection_of(
         return projection
     if _look_like_degrees(places):
         raise ConfigError(
-            f"got columns {settings.x!r} and {settings.y!r} in {path!r} whose numbers look like longitudes and "
+            f"got columns {x!r} and {y!r} in {settings.csv!r} whose numbers look like longitudes and "
             "latitudes; wanted coordinates = 'degrees', or coordinates = 'metres' if they are metres",
             at=f"{at}.coordinates",
         )
@@ -71,8 +124,8 @@ def _words(name: str) -> set[str]:
     return set(re.findall(r"[^\W_]+", apart.lower())) | ({"deg"} if "°" in name else set())
 
 
-def _require_degrees(places: Float[np.ndarray, "n 2"], settings: MeasuredSettings, at: str) -> None:
-    ranges = (("x", settings.x, "longitude", -180.0, 360.0), ("y", settings.y, "latitude", -90.0, 90.0))
+def _require_degrees(places: Float[np.ndarray, "n 2"], columns: tuple[str, str], at: str) -> None:
+    ranges = (("x", columns[0], "longitude", -180.0, 360.0), ("y", columns[1], "latitude", -90.0, 90.0))
     for values, (key, column, what, low, high) in zip(places.T, ranges, strict=True):
         outside = values[(values < low) | (values > high)]
         if outside.size:

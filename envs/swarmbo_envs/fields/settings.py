@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.settings import Settings, Whole, convert, require, within
@@ -33,8 +34,9 @@ class MeasuredSettings(Settings, frozen=True):
 
     Args:
         csv: Path of the file; relative to the current directory.
-        x: Column of the coordinate to the east, m (or a longitude in degrees), above -1e12 and below 1e12.
-        y: Column of the coordinate to the north, in the same unit (or a latitude).
+        x: Column of the coordinate to the east, m (or a longitude in degrees), above -1e12 and below 1e12. Default: the
+            only one that is called so: ``lon``, ``x_m``, ``easting`` and the like.
+        y: Column of the coordinate to the north, in the same unit (or a latitude). Default: as of ``x``.
         value: Column of the measured value, in its own unit.
         unit: Its unit, for labels.
         sites: ``only``: robots sample the measured sites themselves, each site once. ``interpolated``: they sample a
@@ -51,9 +53,9 @@ class MeasuredSettings(Settings, frozen=True):
     """
 
     csv: str
-    x: str
-    y: str
     value: str
+    x: str | None = None
+    y: str | None = None
     unit: str = ""
     sites: Literal["only", "interpolated"] = "only"
     time: str | None = None
@@ -251,6 +253,26 @@ _STILL: dict[str, type[FieldSettings]] = {
     "survey": SurveySettings,
 }
 _MOVING = {**_STILL, "plume": CarriedSettings}
+
+
+def require_table(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a world over a field, if its field is a table.
+
+    Raises:
+        ConfigError: If it is text: with the table that it may stand for.
+    """
+    if isinstance(given := arguments.get("field"), str):
+        ending = given.rpartition(".")[2].lower()
+        key = "csv" if ending in ("csv", "txt") else "raster" if ending in ("tif", "tiff", "npy") else None
+        if key is None:
+            key = "elevation" if given in ("jacksboro", "topobathy") else "survey" if given == "oxford-ph" else "csv"
+        more = ', value = "COLUMN"' if key == "csv" else ""
+        raise ConfigError(
+            f'got {short(given)}; wanted a table: field={{{key} = "{given}"{more}}}, or --set environment.field.'
+            f"{key}={given} where it has that key already",
+            at="$.field",
+        )
+    return arguments
 
 
 def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bool = False) -> FieldSettings:

@@ -24,7 +24,7 @@ _N_TRUTH_POINTS = 1024
 _LARGEST = 1e12  # what an observation shows of a measurement is cut off here
 
 
-class FunctionWorld(SimulatedWorld[FunctionSettings, Episode]):
+class FunctionWorld(SimulatedWorld[FunctionSettings, Episode], arguments=FunctionSettings):
     """Agents set the variables of a function together; each round it is evaluated once, at the joint point.
 
     | | |

@@ -13,6 +13,7 @@ from swarmbo.records import GroundTruth
 from swarmbo.settings import convert
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.landscape import build_field
+from swarmbo_envs.fields.settings import require_table
 from swarmbo_envs.ground import Ground
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.laid_out import laid_out
@@ -122,7 +123,7 @@ site nearest to that place) |
     _action_in_words, _states = "[x, y]", ("robot-team", 2)
 
     def __init__(self, **arguments: Any) -> None:
-        settings = convert(plain(arguments), RobotTeamSettings)
+        settings = convert(require_table(plain(arguments)), RobotTeamSettings)
         field_of_it = build_field(settings.field, settings.max_sites)
         self._set_up(settings, *laid_out(field_of_it, {"starts": settings.starts}))
 

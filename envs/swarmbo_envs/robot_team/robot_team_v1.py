@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from swarmbo.errors import DataWarning
 from swarmbo.settings import convert
 from swarmbo_envs.fields.landscape import build_field
+from swarmbo_envs.fields.settings import require_table
 from swarmbo_envs.ground import read_regions
 from swarmbo_envs.robot_team.laid_out import laid_out
 from swarmbo_envs.robot_team.robot_team import RobotTeam
@@ -113,7 +114,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings):
     metadata: ClassVar[dict[str, Any]] = {**RobotTeam.metadata, "name": "robot_team_v1"}
 
     def __init__(self, **arguments: Any) -> None:
-        settings = convert(plain(arguments), RobotTeamV1Settings)
+        settings = convert(require_table(plain(arguments)), RobotTeamV1Settings)
         if settings.rovers is not None and settings.robots > 1:
             _tell_of_contact(settings.separation_m, settings.rovers.rover_m)
         field = build_field(settings.field, settings.max_sites)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from swarmbo.records import GroundTruth
 from swarmbo.settings import convert
 from swarmbo_envs.fields.landscape import build_field_in_time
+from swarmbo_envs.fields.settings import require_table
 from swarmbo_envs.radio import RadioLinks
 from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.sensor_field.episode import Episode
@@ -126,7 +127,7 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
     def __init__(self, **arguments: Any) -> None:
         if arguments.get("field") is None:
             arguments["field"] = _DEFAULT_FIELD
-        settings = convert(plain(arguments), SensorFieldSettings)
+        settings = convert(require_table(plain(arguments)), SensorFieldSettings)
         super().__init__(settings, [f"sensor_{i}" for i in range(settings.sensors)])
         self.field = build_field_in_time(settings.field, _MAX_SITES)
         self.stations = Stations(settings, self.field.first)

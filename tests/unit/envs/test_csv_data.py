@@ -197,3 +197,66 @@ def test_metres_stay_as_they_are(table, header, scale, more):
         field = build_field(table([(x, y, 1.0) for x, y in places], header, **more), 100)
     np.testing.assert_array_equal(field.sites, places)
     assert field.projection is None
+
+
+def sites_file(folder, header, *, degrees):
+    rng, path = np.random.default_rng(0), folder / "soil.csv"
+    places = np.array([7.0, 50.0]) + 0.02 * rng.random((30, 2)) if degrees else 1000.0 * rng.random((30, 2))
+    rows = [f"{x:.6f},{y:.6f},{5.0 + rng.random():.2f},{n % 7}" for n, (x, y) in enumerate(places)]
+    path.write_text("\n".join([header, *rows]), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.filterwarnings("ignore::swarmbo.errors.DataWarning")
+@pytest.mark.parametrize(
+    ("header", "degrees"),
+    [
+        ("lon,lat,ph,depth_cm", True),
+        ("Longitude,Latitude,ph,depth_cm", True),
+        ("decimalLongitude,decimalLatitude,ph,n", True),
+        ("lon,lat,ph,x_error", True),  # which is no place
+        ("x,y,ph,depth_cm", False),
+        ("X_UTM,Y_UTM,ph,depth_cm", False),
+        ("Easting (m),Northing (m),ph,depth_cm", False),
+        ("east,north,ph,depth_cm", False),
+    ],
+)
+def test_columns_of_coordinates_are_recognised_without_being_named(tmp_path, header, degrees):
+    path, (x, y, *_) = sites_file(tmp_path, header, degrees=degrees), header.split(",")
+    named = robot_team_v0.parallel_env(field={"csv": path, "value": "ph", "x": x, "y": y})
+    found = robot_team_v0.parallel_env(field={"csv": path, "value": "ph"})
+    np.testing.assert_array_equal(found.unwrapped.sites(), named.unwrapped.sites())
+    assert (found.unwrapped.field.projection is not None) == degrees
+
+
+@pytest.mark.parametrize(
+    ("header", "fixes"),
+    [
+        ("lon,lat,x,ph", None),
+        ("a,b,ph,n", ["--set environment.field.x=COLUMN", "--set environment.field.y=COLUMN"]),
+        ("lon,lon_deg,ph,lat", ["'lon', 'lat' and 'lon_deg', 'lat'", "x=lon", "y=lat"]),
+        ("x,b,ph,n", ["columns x, b, ph, n", "x=COLUMN"]),
+    ],
+)
+def test_columns_that_may_be_coordinates_or_not_are_asked_for(tmp_path, header, fixes):
+    settings = {"csv": sites_file(tmp_path, header, degrees=True), "value": "ph"}
+    if fixes is None:  # an x without a y is no pair
+        with pytest.warns(DataWarning, match="taken for degrees"):
+            assert robot_team_v0.parallel_env(field=settings).unwrapped.field.projection is not None
+        return
+    with pytest.raises(ConfigError) as caught:
+        robot_team_v0.parallel_env(field=settings)
+    assert caught.value.at == "$.field.x"
+    assert all(fix in caught.value.message for fix in fixes)
+
+
+def test_two_pairs_of_coordinates_are_ambiguous_and_one_stated_column_decides(tmp_path):
+    path = tmp_path / "both.csv"
+    rows = ["lon,lat,x_m,y_m,ph", "7.1,50.1,10,20,5.1", "7.2,50.2,30,90,5.2", "7.3,50.1,70,50,5.3"]
+    path.write_text("\n".join(rows), encoding="utf-8")
+    field = {"csv": str(path), "value": "ph"}
+    with pytest.raises(ConfigError, match=r"--set environment\.field\.x=lon --set environment\.field\.y=lat"):
+        robot_team_v0.parallel_env(robots=2, field=field)
+    for stated in ({"x": "x_m", "y": "y_m"}, {"x": "x_m"}, {"y": "y_m"}):
+        env = robot_team_v0.parallel_env(robots=2, field={**field, **stated})
+        assert sorted(env.unwrapped.sites().tolist()) == [[10.0, 20.0], [30.0, 90.0], [70.0, 50.0]]
