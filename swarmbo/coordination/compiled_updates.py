@@ -14,16 +14,6 @@ from jaxtyping import Float, Int
 from numba.core import types
 
 from swarmbo.boundary.compiling import compiled
-from swarmbo.coordination.compiled_small import (
-    PLACES,
-    READ,
-    WRITTEN,
-    eight_pass,
-    read_only,
-    small_pass,
-    small_variable_pass,
-    unsigned,
-)
 from swarmbo.coordination.tables import Flat, Messages, Table, by_axis
 from swarmbo.coordination.vector_steps import (
     LONG,
@@ -41,6 +31,15 @@ from swarmbo.coordination.vector_steps import (
 from swarmbo.coordination.vectors import NARROW, WIDE
 
 Whole = Any  # a whole number out of an array, as compiled code has it
+unsigned: Any = np.uint64
+
+
+def read_only(n_dims: int, of: Any = types.float64) -> Any:
+    """The type of arrays that are only read, in C order; writable ones are taken too."""
+    return types.Array(of, n_dims, "C", readonly=True)
+
+
+READ, PLACES, WRITTEN = read_only(1), read_only(1, types.uint64), types.float64[::1]
 _0, _1, _2, _3, _BYTES = unsigned(0), unsigned(1), unsigned(2), unsigned(3), unsigned(8)
 _NARROW, _WIDE, _ROWS = unsigned(NARROW), unsigned(WIDE), unsigned(4)
 _LONG, _LONGEST = unsigned(LONG), unsigned(LONGEST)
@@ -269,10 +268,6 @@ def variable_pass(
         choices[i] = best
 
 
-def _is_small(size: int) -> bool:
-    return NARROW <= size <= WIDE
-
-
 def new_scratch(shapes: Iterable[tuple[int, ...]]) -> Float[np.ndarray, " n"]:
     """What :func:`renewed_factor` and :func:`renewed_variable` may overwrite, where tables have such shapes."""
     return np.empty(max(max(shape) + 3 * prod(shape[1:]) for shape in shapes))
@@ -290,18 +285,12 @@ def renew_factors(
     """What :func:`swarmbo.coordination.updates.renew_factors` does."""
     shape = tables.shape[1:]
     sizes, places, flat = np.array(shape, dtype=np.uint64), starts.astype(np.uint64), tables.reshape(-1)
-    if len(shape) == 2 and all(map(_is_small, shape)):
-        small = eight_pass if shape == (NARROW, NARROW) else small_pass
-        return small(flat, sizes, places, incoming, previous, spreads, damping, out)
     return factor_pass(flat, sizes, places, incoming, previous, spreads, damping, out, new_scratch([shape]))
 
 
 def renew_variables(starts: Int[np.ndarray, "n degree"], size: int, incoming: Flat, out: Flat) -> Int[np.ndarray, " n"]:
     """What :func:`swarmbo.coordination.updates.renew_variables` does."""
     choices = np.empty(len(starts), dtype=np.int64)
-    if _is_small(size):
-        small_variable_pass(starts, size, incoming, out, choices)
-        return choices
     variable_pass(starts, size, incoming, out, choices, np.empty(size))
     return choices
 

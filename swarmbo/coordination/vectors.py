@@ -97,14 +97,6 @@ def of_four(builder: Any, vectors: Sequence[Any]) -> Any:
     return maximum(builder, *(shuffled(builder, one, other, lanes) for lanes in ([0, 1, 4, 5], [2, 3, 6, 7])))
 
 
-def larger_of(builder: Any, vectors: Sequence[Any]) -> Any:
-    """The larger ones of some vectors, lane by lane."""
-    first, *further = vectors
-    for vector in further:
-        first = maximum(builder, first, vector)
-    return first
-
-
 def normaliser(builder: Any, entries: Any) -> Any:
     """What is taken off each entry of a message, in all lanes: the largest one; 0 where all are forbidden."""
     highest = of_one(builder, entries)

@@ -1,6 +1,7 @@
 """Factor graphs as networkx graphs: with a node for each factor, or as variables that interact along edges."""
 
 from collections.abc import Hashable, Iterable, Mapping
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from swarmbo.boundary.values import short
@@ -80,20 +81,20 @@ def read_with_tables(g: "nx.Graph[Any]", tables: Mapping[Any, Any] | None) -> Re
     node_of.update((name, node) for node, name in names.items())
     if tables is None:
         tables = {node: t for node, t in _of_nodes(g, "table").items() if t is not None}
-        tables |= {(u, v): data["table"] for u, v, data in g.edges(data=True) if "table" in data}
-    by_node, by_edge = dict[Any, Any](), dict[tuple[Any, Any], Any]()
+        tables |= {(u, v): data["table"] for u, v, data in g.edges(data=True) if data.get("table") is not None}
+    by_node, by_group = dict[Any, Any](), dict[tuple[Any, ...], Any]()
+    known = set[frozenset[Any]]()
     for key, entries in tables.items():
-        if key in names or str(key) in node_of:
-            by_node[key if key in names else node_of[str(key)]] = entries
-            continue
-        ends = [node_of.get(str(end)) for end in cast(tuple[Any, ...], key)] if isinstance(key, tuple) else []
-        if len(ends) != 2 or not g.has_edge(*ends):
-            raise ShapeError(f"got a table for {short(key)}, which is no node and no edge (u, v); leave it out")
-        u, v = ends
-        if (u, v) in by_edge or (v, u) in by_edge:
-            raise ShapeError(f"got two tables for the edge {u!r} - {v!r}; add them up, with axes in one order")
-        by_edge[u, v] = entries
-    if not by_edge and g.number_of_edges():
+        node = key if key in names else node_of.get(str(key))
+        group = (node,) if node is not None else _joined(g, node_of, key)
+        if frozenset(group) in known:
+            raise ShapeError(f"got two tables for {' - '.join(map(repr, group))}; add them up, with axes in one order")
+        known.add(frozenset(group))
+        if len(group) == 1:
+            by_node[node] = entries
+        else:
+            by_group[group] = entries
+    if not by_group and g.number_of_edges():
         side = _of_nodes(g, "bipartite")
         factors = {node for node, kind in side.items() if kind == 1}
         if not all(kind in (0, 1) for kind in side.values()) or set(by_node).isdisjoint(factors):
@@ -101,15 +102,24 @@ def read_with_tables(g: "nx.Graph[Any]", tables: Mapping[Any, Any] | None) -> Re
         if all((u in factors) != (v in factors) for u, v in g.edges):
             said = _bipartite(g, names, factors)
             return said._replace(tables={names[node]: entries for node, entries in by_node.items()})
-    if missing := [(u, v) for u, v in g.edges if (u, v) not in by_edge and (v, u) not in by_edge]:
+    covered = {frozenset(pair) for group in by_group for pair in combinations(group, 2)}
+    if missing := [edge for edge in g.edges if frozenset(edge) not in covered]:
         raise ShapeError(
             f"edge {missing[0]!r} has no table; give one for each edge, {{(u, v): table}}, with axes in this order, or "
             "for each node that is a factor"
         )
     if lonely := [node for node in g.nodes if not g.adj[node] and node not in by_node]:
         raise ShapeError(f"node {lonely[0]!r} has no edge and no table; give it one, or leave it out")
-    said = _interactions(g, names, [*by_edge, *((node,) for node in by_node)])
-    return said._replace(tables=dict(zip(said.scopes, [*by_edge.values(), *by_node.values()], strict=True)))
+    said = _interactions(g, names, [*by_group, *((node,) for node in by_node)])
+    return said._replace(tables=dict(zip(said.scopes, [*by_group.values(), *by_node.values()], strict=True)))
+
+
+def _joined(g: "nx.Graph[Any]", node_of: Mapping[str, Any], key: object) -> tuple[Any, ...]:
+    """The nodes of an edge, or of a clique, that a table is of."""
+    group = tuple(node_of.get(str(end)) for end in cast(tuple[Any, ...], key)) if isinstance(key, tuple) else ()
+    if len(group) < 2 or None in group or not all(g.has_edge(u, v) for u, v in combinations(group, 2)):
+        raise ShapeError(f"got a table for {short(key)}, which is no node and no edge (u, v); leave it out")
+    return group
 
 
 def _of_nodes(g: "nx.Graph[Any]", attribute: str) -> dict[Any, Any]:

@@ -198,7 +198,8 @@ class FactorGraph:
         Args:
             graph: Its own, or one of networkx. In that a node that has a table and only neighbours without one is a
                 factor, and so is one with ``bipartite=1``; else all nodes are variables.
-            tables: By factor; where all nodes are variables, by edge ``(u, v)``, with axes in this order, and by node.
+            tables: By factor; where all nodes are variables, by edge ``(u, v)``, with axes in this order, or clique
+                ``(u, v, w)``, and by node.
                 None: the attributes ``table`` of edges and nodes, those of edges with axes as ``graph.edges`` has them.
 
         Raises:

@@ -122,6 +122,13 @@ def test_the_axes_of_an_edge_s_table_are_those_of_its_key() -> None:
     assert there.assignment == back.assignment == {"x": 0, "y": 1}
 
 
+def test_a_table_may_be_of_a_clique() -> None:
+    g, table = nx.complete_graph(["x", "y", "w"]), entries(3, "w", "x", "y")
+    solution = sb.max_sum(g, {("w", "x", "y"): table, "y": entries(4, "y")})
+    best, choice = brute_force([(("w", "x", "y"), table), (("y",), entries(4, "y"))])
+    assert (solution.assignment, solution.value) == (choice, pytest.approx(best))
+
+
 LINE: Any = nx.Graph([("x", "y"), ("y", "z")])
 PAIR = np.zeros((2, 2))
 
@@ -131,7 +138,8 @@ PAIR = np.zeros((2, 2))
     [
         (LINE, {("x", "y"): PAIR}, r"edge \('y', 'z'\) has no table"),
         (LINE, {("x", "y"): PAIR, ("y", "z"): PAIR, ("x", "z"): PAIR}, "is no node and no edge"),
-        (LINE, {("x", "y"): PAIR, ("y", "x"): PAIR, ("y", "z"): PAIR}, "two tables for the edge"),
+        (LINE, {("x", "y"): PAIR, ("y", "x"): PAIR, ("y", "z"): PAIR}, "two tables for 'y' - 'x'"),
+        (nx.path_graph(2), {(0, 1): PAIR, 1: np.zeros(2), "1": np.zeros(2)}, "two tables for 1"),
         (LINE, {("x", "y"): PAIR, ("y", "z"): np.zeros((3, 2))}, "'y' has 2 values .* but 3"),
         (LINE, None, "has no table"),
         (LINE, {"x": np.zeros(2)}, "has no table"),
