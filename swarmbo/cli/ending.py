@@ -1,5 +1,6 @@
 """How commands end: tables and figures where all went well, and one line where not."""
 
+import shutil
 import sys
 import traceback
 import warnings
@@ -109,11 +110,16 @@ def close(folder: Path, summary: "Summary", *, was_there: bool, drawn_as: "Forma
     typer.echo(f"written to {folder}")
 
 
+def line_width() -> int:
+    """Columns of the terminal, or those that COLUMNS says; 160 where nobody looks at one."""
+    return shutil.get_terminal_size((160, 24)).columns
+
+
 def show(*tables: object) -> None:
-    """Print tables, at their own width where nobody looks at a terminal."""
+    """Print tables, at most as wide as lines are."""
     from rich.console import Console
 
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 160)
+    console = Console(file=sys.stdout, width=line_width())
     for table in tables:
         console.print(table)
 

@@ -1,12 +1,22 @@
 """Commands that make runs, go on with them and read them."""
 
+import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from swarmbo.cli.ending import close, draw, figure_at, formats as formats_of, one_line_errors, resumable, show
+from swarmbo.cli.ending import (
+    close,
+    draw,
+    figure_at,
+    formats as formats_of,
+    line_width,
+    one_line_errors,
+    resumable,
+    show,
+)
 from swarmbo.cli.options import (
     Dpi,
     FormatNames,
@@ -139,7 +149,7 @@ def list_known() -> None:
 
         typer.secho("scenarios", bold=True)
         for name, path in available().items():
-            typer.echo(f"  {name:<20} {summary_line(path)}")
+            _say(f"  {name:<20} ", summary_line(path))
         typer.secho("environments", bold=True)
         for identifier in plug_in_ids():
             typer.echo(f"  {identifier}")
@@ -147,9 +157,15 @@ def list_known() -> None:
             typer.secho(f"{slot}: kind", bold=True)
             for name, settings in kinds(slot).items():
                 teams = ", ".join(team for team in TEAMS if name in kinds(slot, team))
-                typer.echo(f"  {name:<20} {teams:<15} {summary_of(settings)}")
+                _say(f"  {name:<20} {teams:<15} ", summary_of(settings))
         for name, why in load_plug_ins().items():
             typer.echo(f"swarmbo: plug-in {name!r} failed: {' '.join(why.split())}", err=True)
+
+
+def _say(label: str, text: str) -> None:
+    """Print a label and a text beside it, in lines as wide as those who read them have."""
+    width = max(line_width() - len(label), 20)
+    typer.echo(label + f"\n{' ' * len(label)}".join(textwrap.wrap(text, width) or [""]))
 
 
 @app.command()

@@ -21,7 +21,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
             continue
         sign = "negative" if metric in MORE_IS_BETTER else "positive"
         table = Table(
-            title=f"{METRIC_TEXT[metric]}; difference to {comparison.reference!r}, {sign} where that one is better",
+            title=f"{METRIC_TEXT[metric]}; difference from {comparison.reference!r} ({sign}: it is better)",
             title_justify="left",
         )
         for name in ("problem", "method"):

@@ -179,7 +179,7 @@ def _score_rows(summary: Summary) -> list[tuple[str, str]]:
         rows.append((f"simple regret{then}", quantity(score.simple_regret, unit)))
         if score.recommendation_regret is not None:
             rows.append((f"regret at the recommendation{then}", quantity(score.recommendation_regret, unit)))
-            rows.append(("the same, summed over rounds", quantity(score.recommended_so_far, unit)))
+            rows.append(("regret at the recommendations, summed over rounds", quantity(score.recommended_so_far, unit)))
     if score.level_f1 is not None:
         rows.append((f"F1 of where the level is exceeded{then}", f"{score.level_f1:.3f}"))
     if score.map_rmse is not None:

@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import itertools
 import os
 import tomllib
 from collections.abc import Sequence
@@ -252,9 +253,10 @@ def available() -> dict[str, Path]:
 
 
 def summary_line(path: Path) -> str:
-    """What a scenario file says of itself: its first comment."""
-    first = path.read_text(encoding="utf-8").partition("\n")[0]
-    return first.lstrip("# ") if first.startswith("#") else ""
+    """What a scenario file says of itself: its first comment, to an empty line."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    first = itertools.takewhile(lambda line: line.startswith("#") and line.strip("# "), lines)
+    return " ".join(line.lstrip("# ") for line in first)
 
 
 def dump(scenario: Scenario, versions: dict[str, str] | None = None) -> str:

@@ -318,3 +318,13 @@ def test_what_became_of_data_is_told_in_one_line_once_also_by_a_process_of_its_o
     written = capfd.readouterr().err
     assert written.startswith(told)
     assert written.count("\n") == 1
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_lists_and_tables_are_as_wide_as_columns_says_and_end_no_sentence_in_its_middle(invoke, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    listed = invoke("list").stdout
+    assert max(map(len, listed.splitlines())) <= width
+    assert "They load their batteries at bases in the corners" in " ".join(listed.split())
+    invoke("run", "robots", *SMALL, "--no-figures", "--quiet", "--out", "one")
+    assert max(map(len, invoke("run", "robots", *SMALL, "--no-figures", "--out", "one").stdout.splitlines())) <= width

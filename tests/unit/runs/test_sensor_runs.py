@@ -195,7 +195,7 @@ def test_methods_are_compared_by_what_their_goal_is_scored_by(done, tmp_path):
         "random": values["random"],
     }
     title = comparison_tables(comparison)[0].title
-    assert ("negative where that one is better" in title) == (name == "field-plume")
+    assert ("(negative: it is better)" in title) == (name == "field-plume")
     assert draw_comparison(comparison, tmp_path / "table.png").stat().st_size > 10_000
 
 
