@@ -52,18 +52,18 @@ def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarr
     return values[()]  # of one distance a number
 
 
-def _matern12(r: Float[np.ndarray, " n"]) -> None:
+def _matern12(r: Float[np.ndarray, "*n"]) -> None:
     np.exp(np.negative(r, out=r), out=r)
 
 
-def _matern32(r: Float[np.ndarray, " n"]) -> None:
+def _matern32(r: Float[np.ndarray, "*n"]) -> None:
     r *= np.sqrt(3.0)
     grows = 1.0 + r
     _matern12(r)
     r *= grows
 
 
-def _matern52(r: Float[np.ndarray, " n"]) -> None:
+def _matern52(r: Float[np.ndarray, "*n"]) -> None:
     r *= np.sqrt(5.0)
     grows = r / 3.0
     grows += 1.0
@@ -73,7 +73,7 @@ def _matern52(r: Float[np.ndarray, " n"]) -> None:
     r *= grows
 
 
-def _rbf(r: Float[np.ndarray, " n"]) -> None:
+def _rbf(r: Float[np.ndarray, "*n"]) -> None:
     half = -0.5 * r
     half *= r
     np.exp(half, out=r)

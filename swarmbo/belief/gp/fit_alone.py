@@ -113,7 +113,7 @@ def _found(
     belief: "AdditivePosterior",
     priors: Sequence[HyperparameterPrior],
     fit: Alone,
-    thetas: Sequence[Float[np.ndarray, " p"]],
+    thetas: Sequence[Float[np.ndarray, " _p"]],
     constants: Float[np.ndarray, " k"],
 ) -> AdditiveHyperparameters:
     """What a fit found, from each factor's theta."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import msgspec
 import numpy as np
+from jaxtyping import Bool
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
@@ -65,15 +66,15 @@ def in_structure(situation: JointSituation, structure: LearnedStructure | None) 
         return situation
     history, graph = situation.history, _graph(situation, structure)
     unknown = np.full((len(history), len(graph.factors)), np.nan)
-    awaited = None
-    if history.awaited is not None:  # then so is the total
-        awaited = np.repeat(history.awaited.any(axis=1, keepdims=True), len(graph.factors), axis=1)
+
+    def of_all(mask: Bool[np.ndarray, "t k"] | None) -> Bool[np.ndarray, "t m"] | None:
+        """What is so of one of the team's factors is so of the total, and says nothing about one of these."""
+        return None if mask is None else np.repeat(mask.any(axis=1, keepdims=True), len(graph.factors), axis=1)
+
     noise = np.column_stack([history.known_noise[:, 0], unknown])
-    told = replace(history, factors=unknown, awaited=awaited, noise_std=noise)
-    failed = situation.failed  # which of the team's factors did says nothing about these
-    if failed is not None:
-        failed = np.repeat(failed.any(axis=1, keepdims=True), len(graph.factors), axis=1)
-    return replace(situation, graph=graph, history=told, structure="learned", failed=failed)
+    masks = {"awaited": of_all(history.awaited), "taken": of_all(history.taken)}
+    told = replace(history, factors=unknown, noise_std=noise, **masks)
+    return replace(situation, graph=graph, history=told, structure="learned", failed=of_all(situation.failed))
 
 
 def _graph(situation: JointSituation, structure: LearnedStructure) -> FactorGraph:
