@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from swarmbo.errors import ConfigError
-from swarmbo.plotting.mp4 import encoder
+from swarmbo.plotting.frames import encoder
 
 FigureFormat = Literal["png", "pdf", "svg"]
 AnimationFormat = Literal["gif", "mp4"]

@@ -13,7 +13,7 @@ import pytest
 from scipy.linalg import blas, lapack
 
 from swarmbo.belief.features.ensemble import Ensemble
-from swarmbo.belief.features.ensemble_data import of_part
+from swarmbo.belief.features.ensemble_part import of_part
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.features.feature_models import FeatureModels
 from swarmbo.data import Dataset

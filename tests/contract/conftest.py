@@ -76,15 +76,15 @@ WORLDS: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def worlds(*names: str) -> list[Any]:
-    """Parameters of tests: the name of a module, and which of its worlds."""
-    return [_parameter(name, which) for name in names or WORLDS for which in WORLDS[name]]
+    """Parameters of tests: the name of a module, and which of its worlds; all but the first of each are `thorough`."""
+    return [_parameter(name, which, n > 0) for name in names or WORLDS for n, which in enumerate(WORLDS[name])]
 
 
-def _parameter(name: str, which: str) -> Any:
-    if which != "mujoco":
-        return name, which
-    is_there = importlib.util.find_spec("mujoco") is not None
-    marks = [pytest.mark.thorough, pytest.mark.skipif(not is_there, reason="needs the extra `mujoco`")]
+def _parameter(name: str, which: str, is_thorough: bool) -> Any:
+    marks = [pytest.mark.thorough] if is_thorough else []
+    if which == "mujoco":
+        is_there = importlib.util.find_spec("mujoco") is not None
+        marks.append(pytest.mark.skipif(not is_there, reason="needs the extra `mujoco`"))
     return pytest.param((name, which), marks=marks)
 
 

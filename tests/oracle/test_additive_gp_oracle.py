@@ -129,7 +129,7 @@ def case_of(seed, way, kernels, t, cut):
     return belief, dense, (observed, outcomes, noises), Q, order
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(**CASES)
 def test_sum_and_factors_equal_the_dense_posterior(**case):
     belief, dense, data, Q, order = case_of(**case)
@@ -164,7 +164,7 @@ def test_contrasts_equal_the_dense_posterior_of_a_difference(**case):
             np.testing.assert_allclose(ours.var[g], apart, rtol=1e-8, atol=1e-8 * scale**2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(**CASES)
 def test_means_add_up_and_the_deviation_of_the_sum_is_at_most_the_sum_of_deviations(**case):
     belief, _, _, Q, order = case_of(**case)

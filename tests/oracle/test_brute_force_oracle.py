@@ -85,7 +85,7 @@ def naive_best_round(graph: FactorGraph, tables: Tables, rounds: int, damping: f
 
 
 @given(problems(TIED, forest=True), st.integers(1, 3), st.sampled_from([0.0, 0.5]))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_max_sum_equals_brute_force_on_forests_ties_included(
     problem: tuple[FactorGraph, Tables], rounds: int, damping: float
 ) -> None:
@@ -98,7 +98,7 @@ def test_max_sum_equals_brute_force_on_forests_ties_included(
 
 
 @given(problems(FORBIDDING, forest=True))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_max_sum_equals_brute_force_on_forests_with_forbidden_combinations(
     problem: tuple[FactorGraph, Tables],
 ) -> None:
@@ -108,7 +108,7 @@ def test_max_sum_equals_brute_force_on_forests_with_forbidden_combinations(
 
 
 @given(problems(REAL, forest=True))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_max_sum_equals_brute_force_on_forests_with_real_tables(problem: tuple[FactorGraph, Tables]) -> None:
     graph, tables = problem
     assert max_sum(graph, tables).value == pytest.approx(best_by_enumeration(graph, tables), abs=1e-12)

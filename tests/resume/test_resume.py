@@ -38,7 +38,10 @@ def start(folder, name):
     return swarmbo("run", name, "--seed", 11, "--out", folder, "--no-figures", "--quiet", *flags)
 
 
-@pytest.fixture(scope="module", params=SETTINGS)
+THOROUGH = [pytest.param(name, marks=pytest.mark.thorough) for name in ("robots", "field-plume")]
+
+
+@pytest.fixture(scope="module", params=[*THOROUGH, "camel"])
 def whole(tmp_path_factory, request):
     """A scenario, the log of the run that is left alone, and how long its rounds took."""
     folder = tmp_path_factory.mktemp("whole") / "run"

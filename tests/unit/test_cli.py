@@ -271,6 +271,7 @@ def test_formats_of_figures_are_chosen_by_every_command_that_draws(invoke, tmp_p
         assert (tmp_path / name).stat().st_size > 1000
 
 
+@pytest.mark.thorough
 def test_a_sweep_with_a_failing_run_goes_on_and_ends_with_status_1(invoke, tmp_path):
     small = ["--seeds", 2, "--out", "out", *SMALL]
     (tmp_path / "blocked").write_text("")

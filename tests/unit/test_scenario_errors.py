@@ -229,7 +229,7 @@ def mutated(draw):
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(data=mutated())
 def test_mutated_scenarios_are_accepted_or_refused_with_the_path_of_the_key(tmp_path_factory, data):
@@ -283,7 +283,7 @@ def assert_checked(folder, data):
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(data=oversized())
 def test_numbers_of_any_size_are_accepted_or_refused(tmp_path_factory, data):
@@ -354,6 +354,7 @@ def test_errors_have_a_length_that_can_be_read(tmp_path):
     assert len(assert_refused(check("robots", "--set", "environment.field={ csv = '" + "y" * 50_000 + "' }"))) < 1100
 
 
+@pytest.mark.thorough
 def test_a_run_that_takes_long_is_announced_and_one_beyond_memory_refused(monkeypatch):
     monkeypatch.setattr("swarmbo.runs.trial.PATIENCE_S", 5.0)
     short = CliRunner().invoke(app, ["check", "robots", "--set", "rounds=2", "--set", "coordination.kind=random"])
@@ -372,7 +373,7 @@ def test_pipes_and_devices_are_no_tables(tmp_path):
         assert told in assert_refused(check(path))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(at=st.floats(0, 1), cut=st.integers(0, 6), insert=st.text(st.characters(exclude_categories=("Cs",)), max_size=4))
 def test_files_with_damaged_characters_are_accepted_or_refused_in_one_line(tmp_path_factory, at, cut, insert):
     text = tomli_w.dumps(BASE)

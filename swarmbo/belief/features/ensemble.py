@@ -23,9 +23,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.features.ensemble_data import of_part
 from swarmbo.belief.features.ensemble_fit import dictionary, fit_part
-from swarmbo.belief.features.ensemble_part import EnsemblePart, bases_of
+from swarmbo.belief.features.ensemble_part import EnsemblePart, bases_of, of_part
 from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, PartHyperparameters
 from swarmbo.belief.features.feature_sample import FeatureSample
 from swarmbo.belief.gp.additive import AdditiveGP

@@ -6,8 +6,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.features.ensemble_data import of_part
-from swarmbo.belief.features.ensemble_part import bases_of, feature_rows
+from swarmbo.belief.features.ensemble_part import bases_of, feature_rows, of_part
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings, FittedLengthscales, Member, PartHyperparameters
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings

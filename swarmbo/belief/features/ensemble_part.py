@@ -11,6 +11,16 @@ from swarmbo.belief.features.feature_basis import FeatureBasis
 from swarmbo.belief.features.feature_models import FeatureModels
 from swarmbo.belief.gp.observations import TOTAL, Observations, standardised_noise
 from swarmbo.belief.gp.path_sample import PriorDraw
+from swarmbo.data import Dataset
+from swarmbo.spaces import Domain
+
+
+def of_part(data: Dataset, domain: Domain, factors: Sequence[int], *, coupled: bool) -> Observations:
+    """What was observed of some factors, told by their place among these; totals only where they tie all."""
+    totals = data.totals if coupled else np.full(len(data), np.nan)
+    own, variance = list(factors), data.known_noise**2
+    noise = variance[:, [0, *(1 + i for i in own)]]
+    return Observations.of(domain.to_unit(data.X), totals, data.factors[:, own], noise)
 
 
 @dataclass(frozen=True, eq=False)

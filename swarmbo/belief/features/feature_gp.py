@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.features.feature_basis import FeatureBasis
 from swarmbo.belief.features.information import Information, information_of
+from swarmbo.belief.gp.channel_state import read_state, write_state
 from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_transposed
 from swarmbo.belief.gp.data import checked_noise, checked_outcomes
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.belief.gp.spatial import CHUNK, FieldGP
-from swarmbo.belief.gp.state import read_state, write_state
 from swarmbo.errors import ConfigError
 from swarmbo.spaces import Domain
 

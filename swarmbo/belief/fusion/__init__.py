@@ -1,16 +1,19 @@
 """Beliefs that agents fuse by messages: each has readings of its own, and hears what its neighbours say."""
 
-from swarmbo.belief.fusion.committee import CommitteeGP as CommitteeGP
-from swarmbo.belief.fusion.committee_flooding import CommitteeFlooding as CommitteeFlooding
-from swarmbo.belief.fusion.covariance_intersection import CovarianceIntersection as CovarianceIntersection
-from swarmbo.belief.fusion.exchange import exchange as exchange
-from swarmbo.belief.fusion.experts import (
+from swarmbo.belief.fusion.committee import (
+    CommitteeFlooding as CommitteeFlooding,
+    CommitteeGP as CommitteeGP,
     generalised_product as generalised_product,
     robust_committee as robust_committee,
 )
+from swarmbo.belief.fusion.covariance_intersection import (
+    CovarianceIntersection as CovarianceIntersection,
+    Intersection as Intersection,
+    intersection as intersection,
+)
+from swarmbo.belief.fusion.exchange import exchange as exchange
 from swarmbo.belief.fusion.fused import FusedBelief as FusedBelief
 from swarmbo.belief.fusion.fused_view import FusedView as FusedView
-from swarmbo.belief.fusion.intersection import Intersection as Intersection, intersection as intersection
 from swarmbo.belief.fusion.prediction_flooding import (
     PredictionFlooding as PredictionFlooding,
     PredictionTable as PredictionTable,

@@ -10,14 +10,13 @@ from jaxtyping import Float
 from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.fusion.committee_flooding import CommitteeFlooding
+from swarmbo.belief.fusion.committee import CommitteeFlooding
 from swarmbo.belief.fusion.covariance_intersection import CovarianceIntersection
 from swarmbo.belief.fusion.exchange import exchange
-from swarmbo.belief.fusion.failure_flooding import FailureFlooding
 from swarmbo.belief.fusion.fused_view import FusedView
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.fusion.push_sum import PushSum
-from swarmbo.belief.fusion.reading_flooding import ReadingFlooding
+from swarmbo.belief.fusion.reading_flooding import FailureFlooding, ReadingFlooding
 from swarmbo.belief.fusion.settings import FusedSettings, FusionMethod
 from swarmbo.belief.gp.data import checked_noise, checked_outcomes
 from swarmbo.belief.gp.exact import ExactGP

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.fusion.experts import generalised_product, robust_committee
+from swarmbo.belief.fusion.committee import generalised_product, robust_committee
 from swarmbo.belief.fusion.fused_view import packed_bytes, unpacked_bytes
 from swarmbo.belief.fusion.gossip import Gossip
 from swarmbo.belief.fusion.proposal import Proposal

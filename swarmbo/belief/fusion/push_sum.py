@@ -1,17 +1,54 @@
 """Consensus, a reference to compare with: the information of all agents in contact, exact over links with loss."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from jaxtyping import Float
 
 from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.belief.features.information import Information, packed_size
 from swarmbo.belief.fusion.fused_view import FusedView, packed_bytes, require_at_least_one, unpacked_bytes
-from swarmbo.belief.fusion.mass import Mass
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.spaces import Domain
+
+
+@dataclass
+class Mass:
+    """A vector of information with its weight, and which readings are in it.
+
+    All parts move together and linearly, so the tally says of which readings the vector is made, in which shares.
+
+    Args:
+        vector: Weight of the agents, then the packed information (1 + q,).
+        tally: Share of each batch of readings by its name; 1 is all of it.
+    """
+
+    vector: Float[np.ndarray, " _"]
+    tally: dict[str, float] = field(default_factory=dict[str, float])
+
+    @classmethod
+    def none(cls, size: int) -> "Mass":
+        """No mass; ``size`` is the length of the vector."""
+        return cls(np.zeros(size))
+
+    def __add__(self, other: "Mass") -> "Mass":
+        return self._plus(other, 1.0)
+
+    def __sub__(self, other: "Mass") -> "Mass":
+        return self._plus(other, -1.0)
+
+    def scaled(self, factor: float) -> "Mass":
+        """A multiple of it."""
+        return Mass(factor * self.vector, {batch: factor * share for batch, share in self.tally.items()})
+
+    def _plus(self, other: "Mass", factor: float) -> "Mass":
+        batches = dict.fromkeys([*self.tally, *other.tally])
+        tally = {batch: self.tally.get(batch, 0.0) + factor * other.tally.get(batch, 0.0) for batch in batches}
+        return Mass(self.vector + factor * other.vector, tally)
+
 
 _NOTHING = 1e-9  # a share of readings that is rounding
 _SETTLED = 1e-6  # by which shares of readings may differ when mass has come to rest

@@ -1,11 +1,11 @@
 """Decompositions of a function that the data speak for."""
 
-from swarmbo.belief.structure.averaging import averaged as averaged
 from swarmbo.belief.structure.partitions import (
     Partition as Partition,
     Proposal as Proposal,
     Scopes as Scopes,
     all_partitions as all_partitions,
+    averaged as averaged,
     canonical as canonical,
     log_probability as log_probability,
     propose as propose,

@@ -4,10 +4,9 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.structure.averaging import averaged
 from swarmbo.belief.structure.evidence import ScopeEvidence
 from swarmbo.belief.structure.learned import LearnedStructure
-from swarmbo.belief.structure.partitions import Scopes, random_blocks
+from swarmbo.belief.structure.partitions import Scopes, averaged, random_blocks
 from swarmbo.belief.structure.sampler import sample_partitions
 from swarmbo.belief.structure.screening import screened
 from swarmbo.belief.structure.settings import SampledStructure, StructureSettings

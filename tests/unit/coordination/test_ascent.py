@@ -20,7 +20,7 @@ def hills(rows: np.ndarray, size: int):
     return function, centre
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 1000),
     size=st.integers(1, 9),

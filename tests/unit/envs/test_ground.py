@@ -63,7 +63,7 @@ def test_ways_are_no_longer_than_steps_on_the_grid_and_no_shorter_than_they_can_
     assert (own >= np.hypot(*(places[:, None] - places).transpose(2, 0, 1)) - 1e-9).all()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4))
 def test_what_is_seen_is_free_all_along(ends):
     free = ground(ELL, SQUARE, cells=40)
@@ -82,7 +82,7 @@ def test_what_is_seen_is_free_all_along(ends):
 WINDS = st.sampled_from([(0.0, 0.0), (0.8, -0.4)])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.tuples(*[st.floats(0.02, 0.98)] * 4), st.floats(-3.0, 3.0), st.floats(0.0, 1.0), WINDS)
 def test_who_stops_on_the_way_home_finds_the_rest_of_it_or_better(ends, heading, share, wind):
     free = ground(ELL, SQUARE)

@@ -37,7 +37,7 @@ def drive(pose, path):
 
 
 @given(robots, poses, goals)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_integrating_the_commands_arrives_at_the_goal_within_limits_and_on_the_map(robot, pose, goal):
     path = robot.paths(pose, goal[None])[0]
     end, on_the_way = drive(pose, path)
@@ -51,7 +51,7 @@ def test_integrating_the_commands_arrives_at_the_goal_within_limits_and_on_the_m
 
 
 @given(robots, poses, goals, st.floats(0, 1.2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_cut_path_takes_the_given_time_and_ends_where_the_equations_of_motion_say(robot, pose, goal, share):
     path = robot.paths(pose, goal[None])[0]
     budget = share * path[:, 0].sum()
@@ -64,7 +64,7 @@ def test_a_cut_path_takes_the_given_time_and_ends_where_the_equations_of_motion_
 
 
 @given(robots, poses, goals)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_travel_time_lies_between_the_straight_line_and_turning_on_the_spot_first(robot, pose, goal):
     offset = goal - pose[:2]
     distance = np.hypot(*offset)
@@ -92,7 +92,7 @@ def test_a_right_turn_mirrors_a_left_turn():
 
 
 @given(robots, poses, goals, st.floats(1.001, 3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_path_with_time_to_spare_is_left_as_it_is_to_the_bit(robot, pose, goal, share):
     path = robot.paths(pose, goal[None])[0]
     np.testing.assert_array_equal(motion.cut(path, share * path[:, 0].sum()), path)

@@ -13,7 +13,7 @@ REACH_M = 10 ** ((25 + 82 - 46.6777) / 30)
 
 
 @given(seed=st.integers(0, 10**6), access_points=st.integers(3, 20), users=st.integers(0, 60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_drawn_access_points_hear_at_least_two_others_and_factors_have_at_most_five_variables(
     seed, access_points, users
 ):

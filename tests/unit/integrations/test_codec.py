@@ -25,7 +25,7 @@ def numbers(draw):
 
 
 @given(numbers(), st.floats(0.0, 1.0))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_place_in_the_box_is_a_value_and_its_own_place_decodes_to_it(number, share):
     ((low, high),) = number.bounds
     value = number.decode([low + share * (high - low)])

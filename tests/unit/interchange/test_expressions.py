@@ -35,7 +35,7 @@ leaves = st.one_of(st.sampled_from(NAMES), st.sampled_from(["0", "1", "2.5", "-3
 
 
 @given(st.recursive(leaves, grown, max_leaves=12), st.tuples(*[st.integers(-3, 3)] * 3))
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 def test_values_are_those_of_python(text: str, numbers: tuple[int, int, int]) -> None:
     values = dict(zip(NAMES, numbers, strict=True))
     expression = Expression(text, "$")

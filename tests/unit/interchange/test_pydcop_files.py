@@ -122,7 +122,7 @@ def table_problems(draw: st.DrawFn) -> TableProblem:
 
 
 @given(table_problems())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 def test_what_is_written_is_read_again(problem: TableProblem) -> None:
     again = problem_of_yaml(yaml_of_problem(problem), "file")
     assert (again.name, again.objective) == (problem.name, problem.objective)

@@ -60,7 +60,7 @@ def networks(draw: st.DrawFn) -> TableProblem:
 
 
 @given(networks())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 def test_what_is_written_is_read_again_but_for_a_factor_of_each_table(problem: TableProblem) -> None:
     again = problem_of_uai(uai_of_problem(problem), "again")
     assert again.graph.variables == problem.graph.variables

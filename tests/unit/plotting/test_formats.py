@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 from swarmbo.errors import ConfigError
-from swarmbo.plotting import Formats, mp4, regret_figure, style, write_figures
-from swarmbo.plotting.frames import write_frames
+from swarmbo.plotting import Formats, regret_figure, style, write_figures
+from swarmbo.plotting.frames import encoder, write_frames
 from swarmbo.runs.own_files import own_files
 
 MAGIC = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
@@ -116,7 +116,7 @@ def test_a_film_can_be_decoded_again(tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     frames = [np.full((31, 45, 3), level, dtype=np.uint8) for level in (0, 90, 255)]
     path = write_frames(frames, tmp_path / "run.mp4", [])
-    raw = [mp4.encoder(), "-v", "error", "-i", str(path), "-f", "rawvideo", "-pix_fmt", "gray", "-"]
+    raw = [encoder(), "-v", "error", "-i", str(path), "-f", "rawvideo", "-pix_fmt", "gray", "-"]
     told = subprocess.run(raw, capture_output=True, check=True).stdout
     middle = np.frombuffer(told, dtype=np.uint8).reshape(-1, 32, 46)[:, 15, 20]
     assert middle == pytest.approx([0, 90, *[255] * 7], abs=4)

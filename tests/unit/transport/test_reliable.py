@@ -26,7 +26,7 @@ def received(transport):
 
 
 @given(FAULTS, st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), max_size=20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_message_comes_exactly_once(faults, pairs):
     transport = Reliable(faults.open("abc", nx.path_graph("abc")))
     sent = [Envelope(sender, recipient, bytes([n])) for n, (sender, recipient) in enumerate(pairs)]

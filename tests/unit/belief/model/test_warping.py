@@ -35,9 +35,9 @@ def test_the_slope_of_the_transform_equals_finite_differences(kind, power):
     np.testing.assert_allclose(np.exp(warp.log_slope(y)), slope, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("kind", "power"), [("power", 0.5), ("power", 0.25), ("power", 0.3), ("log", 1.0)])
-@pytest.mark.parametrize("mean", [-6.0, -1.0, 0.2, 4.6, 8.0])
-@pytest.mark.parametrize("std", [1e-4, 0.3, 1.0, 3.0])
+@pytest.mark.parametrize(("kind", "power"), [("power", 0.5), ("power", 0.3), ("log", 1.0)])
+@pytest.mark.parametrize("mean", [-6.0, 0.2, 4.6])
+@pytest.mark.parametrize("std", [1e-4, 3.0])
 def test_moments_equal_adaptive_quadrature(kind, power, mean, std):
     warp = Warp.fitted(kind, np.array([-3.0, 1.0, 5.0, 9.0]), power)
     kinks = {"power": 0.0, "log": -np.log(0.01)}

@@ -184,7 +184,7 @@ def test_a_chain_repeats_with_its_stream_and_goes_on_from_its_last_state() -> No
     assert first + sample_partitions(first[-1], weight, rng, 20, moves=2) == whole
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 20), st.integers(0, 2**32 - 1))
 def test_the_cap_is_kept_and_blocks_stay_a_partition(n, largest, moves, seed) -> None:
     rng = np.random.default_rng(seed)
