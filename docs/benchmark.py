@@ -2,6 +2,7 @@
 
     python docs/benchmark.py --problem powell hartmann --method sobol auto   # runs what is missing of seeds 1000-1009
     python docs/benchmark.py --page                                          # rewrites the tables of docs and README
+    python docs/benchmark.py --problem powell-moved --method auto --batch 8  # rounds of 8: docs/parallel.jsonl
 
 Each run adds a line of JSON to docs/benchmarks/PROBLEM.METHOD.jsonl: the simple regret (of the true value of the points
 evaluated, without noise) after every evaluation, and the processor seconds spent on deciding. What is there is skipped.
@@ -34,7 +35,8 @@ from swarmbo_envs.functions import AdditiveFunction
 INITIAL = 10
 SEEDS = range(1000, 1010)
 FOLDER = Path(__file__).parent / "benchmarks"
-
+BATCHES = FOLDER.parent / "parallel.jsonl"
+ROUNDED = 64  # evaluations after the initial ones, in rounds of one size
 
 PEERS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {  # how it is made, and the packages that it runs on
     "sobol": (sb.Sobol, ()),
@@ -53,6 +55,7 @@ TEAMS: dict[str, dict[str, Any]] = {
     "dec-hbo": {"acquisition": "dec-hbo"},
     "dumbo": {"acquisition": "dumbo"},
     "dumbo-paper": {"acquisition": sb.DuMBO(exploration="paper")},
+    "add-gp-ucb": {"acquisition": "add-gp-ucb"},
     "thompson": {"acquisition": "thompson"},
     "expected-improvement": {"acquisition": "expected-improvement"},
     "egp-ts": {"belief": "ensemble", "acquisition": "egp-ts"},
@@ -146,6 +149,45 @@ def run_team(evaluations: Evaluations, settings: dict[str, Any]) -> None:
         evaluations.timed(lambda query=query, told=told: team.tell(query, told))
 
 
+def in_batches(name: str, method: str, seed: int, size: int) -> dict[str, Any]:
+    """One line of results where each round asks for a batch and is told all of it.
+
+    Args:
+        name: Of the problem.
+        method: One of ``PEERS``, as the team's coordination, or ``TEAMS``.
+        seed: Of the run.
+        size: Of a batch.
+    """
+    problem, budget = PROBLEMS[name], INITIAL + ROUNDED
+    evaluations = Evaluations(problem, seed, budget)
+    function, outcomes = evaluations.function, "per-factor" if problem.per_factor else "total"
+    low, high = function.low, function.high
+    bounds = {v: (float(a), float(b)) for v, a, b in zip(function.variables, low, high, strict=True)}
+    graph = None if problem.structure == "unknown" else graph_of(problem, function)
+    settings = TEAMS[method] if method in TEAMS else {"coordination": PEERS[method][0]()}
+    team = sb.Team(graph, bounds, seed=seed, rounds=budget, outcomes=outcomes, initial=INITIAL, **settings)
+    least, regret = list[float](), list[float]()
+    for count in [INITIAL] + [size] * (ROUNDED // size):
+        queries = evaluations.timed(lambda count=count: team.ask(count))
+        X = np.array([[query.point[variable] for variable in function.variables] for query in queries])
+        for query, values in zip(queries, map(evaluations, X), strict=True):
+            told = dict(zip(function.scopes, values.tolist(), strict=True))
+            evaluations.timed(
+                lambda query=query, told=told: team.tell(
+                    query, told if team.outcomes == "per-factor" else sum(told.values())
+                )
+            )
+        if len(evaluations.best) > INITIAL and size > 1:
+            gaps = np.abs((X[:, None] - X) / (high - low)).max(axis=2) + np.diag(np.full(size, np.inf))
+            least.extend(gaps.min(axis=1).tolist())
+        assert function.maximum is not None
+        regret.append(float(f"{function.maximum - evaluations.best[-1]:.4g}"))
+    line = {"problem": name, "method": method, "batch": size, "seed": seed, "seconds": round(evaluations.seconds, 1)}
+    if size > 1:
+        line |= {"least": float(f"{min(least):.2g}"), "near": round(float(np.mean(np.array(least) < 0.01)), 3)}
+    return line | {"regret": regret[:: max(1, 16 // size)]}
+
+
 def run(name: str, method: str, seed: int, budget: int | None = None, limit: float = np.inf) -> dict[str, Any]:
     """One line of results.
 
@@ -196,6 +238,19 @@ def seeds_of(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
+def run_batches(given: argparse.Namespace) -> None:
+    """Run what is missing of rounds of several sizes."""
+    lines = [json.loads(line) for line in BATCHES.read_text().splitlines()] if BATCHES.exists() else []
+    done = {(line["problem"], line["method"], line["batch"], line["seed"]) for line in lines}
+    wanted = [
+        (p, m, size, seed) for p in given.problem for m in given.method for size in given.batch for seed in given.seeds
+    ]
+    for problem, method, size, seed in [run for run in wanted if run not in done]:
+        line = in_batches(problem, method, seed, size)
+        with BATCHES.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
 def main() -> None:
     """Run what is missing, print the tables, rewrite the pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -204,13 +259,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=seeds_of, default=SEEDS, help="such as 1000-1009")
     parser.add_argument("--evaluations", type=int, help="end each run after so many, if fewer than the problem's")
     parser.add_argument("--limit", type=float, default=np.inf, help="processor seconds of deciding that end a run")
+    parser.add_argument("--batch", type=int, nargs="*", default=[], help="rounds of so many, a divisor of 64 each")
     parser.add_argument("--out", type=Path, default=FOLDER)
     parser.add_argument("--table", action="store_true", help="print the tables of these seeds")
     parser.add_argument("--page", action="store_true", help="rewrite the tables in docs/benchmarks.md and README.md")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     warnings.filterwarnings("ignore", module="botorch|linear_operator|gpytorch|ax|optuna")  # theirs, hundreds a run
-    for problem in given.problem:
+    if given.batch:
+        run_batches(given)
+    for problem in given.problem if not given.batch else ():
         for method in given.method:
             for seed in missing(given, problem, method):
                 line = run(problem, method, seed, given.evaluations, given.limit)

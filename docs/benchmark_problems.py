@@ -157,6 +157,7 @@ NOISELESS = {
     "powell": Problem("powell", (60, 100)),
     "powell-moved": Problem("powell", (60, 100), is_moved=True),
     "powell-per-factor": Problem("powell", (60, 100), per_factor=True),
+    "powell-moved-per-factor": Problem("powell", (60, 100), is_moved=True, per_factor=True),
     "hartmann": Problem("hartmann", (60, 100)),
     "rastrigin": Problem("rastrigin", (100, 150)),
     "rastrigin-moved": Problem("rastrigin", (100, 150), is_moved=True),

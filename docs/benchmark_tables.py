@@ -233,6 +233,29 @@ def readme_table(folder: Path, problems: Mapping[str, Look], seeds: Sequence[int
     return "\n".join(lines)
 
 
+def parallel(folder: Path) -> str:
+    """Medians of rounds of several sizes, and how near members of a batch of eight lie."""
+    lines = [json.loads(line) for line in (folder.parent / "parallel.jsonl").read_text(encoding="utf-8").splitlines()]
+    sizes = sorted({line["batch"] for line in lines} | {1})
+    head = [f"q = {size}" for size in sizes]
+    rows = [f"| problem | method | {' | '.join(head)} | least distance, q = 8 | nearer than 0.01 |"]
+    rows.append("|---" * (4 + len(sizes)) + "|")
+    for problem, method in dict.fromkeys((line["problem"], line["method"]) for line in lines):
+        own = [line for line in lines if (line["problem"], line["method"]) == (problem, method)]
+        ends = {size: [line["regret"][-1] for line in own if line["batch"] == size] for size in sizes}
+        alone = results(folder, problem, method).values()
+        ends[1] = ends[1] or [line["regret"][73] for line in alone if len(line["regret"]) >= 74]
+        cells = [
+            "–" if not y else number(statistics.median(y)) + (f" ({len(y)})" if len(y) != 10 else "")
+            for y in ends.values()
+        ]
+        eight = [line for line in own if line["batch"] == 8]
+        least = f"{statistics.median(line['least'] for line in eight):.2g}" if eight else "–"
+        near = f"{100 * statistics.mean(line['near'] for line in eight):.0f} %" if eight else "–"
+        rows.append(f"| `{problem}` | {method} | {' | '.join(cells)} | {least} | {near} |")
+    return "\n".join(rows)
+
+
 def between(text: str, marker: str, block: str) -> str:
     r"""A page with what is between ``<!-- marker -->`` and ``<!-- /marker -->`` replaced.
 
@@ -264,4 +287,5 @@ def pages(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seed
     text = between(text, "versions", versions(folder, problems, peers, seeds) + ".")
     text = between(text, "tables", tables(folder, problems, peers, seeds))
     own = between(readme.read_text(encoding="utf-8"), "sums", readme_table(folder, problems, seeds))
-    return {page: text, readme: own}
+    side = ROOT / "docs" / "parallel.md"
+    return {page: text, readme: own, side: between(side.read_text(encoding="utf-8"), "batches", parallel(folder))}

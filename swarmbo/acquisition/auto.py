@@ -44,6 +44,7 @@ _TURNS = 2  # every second round a factor whose box is stuck is searched everywh
 _STUCK = 2  # times as many steps in vain as halve a box, before its factor is stuck
 _AFAR = 4  # in every fourth round the draw of a sum as it is is searched everywhere: it may leave a wrong hollow
 _GAIN = 0.01  # of the first outcomes' spread: less is in vain
+_MEMBER = 0.3  # more weight with each pending point: of factors that share variables bounds alone spread a batch little
 _EVERYWHERE = 2.0  # side of a box that holds the cube, wherever its centre is
 _GATHERED = 1.5  # growth of the evaluations after which the best of all parts is evaluated together
 _NOISY = 3e-4  # noise variance, as a share of that of outcomes, above which a lack of gains says little
@@ -100,7 +101,7 @@ improvement | one per factor; with several, none while there is promise elsewher
         restarts: When the search for the best of one factor starts over.
         weight: Of the standard deviation in confidence bounds, times sqrt(d log 2t) for a factor of d variables, >= 0;
             bounds of sums that do not alternate with draws have four times as much, unless outcomes fade; of n > 32
-            factors told by themselves that share variables sqrt(32 / n) of that.
+            factors told by themselves that share variables sqrt(32 / n) of that, and 0.3 more with each pending point.
         n_features: Random features of each factor's prior draw, an even number >= 2.
 
     All these are for functions. The other settings are those of ``ChainAcquisition``, for fields.
@@ -159,6 +160,7 @@ improvement | one per factor; with several, none while there is promise elsewher
         if belief.has_time or (_is_by_factor(situation) and _is_shared(situation.graph)):
             many = math.sqrt(_MANY / max(_MANY, len(situation.graph.factors)))
             boldness = 1.0 if belief.has_time else _BOLDER * many  # what has faded is uncertain, so looked at again
+            boldness *= 1.0 if belief.has_time else 1.0 + _MEMBER * len(situation.out.points)
             return self._bounds(
                 situation, belief, np.zeros(belief.domain.n_dims), np.ones(belief.domain.n_dims), boldness
             )

@@ -47,10 +47,10 @@ _SPREAD = 1.0  # of the logarithm of their outputscales, at least: variables dif
 def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None) -> Model:
     """Several factors, of which totals are told: a sum, or one process for all variables, of outcomes or their roots.
 
-    Models that evidence can't tell apart alternate, from fit to fit: a sum finds what it has seen little of, the root
-    of one process with one lengthscale needs few data, and one of outcomes as they are sees where the scopes that were
-    told are wrong. Outcomes of single factors among the totals keep them a sum as they are: a sum of roots is not the
-    root of a sum.
+    Models that evidence can't tell apart alternate, from fit to fit, and while points are pending from query to query,
+    so that a batch has members of each: a sum finds what it has seen little of, the root of one process with one
+    lengthscale needs few data, and one of outcomes as they are sees where the scopes that were told are wrong. Outcomes
+    of single factors among the totals keep them a sum as they are: a sum of roots is not the root of a sum.
     """
     history, n = situation.history, len(situation.history)
     if np.isfinite(history.factors).any():
@@ -60,11 +60,13 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
     if previous is None or not previous.rivals or _is_choice_due(previous, settings, n):
         return _chosen_of_totals(situation, settings)
     (place, hyperparameters), *others = previous.rivals
-    if others and n - previous.fitted_at >= settings.refit_every:
+    if others and (len(situation.pending) or n - previous.fitted_at >= settings.refit_every):
         others.append((place, hyperparameters))
         place, hyperparameters = others.pop(0)
-        warps = (_OF_TOTALS[place][:2],)
-        previous = msgspec.structs.replace(previous, hyperparameters=hyperparameters, warps=warps)
+        warps, fitted_at = (_OF_TOTALS[place][:2],), previous.fitted_at
+        if len(situation.pending) <= len(others):  # the first of this model in a batch: it is fitted as the others were
+            fitted_at = min(fitted_at, max(1, n - settings.refit_every))
+        previous = msgspec.structs.replace(previous, hyperparameters=hyperparameters, warps=warps, fitted_at=fitted_at)
     model, _ = _model_of_totals(situation, settings, place, previous)
     rivals = ((place, model.learned.hyperparameters), *others)
     return replace(model, learned=msgspec.structs.replace(model.learned, rivals=rivals))

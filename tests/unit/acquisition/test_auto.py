@@ -816,3 +816,22 @@ def test_points_that_are_out_count_among_the_random_ones_after_a_restart(situati
     for n_pending, kind in ((5, FixedPoint), (6, LogImprovements)):
         out = replace(situation, pending=situation.domain.from_unit(rng.random((n_pending, 2))))
         assert isinstance(Auto().local_functions(out, Auto().learn(out, BELIEF, model.learned)), kind)
+
+
+def test_the_members_of_a_batch_take_turns_of_models_that_evidence_cannot_tell_apart(situation_of, monkeypatch) -> None:
+    monkeypatch.setattr("swarmbo.belief.model.transforms._TIE", 1e3)
+    situation, settings = situation_of(t=12), AdditiveGPSettings(max_iterations=5)
+    learned, places = sb.Auto().learn(situation, settings, None).learned, list[int]()
+    for count in range(1, 9):
+        learned = sb.Auto().learn(situation_of(t=12, pending=count), settings, learned).learned
+        places.append(learned.rivals[0][0])
+    assert sorted(places[:4]) == sorted(places[4:]) == [0, 1, 2, 3]
+    assert sb.Auto().learn(situation, settings, learned).learned.rivals == learned.rivals  # alone: from fit to fit
+
+
+def test_bounds_of_factors_that_share_variables_have_more_weight_the_more_is_pending(situation_of) -> None:
+    rule, weights = sb.Auto(), list[float]()
+    for count in (0, 5):
+        situation = situation_of(t=12, outcomes="per-factor", pending=count)
+        weights.append(rule.local_functions(situation, rule.learn(situation, AdditiveGPSettings(), None)).weight)
+    assert weights[1] == pytest.approx(2.5 * weights[0])
