@@ -41,6 +41,7 @@ VARIANCE = "variance one step, greedy"
 MCTS = "routes, Dec-MCTS"
 ORIENTEERING = "routes, orienteering"  # takes the extra `orienteering`
 ROUTES = {"auction": "routes, auction", "sequential": "routes, sequential"}
+ANNEALED = {"kind": "db-gp-ucb", "exploration": "annealed"}
 METHODS: dict[str, dict[str, Kinds]] = {
     "level": {
         "straddle, greedy": ({"kind": "straddle"}, "greedy"),
@@ -62,9 +63,9 @@ METHODS: dict[str, dict[str, Kinds]] = {
         ORIENTEERING: ("targeted-variance", "orienteering"),
     },
     "peak": {
-        "db-gp-ucb, greedy": ("db-gp-ucb", "greedy"),
+        "db-gp-ucb, greedy": (ANNEALED, "greedy"),
         "lawn-mower": LAWN_MOWER,
-        "explore_share = 0.8": ("db-gp-ucb", {"kind": "routes", "explore_share": 0.8}),
+        "explore_share = 0.8": (ANNEALED, {"kind": "routes", "explore_share": 0.8}),
     },
 }
 BLIND = ", blind"  # to what is measured on the way: what a method is called then
