@@ -216,7 +216,8 @@ def robots(coordination: str) -> tuple[Traffic, Traffic]:
     """What four robots send to agree, and to tell one another what they measured, over all rounds."""
     env = robot_team_v0.parallel_env(robots=4, field={"elevation": "jacksboro"})
     observations, infos = env.reset(seed=SEED)
-    team = sb.Team.for_env(env, coordination=coordination, seed=SEED)
+    rule = sb.DBGPUCB(exploration="annealed")
+    team = sb.Team.for_env(env, acquisition=rule, coordination=coordination, seed=SEED)
     team.begin(infos)
     agreement = sharing = Traffic()
     for _ in range(DECISIONS):

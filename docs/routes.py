@@ -40,6 +40,7 @@ LAWN_MOWER: Kinds = ("information", "lawn-mower")
 VARIANCE = "variance one step, greedy"
 MCTS = "routes, Dec-MCTS"
 ROUTES = {"auction": "routes, auction", "sequential": "routes, sequential"}
+ANNEALED = {"kind": "db-gp-ucb", "exploration": "annealed"}
 METHODS: dict[str, dict[str, Kinds]] = {
     "level": {
         "straddle, greedy": ({"kind": "straddle"}, "greedy"),
@@ -59,9 +60,9 @@ METHODS: dict[str, dict[str, Kinds]] = {
         MCTS: ("targeted-variance", "dec-mcts"),
     },
     "peak": {
-        "db-gp-ucb, greedy": ("db-gp-ucb", "greedy"),
+        "db-gp-ucb, greedy": (ANNEALED, "greedy"),
         "lawn-mower": LAWN_MOWER,
-        "explore_share = 0.8": ("db-gp-ucb", {"kind": "routes", "explore_share": 0.8}),
+        "explore_share = 0.8": (ANNEALED, {"kind": "routes", "explore_share": 0.8}),
     },
 }
 BLIND = ", blind"  # to what is measured on the way: what a method is called then

@@ -53,7 +53,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 def decide(now: Situation) -> None:
     """One joint decision, from the belief to the agreement."""
-    problem = sb.DBGPUCB(markov_order=ORDER).local_problem(now)
+    problem = sb.DBGPUCB(markov_order=ORDER, exploration="annealed").local_problem(now)
     assert problem is not None
     sb.Exact().solve(problem.graph, problem.tables)
 
@@ -105,7 +105,7 @@ def teams() -> None:
         for large in (2**20, cut):
             chain_acquisition._LARGE = large  # pyright: ignore[reportPrivateUsage]
             env = robot_team_v0.parallel_env(robots=robots, noise_std=5.0, max_cycles=5)
-            team = sb.Team.for_env(env, seed=seed)
+            team = sb.Team.for_env(env, acquisition=sb.DBGPUCB(exploration="annealed"), seed=seed)
             observations, infos = env.reset(seed=seed)
             measured, truth = list[float](), env.unwrapped.ground_truth()
             values = truth.values

@@ -37,7 +37,8 @@ _MANY = (
     32  # factors, from which on their deviations count as that of their sum: added up they are sqrt(n) times as much
 )
 _PATIENCE = 3  # times as many failures, in noise, before a box shrinks
-_PATIENCE_OF_ONE = 2  # with one factor, noise or not: improvement of few variables together comes in fits and starts
+_PATIENCE_OF_ONE = 2  # with one factor, without noise: improvement of few variables together comes in fits and starts
+_LATE = 20  # rounds left at least when a search starts over: with fewer it ends before it is where the last one was
 _PROMISE = 1e-3  # of the first outcomes' spread: while so much is to be expected of some place, a factor has no box
 _LOOKS = 256  # random places at which that is judged
 _TURNS = 2  # every second round a factor whose box is stuck is searched everywhere, so that it leaves a wrong hollow
@@ -56,7 +57,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
 
     | a field is watched for | rule | where agents may decline a measurement for its price |
     |---|---|---|
-    | its peak | ``db-gp-ucb`` | the same |
+    | its peak | ``db-gp-ucb``, ``annealed`` | the same |
     | a map | ``targeted-variance`` | ``information`` |
     | a level | ``targeted-variance`` | ``straddle`` |
 
@@ -135,7 +136,7 @@ improvement | one per factor; with several, none while there is promise elsewher
         """
         shared = {name: getattr(self, name) for name in self.for_fields}
         if aim == "peak":
-            return DBGPUCB(**shared)
+            return DBGPUCB(exploration="annealed", **shared)  # the best value at the end counts, not each on the way
         if not priced:
             return TargetedVariance(task=aim, **shared)
         return Straddle(**shared) if aim == "level" else Information(**shared)
@@ -218,8 +219,9 @@ improvement | one per factor; with several, none while there is promise elsewher
                 when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
                 return FixedPoint.at(graph, stream(situation.seed, "restart", **when).random(len(graph.variables)))
             steps, basis = situation.steps()[restarted_at:], situation.basis(restarted_at)
-            seen = _seen(belief, situation)
-            low, high = box_around(centre, self._box(_PATIENCE_OF_ONE).side(seen, n_initial, steps, basis))
+            patience = max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances)))
+            side = self._box(patience).side(_seen(belief, situation), n_initial, steps, basis)
+            low, high = box_around(centre, side)
         else:
             low, high = self._boxes_by_factor(situation, belief, centre)
         for factor in model.splits:
@@ -258,7 +260,8 @@ improvement | one per factor; with several, none while there is promise elsewher
         history, noise = situation.history, max((previous.before or previous).hyperparameters.noise_variances)
         chosen, design = np.flatnonzero(situation.chosen[since:]) + since, self._design(previous)
         begun = since if not design else int(chosen[design - 1]) + 1 if len(chosen) >= design else len(history)
-        is_due = self.restarts.is_due(
+        left = np.inf if situation.horizon is None else situation.horizon - situation.round
+        is_due = left >= _LATE and self.restarts.is_due(
             np.where(np.isfinite(history.totals), history.totals, history.factors[:, 0]),
             since=since,
             begun=max(begun, previous.whole_since),

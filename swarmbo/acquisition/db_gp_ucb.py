@@ -25,7 +25,9 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     Where measurements have a price, one is worth it if w_n is above the best mean anybody can reach by more than that.
 
     Args:
-        exploration: Schedule of alpha_t and beta_t (see ``swarmbo.acquisition.schedules``).
+        exploration: Schedule of alpha_t and beta_t (see ``swarmbo.acquisition.schedules``). ``practical`` is
+            ahead by cumulative regret, the paper's score; robots with a number of rounds that look for the summit of a
+            landscape end nearer to it by ``annealed``: docs/robots.md.
         exploration_scale: Factor on sqrt(alpha_t) and sqrt(beta_t), > 0.
         delta: Failure probability in the theory schedule, in (0, 1).
 
@@ -45,7 +47,7 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
         False True
     """
 
-    exploration: Exploration = "annealed"
+    exploration: Exploration = "practical"
     exploration_scale: Positive = 1.0
     delta: ProperFraction = 0.1
 

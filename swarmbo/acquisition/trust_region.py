@@ -130,7 +130,8 @@ class Restarts(Settings, frozen=True):
 
     Args:
         after: After this many evaluations, >= 0, that together gained nothing; 0 never does.
-        gain: What counts as nothing, as a share >= 0 of the spread (best less median) of the first outcomes.
+        gain: What counts as nothing, as a share >= 0 of the spread (best less median) of the outcomes of this search.
+            Those of its first points alone may be of another order, up or down, than what it is about by now.
         fresh: Random points after a restart, >= 1.
 
     Example:
@@ -175,7 +176,7 @@ class Restarts(Settings, frozen=True):
         turn = np.flatnonzero((batches >= (turns - 1) * length) & (batches < turns * length))
         before = np.setdiff1d(np.arange(since, turn[-1]), turn)
         best, then = _largest(outcomes[before]), _largest(outcomes[np.union1d(before, turn)])
-        return then == best or then - best <= self.gain * _spread(outcomes[~counts])
+        return then == best or then - best <= self.gain * _spread(outcomes[since : turn[-1] + 1])
 
 
 def box_around(

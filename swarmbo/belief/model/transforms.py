@@ -39,8 +39,10 @@ _ODDS_OF_WHOLE = {  # prior ones, as logarithms
     "unknown": -math.log(50.0),  # few data can show interactions but not disprove them, and a sum is learned sooner
 }
 _WHOLE, _SPLIT = 0, 1  # places of the models of one factor that alternate
+_OF_ONE = {"noise_log_std": 3.0, "noise_floor": 1e-10}  # nobody says what one function is like: smooth, rough, noisy
 _LEAD = 0.2  # nats an evaluation by which a sum has to lead, odds aside, before one factor is no longer taken whole
 _RESTARTS = 3  # of a fit of parts: narrow peaks of one variable make many local maxima of the evidence
+_SUM_NOISE = 1.5  # of the logarithm of a sum's noise variance, at most
 _SPREAD = 1.0  # of the logarithm of their outputscales, at least: variables differ more in importance than factors
 
 
@@ -107,6 +109,13 @@ def _model_of_totals(
     return Model(given_out(belief, situation), learned, warp), evidence
 
 
+def _with_room(settings: AdditiveGPSettings) -> AdditiveGPSettings:
+    """Settings whose prior of the noise leaves room up and down, unless somebody chose another than the default."""
+    usual = AdditiveGPSettings()
+    is_usual = all(getattr(settings, field) == getattr(usual, field) for field in _OF_ONE)
+    return msgspec.structs.replace(settings, **_OF_ONE) if is_usual else settings
+
+
 def learn_factors(
     situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None, first: int
 ) -> Model:
@@ -125,6 +134,7 @@ def learn_factors(
     F, noise = history.factors, history.known_noise
     N = noise[:, 1:]
     if len(situation.graph.factors) == 1:
+        settings = _with_room(settings)
         N = np.where(np.isfinite(F), N, noise[:, :1])
         F = np.where(np.isfinite(F), F, history.totals[:, None])
     alone = replace(situation, outcomes="per-factor")
@@ -298,6 +308,8 @@ class _Data:
             restarts=restarts,
             outputscale_log_std=max(_SPREAD, self.settings.outputscale_log_std),
             noise_median=own.noise_median or self.settings.noise_median,
+            # narrow peaks of single variables look like noise at first: only downwards is there more room
+            noise_log_std=min(_SUM_NOISE, self.settings.noise_log_std),
         )
         columns = [graph.variables.index(variable) for variable in parts.variables]
         belief = AdditiveGP.create(settings, parts, domain)

@@ -559,6 +559,58 @@ def test_one_factor_starts_over_when_it_no_longer_gains(situation_of) -> None:
     assert isinstance(Auto().local_functions(searching, model), LogImprovements)
 
 
+def test_no_search_starts_over_that_has_no_time_left_to_get_anywhere(situation_of) -> None:
+    situation = stalled(situation_of)
+    learned = Auto().learn(first_of(situation, 16), BELIEF, None).learned
+    for left, wanted in ((20, 17), (19, 0)):
+        now = replace(first_of(situation, 17), round=12, horizon=12 + left)
+        assert Auto().learn(now, BELIEF, learned).learned.restarted_at == wanted
+
+
+@pytest.mark.thorough
+def test_a_search_that_still_gains_does_not_start_over_where_outcomes_have_heavy_tails() -> None:
+    def valley(x: np.ndarray) -> float:
+        z = 4.0 * x - 2.0
+        return -(((100.0 * (z[1:] - z[:-1] ** 2) ** 2 + (1.0 - z[:-1]) ** 2).sum()) ** 1.5)
+
+    team = sb.Team(None, {f"x{i}": (0.0, 1.0) for i in range(5)}, seed=1, initial=10)
+    for _ in range(40):  # it was set aside after 34, at -48
+        query = team.ask()
+        team.tell(query, valley(np.array([query.point[f"x{i}"] for i in range(5)])))
+    assert team.model.learned.restarted_at == 0
+    assert max(valley(np.array(list(query.values()))) for query in [team.recommend().point]) > -10.0
+
+
+def test_of_one_function_noise_may_be_next_to_none() -> None:
+    X = np.random.default_rng(0).random((30, 3))
+    team = sb.Team(None, dict.fromkeys("xyz", (0.0, 1.0)))
+    team.attach(X, np.sin(3.0 * X[:, 0]) + np.cos(2.0 * X[:, 1]) + X[:, 2] ** 2)
+    (split,) = team.model.splits.values()
+    assert split.hyperparameters.total_noise_variance < 1e-6
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_one_function_noise_may_be_a_third_of_all_that_is_seen(seed) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.random((40, 3))
+    f = -((X - 0.4) ** 2).sum(axis=1)
+    std = 0.3 * f.std()
+    team = sb.Team(None, dict.fromkeys("xyz", (0.0, 1.0)))
+    team.attach(X, f + std * rng.standard_normal(40))
+    (split,) = team.model.splits.values()
+    h = split.hyperparameters
+    assert 0.5 < np.sqrt(h.total_noise_variance) * h.common_scale / std < 2.0
+
+
+def test_a_prior_of_the_noise_that_somebody_chose_stays() -> None:
+    X = np.random.default_rng(0).random((30, 3))
+    chosen = AdditiveGPSettings(noise_floor=1e-3)
+    team = sb.Team(None, dict.fromkeys("xyz", (0.0, 1.0)), belief=chosen)
+    team.attach(X, X.sum(axis=1))
+    (split,) = team.model.splits.values()
+    assert split.hyperparameters.total_noise_variance >= 0.999e-3
+
+
 def test_what_was_set_aside_stays_so_whatever_is_learned_later(situation_of) -> None:
     situation = stalled(situation_of, t=40)
     learned = Auto().learn(first_of(situation, 16), BELIEF, None).learned

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import swarmbo as sb
 from swarmbo.acquisition import DBGPUCB, LocalWorth, Situation, local_acquisition, shortlist
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.coordination import Exact
 from swarmbo.errors import ConfigError
+from swarmbo.runs import load
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
 
@@ -190,3 +192,21 @@ def test_shortlists_shrink_so_that_tables_keep_to_their_budget():
 def test_settings_out_of_range_are_refused_with_their_path(table, at):
     with pytest.raises(ConfigError, match=rf"\$\.acquisition\.{at}: got .*; wanted"):
         convert({"kind": "db-gp-ucb", **table}, DBGPUCB, "$.acquisition")
+
+
+def test_by_default_a_team_measures_near_the_best_it_knows_where_annealing_looks_around_first() -> None:
+    line = np.linspace(0.0, 1.0, 21)[:, None]
+    places = list[float]()
+    for rule in ("db-gp-ucb", DBGPUCB(exploration="annealed")):
+        team = sb.Team.for_field(["a"], low=[0.0], high=[1.0], acquisition=rule, rounds=25)
+        team.attach(line[:9], np.exp(-((line[:9, 0] - 0.2) ** 2) / 0.005))  # a peak at 0.2, nothing known beyond 0.4
+        places.append(float(team.ask({"a": line}).points["a"][0]))
+    assert abs(places[0] - 0.2) < 0.11
+    assert places[1] > 0.5
+
+
+@pytest.mark.parametrize(
+    "name", ["field", "measured", "robots", "robots-obstacles", "robots-topobathy", "robots-window"]
+)
+def test_scenarios_whose_tables_were_measured_by_annealing_state_it(name) -> None:
+    assert getattr(load(name).acquisition, "exploration", None) == "annealed"

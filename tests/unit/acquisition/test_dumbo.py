@@ -153,4 +153,4 @@ def regret_on_powells_function(outcomes: str, seed: int, n: int, **settings) -> 
 def test_powells_function_ends_near_what_the_paper_prints(outcomes, at_most) -> None:
     # it prints 496 and 469, means of five runs; of totals seeds spread over a factor of ten
     assert np.median([regret_on_powells_function(outcomes, seed, 150) for seed in range(3)]) <= at_most
-    assert regret_on_powells_function(outcomes, 0, 150, exploration="paper") > 2.0 * at_most
+    assert regret_on_powells_function(outcomes, 0, 150, exploration="paper") > 1.5 * at_most

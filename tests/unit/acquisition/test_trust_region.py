@@ -100,10 +100,10 @@ def test_the_side_does_not_depend_on_points_outside_that_gain_nothing(outcomes, 
 
 
 @pytest.mark.parametrize(
-    ("gain", "wanted"), [(0.0, True), (0.0009, True), (0.0011, False), (np.nan, False), (-5.0, True)]
+    ("gain", "wanted"), [(0.0, True), (0.0004, True), (0.0006, False), (np.nan, False), (-5.0, True)]
 )
-def test_a_search_starts_over_when_a_full_turn_gains_less_than_a_share_of_the_first_spread(gain, wanted) -> None:
-    first = np.array([0.0, 1.0, -1.0])  # their spread is one
+def test_a_search_starts_over_when_a_full_turn_gains_less_than_a_share_of_its_spread(gain, wanted) -> None:
+    first = np.array([0.0, 1.0, -1.0])  # with the turn their best less their median is half of one
     turn = np.full(4, 0.5)
     turn[2] = 1.0 + gain
     restarts = Restarts(after=4)
@@ -113,6 +113,14 @@ def test_a_search_starts_over_when_a_full_turn_gains_less_than_a_share_of_the_fi
     assert not restarts.is_due(np.concatenate([first, turn]), **arguments | {"patience": 2})
     assert not restarts.is_due(np.concatenate([first, turn]), **arguments | {"begun": 4})
     assert not Restarts(after=0).is_due(np.concatenate([first, turn]), **arguments)
+
+
+def test_a_gain_counts_by_what_the_search_is_about_now_and_not_by_its_first_points() -> None:
+    heavy = np.array([-1e9, -1e6, -1e5, *-np.linspace(30.0, 20.0, 5), *-np.linspace(19.9, 19.0, 4)])
+    narrow = np.array([0.1, 0.1, 0.11, *np.linspace(1.0, 9.0, 5), 9.0, 9.0, 9.001, 9.002])
+    arguments = {"design": 3, "since": 0, "begun": 8, "patience": 1}
+    assert not Restarts(after=4).is_due(heavy, **arguments)
+    assert Restarts(after=4).is_due(narrow, **arguments)
 
 
 def test_a_search_is_judged_by_full_turns_whatever_came_since() -> None:
