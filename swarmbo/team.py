@@ -212,8 +212,7 @@ class Team(AskTell):
         team = cls(world.problem, **settings)
         if isinstance(world, FieldWorld):
             team.setup.rule().check_world(team.problem.level)
-            if world.task != "peak":  # which is what worlds of ours take where nobody says
-                warn_of_aim(team.setup, world.task)
+            warn_of_aim(team.setup, world.stated_task)
         team._world = world
         return team
 

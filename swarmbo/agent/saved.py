@@ -91,10 +91,9 @@ class Saved(Talking):
             links.add_edges_from(plain["links"]["edges"])
         made = cls(  # an ``Agent``, which makes its setup of its settings
             plain["name"],
-            Problem.from_plain(plain["problem"]),
+            Problem.from_plain(plain["problem"]).watching(plain["level"]),
             links=links,
             patience=math.inf if plain["patience"] is None else plain["patience"],
-            level=plain["level"],
             sites=plain["sites"],
             has_base=plain["has_base"],
             travel=travel,

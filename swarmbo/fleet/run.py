@@ -211,7 +211,7 @@ def _require_fleet(team: FleetTeam) -> None:
     if isinstance(setup.coordination, RoutePlanner):
         got = f"got {name_of(setup.coordination)!r}, whose routes need the ways of the world, which the hub has"
         raise ConfigError(f"{got}; wanted a kind that chooses places, such as 'max-sum'", at="$.coordination.kind")
-    require_own(setup, told_beforehand(team.world)[0])
+    require_own(setup)
 
 
 def be_member(

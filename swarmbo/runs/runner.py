@@ -26,6 +26,7 @@ from swarmbo.runs.summary import Summary, read_summary
 from swarmbo.runs.trust import digests, require_trust, told_by_name
 from swarmbo.runs.world import Environment
 from swarmbo.team import Team
+from swarmbo.worlds import FieldWorld
 
 
 def run(
@@ -152,8 +153,8 @@ def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team
         no_go=scenario.no_go,
         initial=scenario.initial,
     )
-    if scenario.environment.get("task") == "peak" and team.problem.is_field:
-        warn_of_aim(team.setup, "peak")
+    if isinstance(world := team.world, FieldWorld) and world.stated_task is None and "task" in scenario.environment:
+        warn_of_aim(team.setup, world.task)  # stated here, if not to the world, whose default it is
     return env, team
 
 

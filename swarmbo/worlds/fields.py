@@ -1,5 +1,6 @@
 """Environments whose agents each measure at a place of their own in one field."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
@@ -63,6 +64,12 @@ class FieldWorld:
         """What the field is watched for; None where the environment does not say, or calls something else so."""
         task = getattr(self._world, "task", None)
         return cast(Goal, task) if isinstance(task, str) and task in get_args(Goal) else None
+
+    @property
+    def stated_task(self) -> Goal | None:
+        """The task, unless it is what a world of its class has where nobody says."""
+        usual = inspect.signature(type(self._world)).parameters.get("task")
+        return None if usual is not None and usual.default == self.task else self.task
 
     @property
     def level(self) -> float | None:
