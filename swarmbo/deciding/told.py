@@ -49,8 +49,8 @@ def news_of(
     if problem.is_field:
         if point is not None:
             raise ConfigError("got a point; in a field tell locations = {agent: place}", at="$.point")
-        told = {} if outcome is None else dict(table(outcome, "{agent: outcome}", "$.outcomes"))
-        where = {} if locations is None else dict(table(locations, "{agent: location}", "$.locations"))
+        told = {} if outcome is None else table(outcome, "{agent: outcome}", "$.outcomes")
+        where = {} if locations is None else table(locations, "{agent: location}", "$.locations")
         log.query(query_id, told)
         if strangers := [agent for agent in where if agent not in told]:
             raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
