@@ -65,7 +65,7 @@ def test_formats_that_do_not_exist_are_refused_in_one_line(names, dpi, said):
 
 
 def test_one_format_of_figures_and_one_of_the_animation_may_be_named(monkeypatch):
-    monkeypatch.setattr(mp4.shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
     assert Formats.of(["mp4", "svg"], 300) == Formats("svg", "mp4", 300)
 
 
