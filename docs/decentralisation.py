@@ -1,7 +1,7 @@
 """The tables of docs/decentralisation.md: what crosses the wire in a round, by method and by kind of message.
 
-Agents run as such here, and what is counted are the encoded messages that they really exchange. Reports of outcomes,
-and what a joint draw takes, are counted by the library's formulas; tests hold these to counts of their own.
+Agreements are made by agents that run as such here, and what is counted are the encoded messages that they really
+exchange. All else is what a team counts, by the words that agents by themselves send; tests hold it to theirs.
 Run it with one BLAS thread: OPENBLAS_NUM_THREADS=1 python docs/decentralisation.py
 """
 
@@ -9,25 +9,21 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import networkx as nx
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
-from swarmbo.agent import Agent, run
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions
 from swarmbo.coordination.messages import Codec
 from swarmbo.coordination.participant import maximise_with_agents
-from swarmbo.data import News
-from swarmbo.deciding.sharing import outcome_traffic
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope, InProcessTransport, Routes
-from swarmbo.worlds import FieldWorld, FunctionWorld, Step
+from swarmbo.worlds import FunctionWorld
 from swarmbo_envs import robot_team_v0, wlan_power_v0
 
 INITIAL, DECISIONS, SEED = 10, 4, 0
-MODES = ("per-factor", "total", "mixed")
+MODES = ("per-factor", "total")  # a third, "mixed", has them in turns
 KINDS = {
     "Copy": "copies",
     "Consensus": "copies",
@@ -36,18 +32,8 @@ KINDS = {
     "Reduced": "sums",
     "Broadcast": "sums",
 }  # all else belongs to max-sum
-OWN_ACCOUNT = {
-    "agreement": "agreement",
-    "news": "what came, and where",
-    "ranking": "best evaluations",
-    "point": "what was agreed",
-}
-OWN_REPORTS = {
-    "agreement": "agreement",
-    "reports": "measurements and reach",
-    "choices": "what was agreed",
-}
-COLUMNS = ("copies", "slopes", "published", "sums", "max-sum", "draws", "outcomes")
+SUMS = {"news": "what came", "ranking": "best", "best": "best", "spread": "best", "point": "point"}  # beside agreements
+COLUMNS = ("copies", "slopes", "published", "sums", "max-sum", "what came", "best", "point")
 
 
 class CountingTransport(InProcessTransport):
@@ -130,7 +116,6 @@ METHODS: dict[str, tuple[Any, Any]] = {
     "add-gp-ucb": ("add-gp-ucb", sb.ADMM()),
     "add-gp-ucb with learned groups of 2": (sb.AddGPUCB(groups="learned", group_size=2), sb.ADMM()),
 }
-ALONE = ("auto", "dec-hbo", "dumbo", "coupled dumbo", "thompson", "expected-improvement")
 
 
 def fits(name: str, title: str, mode: str) -> bool:
@@ -167,53 +152,19 @@ def measured(
     """Bytes by kind over all decisions, and all messages, bytes and transmissions of agreements and sharing."""
     counted = Counted(method)
     team, links, evaluate = team_of(world, mode, acquisition, counted)
-    routes, total = Routes(team.agents, links), Traffic()
+    total = Traffic()
     for turn in range(INITIAL + decisions):
         query = team.ask(links=links)
-        outcome = evaluate(query.point, kind_of(mode, turn))
-        team.tell(query, outcome)
-        assert team.last_report is not None
+        team.tell(query, evaluate(query.point, kind_of(mode, turn)))
         if turn >= INITIAL:
-            by_factor = dict(outcome) if kind_of(mode, turn) == "per-factor" else {}
-            news = News(np.array(list(query.point.values())), None if by_factor else outcome, by_factor)
-            told = outcome_traffic(team.graph, team.outcomes, routes, query.point, news)
-            assert told.bytes == team.last_sharing.bytes  # the team, which knows no links here, counts no relays
-            total = total + team.last_report.traffic + told
-            counted.by_kind["draws"] += team.last_report.traffic.bytes
-            counted.by_kind["outcomes"] += told.bytes
-    counted.by_kind["draws"] -= sum(counted.by_kind[kind] for kind in COLUMNS[:5])  # what agreements did not send
+            total = sum(team.sent.values(), total)
+            counted.by_kind.update({SUMS[what]: took.bytes for what, took in team.sent.items() if what in SUMS})
     assert sum(counted.by_kind.values()) == total.bytes
     return counted.by_kind, total
 
 
-def alone(world: World, acquisition: Any, method: sb.ADMM) -> dict[str, Traffic]:
-    """What agents send that know no outcomes but their own: by what it is for, over all decisions.
-
-    They run in one process here, which makes no difference to what they say, and are held to the team's points.
-    """
-    team, links, evaluate = team_of(world, "per-factor", acquisition, method)
-    graph, settings = team.graph, {"acquisition": acquisition, "coordination": method, "seed": SEED, "initial": INITIAL}
-    agents = {name: Agent(name, team.problem, links=links, **settings) for name in graph.agents}
-    transport, sent = InProcessTransport(Routes(graph.agents, links)), dict.fromkeys(OWN_ACCOUNT, Traffic())
-    for turn in range(INITIAL + DECISIONS):
-        query = team.ask(links=links)
-        for agent in agents.values():
-            agent.ask()
-        crossed, purposes = run(agents, transport), [agent.sent for agent in agents.values()]
-        if turn >= INITIAL:
-            for purpose in sent:
-                sent[purpose] = sum((took[purpose] for took in purposes if purpose in took), sent[purpose])
-        assert sum((traffic for took in purposes for traffic in took.values()), Traffic()) == crossed
-        assert {x: value for agent in agents.values() for x, value in (agent.word() or {}).items()} == query.point
-        outcomes = evaluate(query.point, "per-factor")
-        team.tell(query, outcomes)
-        for name, agent in agents.items():
-            agent.tell(query.id, {factor: outcomes[factor] for factor in graph.factors_owned_by(name)})
-    return sent
-
-
 def robots(coordination: str) -> tuple[Traffic, Traffic]:
-    """What four robots send to agree, and to tell one another what they measured, over all rounds."""
+    """What four robots send to agree, and to tell one another what they measured and where they can go."""
     env = robot_team_v0.parallel_env(robots=4, field={"elevation": "jacksboro"})
     observations, infos = env.reset(seed=SEED)
     rule = sb.DBGPUCB(exploration="annealed")
@@ -227,35 +178,6 @@ def robots(coordination: str) -> tuple[Traffic, Traffic]:
         assert team.last_report is not None
         agreement, sharing = agreement + team.last_report.traffic, sharing + team.last_sharing
     return agreement, sharing
-
-
-def robots_by_themselves(coordination: str) -> dict[str, Traffic]:
-    """What the same robots send as agents that are told their own measurements only, by purpose."""
-    env = robot_team_v0.parallel_env(robots=4, field={"elevation": "jacksboro"})
-    world, (_, infos) = FieldWorld(env), env.reset(seed=SEED)
-    problem = world.problem
-    given: Any = {"coordination": coordination, "seed": SEED, "rounds": world.horizon, "sites": world.sites()}
-    agents = {name: Agent(name, problem, **given) for name in problem.agents}
-    sent, query, news = dict.fromkeys(OWN_REPORTS, Traffic()), None, world.begin(infos)
-    for _ in range(DECISIONS):
-        for name, place in problem.places(news.point, news.factors).items():
-            agents[name].tell(query, news.factors[name], location=place)
-        offers = world.offers(list(agents))
-        assert offers.candidates is not None
-        assert offers.links is not None
-        links = offers.links.copy()
-        if not nx.is_connected(links):  # over a base station, as a team's reports go
-            links.add_edges_from(("base station", name) for name in agents)
-        for name, agent in agents.items():
-            agent.links = links
-            query = agent.ask(candidates=offers.candidates[name])
-        run(agents, InProcessTransport(Routes(problem.agents, links)))
-        for agent in agents.values():
-            for purpose, traffic in agent.sent.items():
-                sent[purpose] += traffic
-        point = {x: value for agent in agents.values() for x, value in (agent.word() or {}).items()}
-        news = world.news(point, Step(*env.step(world.actions(point, problem.agents))))
-    return sent
 
 
 def row_of(name: str, *numbers: float) -> str:
@@ -287,21 +209,11 @@ def main() -> None:
             for name, (acquisition, method) in METHODS.items():
                 if fits(name, title, mode):
                     print_row(name, *cells_of(*measured(world, mode, acquisition, method)))
-    columns = [f"{purpose}: {what}" for purpose in OWN_ACCOUNT.values() for what in ("messages", "bytes")]
-    print_head("WLAN, agents that know no outcomes but their own", "method", *columns)
-    for name in ALONE:
-        sent = alone(wlan, METHODS[name][0], sb.ADMM())
-        print_row(name, *(n for phase in OWN_ACCOUNT for n in (sent[phase].messages, sent[phase].bytes)))
     columns = [f"{purpose}: {what}" for purpose in ("agreement", "reports") for what in ("messages", "bytes")]
     print_head("Four robots, by coordination", "db-gp-ucb and", *columns)
     for coordination in ("exact", "max-sum", "greedy", "independent"):
         agreement, sharing = robots(coordination)
         print_row(coordination, agreement.messages, agreement.bytes, sharing.messages, sharing.bytes)
-    columns = [f"{purpose}: {what}" for purpose in OWN_REPORTS.values() for what in ("messages", "bytes")]
-    print_head("Four robots, agents that are told their own measurements only", "db-gp-ucb and", *columns)
-    for coordination in ("exact", "max-sum", "greedy", "independent"):
-        sent = robots_by_themselves(coordination)
-        print_row(coordination, *(n for phase in OWN_REPORTS for n in (sent[phase].messages, sent[phase].bytes)))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.graph import FactorGraph
 from swarmbo.no_go import NoGoRegion
 from swarmbo.problem import OutcomeMode, Problem
-from swarmbo.records import Goal
+from swarmbo.records import Goal, Traffic
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults
 from swarmbo.worlds import FieldWorld, FunctionWorld, Infos, Measurement, OneShotWorld, Scopes, Step, World
@@ -224,7 +224,10 @@ class Team(AskTell):
         this before the first round. Call it yourself before a further episode. Rounds in a field are counted from 0
         again: where data fade, those of an earlier episode count as of the same round of this one.
         """
-        self._acting, self._log, self._learner = None, self._log.in_new_episode(), self._learner.begin()
+        self._acting, self._log = None, self._log.in_new_episode()
+        self._learn(None if self._world is None else self._world.links())
+        self._learner, self._since = self._learner.begin(), self._since.after(self._log)
+        self.sent, self.last_sharing, self.sharing_links = {}, Traffic(), None
         news = None if self._world is None else self._world.begin(infos)
         self._take(None, None if news is None else self._heard(news))
 
@@ -245,6 +248,7 @@ class Team(AskTell):
             self.begin(infos)
         if self._acting is not None:
             if (held := world.held(agents)) is not None:
+                self.last_sharing, self.sharing_links = Traffic(), None
                 return held
             self._log = self._log.without([self._acting])  # its outcome was never observed, and now it can't be
         offers = world.offers(agents)

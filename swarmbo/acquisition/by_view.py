@@ -12,7 +12,6 @@ import networkx as nx
 
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import Views
-from swarmbo.records import Traffic
 
 Out = TypeVar("Out")
 
@@ -62,10 +61,9 @@ class InTurn(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What was said, in the order of the speakers, and what that took, where whoever answers counts it for all."""
+    """What was said, in the order of the speakers."""
 
     words: dict[str, Any]
-    traffic: Traffic = Traffic()
 
 
 ViewSteps = Generator[EachSays | InTurn, Heard, Out]

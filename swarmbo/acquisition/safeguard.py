@@ -19,11 +19,6 @@ from swarmbo.acquisition.in_sight import IN_SIGHT
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.worth import BatchValue, Worth
 from swarmbo.belief import PlaceBelief, Views
-from swarmbo.records import Traffic
-from swarmbo.transport import Routes, multicast_traffic
-
-_NUMBER = 8  # bytes
-_SUMS = 6  # what a chain is worth by three measures, of two batches
 
 Batch = dict[str, Float[np.ndarray, " d"]]
 Place = tuple[str, Float[np.ndarray, " d"]]  # and who measures there
@@ -92,22 +87,6 @@ class Safeguard:
                 keeps = yield from self._is_no_worse(situation, chain, agreed, rival, posteriors)
             settled |= agreed if keeps else rival
         return settled
-
-    def traffic(self, routes: Routes, n_dims: int) -> Traffic:
-        """What it takes where all share a belief, passed on from agent to agent.
-
-        What each does is handed on from the end of its chain, with sums, and a verdict comes back.
-
-        Args:
-            routes: Who reaches whom; where no relay does, a base station passes choices on.
-            n_dims: Coordinates of a place.
-        """
-        place, traffic = _NUMBER * n_dims, Traffic()
-        for chain in self.chains:
-            for n, (following, agent) in enumerate(itertools.pairwise(reversed(chain)), start=1):
-                traffic += multicast_traffic(routes, following, [agent], n * place + _SUMS * _NUMBER)
-                traffic += multicast_traffic(routes, agent, [following], 1)
-        return traffic
 
     def _worth_their_price(
         self, situation: Situation, chain: Sequence[str], points: Batch, posteriors: "_Posteriors"

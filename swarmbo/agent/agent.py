@@ -9,14 +9,14 @@ from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
 from swarmbo.acquisition.travel import MeasuringTravel
-from swarmbo.agent.reports import Offer
 from swarmbo.agent.returning import Returning
-from swarmbo.agent.rows import UNASKED
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.deciding.choice import MOST_QUERIES
 from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.own_rows import UNASKED
+from swarmbo.deciding.reports import Offer
 from swarmbo.deciding.setup import Setup
 from swarmbo.deciding.told import Noise
 from swarmbo.errors import ConfigError, UnknownQueryError
@@ -281,7 +281,7 @@ class Agent(Returning):
         """Learn what its own world says of a round in a field, as ``Team.observe`` learns it of all agents.
 
         That is what it measured, there or where it was not sent, and what it measured on the way; or that it measured
-        nothing, which is no failure.
+        nothing, which is no failure. A round in which nobody measures is an occasion to talk of beliefs, too.
 
         Args:
             query: Its id; None for what it measured unasked, such as where it starts.
@@ -296,11 +296,13 @@ class Agent(Returning):
         if not self.problem.is_field:
             raise ConfigError("got an info; of a function tell what came of a query", at="$.info")
         query_id = UNASKED if query is None else query_name(query)
+        if self.is_finished and query_id not in self._log.open and self._words.get(query_id) is not None:
+            query_id = UNASKED  # nobody takes part in it, so it is not pending
         if (before := self._own.told.get(query_id)) is not None and before.has_come:
             raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; it was told before")
-        row = self._owned.observed(self._log, query_id, info, order=self._own.count, is_all=is_all)
-        if row is not None:
-            self._own = self._own.with_told(query_id, row)
+        has_ended = is_all and (query_id != UNASKED or self._log.asked > 0)  # where it starts is no round
+        row = self._owned.observed(self._log, query_id, info, order=self._own.count, is_all=has_ended)
+        self._own = self._own.with_told(query_id, row)
 
     def attach(
         self,
@@ -331,11 +333,12 @@ class Agent(Returning):
         present, order = self._log.round - 1, self._own.count
         if isinstance(self._learner, FieldLearner):
             fades = self._learner.belief.has_time
-            rows = self._owned.surveyed(points, outcomes, rounds, agents, noise_std, present, order, fades=fades)
-        elif agents is not None:
+            told = self._owned.surveyed(points, outcomes, rounds, agents, noise_std, present, self._own, fades=fades)
+            self._own = told
+            return
+        if agents is not None:
             raise ConfigError("got agents; wanted none: of a function all of them set one joint point", at="$.agents")
-        else:
-            rows = self._owned.attached(points, outcomes, rounds, noise_std, present=present, order=order)
+        rows = self._owned.attached(points, outcomes, rounds, noise_std, present=present, order=order)
         self._own = self._own.with_attached(rows)
 
     def _require_idle(self, what: str) -> None:

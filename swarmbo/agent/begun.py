@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from swarmbo.agent.company import Company
-from swarmbo.agent.reports import Offer
-from swarmbo.agent.rows import OwnRows
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
+from swarmbo.deciding.own_rows import OwnRows
+from swarmbo.deciding.reports import Offer
 from swarmbo.logbook import Logbook
 from swarmbo.transport import Envelope
 

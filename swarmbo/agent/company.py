@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from swarmbo.agent.rows import UNHEARD, OwnRow, OwnRows, shares_outcomes
+from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, shares_outcomes
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 

@@ -10,9 +10,9 @@ import networkx as nx
 from swarmbo.acquisition import Travel
 from swarmbo.agent.begun import Deciding
 from swarmbo.agent.company import Company
-from swarmbo.agent.rows import OwnRows
 from swarmbo.agent.talking import Talking
 from swarmbo.coordination.participant import Participant
+from swarmbo.deciding.own_rows import OwnRows
 from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.problem import Problem

@@ -1,11 +1,11 @@
 """What one agent can do with what it knows, and what is refused."""
 
-from swarmbo.agent.rows import shares_outcomes
 from swarmbo.baselines import Random, Sobol
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.fusion import FusedSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.coordination.participant import ContinuousCoordination, Coordination
+from swarmbo.deciding.own_rows import shares_outcomes
 from swarmbo.deciding.places import plans_by_steps, weighs_nothing
 from swarmbo.deciding.setup import Maximiser, Setup, Solver
 from swarmbo.errors import ConfigError

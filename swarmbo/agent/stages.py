@@ -1,6 +1,6 @@
 """What one agent does in a decision, stage by stage: it computes from what it knows, then waits for messages."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -13,8 +13,6 @@ from jaxtyping import Float
 from swarmbo.acquisition import Decision
 from swarmbo.acquisition.by_view import EachSays, Heard, InTurn
 from swarmbo.agent.company import Company
-from swarmbo.agent.reports import Offer, Reports
-from swarmbo.agent.rows import Exchange, OwnRows, shares_outcomes
 from swarmbo.agent.timed import Known, Timed
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.fusion.exchange import Spoken, Unfinished, carried, talk as talking
@@ -40,7 +38,7 @@ from swarmbo.coordination.by_deadline import (
     terms_of,
     whole_factors,
 )
-from swarmbo.coordination.claims import Claims, Pairs, forbidden_by
+from swarmbo.coordination.claims import Claims, packed_claims, unpacked_claims
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post
 from swarmbo.coordination.messages import Key, Message, Note
 from swarmbo.coordination.part import Part
@@ -48,10 +46,12 @@ from swarmbo.coordination.requests import AllReduce, Steps, ToAll, answered, ask
 from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
-from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Ranking, Request, Whole
+from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Ranking, Request, Whole, ranked_parts
+from swarmbo.deciding.own_rows import Exchange, OwnRows, shares_outcomes
 from swarmbo.deciding.places import Choose, Visit, declining
+from swarmbo.deciding.reports import Offer, Reports
 from swarmbo.deciding.setup import Setup
-from swarmbo.deciding.words import heard as heard_of, said_by
+from swarmbo.deciding.words import all_of, heard as heard_of, said_by
 from swarmbo.graph import FactorGraph
 from swarmbo.logbook import Logbook
 from swarmbo.records import Recommendation, SolveReport, Traffic
@@ -61,7 +61,6 @@ from swarmbo.worlds import Offers
 
 Out = TypeVar("Out")
 Learner = FieldLearner | FunctionLearner
-Packed = tuple[str, str, tuple[int, int], bytes]  # two variables, how many values they have, which pairs are forbidden
 Program = Generator[tuple[Key, ...], dict[Key, Message], Out]
 
 
@@ -85,6 +84,7 @@ class Stages:
         routes: Who reaches whom.
         links: Who hears whom; None: everyone hears everyone.
         company: Who takes part; None: all.
+        sites: Every place of a field that can be measured at all; None: nobody says.
     """
 
     name: str
@@ -92,6 +92,7 @@ class Stages:
     routes: Routes
     links: "nx.Graph[str] | None"
     company: Company | None = None
+    sites: Float[np.ndarray, "k d"] | None = None
 
     @property
     def _members(self) -> tuple[str, ...]:
@@ -114,7 +115,7 @@ class Stages:
         """
         keeps = isinstance(learner.belief, FusedBelief)
         problem = self.setup.problem
-        reports = Reports(problem, self.name, own, offer, self.links, keeps)
+        reports = Reports(problem, self.name, own, offer, self.links, keeps, self.sites)
         heard = yield from self._said("reports", asked(ToAll({self.name: reports.said()})))
         gone = Offer(takes_part=False)
         heard |= {name: Reports(problem, name, rows, gone).said() for name, rows in self._absent.items()}
@@ -223,14 +224,9 @@ class Stages:
         return shares_outcomes(self.setup.problem)
 
     def _ranked(self, request: Rank) -> Staged[Ranking | None]:
-        """The best of what was evaluated, by sums over the parts that it takes part in.
-
-        Where nobody waits, who owns a variable of an only factor has to know where that is best; else it is told.
-        """
+        """The best of what was evaluated, by sums over the parts that it takes part in."""
         belief, means = request
-        U, components = evaluated(belief), enumerate(belief.graph.components)
-        is_timed = has_deadline(self.setup.coordination)
-        shared = [(i, p) for i, p in components if len(p.factors) > 1 or (is_timed and len(p.agents) > 1)]
+        U, shared = evaluated(belief), ranked_parts(belief.graph, self.setup.coordination)
         mine = [(i, part) for i, part in shared if self.name in part.agents]
         if self._knows_all or not mine or not len(U):
             return None
@@ -350,9 +346,9 @@ class Stages:
         """
         problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
         own = {f: problem.tables[f] for f in graph.factors if graph.owner(f) == self.name}
-        packed = msgspec.msgpack.encode({f: _packed(graph.scope(f), table) for f, table in own.items()})
+        packed = packed_claims(graph, problem.tables, self.name)
         said = yield from self._said("claims", asked(ToAll({self.name: packed})))
-        claims = Claims.joined(graph, _unpacked(graph, said))
+        claims = Claims.joined(graph, unpacked_claims(graph, said))
         index = None
         if self.name in graph.agents:
             sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
@@ -375,9 +371,8 @@ class Stages:
 
     @property
     def _everybody(self) -> Part:
-        """All agents, whether or not they share anything: its number is none that a part of an agreement has."""
-        graph = self.setup.problem.graph
-        return Part(graph, len(graph.components) + 1, self.routes, present=self._members)
+        """All agents that take part."""
+        return all_of(self.setup.problem.graph, self.routes, self._members)
 
     def _composed(
         self, purpose: str, point: Float[np.ndarray, " n"], owners: Sequence[str], who: Sequence[str] = ()
@@ -398,16 +393,3 @@ class Stages:
 
     def _reduced(self, part: Part, terms: Float[np.ndarray, "f k m"], post: Post) -> Program[Float[np.ndarray, "k m"]]:
         return ByMessages(part, self.name, post).program(asked(AllReduce(terms)))
-
-
-def _packed(scope: Sequence[str], table: Float[np.ndarray, "..."]) -> list[Packed]:
-    """What a factor forbids, to be said."""
-    return [(x, y, pairs.shape, np.packbits(pairs).tobytes()) for x, y, pairs in forbidden_by(scope, table)]
-
-
-def _unpacked(graph: FactorGraph, said: Mapping[str, bytes]) -> Iterator[Pairs]:
-    """What factors forbid, as their owners have said it, in the graph's order."""
-    told = {agent: msgspec.msgpack.decode(word, type=dict[str, list[Packed]]) for agent, word in said.items()}
-    for f in graph.factors:
-        for x, y, (a, b), bits in told[graph.owner(f)][f]:
-            yield x, y, np.unpackbits(np.frombuffer(bits, np.uint8), count=a * b).astype(bool).reshape(a, b)

@@ -12,8 +12,6 @@ from swarmbo.acquisition import Travel
 from swarmbo.acquisition.travel import MeasuringTravel
 from swarmbo.agent.begun import Begun, Deciding
 from swarmbo.agent.company import Company
-from swarmbo.agent.reports import Offer, offers_of
-from swarmbo.agent.rows import OwnRows
 from swarmbo.agent.setup_check import require_own
 from swarmbo.agent.stages import Stage, Staged, Stages
 from swarmbo.agent.timed import Clocked, Known, Timed
@@ -24,6 +22,8 @@ from swarmbo.coordination.messages import Bundle, Codec, Message
 from swarmbo.coordination.participant import Participant, read
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
+from swarmbo.deciding.own_rows import OwnRows
+from swarmbo.deciding.reports import Offer, offers_of
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.logbook import Logbook
@@ -99,6 +99,11 @@ class Talking:
         of what it says in such ticks: as in that of the deadline, in which it goes on.
         """
         return self._clocked is not None
+
+    @property
+    def agreement(self) -> int:
+        """The number of the agreement that it keeps time for, two for each decision; -1 if it keeps none."""
+        return -1 if self._clocked is None else self._clocked.number
 
     @property
     def log(self) -> Logbook:
@@ -233,7 +238,7 @@ class Talking:
 
     def _decided(self, deciding: Deciding) -> Staged[None]:
         """What it does in some decisions."""
-        stages = Stages(self.name, self._setup, self._routes, self.links, deciding.company)
+        stages = Stages(self.name, self._setup, self._routes, self.links, deciding.company, self.sites)
         problem, given = self.problem, None
         if isinstance(self._learner, FieldLearner):
             learner = self._learner.copied()  # what was known stays as it is until all is decided

@@ -12,12 +12,12 @@ from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 from numpy.typing import ArrayLike
 
-from swarmbo.agent.reports import Offer
-from swarmbo.agent.rows import UNASKED, OwnRow, Stop, shares_outcomes
-from swarmbo.agent.ways import checked_ways
 from swarmbo.boundary.values import real_array, reported_number, short, table, told_number
 from swarmbo.deciding.candidates import checked_candidates
+from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, Stop, shares_outcomes
+from swarmbo.deciding.reports import Offer
 from swarmbo.deciding.told import Noise, attached, measured_place, noise_of
+from swarmbo.deciding.ways import checked_ways
 from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
@@ -198,9 +198,7 @@ class Owned:
         stood = dict(zip(self.variables, place.tolist(), strict=True))
         return OwnRow(order, {self.name: y}, place=stood, noise={} if y is None else noise)
 
-    def observed(
-        self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool
-    ) -> OwnRow | None:
+    def observed(self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool) -> OwnRow:
         """What its own world says of a round; see ``Agent.observe``.
 
         Args:
@@ -208,23 +206,19 @@ class Owned:
             query_id: Its id; ``UNASKED``: nobody asked.
             info: Of the agent, as ``env.step`` returned it.
             order: How many evaluations it was told of before.
-            is_all: Whether nothing more will come of the query.
-
-        Returns:
-            None if it says nothing.
+            is_all: Whether nothing more will come of the query, or of the round.
         """
         sent: Mapping[str, np.ndarray] = {}
         if query_id != UNASKED:
             point = log.query(query_id).point
             sent = self.problem.places(point, self.problem.channels_in(point))
         reading, stops = readings_of(self.name, info, sent.get(self.name), self.problem.box)
-        if reading is None and not stops and query_id == UNASKED:
-            return None
-        row = OwnRow(order, on_the_way=tuple(map(Stop.of, stops)), has_ended=is_all and query_id != UNASKED)
+        row = OwnRow(order, on_the_way=tuple(map(Stop.of, stops)), has_ended=is_all)
         if reading is None:
             return row
         stood = dict(zip(self.variables, reading.place.tolist(), strict=True))
-        noise = {} if math.isnan(reading.noise_std) else {self.name: reading.noise_std}
+        failed = math.isnan(reading.noise_std) or math.isnan(reading.outcome)
+        noise = {} if failed else {self.name: reading.noise_std}
         return msgspec.structs.replace(row, factors={self.name: _known(reading.outcome)}, place=stood, noise=noise)
 
     def surveyed(
@@ -235,11 +229,11 @@ class Owned:
         agents: str | Sequence[str] | None,
         noise_std: ArrayLike | float | None,
         present: int,
-        order: int,
+        before: OwnRows,
         *,
         fades: bool,
-    ) -> list[OwnRow]:
-        """What it knows of measurements in a field that were never asked for; see ``Agent.attach``.
+    ) -> OwnRows:
+        """What it knows with measurements in a field that were never asked for; see ``Agent.attach``.
 
         Args:
             points: Places (t, d), or (t, d + 1) with the round last.
@@ -248,27 +242,11 @@ class Owned:
             agents: Who made them.
             noise_std: One for all, or one of each (t,).
             present: The round, if nobody says.
-            order: How many evaluations it was told of before.
+            before: What it was told since it last told the others.
             fades: Whether rounds are of account.
         """
-        problem = self.problem
-        data = attached(points, outcomes, problem, rounds, agents, noise_std=noise_std)
-        if data.rounds is not None and not fades:
-            raise ShapeError(
-                f"got rounds for a belief in which nothing fades; wanted places {(len(data), problem.box.n_dims)}"
-            )
-        own, column = problem.columns(self.name), problem.channels.index(self.name)
-        made = problem.taken(data.X)[:, column]
-        rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
-        rows: list[OwnRow] = []
-        for place, y, std, asked, mine in zip(
-            data.X[:, own], data.factors[:, column], data.known_noise[:, 1 + column], rounds, made, strict=True
-        ):
-            stood = dict(zip(self.variables, place.tolist(), strict=True)) if mine else {}
-            noise = {self.name: float(std)} if mine and std == std else {}
-            told = {self.name: _known(float(y))} if mine else {}
-            rows.append(OwnRow(order, told, place=stood, round=float(asked) if fades else None, noise=noise))
-        return rows
+        data = attached(points, outcomes, self.problem, rounds, agents, noise_std=noise_std)
+        return before.surveyed(self.problem, self.name, data, present, fades=fades)
 
     def offer(
         self,

@@ -3,11 +3,9 @@
 from swarmbo.acquisition import Acquisition, Decision, Situation
 from swarmbo.acquisition.by_view import ViewSteps, at_once
 from swarmbo.acquisition.in_turn import turns
-from swarmbo.belief import Views
-from swarmbo.records import SolveReport, Traffic
+from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Settings
-from swarmbo.transport import Routes, multicast_traffic
 
 
 @kind("coordination", FIELD)
@@ -36,10 +34,5 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
         """The same in steps: agents with beliefs of their own hand on what they choose."""
         points = yield from turns(situation, acquisition.alone(situation))
-        traffic = Traffic()
-        if not isinstance(situation.belief, Views):  # else what was said is counted where it was
-            routes = Routes(situation.agents, situation.links)
-            for n, sender in enumerate(situation.movers):
-                traffic += multicast_traffic(routes, sender, situation.movers[n + 1 :], 8 * situation.domain.n_dims)
         rounds = max(len(situation.movers) - 1, 0)
-        return Decision(points, SolveReport(status="sequential", rounds=rounds, traffic=traffic))
+        return Decision(points, SolveReport(status="sequential", rounds=rounds))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 from jaxtyping import Bool
 
@@ -16,6 +17,7 @@ from swarmbo.coordination.tables import Table
 from swarmbo.graph import FactorGraph
 
 Pairs = tuple[str, str, Bool[np.ndarray, "_a _b"]]  # two variables, and which values of theirs are not allowed together
+_Packed = tuple[str, str, tuple[int, int], bytes]  # two variables, how many values they have, which pairs are forbidden
 
 
 def forbidden_by(scope: Sequence[str], table: Table) -> Iterator[Pairs]:
@@ -122,3 +124,29 @@ class Claims:
             i, j = words.get(x), words.get(y)
             found += i is not None and j is not None and bool(pairs[i, j])
         return found // 2
+
+
+def packed_claims(graph: FactorGraph, tables: Mapping[str, Table], agent: str) -> bytes:
+    """What the tables of an agent's own factors forbid, as it says it.
+
+    Args:
+        graph: Scopes and owners.
+        tables: At least those of its factors.
+        agent: Which.
+    """
+    own = {f: forbidden_by(graph.scope(f), tables[f]) for f in graph.factors if graph.owner(f) == agent}
+    said = {f: [(x, y, p.shape, np.packbits(p).tobytes()) for x, y, p in forbidden] for f, forbidden in own.items()}
+    return msgspec.msgpack.encode(said)
+
+
+def unpacked_claims(graph: FactorGraph, said: Mapping[str, bytes]) -> Iterator[Pairs]:
+    """What factors forbid, as their owners have said it, in the graph's order.
+
+    Args:
+        graph: Scopes and owners.
+        said: By agent.
+    """
+    told = {agent: msgspec.msgpack.decode(word, type=dict[str, list[_Packed]]) for agent, word in said.items()}
+    for f in graph.factors:
+        for x, y, (a, b), bits in told[graph.owner(f)][f]:
+            yield x, y, np.unpackbits(np.frombuffer(bits, np.uint8), count=a * b).astype(bool).reshape(a, b)

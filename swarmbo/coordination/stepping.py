@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from swarmbo.errors import TransportError
 from swarmbo.records import Traffic
-from swarmbo.transport import Envelope, Transport
+from swarmbo.transport import Envelope, FaultyTransport, Transport
 
 
 @runtime_checkable
@@ -13,6 +13,7 @@ class Ticking(Protocol):
     """What ``run`` steps: a ``Participant``, a ``swarmbo.agent.Agent``, or one of your own.
 
     One that has a true attribute ``keeps_time`` is ticked at every step, once nobody waits for a message under way.
+    Its ``agreement`` is then the number of what it agrees on, two for each decision.
     """
 
     @property
@@ -32,7 +33,8 @@ def run(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transp
         agents: By name; agents of your own will do, see :class:`Ticking`.
         transport: Opened for at least them.
         by_deadline: What carries what agents say while they keep time, which may be lost; None: as all else. Its steps
-            are the ticks of their clock, which begins for all at once.
+            are the ticks of their clock, which begins for all at once. One with faults, opened for the round of the
+            first of their decisions, is renewed for each agreement, as a team opens it.
 
     Returns:
         What crossed the links for it.
@@ -56,6 +58,7 @@ def step(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Trans
     """
     carriers = [transport] if by_deadline is None else [transport, by_deadline]
     before, now, is_clock_on = _sent(carriers), 0, False
+    first: tuple[int, int] | None = None  # the first decision by a deadline, and its round
     held = dict[str, list[Envelope]]()  # of who keeps time also until its clock begins: each tick of it counts
     inboxes: Mapping[str, list[Envelope]] = {name: [] for name in agents}
     while inboxes:
@@ -68,7 +71,13 @@ def step(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Trans
             held.setdefault(name, []).extend(inbox)
         timed = {name for name, agent in agents.items() if _keeps_time(agent)}
         bundles = by_deadline.deliver() if timed and is_clock_on and by_deadline is not None else {}
-        is_clock_on = bool(timed) and (is_clock_on or timed.issuperset(arrived))
+        was_on, is_clock_on = is_clock_on, bool(timed) and (is_clock_on or timed.issuperset(arrived))
+        if isinstance(by_deadline, FaultyTransport) and is_clock_on and not was_on:
+            decision = max(getattr(agents[name], "agreement", 0) for name in timed) // 2
+            if first is None:
+                first = decision, by_deadline.round
+            else:
+                by_deadline.renew(first[1] + decision - first[0])
         due = held.keys() | bundles.keys() | timed if is_clock_on else held.keys() - timed
         inboxes = {name: [*held.pop(name, ()), *bundles.get(name, ())] for name in agents if name in due}
     after = _sent(carriers)

@@ -5,24 +5,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
+import msgspec
 import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.fusion import FusedBelief
-from swarmbo.boundary.values import query_name, whole_number
+from swarmbo.boundary.values import check_links, query_name, whole_number
+from swarmbo.coordination.requests import ToAll, asked
 from swarmbo.data import News
 from swarmbo.deciding.choice import MOST_QUERIES, Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.held import Held
 from swarmbo.deciding.in_one_place import InOnePlace
+from swarmbo.deciding.own_rows import news_shape, shares_outcomes
+from swarmbo.deciding.reports import Reports, data_of_group, news_of_group, offer_of
 from swarmbo.deciding.rows import is_table, read_rows
-from swarmbo.deciding.taking import taken, with_attached
+from swarmbo.deciding.taking import noted, round_of
 from swarmbo.deciding.told import Noise, Outcome, attached, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
+from swarmbo.deciding.words import Words, parted
 from swarmbo.errors import ConfigError
 from swarmbo.records import Query, Recommendation, Traffic
+from swarmbo.transport import Faults, Routes
 from swarmbo.worlds import Offers
 
 Places = Mapping[str, ArrayLike]  # (k, d) each
@@ -96,17 +102,62 @@ class AskTell(Held):
         offers = replace(offers, **given, prices={} if prices is None else prices)
         if count is None:
             return self._ask(offers)
-        return [self._ask(offers) for _ in range(whole_number(count, 1, "$.count", MOST_QUERIES))]
+        return [self._ask(offers, goes_on=i > 0) for i in range(whole_number(count, 1, "$.count", MOST_QUERIES))]
 
-    def _ask(self, offers: Offers) -> Query:
-        self._learner, choice = self._decided(offers)
+    def _ask(self, offers: Offers, *, goes_on: bool = False) -> Query:
+        """The next query; ``goes_on``: of a batch that was begun, so that nothing came since."""
+        self._learner, choice, sent = self._decided(offers, goes_on=goes_on)
+        before = self.sent if goes_on else {}
+        self.sent = {p: before.get(p, Traffic()) + sent.get(p, Traffic()) for p in {**before, **sent}}
+        agreement, self.last_sharing = parted(sent)
         self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
-        self.last_query, self.last_report = choice.query(query_id, self.problem), choice.report
+        self._since = self._since.after(self._log)
+        report = msgspec.structs.replace(choice.report, traffic=agreement)
+        self.last_query, self.last_report = choice.query(query_id, self.problem), report
         return self.last_query
 
-    def _decided(self, offers: Offers) -> tuple[FieldLearner | FunctionLearner, Choice]:
-        """What to evaluate next; a subclass may have it decided elsewhere."""
-        return self._learner.decide(self._log, offers)
+    def _decided(
+        self, offers: Offers, *, goes_on: bool
+    ) -> tuple[FieldLearner | FunctionLearner, Choice, Mapping[str, Traffic]]:
+        """What to evaluate next, and what it takes; a subclass may have it decided elsewhere."""
+        check_links(offers.links)
+        links, present = offers.links, self._present_at(self._log.round)
+        words = Words(self.graph, Routes(self.agents, links, has_base=True), present)
+        if not goes_on:
+            self._learn(links, comes=True)
+        answering = InOnePlace(
+            self.coordination, self.transport, self._log.round, self.seed, words, shares_outcomes(self.problem)
+        )
+        learner, choice = answering.run(self._learner.steps(self._log, offers))
+        if isinstance(learner, FunctionLearner):
+            choice = learner.expected(self._log, choice)
+        if "agreement" not in words.sent:
+            words.note("agreement", choice.report.traffic)  # of a planner of a user's own
+        if not goes_on:
+            self._say_news(words, offers)
+        return learner, choice, words.sent
+
+    def _present_at(self, round_number: int) -> tuple[str, ...] | None:
+        """Who is there in a round; None: all."""
+        if not isinstance(self.transport, Faults):
+            return None
+        return tuple(self.transport.present(self.agents, round_number)) or None
+
+    def _say_news(self, words: Words, offers: Offers) -> None:
+        """Count what agents tell one another before a decision: what came, and in a field where each can go."""
+        problem, since, learner = self.problem, self._since, self._learner
+        words.note("sharing", since.gossip)
+        if not isinstance(learner, FieldLearner):
+            if since.lines:
+                words.summed("news", *news_shape(problem, since.lines))
+            return
+        keeps, said = isinstance(learner.belief, FusedBelief), dict[str, bytes]()
+        sites = None if offers.sites is None else np.asarray(offers.sites, dtype=float)
+        for agent in self.agents:
+            position = learner.positions.get(agent)
+            offer = offer_of(agent, offers, problem, self.seed, self._log.round, position)
+            said[agent] = Reports(problem, agent, since.of(agent), offer, offers.links, keeps, sites).said()
+        words.said("reports", asked(ToAll(said)))
 
     @whole_or_not_at_all
     def tell(
@@ -166,6 +217,7 @@ class AskTell(Held):
         if self.problem.is_field:
             raise ConfigError("got a point; in a field attach what others measured, with agents=…", at="$.point")
         self._log, query_id = self._log.with_query(self.problem.placed(point), chosen=False)
+        self._since = msgspec.structs.replace(self._since, lines=self._since.lines + 1)
         return query_id
 
     @whole_or_not_at_all
@@ -178,18 +230,41 @@ class AskTell(Held):
         query_id = query_name(query)
         self._log.query(query_id)
         self._log = self._log.without([query_id])
+        self._learn(None if self._world is None else self._world.links())
 
     def _take(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
         """Learn news: of a query, and of what nobody asked for; ``is_all``: nothing more will come of the query."""
-        self.last_sharing, self.sharing_links = Traffic(), None
+        self.sharing_links = None
         if news is None:
             return
-        links = None if self._world is None else self._world.links()
-        self._log, self._learner, self.last_sharing = taken(
-            self._log, self._learner, query_id, news, links, is_all=is_all
-        )
-        if isinstance(self._learner, FieldLearner) and isinstance(self._learner.belief, FusedBelief):
-            self.sharing_links = self._learner.belief.fared
+        of_round = round_of(self._log, query_id, is_all=is_all)
+        self._log = noted(self._log, query_id, news, is_all=is_all)
+        if self.problem.is_field:
+            self._since = self._since.with_news(self.problem, query_id, news, of_round, is_all=is_all)
+            self._learn(None if self._world is None else self._world.links())
+
+    def _learn(self, links: "nx.Graph[str] | None", *, comes: bool = False) -> None:
+        """Learn what was told and not learned yet; while a query is told in part, only if a decision comes."""
+        learner, since = self._learner, self._since
+        if not isinstance(learner, FieldLearner) or not (new := since.new(self.problem)):
+            return
+        if not comes and any(of in self._log.open for of, _ in new):
+            return
+        learner = learner.copied() if comes or len(new) > 1 else learner
+        words = Words(self.graph, Routes(self.agents, links, has_base=True))
+        for of, group in new:
+            if not isinstance(of, str):
+                learner = learner.attach(data_of_group(self.problem, group))
+                continue
+            news, now = news_of_group(self.problem, group), self._log.round - 1
+            learner = learner.learn(news, since.rounds[of], now, links)
+            if isinstance(learner.belief, FusedBelief):
+                self.sharing_links = learner.belief.fared
+                words.talked(learner.belief)
+                words.note("sharing", learner.belief.sent)  # what they said at once
+        took = sum(words.sent.values(), since.gossip)
+        learned = (*since.learned, *(of for of, _ in new))
+        self._learner, self._since = learner, msgspec.structs.replace(since, gossip=took, learned=learned)
 
     @whole_or_not_at_all
     def attach(
@@ -259,7 +334,13 @@ class AskTell(Held):
                 at="$.points",
             )
         data = attached(points, outcomes, self.problem, rounds, agents, noise_std)
-        self._log, self._learner = with_attached(self._log, self._learner, data)
+        learner, since, present = self._learner, self._since, self._log.round - 1
+        self._log = self._log.with_evaluations(data.X, data.totals, data.factors, data.rounds, data.noise_std)
+        if isinstance(learner, FieldLearner):
+            self._since = since.with_survey(self.problem, data, present, fades=learner.belief.has_time)
+            self._learn(None)
+        else:
+            self._since = msgspec.structs.replace(since, lines=since.lines + len(data))
 
     @whole_or_not_at_all
     def refit(self) -> None:
@@ -276,6 +357,7 @@ class AskTell(Held):
         of what each part of the graph saw. In a field it is a place: the environment's ``sites()`` are compared where
         it has them, else 2,048 quasi-random points of the box and the places in it that were measured.
         """
+        self._learn(None if self._world is None else self._world.links(), comes=True)
         answering = InOnePlace(self.coordination, self.transport, self._log.round)
         sites = None if self._world is None else self._world.sites()
         self._learner, found = answering.run(self._learner.recommend(self._log, sites))

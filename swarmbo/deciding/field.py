@@ -35,13 +35,12 @@ from swarmbo.deciding.field_belief import (
     with_pending,
     with_survey,
 )
-from swarmbo.deciding.in_one_place import InOnePlace
 from swarmbo.deciding.places import PlaceSteps, place_steps
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
-from swarmbo.records import Recommendation, SolveReport, Traffic
+from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry.own_code import not_wanted
 from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
@@ -85,14 +84,12 @@ class FieldLearner:
         """The belief is kept."""
         return replace(self, positions={}, starts={})
 
-    def learn(self, news: News, asked: int, now: int, links: "nx.Graph[str] | None") -> tuple["FieldLearner", Traffic]:
+    def learn(self, news: News, asked: int, now: int, links: "nx.Graph[str] | None") -> "FieldLearner":
         """Learn what agents measured in a round, in the team's order, and note where they are."""
         problem = self.setup.problem
-        belief, sharing = with_news(self.belief, news, problem, links, asked=asked, now=now)
+        belief = with_news(self.belief, news, problem, links, asked=asked, now=now)
         places = problem.places(news.point, problem.channels_in(news.point))
-        return replace(
-            self, belief=belief, positions={**self.positions, **places}, starts={**places, **self.starts}
-        ), sharing
+        return replace(self, belief=belief, positions={**self.positions, **places}, starts={**places, **self.starts})
 
     def attach(self, data: Dataset) -> "FieldLearner":
         """Learn what others measured; where agents have beliefs of their own, each is given what it made."""
@@ -114,16 +111,6 @@ class FieldLearner:
     def fitted(self, log: Logbook) -> "FieldLearner":
         """The belief's hyper-parameters fitted if they are due; agents with beliefs of their own fit when they talk."""
         return replace(self, belief=with_fit(self.belief, self.setup.seed))
-
-    def decide(self, log: Logbook, offers: Offers) -> tuple["FieldLearner", Choice]:
-        """A place for each agent that has somewhere to go, chosen together where all is known.
-
-        Raises:
-            ConfigError: As ``steps``.
-            ShapeError: As ``steps``.
-        """
-        answering = InOnePlace(self.setup.coordination, self.setup.transport, log.round, self.setup.seed)
-        return answering.run(self.steps(log, offers))
 
     def steps(self, log: Logbook, offers: Offers) -> PlaceSteps[tuple["FieldLearner", Choice]]:
         """A place for each agent that has somewhere to go, chosen together.

@@ -12,13 +12,11 @@ from swarmbo.belief.fusion import FusedBelief, FusedSettings
 from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of
 from swarmbo.data import News, Reading
 from swarmbo.deciding.setup import Carrying, Setup
-from swarmbo.deciding.sharing import reading_traffic
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
-from swarmbo.records import Traffic
 from swarmbo.registry.own_code import not_wanted
 from swarmbo.rng import stream
-from swarmbo.transport import InProcess, Routes
+from swarmbo.transport import InProcess
 
 TeamBelief = ExactGP | FusedBelief
 
@@ -79,11 +77,12 @@ def with_news(
     *,
     asked: int,
     now: int,
-) -> tuple[TeamBelief, Traffic]:
-    """What a team believes once agents have told one another what they measured, and what telling took.
+) -> TeamBelief:
+    """What a team believes once agents have told one another what they measured.
 
     Args:
-        belief: What it believed before; agents with beliefs of their own learn in place.
+        belief: What it believed before; agents with beliefs of their own learn in place, and then have something to say
+            (``due``). Over links with faults they say it at once.
         news: What agents measured. Of failures they tell where; these teach the belief nothing.
         problem: The field.
         links: Who hears whom; None means everyone.
@@ -106,14 +105,13 @@ def with_news(
             if lost:
                 dead[agent] = np.array(lost)
         talking = belief.at(asked)
-        sharing = talking.learn(own, links, dead, known, now)
-        return talking.at(now), sharing
-    sharing = reading_traffic(news, problem, Routes(problem.agents, links))
+        talking.learn(own, links, dead, known, now, later=not talking.has_faults)
+        return talking.at(now)
     if not good:
-        return belief, sharing
+        return belief
     X, y = np.array([reading.place for reading in good]), np.array([reading.outcome for reading in good])
     noise = np.array([reading.noise_std for reading in good])
-    return _updated(belief.at(asked), X, y, noise).at(now), sharing
+    return _updated(belief.at(asked), X, y, noise).at(now)
 
 
 def _readings(news: News, problem: Problem) -> list[Reading]:

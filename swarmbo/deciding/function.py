@@ -17,18 +17,15 @@ from swarmbo.belief.model import JointSituation, Learned, Model
 from swarmbo.belief.model.ensemble_model import learn_ensemble
 from swarmbo.belief.model.structured import learn_model
 from swarmbo.boundary.values import check_links
-from swarmbo.data import Dataset, News
+from swarmbo.data import Dataset
 from swarmbo.deciding.choice import Choice
-from swarmbo.deciding.in_one_place import InOnePlace
 from swarmbo.deciding.joint import Steps, joint_steps, recommended_steps
 from swarmbo.deciding.setup import JointBelief, Setup
-from swarmbo.deciding.sharing import outcome_traffic
 from swarmbo.errors import ConfigError
 from swarmbo.logbook import Logbook
-from swarmbo.records import Recommendation, SolveReport, Traffic
+from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry.own_code import checked_as
 from swarmbo.rng import stream
-from swarmbo.transport import Routes
 from swarmbo.worlds import Offers
 
 _NEAREST = 1e-9  # sides of the box: a point nearer than this to an evaluated one is moved ...
@@ -66,14 +63,6 @@ class FunctionLearner:
         """The same: what was learned is kept."""
         return self
 
-    def learn(
-        self, news: News, asked: int, now: int, links: "nx.Graph[str] | None"
-    ) -> tuple["FunctionLearner", Traffic]:
-        """What telling took; what it says is worked out of the log when it is needed."""
-        problem = self.setup.problem
-        routes, point = Routes(problem.agents, links), problem.named(news.point)
-        return self, outcome_traffic(problem.graph, problem.outcomes, routes, point, news)
-
     def attach(self, data: Dataset) -> "FunctionLearner":
         """The same: the log has it."""
         return self
@@ -93,16 +82,6 @@ class FunctionLearner:
         model = learned_model(situation, setup.belief, setup.acquisition, self.learned, last)
         return replace(self, made=(log, model)), model
 
-    def decide(self, log: Logbook, offers: Offers) -> tuple["FunctionLearner", Choice]:
-        """The next joint point, decided where all is known.
-
-        Raises:
-            ConfigError: If links are directed, or what only a field has is given.
-        """
-        answering = InOnePlace(self.setup.coordination, self.setup.transport, log.round, self.setup.seed)
-        decided, choice = answering.run(self.steps(log, offers))
-        return decided, decided._expected(log, choice)
-
     def decided_elsewhere(
         self, log: Logbook, point: Float[np.ndarray, " n"], report: SolveReport
     ) -> tuple["FunctionLearner", Choice]:
@@ -117,9 +96,9 @@ class FunctionLearner:
         if not choice.chosen:
             return self, choice
         made, model = self.modelled(log)
-        return replace(made, learned=model.learned), made._expected(log, choice)
+        return replace(made, learned=model.learned), made.expected(log, choice)
 
-    def _expected(self, log: Logbook, choice: Choice) -> Choice:
+    def expected(self, log: Logbook, choice: Choice) -> Choice:
         """A choice with what is expected there, if a method chose it."""
         if not choice.chosen:
             return choice

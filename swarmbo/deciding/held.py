@@ -16,13 +16,14 @@ from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.saved import write_state
 from swarmbo.deciding.setup import Setup, to_plain
+from swarmbo.deciding.since import Since
 from swarmbo.deciding.whole_calls import OneAtATime, whole_or_not_at_all
 from swarmbo.errors import StateVersionError
 from swarmbo.logbook import Logbook
 from swarmbo.records import LinkReport, Query, SolveReport, Traffic
 from swarmbo.worlds import World
 
-STATE_VERSION = 6  # 6: rounds by that name
+STATE_VERSION = 7  # 7: what was told since the last decision
 
 
 class Held(OneAtATime):
@@ -47,8 +48,10 @@ class Held(OneAtATime):
         initial: Points of the initial design; 0 in a field.
         last_query: What was asked for last.
         last_report: How the agents agreed on it.
-        last_sharing: What telling one another the last outcomes took; nothing after a step that brought none.
-        sharing_links: How links with faults fared meanwhile, where agents have beliefs of their own; else None.
+        sent: What messages of the last decision took, by purpose: those that its agents send if each decides by itself.
+        last_sharing: Of these, what it took to tell one another what came since the decision before, and where each can
+            go; nothing where an action is held.
+        sharing_links: How links with faults fared when agents with beliefs of their own last talked; else None.
     """
 
     shared = ("_world",)
@@ -63,16 +66,23 @@ class Held(OneAtATime):
         self.seed, self.horizon, self.initial = setup.seed, setup.horizon, setup.initial
         self.last_query: Query | None = None
         self.last_report: SolveReport | None = None
+        self.sent: dict[str, Traffic] = {}
         self.last_sharing = Traffic()
         self.sharing_links: LinkReport | None = None
         self._log = Logbook.empty(problem)
         self._learner = FieldLearner.empty(setup) if problem.is_field else FunctionLearner(setup)
+        self._since = Since()
         self._acting: str | None = None  # the query that the environment is carrying out
         self._world: World | None = None
 
     @property
     def belief(self) -> ExactGP | FusedBelief:
-        """What a team in a field believes; that of a function is ``model.belief``."""
+        """What a team in a field has learned; that of a function is ``model.belief``.
+
+        It learns a query once all of it was told, and a part of one when the next decision comes, or a recommendation;
+        so do agents by themselves. What is told while another query is told in part waits with it. To look at it
+        changes nothing: agents with beliefs of their own talk when they learn, not when they are looked at.
+        """
         if isinstance(self._learner, FieldLearner):
             return self._learner.belief
         raise AttributeError("what a team believes of a function is its model's: team.model.belief")
@@ -132,7 +142,7 @@ class Held(OneAtATime):
             "acting": self._acting,
             **learned,
         }
-        return {"json": plain, "arrays": rows | arrays}
+        return {"json": plain, "arrays": rows | arrays | {"since": self._since.to_array()}}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all of the team to one file, whole or not at all: ``Team.load`` goes on from it to the bit.
@@ -164,6 +174,7 @@ class Held(OneAtATime):
         require_same({"belief": plain["settings"]["belief"]}, {"belief": own["belief"]})
         self._log, self._acting = self._log.from_state(plain["log"], arrays), plain["acting"]
         self._learner = self._learner.from_state(plain, arrays)
+        self._since = Since.from_array(arrays["since"])
         if self._world is not None:
             self._world.begin({})
         return self

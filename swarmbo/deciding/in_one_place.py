@@ -4,10 +4,12 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import msgspec
 import networkx as nx
 
 from swarmbo.acquisition import Decision
-from swarmbo.acquisition.by_view import Company, EachSays, InTurn
+from swarmbo.acquisition.by_view import EachSays, Heard, InTurn, answer_of
+from swarmbo.belief.model.incumbents import evaluated
 from swarmbo.coordination import Solution
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.by_deadline import (
@@ -16,19 +18,22 @@ from swarmbo.coordination.by_deadline import (
     agree_by_deadline,
     has_deadline,
     maximise_by_deadline,
+    whole_factors,
 )
-from swarmbo.coordination.part import Part
+from swarmbo.coordination.claims import packed_claims
 from swarmbo.coordination.participant import (
     ContinuousCoordination,
     Coordination,
     maximise_with_agents,
     solve_with_agents,
 )
-from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Request, Whole
+from swarmbo.coordination.requests import ToAll, asked
+from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Request, Whole, ranked_parts
 from swarmbo.deciding.places import Choose, Visit, checked_solution, declining
 from swarmbo.deciding.setup import Carrying
-from swarmbo.deciding.words import in_one_place, part_of
+from swarmbo.deciding.words import Words
 from swarmbo.errors import ConfigError
+from swarmbo.records import Traffic
 from swarmbo.registry.own_code import checked_as, takes_named
 from swarmbo.transport import Transport
 
@@ -44,12 +49,16 @@ class InOnePlace:
         transport: What carries their messages.
         round: The coming one.
         seed: The team's, for what transports with faults draw.
+        words: What agents would say to one another, which is counted there; None: nobody counts.
+        knows_all: Whether all agents know all outcomes.
     """
 
     coordination: Any
     transport: Carrying
     round: int
     seed: int = 0
+    words: Words | None = None
+    knows_all: bool = False
 
     def run(self, steps: Generator[Any, Any, Out]) -> Out:
         """Go through the steps.
@@ -58,7 +67,6 @@ class InOnePlace:
             ConfigError: If agents are to run as such, and the method knows none.
         """
         answer: Any = None
-        known: tuple[Company, Part] | None = None  # a decision has one company, and what is worked out of it is kept
         while True:
             try:
                 request: Request | Choose | Visit | EachSays | InTurn = steps.send(answer)
@@ -67,22 +75,48 @@ class InOnePlace:
             match request:
                 case Rank():
                     answer = None
+                    self._count_ranks(request)
                 case Gather():
                     answer = request.numbers
+                    self._count("spread", 0 if self.knows_all else 1, len(request.graph.factors))
                 case Whole():
                     answer = request.point
+                    self._count("best", 1, len(request.point))
                 case Agree():
                     answer = self._agreed(request)
+                    self._note(answer.report.traffic)
+                    self._count("point", 1, len(answer.point))
                 case Expect():
                     answer = tuple(float(array[0]) for array in request.model.posterior(request.point[None]))
                 case Choose():
                     answer = self._chosen(request)
+                    self._note(answer.report.traffic)
                 case Visit():
                     answer = self._visited(request)
+                    self._note(answer.report.traffic)
+                    self._say_places(answer)
                 case EachSays() | InTurn():
-                    if known is None or known[0] != request.company:
-                        known = request.company, part_of(request.company)
-                    answer = in_one_place(request, known[1])
+                    answer = Heard(answer_of(request)) if self.words is None else self.words.answered(request)
+
+    def _note(self, took: Traffic) -> None:
+        if self.words is not None:
+            self.words.note("agreement", took)
+
+    def _count(self, purpose: str, *shape: int) -> None:
+        """Note that agents add up numbers of a shape; of none, that they do not."""
+        if self.words is not None and shape[0]:
+            self.words.summed(purpose, *shape)
+
+    def _count_ranks(self, request: Rank) -> None:
+        n_points = len(evaluated(request.belief))
+        if self.words is not None and n_points and not self.knows_all:
+            self.words.ranked(ranked_parts(request.belief.graph, self.coordination), n_points)
+
+    def _say_places(self, decision: Decision) -> None:
+        if self.words is not None:
+            places = {agent: place.tolist() for agent, place in decision.points.items()}
+            words = {agent: msgspec.msgpack.encode(places.get(agent)) for agent in self.words.graph.agents}
+            self.words.said("choices", asked(ToAll(words)))
 
     def _agreed(self, request: Agree) -> Agreement:
         functions, links, seed = request.functions, request.links, request.seed
@@ -109,17 +143,29 @@ class InOnePlace:
                 {"seed": seed} if takes_named(self.coordination.solve, "seed") else {}
             )  # a user's own need not draw
             solution = self.coordination.solve(problem.graph, problem.tables, links, **drawing)
-            return checked_solution(solution, problem.shortlists, self.coordination)
-        if not isinstance(self.coordination, Coordination):
-            raise self._knows_no_agents()
-        opened = self._opened(problem.graph.agents, links)
-        return solve_with_agents(self.coordination, problem.graph, problem.tables, opened, self.round, seed)
+            solution = checked_solution(solution, problem.shortlists, self.coordination)
+        else:
+            if not isinstance(self.coordination, Coordination):
+                raise self._knows_no_agents()
+            opened = self._opened(problem.graph.agents, links)
+            solution = solve_with_agents(self.coordination, problem.graph, problem.tables, opened, self.round, seed)
+        if self.words is not None:  # then everybody learns what all chose, and what it is worth
+            self.words.summed("choices", 1, len(self.words.graph.agents))
+            self.words.summed("choices", 1, len(problem.graph.factors))
+        return solution
 
     def _chosen_by_deadline(self, timed: TimedTables, request: Choose) -> Solution:
         """What agents say; those that say nothing have no value."""
         problem, opened = request.problem, self._opened(request.problem.graph.agents, request.links)
         graph, tables, default = problem.graph, problem.tables, declining(problem)
-        return agree_by_deadline(timed, graph, tables, opened, self.round, default=default, seed=request.seed).said
+        found = agree_by_deadline(timed, graph, tables, opened, self.round, default=default, seed=request.seed).said
+        if self.words is not None:
+            own = {agent: packed_claims(graph, tables, agent) for agent in self.words.graph.agents}
+            self.words.said("claims", asked(ToAll(own)))
+            self.words.summed("choices", 1, len(self.words.graph.agents))
+            if whole := whole_factors(graph, found.assignment):
+                self.words.summed("choices", 1, len(whole))
+        return found
 
     def _opened(self, agents: Iterable[str], links: "nx.Graph[str] | None") -> Transport:
         return self.transport.open(agents, links, seed=self.seed, round=self.round)

@@ -17,7 +17,6 @@ from jaxtyping import Float, Int
 from swarmbo.acquisition import Acquisition, BoxFunctions
 from swarmbo.acquisition.no_go_bound import kept_out
 from swarmbo.acquisition.success_bound import bounded, gone_back, is_met, parts_together, spreads
-from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model
@@ -25,15 +24,14 @@ from swarmbo.belief.model.failures import reference, requirements
 from swarmbo.belief.model.structured import in_structure
 from swarmbo.belief.model.success import Requirement
 from swarmbo.coordination.agreement import Agreement
+from swarmbo.coordination.by_deadline import has_deadline
 from swarmbo.deciding.setup import JointPolicy, Maximiser
-from swarmbo.deciding.sharing import check_traffic, draw_traffic, spread_traffic
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
-from swarmbo.records import Recommendation, SolveReport, Traffic
+from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry.own_code import checked_as, not_wanted
 from swarmbo.rng import stream
-from swarmbo.transport import Routes
 
 Out = TypeVar("Out")
 
@@ -112,6 +110,19 @@ Request = Rank | Gather | Whole | Agree | Expect
 Steps = Generator[Request, Any, Out]
 
 
+def ranked_parts(graph: FactorGraph, coordination: object) -> list[tuple[int, FactorGraph]]:
+    """The parts of a graph whose agents add up what evaluated points are worth to them, with their numbers.
+
+    Where nobody waits, who owns a variable of an only factor has to know where that is best; else it is told.
+
+    Args:
+        graph: Of a belief.
+        coordination: How the agents agree.
+    """
+    parts, is_timed = enumerate(graph.components), has_deadline(coordination)
+    return [(i, p) for i, p in parts if len(p.factors) > 1 or (is_timed and len(p.agents) > 1)]
+
+
 def joint_steps(
     situation: JointSituation,
     model: Model,
@@ -127,7 +138,7 @@ def joint_steps(
         coordination: How the agents agree.
 
     Returns:
-        The point (n,) in the unit cube, and how it was agreed. Traffic includes what a joint draw of the factors costs.
+        The point (n,) in the unit cube, and how it was agreed.
 
     Raises:
         ShapeError: If what comes out is no point.
@@ -145,20 +156,16 @@ def joint_steps(
     graph = functions.graph
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
-    links, drawn, traffic = _links(situation, graph), isinstance(functions, SampledFunctions), Traffic()
+    links = _links(situation, graph)
     if situation.limits:
         spread = yield Gather(graph, spreads(functions, seed))
         functions = kept_out(functions, situation.limits, spread)
-        traffic = spread_traffic(graph, Routes(graph.agents, links))
     agree = Agree(functions, links, seed, shares=situation.outcomes == "total")
     if needed := (yield from _requirements(inside, model)):
         agreement = yield from _agreed_within(needed, situation, (yield from _best(model, ranking)), agree)
     else:
         agreement = yield agree
-    if drawn and model.belief.is_coupled:
-        traffic += draw_traffic(graph, Routes(graph.agents, links), model.belief.n_data)
-    report = msgspec.structs.replace(agreement.report, traffic=agreement.report.traffic + traffic)
-    return _checked(agreement.point, situation, coordination), report
+    return _checked(agreement.point, situation, coordination), agreement.report
 
 
 def recommended_steps(problem: Problem, model: Model) -> Steps[Recommendation]:
@@ -208,14 +215,11 @@ def _agreed_within(
     functions = agree.functions
     graph, origin = situation.graph, reference(situation, needed, incumbent)
     spread = yield Gather(functions.graph, spreads(functions, agree.seed))
-    agreement, traffic = None, spread_traffic(functions.graph, Routes(functions.graph.agents, agree.links))
+    agreement = None
     parts = parts_together(graph, needed)
     for tight in (False, True):
         limited = bounded(functions, needed, origin, spread, tight=tight)
         agreement = yield agree._replace(functions=limited, again=tight)
-        traffic += agreement.report.traffic
-        for _, _, agents in parts:
-            traffic += check_traffic(graph, Routes(graph.agents, agree.links), agents)
         if is_met(needed, agreement.point, origin):
             break
     point = agreement.point.copy()
@@ -224,8 +228,7 @@ def _agreed_within(
         back[columns] = point[columns]
         if not is_met(own, back, origin):
             point[columns] = gone_back(own, back, origin)[columns]
-    report = msgspec.structs.replace(agreement.report, traffic=traffic)
-    return replace(agreement, point=point, report=report)
+    return replace(agreement, point=point)
 
 
 def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | None":

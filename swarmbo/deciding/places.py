@@ -14,18 +14,16 @@ import networkx as nx
 import numpy as np
 
 from swarmbo.acquisition import ChainAcquisition, Decision, LocalProblem, Situation
-from swarmbo.acquisition.by_view import EachSays, Heard, InTurn, likely_steps
+from swarmbo.acquisition.by_view import EachSays, InTurn, likely_steps
 from swarmbo.baselines import Greedy, Independent, LawnMower, Random
-from swarmbo.belief import Views
 from swarmbo.boundary.values import real_array
 from swarmbo.coordination import Solution
 from swarmbo.coordination.by_deadline import has_deadline
 from swarmbo.deciding.setup import Planner, Solver
-from swarmbo.records import SolveReport, Traffic
+from swarmbo.records import SolveReport
 from swarmbo.registry.own_code import checked_as, not_wanted
 from swarmbo.rng import stream
 from swarmbo.routing import Planned, RoutePlanner
-from swarmbo.transport import Routes as RadioRoutes
 
 Out = TypeVar("Out")
 
@@ -72,46 +70,6 @@ def place_steps(
         acquisition: What a query is worth.
         coordination: How the agents agree.
     """
-    spent = Spent()
-    decision = yield from spent.on(_decided(situation, acquisition, coordination))
-    if spent.traffic == Traffic():
-        return decision
-    report = msgspec.structs.replace(decision.report, traffic=decision.report.traffic + spent.traffic)
-    return replace(decision, report=report)
-
-
-def weighs_nothing(coordination: object) -> bool:
-    """Whether a planner sends agents without a look at what they believe."""
-    return isinstance(coordination, Random | LawnMower)
-
-
-def plans_by_steps(coordination: object) -> TypeGuard[Greedy | Independent | RoutePlanner]:
-    """Whether a planner has agents with beliefs of their own each do their share; a subclass may have another way."""
-    return getattr(type(coordination), "decide", None) in (Greedy.decide, Independent.decide, RoutePlanner.decide)
-
-
-class Spent:
-    """What it took that agents with beliefs of their own said, in some steps."""
-
-    def __init__(self) -> None:
-        self.traffic = Traffic()
-
-    def on(self, steps: PlaceSteps[Out]) -> PlaceSteps[Out]:
-        """Go through the steps."""
-        answer: Any = None
-        while True:
-            try:
-                request = steps.send(answer)
-            except StopIteration as finished:
-                return finished.value
-            answer = yield request
-            if isinstance(answer, Heard):
-                self.traffic += answer.traffic
-
-
-def _decided(
-    situation: Situation, acquisition: ChainAcquisition, coordination: Solver | Planner
-) -> PlaceSteps[Decision]:
     if not weighs_nothing(coordination):
         situation = yield from likely_steps(situation)
     if not getattr(acquisition, "on_the_way", True):  # which a user's own need not have
@@ -138,10 +96,7 @@ def _decided(
     if problem.safeguard is None or solution.report.status == "blocked" or has_deadline(coordination):
         return Decision(points, solution.report)
     settled = yield from problem.safeguard.settled(situation, points)
-    looking = Traffic()
-    if not isinstance(situation.belief, Views):  # else what was said is counted where it was
-        looking = problem.safeguard.traffic(RadioRoutes(problem.graph.agents, situation.links), situation.domain.n_dims)
-    report = msgspec.structs.replace(solution.report, traffic=solution.report.traffic + looking)
+    report = solution.report
     if any(settled.get(agent) is not points.get(agent) for agent in problem.graph.agents):
         value = yield from problem.value_steps(situation, settled)
         gap = None if solution.upper_bound is None or value is None else solution.upper_bound - value
@@ -149,6 +104,16 @@ def _decided(
         if report.status == "infeasible" and value is not None and value > -np.inf:
             report = msgspec.structs.replace(report, status="sequential", violated=())  # max-sum had ended in a clash
     return Decision(settled, report)
+
+
+def weighs_nothing(coordination: object) -> bool:
+    """Whether a planner sends agents without a look at what they believe."""
+    return isinstance(coordination, Random | LawnMower)
+
+
+def plans_by_steps(coordination: object) -> TypeGuard[Greedy | Independent | RoutePlanner]:
+    """Whether a planner has agents with beliefs of their own each do their share; a subclass may have another way."""
+    return getattr(type(coordination), "decide", None) in (Greedy.decide, Independent.decide, RoutePlanner.decide)
 
 
 def declining(problem: LocalProblem) -> dict[str, int]:

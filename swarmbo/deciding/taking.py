@@ -2,41 +2,35 @@
 
 from typing import Any, TypeVar
 
-import networkx as nx
 import numpy as np
 
 from swarmbo.data import Dataset, News
 from swarmbo.logbook import Logbook
-from swarmbo.records import Traffic
 
 L = TypeVar("L", bound=Any)  # a learner
 
 
-def taken(
-    log: Logbook,
-    learner: L,
-    query_id: str | None,
-    news: News,
-    links: "nx.Graph[str] | None",
-    *,
-    is_all: bool = False,
-) -> tuple[Logbook, L, Traffic]:
-    """The log and the learner with news, and what telling them took.
+def round_of(log: Logbook, query_id: str | None, *, is_all: bool) -> int:
+    """The round that news are of: a query's own, or the present one where the round has ended.
 
-    First what may refuse them, so that nothing has changed if it does.
+    Args:
+        log: Before the news were noted.
+        query_id: Which query they are of; None: of what nobody asked for.
+        is_all: Whether nothing more will come of the query.
+    """
+    return log.round - 1 if query_id is None or is_all else log.open[query_id].round
+
+
+def noted(log: Logbook, query_id: str | None, news: News, *, is_all: bool = False) -> Logbook:
+    """The log with news.
 
     Args:
         log: What is known.
-        learner: What was made of it.
         query_id: Which query they are of; None: of what nobody asked for.
         news: Of a query, and of what nobody asked for.
-        links: Who hears whom; None: everyone hears everyone.
         is_all: Whether nothing more will come of the query.
     """
-    problem, now = log.problem, log.round - 1
-    query = None if query_id is None else log.open[query_id]
-    asked = now if query is None or is_all else query.round
-    learner, sharing = learner.learn(news, asked, now, links)
+    problem, query = log.problem, None if query_id is None else log.open[query_id]
     places = problem.places(news.point, news.factors)
     waits = frozenset[str]() if query is None else frozenset(query.waits)
     own = {c: y for c, y in news.factors.items() if c in waits}
@@ -58,7 +52,7 @@ def taken(
         is_its = np.array([[channel == reading.agent for channel in problem.channels]])
         noise = np.column_stack([[np.nan], np.where(is_its, reading.noise_std, np.nan)])
         log = log.with_evaluations(row, np.array([np.nan]), np.where(is_its, reading.outcome, np.nan), None, noise)
-    return log, learner, sharing
+    return log
 
 
 def with_attached(log: Logbook, learner: L, data: Dataset) -> tuple[Logbook, L]:

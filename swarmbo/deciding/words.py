@@ -1,16 +1,27 @@
-"""What agents with beliefs of their own say in a decision, as it crosses the links: packed, to all."""
+"""What agents say to all others before and in a decision, as it crosses the links: packed, along a tree of them.
 
-from collections.abc import Mapping
-from typing import Any
+Agents post it (``swarmbo.agent``); of a team, which knows all, it is worked out here what they would have posted.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
-from swarmbo.acquisition.by_view import Company, EachSays, Heard, InTurn
+from swarmbo.acquisition.by_view import EachSays, Heard, InTurn
+from swarmbo.belief.fusion import FusedBelief
+from swarmbo.belief.fusion.exchange import Unfinished, carried, talk
 from swarmbo.coordination.drivers.central import Central
+from swarmbo.coordination.messages import Codec, Note
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import HandOn, Steps, ToAll, asked
 from swarmbo.graph import FactorGraph
+from swarmbo.records import Traffic
 from swarmbo.transport import Routes
+
+Out = TypeVar("Out")
+SHARING = ("reports", "news", "sharing")  # purposes of messages that say what came; all others are of the agreement
 
 
 def said_by(request: EachSays | InTurn, own: tuple[str, ...]) -> Steps[dict[str, bytes]]:
@@ -35,23 +46,103 @@ def heard(request: EachSays | InTurn, said: Mapping[str, bytes]) -> dict[str, An
     return {agent: msgspec.msgpack.decode(said[agent]) for agent in request.speakers if agent in said}
 
 
-def in_one_place(request: EachSays | InTurn, everybody: Part) -> Heard:
-    """The same where all are at hand, with what it would have taken.
+def all_of(graph: FactorGraph, routes: Routes, present: tuple[str, ...] | None = None) -> Part:
+    """All agents, whether or not they share anything: its number is none that a part of an agreement has.
 
     Args:
-        request: Of a step.
-        everybody: All who hear it.
+        graph: The problem's.
+        routes: Who reaches whom.
+        present: Who is there; None: all.
     """
-    central = Central(everybody)
-    said = central.run(said_by(request, everybody.graph.agents))
-    return Heard(heard(request, said), central.traffic)
+    return Part(graph, len(graph.components) + 1, routes, present=present)
 
 
-def part_of(company: Company) -> Part:
-    """All who hear what is said; a base station hands it on where no path of links does."""
-    agents, links = company
-    own = {agent: agent for agent in agents}
-    scopes = {f"said by {agent}": [agent] for agent in agents}
-    owners = {f"said by {agent}": agent for agent in agents}
-    graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners=own)
-    return Part(graph, 0, Routes(agents, links, has_base=True))
+class Words:
+    """What agents say to one another where all is known here, with what it takes.
+
+    Args:
+        graph: The problem's.
+        routes: Who reaches whom.
+        present: Who is there; None: all.
+
+    Attributes:
+        routes: The same.
+        sent: What it took so far, by purpose, as an agent's ``sent``.
+    """
+
+    def __init__(self, graph: FactorGraph, routes: Routes, present: tuple[str, ...] | None = None) -> None:
+        self.graph, self.routes, self.present, self.sent = graph, routes, present, dict[str, Traffic]()
+        self._everybody = Central(all_of(graph, routes, present))
+
+    def note(self, purpose: str, took: Traffic) -> None:
+        """Note what something took."""
+        if took != Traffic():
+            self.sent[purpose] = self.sent.get(purpose, Traffic()) + took
+
+    def said(self, purpose: str, steps: Steps[Out]) -> Out:
+        """What comes of it that all say something to all."""
+        before = self._everybody.traffic
+        found = self._everybody.run(steps)
+        self.note(purpose, _less(self._everybody.traffic, before))
+        return found
+
+    def answered(self, request: EachSays | InTurn) -> Heard:
+        """What some agents say of their own beliefs."""
+        everybody = self._everybody.part.agents
+        return Heard(heard(request, self.said(request.purpose, said_by(request, everybody))))
+
+    def summed(self, purpose: str, *shape: int) -> None:
+        """Note that numbers of a shape are added up over all agents."""
+        self.note(purpose, self._everybody.over_tree(np.empty(shape)))
+
+    def ranked(self, parts: Sequence[tuple[int, FactorGraph]], n_points: int) -> None:
+        """Note that agents of some parts add up what points are worth to each.
+
+        Args:
+            parts: With their numbers.
+            n_points: How many there are.
+        """
+        for number, graph in parts:
+            part = Part(graph, number, self.routes, present=self.present)
+            self.note("ranking", Central(part).over_tree(np.empty((1, n_points))))
+
+    def talked(self, belief: FusedBelief) -> None:
+        """Go through what agents have to say of their beliefs: a note to each neighbour in each step, and who has more.
+
+        Args:
+            belief: Of which something is due.
+        """
+        due, belief.due = belief.due, ()
+        for agents, medium, steps in due:
+            talking, answer = talk(agents, steps), None
+            while True:
+                try:
+                    request = talking.send(answer)
+                except StopIteration:
+                    break
+                if isinstance(request, Unfinished):
+                    self.summed("sharing", 1, 1)
+                    answer = request.own
+                    continue
+                answer = carried(request.letters, medium)
+                arrived = {(one.sender, name): one.payload for name, inbox in answer.items() for one in inbox}
+                for name, agent in agents.items():
+                    for other in agent.neighbours:
+                        note = Note(name, arrived.get((name, other), b""))
+                        self.note("sharing", Traffic(1, Codec.size(note), self.routes.hops(name, other)))
+
+
+def parted(sent: Mapping[str, Traffic]) -> tuple[Traffic, Traffic]:
+    """What agreeing took, and what it took to tell one another what came and where each can go.
+
+    Args:
+        sent: By purpose.
+    """
+    shared = sum((took for purpose, took in sent.items() if purpose in SHARING), Traffic())
+    return sum((took for purpose, took in sent.items() if purpose not in SHARING), Traffic()), shared
+
+
+def _less(after: Traffic, before: Traffic) -> Traffic:
+    return Traffic(
+        after.messages - before.messages, after.bytes - before.bytes, after.transmissions - before.transmissions
+    )

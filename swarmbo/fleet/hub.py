@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 import msgspec
 
-from swarmbo.agent.reports import Offer
-from swarmbo.agent.rows import Stop
 from swarmbo.data import News, Reading
+from swarmbo.deciding.own_rows import Stop
+from swarmbo.deciding.reports import Offer
 from swarmbo.errors import TransportError
 from swarmbo.fleet.letters import Answer, Back, Begin, Came, End, Lend, Letter, Measure, Measured, Saw, Word
 from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
@@ -188,7 +188,7 @@ class Hub:
             place = self.problem.places(news.point, [agent])[agent]
             reading = Stop.of(Reading(agent, place, news.factors[agent], news.noise.get(agent, math.nan)))
         on_the_way = tuple(map(Stop.of, news.along(agent)))
-        return Saw(0, query, reading, on_the_way, is_all and query is not None)
+        return Saw(0, query, reading, on_the_way, is_all)
 
     def _came(self, query: str, news: News, teller: str) -> dict[str, Came]:
         """What came of a joint point of a function, to each agent its own."""

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from swarmbo.agent.company import Company
-from swarmbo.agent.reports import Offer
-from swarmbo.agent.rows import UNASKED, OwnRow, OwnRows, Stop
+from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, Stop
+from swarmbo.deciding.reports import Offer
 from swarmbo.errors import TransportError
 from swarmbo.records import SolveReport, Traffic
 
@@ -106,7 +106,7 @@ class Saw(msgspec.Struct, frozen=True, tag=True, array_like=True):
         query: For what was decided; None: unasked, such as where it starts.
         reading: In the end; None: nothing, which is no failure.
         on_the_way: Besides, in turn.
-        has_ended: Whether nothing more will come of the decision.
+        has_ended: Whether nothing more will come of the decision, or the round has ended.
     """
 
     turn: int

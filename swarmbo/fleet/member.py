@@ -11,7 +11,7 @@ import msgspec
 import networkx as nx
 
 from swarmbo.agent import Agent
-from swarmbo.agent.rows import Stop
+from swarmbo.deciding.own_rows import Stop
 from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ShapeError, TransportError
 from swarmbo.fleet import measuring

@@ -1,6 +1,6 @@
 """The team as the hub sees it: agents elsewhere decide, the world is here, and so is the log."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any, NoReturn
 
@@ -8,11 +8,9 @@ import msgspec
 import networkx as nx
 import numpy as np
 
-from swarmbo.agent.reports import Offer
-from swarmbo.agent.ways import checked_ways
 from swarmbo.data import News
-from swarmbo.deciding.candidates import random_candidates
 from swarmbo.deciding.choice import Choice
+from swarmbo.deciding.reports import offer_of
 from swarmbo.errors import ConfigError
 from swarmbo.fleet.hub import Hub, Links
 from swarmbo.fleet.letters import Word
@@ -21,9 +19,6 @@ from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld, Offers, World
 
-_AGREEING = (  # what messages of an agreement are for; all others share what is known
-    *("agreement", "choices", "likely places", "choices in turn", "shortlists", "declining", "looking again", "values"),
-)
 _WORST_FIRST: tuple[Status, ...] = ("blocked", "infeasible", "max_rounds", "sequential", "converged", "exact")
 
 
@@ -35,51 +30,32 @@ class FleetTeam(Team):
     """
 
     hub: Hub | None = None
-    _shared = Traffic()
 
-    def _decided(self, offers: Offers) -> tuple[Any, Choice]:
+    def _decided(self, offers: Offers, *, goes_on: bool) -> tuple[Any, Choice, Mapping[str, Traffic]]:
         if self.hub is None:
             raise ConfigError("got a team without a hub; wanted one whose agents are a fleet's")
         given = None
         if self.problem.is_field:
             _require_told(offers, self.hub.plan)
-            given = {agent: self._offer(agent, offers) for agent in self.agents}
+            stands, now = self._learner.positions, self._log.round
+            given = {
+                agent: offer_of(agent, offers, self.problem, self.seed, now, stands.get(agent)) for agent in self.agents
+            }
         words = self.hub.words(partial(_edges, offers.links, is_field=self.problem.is_field), given)
-        self._shared = _sent(words, is_agreement=False)
         values = {variable: y for word in words for variable, y in (*word.values.items(), *word.others.items())}
         if self.problem.is_field:
             point = np.array([values.get(variable, np.nan) for variable in self.graph.variables])
         else:
             point = self.problem.placed(values)
-        return self._learner.decided_elsewhere(self._log, point, _report(words, self.hub.absent))
-
-    def _offer(self, agent: str, offers: Offers) -> Offer:
-        """Of what a world in a field says, what is one agent's own."""
-        box, places, ways = self.problem.box, None, None
-        if offers.candidates is not None:
-            places = np.asarray(offers.candidates.get(agent, ()), dtype=float).reshape(-1, box.n_dims)
-        else:
-            own = offers.boxes.get(agent, box)
-            is_box = (own.low == box.low).all() and (own.high == box.high).all()
-            if not is_box or offers.on_the_way is not None:
-                places = random_candidates({agent: own}, self.seed, self._log.round, self.problem)[agent]
-        stands = offers.standpoints.get(agent)
-        origin = self._learner.positions.get(agent) if stands is None else stands
-        if offers.on_the_way is not None and places is not None and len(places) and origin is not None:
-            ways = checked_ways(list(offers.on_the_way(agent, origin, places)), len(places), box.n_dims)
-        return Offer(
-            None if places is None else tuple(map(tuple, places.tolist())),
-            float(offers.prices.get(agent, 0.0)),
-            None if stands is None else tuple(stands.tolist()),
-            offers.agents is None or agent in offers.agents,
-            ways,
-        )
+        learner, choice = self._learner.decided_elsewhere(self._log, point, _report(words, self.hub.absent))
+        purposes = dict.fromkeys(purpose for word in words for purpose in word.sent)
+        sent = {p: sum((word.sent[p] for word in words if p in word.sent), Traffic()) for p in purposes}
+        return learner, choice, sent
 
     def _take(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
         super()._take(query_id, news, is_all=is_all)
         if self.hub is not None and news is not None:
             self.hub.tell(query_id, news, is_all=is_all)
-            self.last_sharing = self._shared
 
     def _present(self) -> Collection[str] | None:
         if self.hub is None or not (absent := self.hub.absent):
@@ -145,10 +121,4 @@ def _report(words: list[Word], absent: tuple[str, ...]) -> SolveReport:
     worst = min((word.report for word in words), key=lambda report: order.get(report.status, len(order)))
     rounds = max(word.report.rounds for word in words)
     links = LinkReport(ticks=rounds, silent=absent) if absent else worst.links
-    return msgspec.structs.replace(worst, rounds=rounds, traffic=_sent(words, is_agreement=True), links=links)
-
-
-def _sent(words: list[Word], *, is_agreement: bool) -> Traffic:
-    """What the agreement took, or all else: what came, what was best, the joint point."""
-    own = [took for word in words for what, took in word.sent.items() if (what in _AGREEING) is is_agreement]
-    return sum(own, Traffic())
+    return msgspec.structs.replace(worst, rounds=rounds, links=links)

@@ -11,7 +11,6 @@ from swarmbo.transport.in_process import (
     InProcess as InProcess,
     InProcessTransport as InProcessTransport,
 )
-from swarmbo.transport.multicast import multicast_traffic as multicast_traffic
 from swarmbo.transport.protocol import Transport as Transport
 from swarmbo.transport.reliable import Reliable as Reliable
 from swarmbo.transport.routes import Routes as Routes

@@ -158,10 +158,16 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
             seed: Of the team, for draws that differ from team to team and round to round; None: as the settings say.
             round: What the schedule is read at.
         """
-        drawn = self.seed
-        if seed is not None:
-            drawn = int(stream(self.seed, "faults", team=seed, round=round).integers(2**63))
-        return FaultyTransport(Routes(agents, links), self, drawn, round)
+        return FaultyTransport(Routes(agents, links), self, self.drawn(seed, round), round, seed)
+
+    def drawn(self, team: int | None, round: int) -> int:
+        """Of what is drawn in a round.
+
+        Args:
+            team: The team's seed; None: as the settings say.
+            round: Which.
+        """
+        return self.seed if team is None else int(stream(self.seed, "faults", team=team, round=round).integers(2**63))
 
 
 class FaultyTransport(InProcessTransport):
@@ -172,22 +178,34 @@ class FaultyTransport(InProcessTransport):
         faults: What befalls messages.
         seed: Of what is drawn.
         round: Of the schedule.
+        team: The team's seed, if it was drawn by that.
 
     Attributes:
         now: Steps that have ended.
     """
 
-    def __init__(self, routes: Routes, faults: Faults, seed: int, round: int = 0) -> None:
+    def __init__(self, routes: Routes, faults: Faults, seed: int, round: int = 0, team: int | None = None) -> None:
         super().__init__(routes)
-        self.faults, self.round, self.now = faults, round, 0
-        self._seed = seed
+        self.faults, self._team = faults, team
         self._cut: Cut | None = None
-        self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
-        self._free: dict[tuple[str, str], float] = {}  # when a link has carried all that waits for it, in steps
-        self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's place, number, sent at
+        self._begin(seed, round)
         self._n_sent = 0
         self._around: dict[frozenset[str], Routes] = {}  # by who is gone
         self._mortal = frozenset(event.agent for event in (*faults.deaths, *faults.joins))
+
+    def _begin(self, seed: int, round: int) -> None:
+        self.round, self.now, self._seed = round, 0, seed
+        self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
+        self._free: dict[tuple[str, str], float] = {}  # when a link has carried all that waits for it, in steps
+        self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's place, number, sent at
+
+    def renew(self, round: int) -> None:
+        """Begin another agreement, as if opened for it anew: what is still under way comes too late for it.
+
+        Args:
+            round: What the schedule is read at.
+        """
+        self._begin(self.faults.drawn(self._team, round), round)
 
     def cut(self, *parts: Collection[str]) -> None:
         """From now on lose every message between different parts; agents in no part are one more.

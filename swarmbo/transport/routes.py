@@ -38,7 +38,6 @@ class Routes:
         self._known = frozenset(self.agents)
         self._towards: dict[str, dict[str, str | None]] = {}
         self._hops_from: dict[str, dict[str, int]] = {}
-        self._sets: dict[frozenset[str], int] = {}
 
     @property
     def is_complete(self) -> bool:
@@ -72,41 +71,6 @@ class Routes:
                 hops |= dict.fromkeys(self._heard.named(ring), n)
             self._hops_from[sender] = {agent: hops[agent] for agent in self.agents if agent in hops}
         return self._hops_from[sender]
-
-    def transmissions(self, sender: str, recipients: Collection[str]) -> int:
-        """What it takes that each of some agents hears from a sender, each by a message of its own.
-
-        Args:
-            sender: Who; if it is a recipient, that takes nothing.
-            recipients: Each once.
-
-        Returns:
-            The links on shortest paths; for a recipient that no path leads to two, up to a base station and down.
-
-        Raises:
-            TransportError: If the sender is unknown.
-        """
-        n = len(recipients) - (sender in recipients)
-        if self._heard is None:
-            return n
-        told, total, far = self._members(recipients), 0, 1
-        for far, ring in enumerate(self._heard.rings(sender), start=1):
-            reached = (told & ring).bit_count()
-            total, n = total + far * reached, n - reached
-            if not n:
-                break
-        if n or far > 1:  # who has all of them for neighbours is known to the graph
-            self._require_known(sender)
-        return total + 2 * n
-
-    def _members(self, agents: Collection[str]) -> int:
-        """Those of some agents that have links, as a set."""
-        assert self._heard is not None
-        if not isinstance(agents, frozenset):
-            return self._heard.numbered(agents)
-        if agents not in self._sets:  # as where everybody tells everybody
-            self._sets[agents] = self._heard.numbered(agents)
-        return self._sets[agents]
 
     def path(self, sender: str, recipient: str) -> tuple[str, ...]:
         """A shortest path, both ends included: the same one whenever the agents and links are the same.
@@ -199,10 +163,6 @@ class _Heard:
                 if further == left:  # nobody is left to be found
                     break
             ring = further
-
-    def numbered(self, nodes: Iterable[Any]) -> int:
-        """Those of some nodes that are nodes of the graph, as a set."""
-        return sum(1 << self._number[node] for node in nodes if node in self._number)
 
     def named(self, members: int) -> list[Any]:
         """The nodes of a set."""

@@ -166,7 +166,7 @@ def test_a_run_logs_reports_and_draws_how_links_fared(tmp_path):
     assert not any("robot_1" in edge for edge in links[3].edges)
     total = links_over_rounds(records)
     assert total == summary.links
-    assert total.total.messages == summary.agreement.messages
+    assert 0 < total.total.messages < summary.agreement.messages  # claims and choices have to arrive
     assert 0.2 < total.total.lost / total.total.messages < 0.45
     rows = dict(report_rows(summary))
     assert rows["choices that clashed"] == "none"

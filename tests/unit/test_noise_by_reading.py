@@ -88,7 +88,8 @@ def test_what_is_known_of_noise_costs_raw_readings_eight_bytes_each_and_estimate
         team = field_team(belief={"kind": "fused", "method": method, "steps": 12})
         query = team.ask()
         team.tell(query, {agent: depth(x) for agent, x in query.points.items()}, noise_std=noise)
-        return team.last_sharing
+        team.ask()
+        return team.sent["sharing"]
 
     assert sharing("readings", 0.1).bytes == sharing("readings", None).bytes + 2 * 9
     assert sharing("consensus", 0.1) == sharing("consensus", None)

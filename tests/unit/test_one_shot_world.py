@@ -206,7 +206,7 @@ def test_an_agent_that_left_sets_nothing_and_fails_what_depends_on_it():
     assert (total.n_data, total.failures) == (1, 2)
 
 
-def test_only_a_step_that_brings_outcomes_has_them_told():
+def test_only_a_step_that_decides_has_outcomes_told():
     env = Weather()
     team = sb.Team.for_env(env, measurement=lambda seen, reward, info: seen[0], scopes=SCOPES, hold=2)
     observations, infos = env.reset(seed=0)
@@ -216,7 +216,7 @@ def test_only_a_step_that_brings_outcomes_has_them_told():
         observations, infos = step[0], step[4]
         team.observe(*step)
         told.append(team.last_sharing.messages > 0)
-    assert told == [False, True, False, True]
+    assert told == [False, False, True, False]  # before the next decision
 
 
 def test_an_agent_that_leaves_while_its_action_is_held_counts_as_long_as_it_was_there():

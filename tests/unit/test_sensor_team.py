@@ -86,7 +86,7 @@ def test_what_is_not_worth_its_price_is_not_measured_and_is_no_failure():
     assert (team.belief.n_data, team.failures) == (5, 0)
     assert team.last_query is not None
     assert team.last_query.points == {}
-    assert team.last_sharing.messages == 0
+    assert team.last_sharing.messages > 0  # where each could go, and what that costs
 
 
 def test_a_middling_price_wakes_sensors_again_when_what_they_knew_has_faded():

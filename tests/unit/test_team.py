@@ -220,12 +220,13 @@ def test_agents_may_be_told_in_any_order_of_names():
     assert (team.belief.X == other.belief.X).all()
 
 
-def test_sharing_is_counted_with_relays():
+def test_what_all_say_is_handed_on_from_agent_to_agent():
     env = world(robots=3, starts=[[0.0, 0.0], [400.0, 0.0], [800.0, 0.0]], radio_range_m=450.0)
     team = sb.Team.for_env(env)
     _, infos = env.reset(seed=0)
-    team.begin(infos)
-    assert (team.last_sharing.messages, team.last_sharing.transmissions) == (6, 8)
+    team.act(dict.fromkeys(env.agents), infos)
+    choices = team.sent["choices"]  # twice from the third robot to the second, then to the first, and back
+    assert (choices.messages, choices.transmissions) == (8, 8)
 
 
 def test_settings_may_be_names_objects_or_tables_and_wrong_ones_are_refused():
@@ -333,8 +334,8 @@ def test_nobody_unknown_is_asked_or_given_places():
 @pytest.mark.parametrize("number", [np.float32(1.5), np.int64(2), np.array(1.5), 3])
 def test_any_number_may_be_told(number):
     team = field_team()
-    team.tell(team.ask(), {"a": number, "b": None})
-    assert (team.belief.n_data, team.failures) == (1, 1)
+    team.tell(team.ask(), {"a": number, "b": None, "c": None})
+    assert (team.belief.n_data, team.failures) == (1, 2)
 
 
 def test_a_refused_outcome_changes_nothing():
@@ -343,8 +344,8 @@ def test_a_refused_outcome_changes_nothing():
     with pytest.raises(ShapeError):
         team.tell(query, {"a": float("nan"), "b": "1.0"})
     assert (team.failures, team.belief.n_data) == (0, 0)
-    team.tell(query, {"a": float("nan"), "b": 1.0})
-    assert (team.failures, team.belief.n_data) == (1, 1)
+    team.tell(query, {"a": float("nan"), "b": 1.0, "c": 2.0})
+    assert (team.failures, team.belief.n_data) == (1, 2)
 
 
 def test_arrays_of_the_caller_may_be_reused():

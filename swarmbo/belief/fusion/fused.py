@@ -79,8 +79,9 @@ class FusedBelief:
 
     Attributes:
         agents: Those at hand, by name.
+        sent: What that took when they last talked at once.
         fared: How links with faults did when they last talked; None: the transport has none.
-        due: What those at hand have to say, and did not because others are elsewhere.
+        due: What those at hand have to say, and did not say yet.
 
     Raises:
         ConfigError: If there is no agent, or a name comes twice.
@@ -108,6 +109,7 @@ class FusedBelief:
         self.seed = seed
         self.names = tuple(agents)
         self.fared: LinkReport | None = None
+        self.sent = Traffic()
         self._transport = transport
         at_hand = self.names if held is None else tuple(held)
         start = Proposal(0, "", ExactGP.create(settings.prior, domain).hyperparameters, seed, settings.n_features)
@@ -125,6 +127,8 @@ class FusedBelief:
         failed: Mapping[str, Any] | None = None,
         noise_variance: Mapping[str, ArrayLike | float] | None = None,
         round: int = 0,
+        *,
+        later: bool = False,
     ) -> Traffic:
         """Give agents their new readings, and let all talk over the links; not those of which some are elsewhere.
 
@@ -134,9 +138,10 @@ class FusedBelief:
             failed: By agent: points (n, d) where its measurements failed.
             noise_variance: By agent: as in ``give``, where it is known.
             round: The present one, which faults of the transport may depend on.
+            later: Whether somebody else lets them talk.
 
         Returns:
-            What was sent; nothing yet where agents are elsewhere, and what is to be said is ``due``.
+            What was sent; nothing yet where agents are elsewhere or talk later, and what is to be said is ``due``.
 
         Raises:
             ConfigError: If an agent is unknown, or links are directed.
@@ -165,12 +170,12 @@ class FusedBelief:
             Talk(agents, self._medium(purposes, links, round), self.settings.steps)
             for purposes, agents in ((("sharing",), self.agents), (("sharing", "failures"), self.failures))
         )
-        if not self.has_all:
+        if later or not self.has_all:
             self.due = talks
             return Traffic()
-        sent = sum((exchange(agents.values(), medium, steps) for agents, medium, steps in talks), Traffic())
+        self.sent = sum((exchange(agents.values(), medium, steps) for agents, medium, steps in talks), Traffic())
         self.fared = self._fared([talk.medium for talk in talks], round)
-        return sent
+        return self.sent
 
     def _medium(self, purposes: Sequence[str], links: "nx.Graph[str] | None", round: int) -> FaultyTransport:
         """What loses some of what is said; what a link loses does not depend on what others carry."""
@@ -189,6 +194,11 @@ class FusedBelief:
         fared = sum((LinkReport(medium.now, edges=by_name(medium.edges)) for medium in media), LinkReport(ticks=0))
         present = self._transport.present(self.names, round, math.inf)
         return replace(fared, silent=tuple(name for name in self.names if name not in present))
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether links lose more than the settings say, and agents may be gone."""
+        return isinstance(self._transport, Faults)
 
     @property
     def has_all(self) -> bool:

@@ -108,11 +108,11 @@ class Central:
                 return self._all_reduced(request)
             case Best():
                 best = request.over()
-                self._count_over_tree(best)
+                self.over_tree(best)
                 return best
             case ToAll():
                 self.traffic += self._taken_by(self._told(request.words))
-                return {name: request.words[name] for name in self.graph.agents}
+                return {name: request.words[name] for name in self.part.agents}
             case HandOn():
                 return self._handed_on(request)
             case Look():
@@ -189,11 +189,11 @@ class Central:
             # np.sum would add in another order where there is one number only
             sums[agent] = np.add.accumulate(sums[[agent, *children]])[-1]
         summed = sums[self._children[-1][0] if self._children else 0]
-        self._count_over_tree(summed)
+        self.over_tree(summed)
         return summed
 
-    def _count_over_tree(self, joined: Float[np.ndarray, "..."]) -> None:
-        """Numbers go up the tree to its root, and as many come down."""
+    def over_tree(self, joined: Float[np.ndarray, "..."]) -> Traffic:
+        """Numbers go up the tree to its root, and as many come down; what that takes."""
         counts, numbers = self._counts, np.empty(joined.size)
 
         def count() -> Traffic:
@@ -201,6 +201,7 @@ class Central:
             return counts.up_tree(up, 0) + counts.down_tree(down)
 
         self._note_alike((AllReduce, joined.size), count)
+        return self._alike[AllReduce, joined.size]
 
     @cached_property
     def _owned(self) -> Passes:

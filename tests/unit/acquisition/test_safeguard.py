@@ -21,14 +21,14 @@ from swarmbo.acquisition import (
     local_acquisition,
 )
 from swarmbo.acquisition.in_sight import IN_SIGHT
-from swarmbo.acquisition.safeguard import Safeguard, _Posteriors
+from swarmbo.acquisition.safeguard import _Posteriors
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.coordination import Exact, MaxSum
 from swarmbo.coordination.agreement import TableOutcome, solution_of
 from swarmbo.records import Traffic
 from swarmbo.spaces import Domain
-from swarmbo.transport import InProcess, Routes
+from swarmbo.transport import InProcess
 
 from .decided import decide
 
@@ -224,19 +224,6 @@ def test_a_clash_that_max_sum_ends_in_is_settled_by_the_places_chosen_in_turn():
     assert all((decision.points[agent] == greedy[agent]).all() for agent in now.agents)
     assert (decision.report.status, decision.report.violated) == ("sequential", ())
     assert decision.report.value == pytest.approx(problem.value_of(greedy))
-
-
-def second_look(*chains: str) -> Safeguard:
-    beliefs = dict.fromkeys(sorted("".join(chains)), some_belief(0, 6, False))
-    return Safeguard(tuple(map(tuple, chains)), 2, beliefs, {}, {}, {})
-
-
-def test_what_a_second_look_costs():
-    """Choices with six sums to and fro along the chain."""
-    routes = Routes(["a", "b", "c"], nx.path_graph(["a", "b", "c"]))
-    shared = second_look("acb").traffic(routes, 2)
-    assert (shared.messages, shared.bytes, shared.transmissions) == (4, (16 + 48) + (32 + 48) + 1 + 1, 2 * (1 + 2))
-    assert second_look("a", "b").traffic(Routes("ab", nx.empty_graph("ab")), 2).messages == 0
 
 
 def test_neighbours_measure_with_their_sensors_noise():

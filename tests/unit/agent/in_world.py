@@ -95,11 +95,12 @@ class InWorld:
         seen = Step(*self.other.step(actions))
         news = self.world.news(words, seen)
         self.stands = {**self.stands, **self.problem.places(news.point, news.factors)}
-        for name, place in self.problem.places(news.point, news.factors).items():
-            if self.passes:
-                self.agents[name].observe(self.team.last_query.id, seen.infos[name])
-            else:
-                self.agents[name].tell(self.team.last_query.id, news.factors[name], location=place)
+        measured = self.problem.places(news.point, news.factors)
+        for name, agent in self.agents.items():
+            if self.passes or not measured:
+                agent.observe(self.team.last_query.id, seen.infos[name])
+            elif name in measured:
+                agent.tell(self.team.last_query.id, news.factors[name], location=measured[name])
 
     def recommend(self) -> None:
         """Agents recommend what the team does."""

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.agent import Agent, rows, run
+from swarmbo.agent import Agent, run
+from swarmbo.deciding import own_rows as rows
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError, TransportError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.records import Traffic
@@ -154,8 +155,10 @@ def test_agents_that_know_their_own_outcomes_decide_as_the_team_does(given: dict
     for turn in range(INITIAL + 3):
         case.go_on(1)
         assert case.team.last_report is not None
-        agreement = sum((agent.sent.get("agreement", Traffic()) for agent in case.agents.values()), Traffic())
-        assert agreement == case.team.last_report.traffic, turn
+        sent = [(purpose, took) for agent in case.agents.values() for purpose, took in agent.sent.items()]
+        said = {p: sum((took for purpose, took in sent if purpose == p), Traffic()) for p, _ in sent}
+        assert said == case.team.sent, turn
+        assert said.get("news", Traffic()) == case.team.last_sharing
     assert case.transport.traffic.messages > 0
 
 

@@ -41,7 +41,7 @@ class Timed:
             agent.ask(count, candidates=offers[name]) if offers is not None else agent.ask(count)
         opened = None
         if self.faults is not None:
-            opened = self.faults.open(names, None, seed=SEED, round=case.team.round)
+            opened = self.faults.open(names, None, seed=SEED, round=case.team.round - (count or 1) + 1)
         run(case.agents, InProcess().open(names), opened)
         queries = asked if isinstance(asked, list) else [asked]
         for query in queries:
@@ -74,7 +74,7 @@ def test_where_no_place_is_contested_agents_better_the_joint_choices_that_a_team
     timed, rng = Timed(case, faults), np.random.default_rng(0)
     for turn in range(2):
         offers = {name: rng.random((12, 2)) * [10.0, 4.0] for name in case.problem.agents}
-        for query in timed.ask(offers, count=2 if turn and faults is None else None):
+        for query in timed.ask(offers, count=2 if turn else None):
             case.tell(query)
     assert case.team.last_report.status == "deadline"
 
@@ -93,6 +93,8 @@ def test_of_a_function_agents_decide_by_a_deadline_as_a_team_does(
     for _ in range(rounds):
         for query in timed.ask():
             case.tell(query.id, case.outcomes(query.point))
+    for query in timed.ask(count=3):
+        case.tell(query.id, case.outcomes(query.point))
     assert case.team.last_report.status == "deadline"
 
 

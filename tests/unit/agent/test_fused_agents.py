@@ -13,9 +13,12 @@ from swarmbo.belief.fusion import FusedBelief
 from swarmbo.errors import ConfigError
 from swarmbo.records import Traffic
 from swarmbo.registry import name_of
+from swarmbo.transport import InProcess
+from swarmbo_envs import sensor_field_v0
 
 from .carried import copied, ticked_to_the_end
-from .test_field_agents import ALL, FEW, NAMES, THOROUGH, UCB, Case, field, lost, require_says_what_follows
+from .in_world import InWorld
+from .test_field_agents import ALL, FEW, NAMES, QUICK, THOROUGH, UCB, Case, field, lost, require_says_what_follows
 
 FEWER = NAMES[:3]
 METHODS = ["readings", "experts", "consensus", "covariance-intersection"]
@@ -133,6 +136,77 @@ def test_all_that_an_agent_says_follows_from_what_it_was_told_and_what_arrived(g
     require_says_what_follows(Case(**({"belief": fused(), "names": FEWER} | given), fails=lost))
 
 
+def test_a_round_in_which_nobody_measures_is_an_occasion_to_talk():
+    sensors: dict[str, Any] = {"sensors": 5, "energy_price": 1e6, "max_cycles": 9, "field": {"gp": {"seed": 1}}}
+    there = InWorld(sensor_field_v0.parallel_env, sensors, belief=fused(steps=1, loss=0.6), acquisition="information")
+    there.team.begin(there.infos)
+    heard = list[Any]()
+    for _ in range(4):
+        there.asked()
+        run(there.agents, InProcess().open(there.agents))
+        beliefs = there.team.belief
+        assert isinstance(beliefs, FusedBelief)
+        assert [word for agent in there.agents.values() if (word := agent.word())] == []
+        for name, agent in there.agents.items():
+            assert belief_of(agent).agents[name].reached == beliefs.agents[name].reached
+        heard.append([sum(agent.reached.values()) for agent in beliefs.agents.values()])
+        there.act()
+    assert heard[0] != heard[-1]  # nobody measured, and news went on
+
+
+@pytest.mark.parametrize("belief", [QUICK, fused(steps=2, loss=0.3), fused("consensus", steps=2)], ids=str)
+@pytest.mark.parametrize("turns", ["r, then the others", "the others, then r", "two queries in turn"])
+def test_what_is_told_in_parts_is_learned_once_all_of_it_came_or_a_decision_comes(belief: Any, turns: str):
+    case = Case(names=FEWER, belief=belief)
+    case.go_on(1)
+    queries = case.asked(2, case.candidates(5))
+    before = n_data(case)
+    first, second = queries
+    parts = [(first, "r"), (first, "am")]
+    if turns == "the others, then r":
+        parts = parts[::-1]
+    if turns == "two queries in turn":
+        parts = [(first, "r"), (second, "m"), (second, "ra"), (first, "am")]
+    for query, names in parts:
+        assert n_data(case) == before
+        told = {name: field(query.points[name]) for name in names}
+        case.team.tell(query, told)
+        for name, y in told.items():
+            case.agents[name].tell(query.id, y)
+    learned = n_data(case)
+    assert learned > before
+    case.go_on(1)
+    if turns != "two queries in turn":
+        case.team.tell(second, {"a": 0.3})
+        case.agents["a"].tell(second.id, 0.3)
+        assert n_data(case) > learned
+        case.go_on(1)  # it was learned for this decision, though r and m are still awaited
+    for name, agent in case.agents.items():
+        if isinstance(case.team.belief, FusedBelief):
+            continue
+        np.testing.assert_array_equal(agent.belief.X, case.team.belief.X[: len(agent.belief.X)])
+        assert name in case.problem.agents
+
+
+def n_data(case: Case) -> int:
+    """Readings that the team has learned; those that it fuses, all agents together."""
+    belief = case.team.belief
+    if isinstance(belief, FusedBelief):
+        return sum(len(agent.y) for agent in belief.agents.values())
+    return belief.n_data
+
+
+def test_a_team_saved_between_two_parts_goes_on_to_the_bit():
+    one = Case(names=FEWER, belief=fused(steps=2)).team
+    query = one.ask()
+    one.tell(query, {"a": 1.0})
+    again = sb.Team.from_state_dict(one.state_dict())
+    for team in (one, again):
+        team.tell(query.id, {"r": 2.0, "m": 0.5})
+    assert one.ask().point == again.ask().point
+    assert one.sent == again.sent
+
+
 def test_an_agent_is_told_no_outcome_of_others_and_holds_no_view_of_theirs():
     case = Case(belief=fused("consensus"))
     case.go_on(2)
@@ -152,7 +226,6 @@ def test_an_agent_is_told_no_outcome_of_others_and_holds_no_view_of_theirs():
 
 
 def test_what_is_said_is_counted_as_a_team_counts_it():
-    """All but what a team takes for known: where agents can go, and what each chose."""
     case = Case(belief=fused())
     case.go_on(2)
     case.asked(None, case.candidates(7), {"r": 0.01, "m": 0.01})
@@ -161,9 +234,11 @@ def test_what_is_said_is_counted_as_a_team_counts_it():
         for purpose, traffic in agent.sent.items():
             took[purpose] = took.get(purpose, Traffic()) + traffic
     assert case.team.last_report is not None
-    same = {purpose: traffic for purpose, traffic in took.items() if purpose not in ("reports", "sharing", "choices")}
-    assert {"likely places", "choices in turn", "shortlists", "declining", "looking again", "agreement"} == set(same)
-    assert sum(same.values(), Traffic()) == case.team.last_report.traffic
+    agreed = {"likely places", "choices in turn", "shortlists", "declining", "looking again", "agreement", "choices"}
+    assert set(took) == agreed | {"reports", "sharing"}
+    assert took == case.team.sent
+    assert sum((took[purpose] for purpose in agreed), Traffic()) == case.team.last_report.traffic
+    assert took["reports"] + took["sharing"] == case.team.last_sharing
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,9 @@ def compare_with_team(where: World, acquisition: Any, belief: Any, kind: type[Re
             assert point == query.point
             assert team.last_report is not None
             traffic, (messages, sizes) = team.last_report.traffic, processes.sent()
-            assert (messages["agreement"], sizes["agreement"]) == (traffic.messages, traffic.bytes)
+            said = {purpose: (messages[purpose], sizes[purpose]) for purpose in +messages}
+            assert {purpose: (took.messages, took.bytes) for purpose, took in team.sent.items()} == said
+            assert traffic.messages == sum(messages.values()) - messages["news"]
             assert not +far  # every message passes between agents whose factors share a variable
             if turn >= INITIAL:  # one tree of agents, up and down, for each sum over all
                 assert messages["news"] == messages["ranking"] == messages["point"] == 2 * (n - 1)

@@ -1,7 +1,6 @@
 import dataclasses
 import functools
 
-import networkx as nx
 import numpy as np
 import pytest
 
@@ -166,12 +165,6 @@ def test_lawn_mower_strips_stay_when_an_agent_leaves():
     assert LawnMower().decide(fewer, DBGPUCB()).points["robot_2"].tolist() == (
         LawnMower().decide(dataclasses.replace(now, round=5), DBGPUCB()).points["robot_2"].tolist()
     )
-
-
-def test_greedy_pays_for_relays():
-    now = dataclasses.replace(situation(), links=nx.path_graph(["robot_1", "robot_0", "robot_2"]))
-    report = Greedy().decide(now, DBGPUCB()).report
-    assert (report.messages, report.traffic.transmissions) == (3, 4)
 
 
 def test_lawn_mower_needs_a_horizon_and_a_map():

@@ -15,8 +15,17 @@ from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import Participant
 from swarmbo.coordination.requests import HandOn, ToAll, asked
 from swarmbo.coordination.stepping import run
-from swarmbo.deciding.words import in_one_place, part_of
-from swarmbo.transport import InProcess
+from swarmbo.deciding.words import Words, all_of
+from swarmbo.graph import FactorGraph
+from swarmbo.transport import InProcess, Routes
+
+
+def some_graph(agents: tuple[str, ...]) -> FactorGraph:
+    """A factor of each agent, of a variable of its own."""
+    own = {agent: agent for agent in agents}
+    return FactorGraph.from_scopes(
+        {f"f {a}": [a] for a in agents}, owners={f"f {a}": a for a in agents}, variable_owners=own
+    )
 
 
 def some_part(seed: int, n_agents: int) -> tuple[Part, "nx.Graph[str]"]:
@@ -26,7 +35,7 @@ def some_part(seed: int, n_agents: int) -> tuple[Part, "nx.Graph[str]"]:
     links.add_nodes_from(names)
     links.add_edges_from(rng.choice(names, (n_agents, 2)).tolist())
     links.remove_edges_from(list(nx.selfloop_edges(links)))
-    return part_of(Company(tuple(sorted(names)), links)), links
+    return all_of(some_graph(tuple(sorted(names))), Routes(names, links)), links
 
 
 def by_messages(part: Part, links: "nx.Graph[str]", requests: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -71,13 +80,13 @@ def test_everybody_hears_what_some_say_in_turn_and_each_knew_those_before_it(see
 def test_what_is_said_may_be_any_plain_data_and_costs_what_it_takes_over_a_base_station():
     apart: nx.Graph[str] = nx.Graph([("a", "b")])
     company = Company(("a", "b", "c"), apart)
-    part = part_of(company)
-    said = in_one_place(EachSays("", ("a", "c"), lambda agent: [agent, None, 0.1], company), part)
+    words = Words(some_graph(company.agents), Routes(company.agents, apart, has_base=True))
+    said = words.answered(EachSays("all", ("a", "c"), lambda agent: [agent, None, 0.1], company))
     assert said.words == {"a": ["a", None, 0.1], "c": ["c", None, 0.1]}
-    assert said.traffic.messages == 4
-    assert said.traffic.transmissions == 2 * (1 + 2)  # b over its link, c up to the base and down
-    turns = in_one_place(InTurn("", ("c", "a"), lambda agent, before: len(before), company), part)
+    assert words.sent["all"].messages == 4
+    assert words.sent["all"].transmissions == 2 * (1 + 2)  # b over its link, c up to the base and down
+    turns = words.answered(InTurn("turns", ("c", "a"), lambda agent, before: len(before), company))
     assert turns.words == {"c": 0, "a": 1}
-    assert turns.traffic.transmissions == 2 + 2 + 1  # from c to a, then a tells both
+    assert words.sent["turns"].transmissions == 2 + 2 + 1  # from c to a, then a tells both
     with pytest.raises(TypeError):
-        in_one_place(EachSays("", ("a",), lambda agent: object(), company), part)
+        words.answered(EachSays("", ("a",), lambda agent: object(), company))

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.agent.company import Company, public
-from swarmbo.agent.rows import UNHEARD, OwnRow, OwnRows
+from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet import deadline_hub, member
 from swarmbo.fleet.letters import Back, Begin, Here, Lend, Lent, Ping, sealed

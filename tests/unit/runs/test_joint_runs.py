@@ -159,11 +159,11 @@ def test_the_recommendation_follows_from_the_logged_history_and_what_was_learned
         assert (record.recommendation.mean, record.recommendation.std) == pytest.approx((mean[0], std[0]), rel=1e-9)
 
 
-def test_totals_are_shared_by_all_and_factors_of_parts_that_share_nothing_by_nobody(done):
-    wanted, _, records, summary = done
-    alone = wanted.environment.get("outcomes") == "per-factor"
+def test_what_came_is_shared_by_all_before_each_decision(done):
+    _, _, records, summary = done
     n_agents = len(records[1].samples)
-    assert {record.sharing.messages for record in records[1:]} == {0 if alone else n_agents * (n_agents - 1)}
+    assert [record.sharing.messages for record in records[:2]] == [0, 0]
+    assert {record.sharing.messages for record in records[2:]} == {2 * (n_agents - 1)}
     assert summary.sharing.messages == sum(record.sharing.messages for record in records)
 
 

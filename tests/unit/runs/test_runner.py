@@ -81,7 +81,7 @@ def test_records_say_what_happened(tmp_path, bump_scenario):
     assert [sample.target for sample in records[0].samples] == [None, None]
     assert all(sample.target == sample.location for record in records[1:] for sample in record.samples)
     assert len({record.query for record in records[1:]}) == 3
-    assert records[0].sharing.messages == 2
+    assert [record.sharing.messages for record in records] == [0, 2, 2, 2]  # before each decision
 
 
 def test_predictions_are_those_of_the_belief_before_the_measurement(tmp_path, bump_scenario):

@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 
-from swarmbo.data import Reading
+from swarmbo.data import Dataset, News, Reading
+from swarmbo.errors import ShapeError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 
@@ -135,6 +136,54 @@ class OwnRows(msgspec.Struct, frozen=True):
             [msgspec.structs.replace(row, order=self.count + row.order) for row in later.attached]
         )
 
+    def row(self, problem: Problem, agent: str, news: News, *, has_ended: bool) -> OwnRow:
+        """What an agent in a field is told of a round's news, after all of these.
+
+        Args:
+            problem: The field.
+            agent: Which.
+            news: Of all agents.
+            has_ended: Whether nothing more will come of the query.
+        """
+        row = OwnRow(self.count, on_the_way=tuple(map(Stop.of, news.along(agent))), has_ended=has_ended)
+        if agent not in news.factors:
+            return row
+        place = problem.places(news.point, [agent])[agent]
+        stop = Stop.of(Reading(agent, place, news.factors[agent], news.noise.get(agent, math.nan)))
+        noise = {} if stop.noise is None or stop.outcome is None else {agent: stop.noise}
+        stood = dict(zip(problem.graph.variables_owned_by(agent), stop.place, strict=True))
+        return msgspec.structs.replace(row, factors={agent: stop.outcome}, place=stood, noise=noise)
+
+    def surveyed(self, problem: Problem, agent: str, data: Dataset, present: int, *, fades: bool) -> "OwnRows":
+        """The same and measurements in a field that were never asked for, of which some may be an agent's own.
+
+        Args:
+            problem: The field.
+            agent: Which.
+            data: The measurements.
+            present: The round, if nobody says.
+            fades: Whether rounds are of account.
+
+        Raises:
+            ShapeError: If there are rounds that are of no account.
+        """
+        if data.rounds is not None and not fades:
+            wanted = (len(data), problem.box.n_dims)
+            raise ShapeError(f"got rounds for a belief in which nothing fades; wanted places {wanted}")
+        own, column, order = problem.columns(agent), problem.channels.index(agent), self.count
+        made = problem.taken(data.X)[:, column]
+        rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
+        rows: list[OwnRow] = []
+        for place, y, std, asked, mine in zip(
+            data.X[:, own], data.factors[:, column], data.known_noise[:, 1 + column], rounds, made, strict=True
+        ):
+            variables = problem.graph.variables_owned_by(agent)
+            stood = dict(zip(variables, place.tolist(), strict=True)) if mine else {}
+            noise = {agent: float(std)} if mine and std == std else {}
+            told = {agent: None if math.isnan(y) else float(y)} if mine else {}
+            rows.append(OwnRow(order, told, place=stood, round=float(asked) if fades else None, noise=noise))
+        return self.with_attached(rows)
+
     def said(self, log: Logbook) -> "OwnRows":
         """What is still to be said after this was: of queries of which nothing came, where variables stood.
 
@@ -162,6 +211,16 @@ class _Layout(NamedTuple):
         values, noise = slice(k, k + said), slice(k + said, k + 2 * said)
         place = slice(noise.stop, noise.stop + n)
         return cls(slice(0, k), values, noise, place, place.stop, place.stop + 1, place.stop + 2)
+
+
+def news_shape(problem: Problem, lines: int) -> tuple[int, int]:
+    """The shape of the numbers that agents of a function add up before a decision.
+
+    Args:
+        problem: What they work on.
+        lines: Queries that are pending, and evaluations that were attached.
+    """
+    return lines, _Layout.of(problem).width
 
 
 def shares_outcomes(problem: Problem) -> bool:

@@ -1,0 +1,128 @@
+"""Places in a field in few bytes: as indices of sites that all agents know, or as columns of numbers; to the bit."""
+
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.errors import TransportError
+
+_MOST = 2**22  # bytes that are unpacked: nobody offers more places than a letter of some megabytes has room for
+_NUMBERS, _INDICES, _IS_PRESSED = 0, 1, 2  # bits of the first byte
+
+
+def packed(places: Float[np.ndarray, "k d"], sites: Float[np.ndarray, "s d"] | None = None) -> bytes:
+    """The bytes of some places, in their order.
+
+    Places that are all among the sites are said as differences of indices: within reach of an agent most sites follow
+    one another. Others are said column by column, where numbers of a lattice repeat. Either is compressed where that
+    is shorter.
+
+    Args:
+        places: Any numbers.
+        sites: Known to whoever unpacks them.
+
+    Example:
+        >>> lattice = np.stack(np.meshgrid(np.arange(50.0), np.arange(50.0)), axis=-1).reshape(-1, 2)
+        >>> near = lattice[np.hypot(*(lattice - 25.0).T) < 20.0]
+        >>> content = packed(near, lattice)
+        >>> near.nbytes > 50 * len(content), bool((unpacked(content, 2, lattice) == near).all())
+        (True, True)
+    """
+    columns = np.ascontiguousarray(np.asarray(places, dtype="<f8").T).tobytes()
+    contents = {_NUMBERS: columns}
+    indices = None if sites is None else _indices(places, sites)
+    if indices is not None:
+        contents[_INDICES] = msgspec.msgpack.encode(np.diff(indices, prepend=0).tolist())
+    contents |= {kind | _IS_PRESSED: zlib.compress(content, 9) for kind, content in contents.items()}
+    if len(columns) > _MOST:
+        contents = {_NUMBERS: columns}
+    kind = min(contents, key=lambda kind: len(contents[kind]))
+    return bytes([kind]) + contents[kind]
+
+
+def unpacked(content: bytes, n_dims: int, sites: Float[np.ndarray, "s d"] | None = None) -> Float[np.ndarray, "k d"]:
+    """The places again.
+
+    Args:
+        content: What ``packed`` made.
+        n_dims: Coordinates of a place.
+        sites: Those that it was made with.
+
+    Raises:
+        TransportError: If it is nothing of the kind.
+    """
+    kind, rest = content[:1], content[1:]
+    try:
+        if not kind or kind[0] > (_INDICES | _IS_PRESSED):
+            raise ValueError(f"kind {kind!r}")
+        if kind[0] & _IS_PRESSED:
+            rest = _inflated(rest)
+        if not kind[0] & _INDICES:
+            return np.frombuffer(rest, dtype="<f8").reshape(n_dims, -1).T.copy()
+        if sites is None:
+            raise ValueError("indices without sites")
+        indices = np.cumsum(msgspec.msgpack.decode(rest, type=list[int]), dtype=np.int64)
+        if len(indices) and not 0 <= indices.min() <= indices.max() < len(sites):
+            raise ValueError("an index beyond the sites")
+        return sites[indices]
+    except (ValueError, OverflowError, zlib.error, msgspec.MsgspecError) as error:
+        raise TransportError(f"got places that can't be read: {error}; do agents know the same sites?") from error
+
+
+def packed_ways(ways: Sequence[Sequence[Sequence[float]]], n_dims: int) -> bytes:
+    """The bytes of what is passed on the way to each of some places: how many stops there are on each, and where.
+
+    Args:
+        ways: For each place (m, d), in turn.
+        n_dims: Coordinates of a place.
+    """
+    counts = packed(np.array([[float(len(way))] for way in ways]).reshape(-1, 1))
+    stops = np.array([stop for way in ways for stop in way], dtype=float).reshape(-1, n_dims)
+    return msgspec.msgpack.encode((counts, packed(stops)))
+
+
+def unpacked_ways(content: bytes, n_dims: int) -> tuple[tuple[tuple[float, ...], ...], ...]:
+    """The ways again.
+
+    Args:
+        content: What ``packed_ways`` made.
+        n_dims: Coordinates of a place.
+
+    Raises:
+        TransportError: If it is nothing of the kind.
+    """
+    try:
+        said, where = msgspec.msgpack.decode(content, type=tuple[bytes, bytes])
+    except msgspec.MsgspecError as error:
+        raise TransportError(f"got ways that can't be read: {error}") from error
+    counts, stops = unpacked(said, 1)[:, 0], unpacked(where, n_dims).tolist()
+    if not (counts >= 0.0).all() or counts.sum() != len(stops) or (counts % 1.0).any():
+        raise TransportError(f"got ways with {counts.sum():g} stops; wanted {len(stops)}")
+    ends = np.cumsum(counts).astype(int)
+    return tuple(
+        tuple(tuple(stop) for stop in stops[end - int(count) : end]) for end, count in zip(ends, counts, strict=True)
+    )
+
+
+def _inflated(content: bytes) -> bytes:
+    """At most so many bytes: a few could stand for millions."""
+    reader = zlib.decompressobj()
+    found = reader.decompress(content, _MOST)
+    if not reader.eof:
+        raise ValueError("more than places take, or cut off")
+    return found
+
+
+def _indices(places: Float[np.ndarray, "k d"], sites: Float[np.ndarray, "s d"]) -> "np.ndarray | None":
+    """Which sites the places are, bit by bit; None if one of them is none."""
+    of = {site: index for index, site in enumerate(_rows(sites))}
+    found = [of.get(place, -1) for place in _rows(places)]
+    return None if -1 in found else np.array(found, dtype=np.int64)
+
+
+def _rows(places: Float[np.ndarray, "k d"]) -> list[bytes]:
+    content, width = np.ascontiguousarray(places, dtype="<f8").tobytes(), 8 * places.shape[1]
+    return [content[start : start + width] for start in range(0, len(content), width)]

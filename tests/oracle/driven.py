@@ -1,0 +1,180 @@
+"""Shipped scenarios, driven by a team, and by agents that are told their own outcomes only: what is decided and sent.
+
+``python tests/oracle/driven.py`` records the decisions anew in ``decisions.jsonl``; with names, of these only.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import msgspec
+import networkx as nx
+from threadpoolctl import threadpool_limits
+
+from swarmbo.agent import Agent, run
+from swarmbo.deciding.setup import settings_again
+from swarmbo.fleet.hub import Hub
+from swarmbo.fleet.letters import Came, Word
+from swarmbo.fleet.team import FleetTeam
+from swarmbo.records import Query, Traffic
+from swarmbo.runs.runner import assemble
+from swarmbo.runs.scenario import load
+from swarmbo.team import Team
+from swarmbo.transport import InProcess
+from swarmbo.worlds import Offers
+
+HERE = Path(__file__).parent
+RECORD = HERE / "decisions.jsonl"
+SCENARIOS = sorted(path.stem for path in (HERE.parent.parent / "scenarios").glob("*.toml"))
+APART = {  # what is needed beside swarmbo
+    "measured": "a survey, which its command downloads",
+    "wlan-ns3": "the simulator ns-3",
+}
+ROUNDS, DIGITS = 5, 9
+FEWER = {"swarm": 2, "swarm-sensors": 2}  # rounds of the largest
+INITIAL = 2  # points of the initial design, so that a method decides some of the rounds
+
+
+class Round(NamedTuple):
+    """A round that was decided.
+
+    Args:
+        point: Of the query.
+        sent: What it took, by purpose: messages and bytes.
+    """
+
+    point: dict[str, float]
+    sent: dict[str, tuple[int, int]]
+
+
+class Members(Hub):
+    """A hub whose members are agents in this process."""
+
+    def __init__(self, team: Team) -> None:
+        world, self.problem, self.sent = team.world, team.problem, dict[str, Traffic]()
+        self.plan: Any = SimpleNamespace(level=getattr(world, "level", None), sites=None)
+        sites = None if world is None else world.sites()
+        self.plan.sites = None if sites is None else sites.tolist()
+        ways = None if world is None or not team.problem.is_field else _ways(world.offers(list(team.agents)))
+        given = settings_again(team.setup.to_plain(), {})
+        given.pop("transport", None)
+        known: dict[str, Any] = {"level": self.plan.level, "sites": sites, "travel": ways, "has_base": True}
+        self.members = {name: Agent(name, self.problem, **known, **given) for name in self.problem.agents}
+
+    def words(self, links: Any, offers: Any = None) -> list[Word]:
+        """What the agents decide."""
+        edges, query = links(()), ""
+        for name, agent in self.members.items():
+            agent.links = None
+            if edges is not None:
+                agent.links = nx.Graph()
+                agent.links.add_nodes_from(self.problem.agents)
+                agent.links.add_edges_from(edges)
+            query = agent.ask(**({} if offers is None else msgspec.structs.asdict(offers[name])))
+        run(self.members, InProcess().open(self.problem.agents))
+        self.sent = {}
+        for agent in self.members.values():
+            for purpose, took in agent.sent.items():
+                self.sent[purpose] = self.sent.get(purpose, Traffic()) + took
+        reports = {name: agent.report for name, agent in self.members.items()}
+        return [
+            Word(0, query, a.word() or {}, report, a.sent)
+            for name, a in self.members.items()
+            if (report := reports[name])
+        ]
+
+    def tell(self, query: str | None, news: Any, *, is_all: bool) -> None:
+        """What came, to each agent its own."""
+        for name, letter in self._told(query, news, is_all, self.problem.agents[0]).items():
+            agent = self.members[name]
+            if isinstance(letter, Came):
+                total = math.nan if letter.total is None else letter.total
+                noise: Any = letter.noise.get("total") if letter.has_total else letter.noise or None
+                agent.tell(
+                    letter.query, total if letter.has_total else letter.factors, point=letter.stood, noise_std=noise
+                )
+            elif letter.reading is not None or letter.on_the_way or letter.has_ended:
+                info = {"sampled": False} if letter.reading is None else _info(letter.reading)
+                on_the_way = [_info(stop) for stop in letter.on_the_way]
+                agent.observe(letter.query, info | {"on_the_way": on_the_way}, is_all=letter.has_ended)
+
+
+class _Ways:
+    """How long an agent's ways take, and what it passes."""
+
+    def __init__(self, offers: Offers) -> None:
+        self.on_the_way, self._travel = offers.on_the_way, offers.travel
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._travel, name)
+
+
+def _ways(offers: Offers) -> Any:
+    return offers.travel if offers.travel is None or offers.on_the_way is None else _Ways(offers)
+
+
+def _info(stop: Any) -> dict[str, Any]:
+    return {"location": stop.place, "measurement": stop.outcome, "noise_std": stop.noise}
+
+
+def driven(name: str, *, by_agents: bool, rounds: int | None = None) -> Iterator[Round]:
+    """The rounds of a shipped scenario.
+
+    Args:
+        name: Of the scenario.
+        by_agents: Whether agents decide, each from what itself was told; else a team.
+        rounds: How many.
+    """
+    scenario = load(name, [])
+    env, team = assemble(scenario)
+    if not team.problem.is_field:
+        scenario = msgspec.structs.replace(scenario, initial=1 if name in FEWER else INITIAL)
+        env, team = assemble(scenario)
+    observations, infos = env.reset(seed=scenario.seed)
+    members = None
+    if by_agents:
+        members = Members(team)
+        given = settings_again(team.setup.to_plain(), {})
+        fleet = FleetTeam.for_env(env, **given, no_go=scenario.no_go)
+        fleet.hub = members
+        team = fleet
+    team.begin(infos)
+    for _ in range(FEWER.get(name, ROUNDS) if rounds is None else rounds):
+        actions = team.act(observations, infos)
+        query = team.last_query
+        assert isinstance(query, Query)
+        sent = members.sent if members is not None else getattr(team, "sent", {})
+        yield Round(dict(query.point), {purpose: (t.messages, t.bytes) for purpose, t in sent.items() if t.messages})
+        step = env.step(actions)
+        team.observe(*step)
+        observations, infos = step[0], step[-1]
+
+
+def digest(found: Round) -> str:
+    """A short name of a point, to nine digits: the last of sixteen differ between processors."""
+    plain = {variable: float(f"{value:.{DIGITS}g}") for variable, value in found.point.items()}
+    return blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def recorded() -> dict[str, list[str]]:
+    """Digests of the rounds of each scenario, as they were recorded."""
+    return {(row := json.loads(line))["scenario"]: row["points"] for line in RECORD.read_text().splitlines()}
+
+
+def main(names: list[str]) -> None:
+    """Record decisions anew."""
+    known = recorded() if RECORD.exists() else {}
+    for name in names or [name for name in SCENARIOS if name not in APART]:
+        with threadpool_limits(1, user_api="blas"):
+            known[name] = [digest(found) for found in driven(name, by_agents=False)]
+        lines = [json.dumps({"scenario": name, "points": known[name]}) for name in sorted(known)]
+        RECORD.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

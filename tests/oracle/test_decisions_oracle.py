@@ -1,0 +1,29 @@
+"""A team, and agents that are told their own outcomes only, decide and count alike; and both as they did before."""
+
+import pytest
+from threadpoolctl import threadpool_limits
+
+from .driven import APART, SCENARIOS, digest, driven, recorded
+
+SHIPPED = [name for name in SCENARIOS if name not in APART]
+QUICK = {"camel", "field-plume", "field-soil", "hartmann", "michalewicz", "powell", "robots", "robots-depot", "wlan"}
+
+
+@pytest.mark.parametrize(
+    ("name", "rounds"),
+    [
+        *(pytest.param(name, 3, id=name) for name in SHIPPED if name in QUICK),
+        *(pytest.param(name, None, id=f"{name}, longer", marks=pytest.mark.thorough) for name in SHIPPED),
+    ],
+)
+def test_a_team_and_its_agents_decide_and_send_the_same_and_as_recorded(name: str, rounds: int | None):
+    with threadpool_limits(1, user_api="blas"):
+        by_team = list(driven(name, by_agents=False, rounds=rounds))
+        by_agents = list(driven(name, by_agents=True, rounds=rounds))
+    assert [found.point for found in by_agents] == [found.point for found in by_team]
+    assert [found.sent for found in by_agents] == [found.sent for found in by_team]
+    assert [digest(found) for found in by_team] == recorded()[name][: len(by_team)]
+
+
+def test_every_shipped_scenario_is_recorded_or_known_to_need_more():
+    assert set(recorded()) | set(APART) == set(SCENARIOS)

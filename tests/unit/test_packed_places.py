@@ -1,0 +1,83 @@
+"""Where agents can go is said in few bytes, and is the same to the bit when it is read."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+import swarmbo as sb
+from swarmbo.deciding.packed_places import packed, packed_ways, unpacked, unpacked_ways
+from swarmbo.errors import TransportError
+from swarmbo_envs import robot_team_v0, sensor_field_v0
+
+LATTICE = np.stack(np.meshgrid(np.linspace(0.0, 1.0, 30), np.linspace(-2.0, 2.0, 40)), axis=-1).reshape(-1, 2)
+NUMBERS = st.floats(allow_nan=False, width=64)
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), max_size=20))
+def test_any_places_come_back_to_the_bit(places: list[tuple[float, float, float]]):
+    array = np.array(places, dtype=float).reshape(-1, 3)
+    for sites in (None, array[::-1], np.zeros((4, 3))):
+        assert unpacked(packed(array, sites), 3, sites).tobytes() == array.tobytes()
+
+
+def test_what_is_among_the_sites_is_said_by_its_number_and_else_never_longer_than_its_numbers():
+    rng = np.random.default_rng(0)
+    near = LATTICE[np.hypot(*(LATTICE - [0.5, 0.0]).T) < 0.4]
+    assert len(packed(near, LATTICE)) < near.nbytes / 20
+    shuffled = rng.permutation(near)
+    assert (unpacked(packed(shuffled, LATTICE), 2, LATTICE) == shuffled).all()
+    anywhere = rng.random((50, 2))
+    assert len(packed(anywhere, LATTICE)) == anywhere.nbytes + 1
+    negative = np.array([[-0.0, -2.0]])
+    assert np.signbit(unpacked(packed(negative, LATTICE), 2, LATTICE)[0, 0])  # 0.0 is a site, and not the same
+
+
+@given(st.lists(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=3), max_size=8))
+def test_ways_come_back_too(ways: list[list[tuple[float, float]]]):
+    assert unpacked_ways(packed_ways(ways, 2), 2) == tuple(map(tuple, ways))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x09",
+        b"\x00abc",
+        b"\x02\xc1",
+        b"\x03abc",
+        b"\x02" + b"\x91\xcd\xff\xff",
+        b"\x02\x91\xff",
+        packed(LATTICE)[:-3],
+    ],
+    ids=repr,
+)
+def test_what_is_no_places_is_refused(content: bytes):
+    with pytest.raises(TransportError, match=r"got places that can't be read"):
+        unpacked(content, 2, LATTICE)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x92\xc4\x00\xc4\x00", packed_ways([[(0.0, 1.0)]], 2)[:-1]], ids=repr)
+def test_what_is_no_ways_is_refused(content: bytes):
+    with pytest.raises(TransportError, match="got "):
+        unpacked_ways(content, 2)
+
+
+def test_some_bytes_that_stand_for_millions_are_refused():
+    import zlib
+
+    with pytest.raises(TransportError, match="more than places take"):
+        unpacked(b"\x02" + zlib.compress(bytes(2**24)), 2)
+
+
+@pytest.mark.parametrize("make", [robot_team_v0.parallel_env, sensor_field_v0.parallel_env], ids=["robots", "sensors"])
+def test_reports_take_few_bytes(make: Any):
+    env = make(**({"robots": 3} if make is robot_team_v0.parallel_env else {"sensors": 3}))
+    team = sb.Team.for_env(env, coordination="random")
+    observations, infos = env.reset(seed=0)
+    places = sum(len(env.unwrapped.candidates(agent)) for agent in env.agents)
+    team.act(observations, infos)
+    crossings = 2  # of each agent's report: the links of a tree of three
+    numbers = 16 * places * crossings
+    assert team.sent["reports"].bytes < (numbers / 10 if make is robot_team_v0.parallel_env else numbers)
