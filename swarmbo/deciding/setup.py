@@ -377,7 +377,7 @@ class Setup:
         """Whether what a query is worth is chosen by what a field is watched for."""
         return self.rule() is not self.acquisition
 
-    def rule(self, *, priced: bool = False) -> Acquisition:
+    def rule(self, *, priced: bool = False) -> Any:
         """What says what a query is worth: the acquisition, or what it chooses for a field.
 
         Args:
