@@ -1,7 +1,7 @@
 """Asking, telling and attaching: what a team does whether or not it acts in an environment."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
@@ -124,7 +124,7 @@ class AskTell(Held):
         links, present = offers.links, self._present_at(self._log.round)
         words = Words(self.graph, Routes(self.agents, links, has_base=True), present)
         if not goes_on:
-            self._learn(links, comes=True)
+            self._learn(lambda: links, comes=True)
         answering = InOnePlace(
             self.coordination, self.transport, self._log.round, self.seed, words, shares_outcomes(self.problem)
         )
@@ -230,7 +230,7 @@ class AskTell(Held):
         query_id = query_name(query)
         self._log.query(query_id)
         self._log = self._log.without([query_id])
-        self._learn(None if self._world is None else self._world.links())
+        self._learn(self._present_links)
 
     def _take(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
         """Learn news: of a query, and of what nobody asked for; ``is_all``: nothing more will come of the query."""
@@ -241,9 +241,13 @@ class AskTell(Held):
         self._log = noted(self._log, query_id, news, is_all=is_all)
         if self.problem.is_field:
             self._since = self._since.with_news(self.problem, query_id, news, of_round, is_all=is_all)
-            self._learn(None if self._world is None else self._world.links())
+            self._learn(self._present_links)
 
-    def _learn(self, links: "nx.Graph[str] | None", *, comes: bool = False) -> None:
+    def _present_links(self) -> "nx.Graph[str] | None":
+        """Who hears whom in the world now."""
+        return None if self._world is None else self._world.links()
+
+    def _learn(self, links: "Callable[[], nx.Graph[str] | None]", *, comes: bool = False) -> None:
         """Learn what was told and not learned yet; while a query is told in part, only if a decision comes."""
         learner, since = self._learner, self._since
         if not isinstance(learner, FieldLearner) or not (new := since.new(self.problem)):
@@ -251,13 +255,14 @@ class AskTell(Held):
         if not comes and any(of in self._log.open for of, _ in new):
             return
         learner = learner.copied() if comes or len(new) > 1 else learner
-        words = Words(self.graph, Routes(self.agents, links, has_base=True))
+        known = links()  # asked for only where something came: a world that was not reset has none
+        words = Words(self.graph, Routes(self.agents, known, has_base=True))
         for of, group in new:
             if not isinstance(of, str):
                 learner = learner.attach(data_of_group(self.problem, group))
                 continue
             news, now = news_of_group(self.problem, group), self._log.round - 1
-            learner = learner.learn(news, since.rounds[of], now, links)
+            learner = learner.learn(news, since.rounds[of], now, known)
             if isinstance(learner.belief, FusedBelief):
                 self.sharing_links = learner.belief.fared
                 words.talked(learner.belief)
@@ -338,7 +343,7 @@ class AskTell(Held):
         self._log = self._log.with_evaluations(data.X, data.totals, data.factors, data.rounds, data.noise_std)
         if isinstance(learner, FieldLearner):
             self._since = since.with_survey(self.problem, data, present, fades=learner.belief.has_time)
-            self._learn(None)
+            self._learn(lambda: None)
         else:
             self._since = msgspec.structs.replace(since, lines=since.lines + len(data))
 
@@ -357,7 +362,7 @@ class AskTell(Held):
         of what each part of the graph saw. In a field it is a place: the environment's ``sites()`` are compared where
         it has them, else 2,048 quasi-random points of the box and the places in it that were measured.
         """
-        self._learn(None if self._world is None else self._world.links(), comes=True)
+        self._learn(self._present_links, comes=True)
         answering = InOnePlace(self.coordination, self.transport, self._log.round)
         sites = None if self._world is None else self._world.sites()
         self._learner, found = answering.run(self._learner.recommend(self._log, sites))

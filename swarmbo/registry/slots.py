@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union
 import swarmbo
 from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
-from swarmbo.settings import Settings, resolve
+from swarmbo.settings import Settings, removed, resolve
 
 Slot = Literal["belief", "acquisition", "coordination", "transport"]
 Team = Literal["field", "function"]
@@ -143,7 +143,7 @@ def require_known(slot: Slot, name: object, at: str, team: Team | None = None) -
         return
     fitting = list(kinds(slot, team))
     near = nearest_kind(name, fitting)
-    hint = "" if near is None else f"; did you mean {near!r}?"
+    hint = removed(name) or ("" if near is None else f"; did you mean {near!r}?")
     wanted = f"one of {', '.join(map(repr, fitting))}" if len(fitting) > 1 else repr(fitting[0])
     raise ConfigError(f"got {short(name)}; wanted {wanted}{hint}", at=f"{at}.kind")
 

@@ -182,7 +182,8 @@ def test_list_names_scenarios_and_environments(invoke):
     assert "swarmbo/robot_team-v0" in out
 
 
-def test_list_shows_every_kind_with_the_teams_that_it_suits(invoke):
+def test_list_shows_every_kind_with_the_teams_that_it_suits(invoke, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "250")
     lines = [line.split() for line in invoke("list").stdout.splitlines()]
     for slot in SLOTS:
         shown = lines[lines.index([f"{slot}:", "kind"]) + 1 :][: len(kinds(slot))]

@@ -108,7 +108,7 @@ def test_attached_evaluations_do_not_count_as_failures_of_a_search():
     totals = np.array([total_at(dict(zip(NAMES, x, strict=True))) for x in X])
     order = np.argsort(-totals)  # none of them improves on the first
     team.attach(X[order], totals[order])
-    team.ask()  # the first draw is searched everywhere; what comes after it in the box
+    team.ask(2)  # the first draw is searched everywhere, a model of all variables too; the draw after them in the box
     for other in (team, sb.Team.from_state_dict(team.state_dict())):
         functions = other.acquisition.local_functions(situation_of(other), other.model)
         assert (functions.high - functions.low).max() == pytest.approx(0.2)
@@ -366,7 +366,7 @@ def test_the_kind_of_team_follows_from_the_world():
     with pytest.raises(ConfigError, match="not for agents that set the variables"):
         sb.Team.for_env(function, acquisition="db-gp-ucb")
     with pytest.raises(ConfigError, match="not for agents that each measure"):
-        sb.Team.for_env(robots, acquisition="auto")
+        sb.Team.for_env(robots, acquisition="dumbo")
 
 
 @pytest.mark.parametrize("arguments", [{}, {"outcomes": "per-factor"}, {"structure": "hidden"}])

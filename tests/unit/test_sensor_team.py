@@ -113,6 +113,7 @@ def test_data_of_a_team_carry_their_rounds_and_those_told_late_keep_theirs():
     team.tell(second, {"a": 1.0, "b": 2.0})
     assert team.belief.X[:, 2].tolist() == [2.0, 2.0]
     team.tell(first, {"a": 0.5})
+    team.give_up(first)
     assert team.belief.X[:, 2].tolist() == [2.0, 2.0, 1.0]
     assert team.belief.now == 2.0
     team.attach([[0.3, 0.3]], [1.5])

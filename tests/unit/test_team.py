@@ -140,6 +140,7 @@ def test_measurements_count_where_they_were_really_taken():
     team = field_team()
     query = team.ask()
     team.tell(query, {"a": 3.0}, locations={"a": np.array([0.25, 0.5])})
+    team.give_up(query)
     assert team.belief.X.tolist() == [[0.25, 0.5]]
 
 
@@ -359,6 +360,7 @@ def test_arrays_of_the_caller_may_be_reused():
     where = np.array([0.1, 0.2])
     team.tell(query, {"b": 1.0, "a": 2.0}, locations={"b": where})
     where[:] = 9.0
+    team.give_up(query)
     assert team.belief.X.tolist() == [[0.5, 0.5], [0.1, 0.2]]
     assert team.state_dict()["json"]["positions"]["b"] == [0.1, 0.2]
 
@@ -451,5 +453,8 @@ def test_links_restrict_who_bargains_with_whom():
     links = nx.Graph()
     links.add_nodes_from("abc")
     team.ask(links=links)
-    assert team.last_report.messages == 0
     assert team.last_report.status == "exact"
+    assert "agreement" not in team.sent  # nobody bargains; where each goes is still told by way of a base
+    assert team.sent["choices"].messages == team.last_report.messages > 0
+    team.ask()
+    assert team.sent["agreement"].messages > 0

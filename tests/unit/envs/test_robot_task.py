@@ -29,7 +29,8 @@ def test_a_level_goes_with_its_task(given) -> None:
 
 def test_robots_that_leave_the_depot_watch_the_level_of_their_world_by_routes() -> None:
     scenario = load("robots-depot", [])
-    assert (scenario.acquisition, scenario.coordination) == (sb.TargetedVariance(), sb.Routes())
+    chosen = scenario.acquisition.in_field(scenario.environment["task"], priced=False)
+    assert (chosen, scenario.coordination) == (sb.TargetedVariance(task="level"), sb.Routes())
     world = dict(scenario.environment)
     env = robot_team_v0.parallel_env(**{name: world[name] for name in world if name != "id"})
     starts, field = np.array(world["starts"]), env.unwrapped.field

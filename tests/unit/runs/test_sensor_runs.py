@@ -61,7 +61,12 @@ def test_the_closing_table_tells_what_the_goal_is_scored_by_and_of_when(done):
     assert {label for label in rows if "regret" in label or "maximum" in label} == {
         f"true maximum{then}",
         *(
-            ("simple regret, last round", "simple regret, mean over rounds", "regret at the recommendation, last round")
+            (
+                "simple regret, last round",
+                "simple regret, mean over rounds",
+                "regret at the recommendation, last round",
+                "regret at the recommendations, summed over rounds",
+            )
             if name == "field"
             else ()
         ),
