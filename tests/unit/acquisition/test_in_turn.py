@@ -26,7 +26,7 @@ def situation(n_robots: int, reach: float) -> Situation:
     return Situation(tuple(at), candidates, at, {}, belief, None, DOMAIN, 3, 10, 0)
 
 
-def one_by_one(now: Situation, rule: DBGPUCB = DBGPUCB()) -> dict[str, list[float]]:
+def one_by_one(now: Situation, rule: DBGPUCB) -> dict[str, list[float]]:
     belief, chosen, root = now.belief, dict[str, list[float]](), rule.sqrt_beta(now)
     for agent in now.movers:
         places = np.array([x for x in now.candidates[agent].tolist() if x not in chosen.values()])
@@ -38,9 +38,9 @@ def one_by_one(now: Situation, rule: DBGPUCB = DBGPUCB()) -> dict[str, list[floa
 
 @pytest.mark.parametrize("robots", [1, 7, 40, IN_SIGHT + 1])
 def test_choices_are_those_of_a_belief_conditioned_choice_by_choice(robots: int) -> None:
-    now = situation(robots, 20.0)
-    chosen = choose_in_turn(now, DBGPUCB().alone(now))
-    assert {agent: place.tolist() for agent, place in chosen.items()} == one_by_one(now)
+    now, rule = situation(robots, 20.0), DBGPUCB()
+    chosen = choose_in_turn(now, rule.alone(now))
+    assert {agent: place.tolist() for agent, place in chosen.items()} == one_by_one(now, rule)
 
 
 def test_where_much_is_pending_only_places_that_may_be_the_best_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

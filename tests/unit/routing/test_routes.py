@@ -316,6 +316,9 @@ def test_to_explore_for_an_acquisition_that_is_never_asked_is_refused() -> None:
         Routes(explore_share=1.0).decide(a_team(0), sb.DBGPUCB())
 
 
+UCB = sb.DBGPUCB()
+
+
 def upper(now: Situation, places: np.ndarray, given: list[np.ndarray], rule: sb.DBGPUCB = sb.DBGPUCB()) -> np.ndarray:
     """Mean and so many standard deviations, by joint posterior covariances and an inverse."""
     assert isinstance(now.belief, ExactGP)
