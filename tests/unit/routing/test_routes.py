@@ -319,7 +319,7 @@ def test_to_explore_for_an_acquisition_that_is_never_asked_is_refused() -> None:
 UCB = sb.DBGPUCB()
 
 
-def upper(now: Situation, places: np.ndarray, given: list[np.ndarray], rule: sb.DBGPUCB = sb.DBGPUCB()) -> np.ndarray:
+def upper(now: Situation, places: np.ndarray, given: list[np.ndarray], rule: sb.DBGPUCB = UCB) -> np.ndarray:
     """Mean and so many standard deviations, by joint posterior covariances and an inverse."""
     assert isinstance(now.belief, ExactGP)
     n = len(places)
