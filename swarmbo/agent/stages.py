@@ -38,7 +38,7 @@ from swarmbo.coordination.by_deadline import (
     terms_of,
     whole_factors,
 )
-from swarmbo.coordination.claims import Claims, packed_claims, unpacked_claims
+from swarmbo.coordination.claims import Claims
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post
 from swarmbo.coordination.messages import Key, Message, Note
 from swarmbo.coordination.part import Part
@@ -346,9 +346,9 @@ class Stages:
         """
         problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
         own = {f: problem.tables[f] for f in graph.factors if graph.owner(f) == self.name}
-        packed = packed_claims(graph, problem.tables, self.name)
+        packed = Claims.packed(graph, problem.tables, self.name)
         said = yield from self._said("claims", asked(ToAll({self.name: packed})))
-        claims = Claims.joined(graph, unpacked_claims(graph, said))
+        claims = Claims.unpacked(graph, said)
         index = None
         if self.name in graph.agents:
             sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}

@@ -13,10 +13,10 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
     """Sequential greedy batch: GP-BUCB (Desautels et al. 2014).
 
     Agents choose in the environment's order. Each maximises mean + sqrt(beta) std, or what else the acquisition says a
-    place is worth, with the variance (not the mean)
-    conditioned on the choices before it; no place is chosen twice. Each choice is told to all agents that come later:
-    counted with 8 bytes a coordinate, relayed over the links, by a base station where no relay reaches (two
-    transmissions). Nothing is maximised jointly, hence no value.
+    place is worth, with the variance (not the mean) conditioned on the choices before it; no place is chosen twice.
+    Agents that share a belief know the choices of the others without a message. Those with beliefs of their own hand on
+    all choices so far, each to the next, and the last one tells the others what they have not heard: relayed over the
+    links, by a base station where no relay reaches (two transmissions). Nothing is maximised jointly, hence no value.
 
     Example:
         >>> import swarmbo as sb

@@ -58,16 +58,35 @@ class Claims:
             graph: Scopes and owners.
             tables: Of all factors.
         """
-        return cls.joined(graph, (pair for f in graph.factors for pair in forbidden_by(graph.scope(f), tables[f])))
+        return cls._joined(graph, (pair for f in graph.factors for pair in forbidden_by(graph.scope(f), tables[f])))
 
-    @classmethod
-    def joined(cls, graph: FactorGraph, pairs: Iterable[Pairs]) -> "Claims":
-        """What factors forbid together.
+    @staticmethod
+    def packed(graph: FactorGraph, tables: Mapping[str, Table], agent: str) -> bytes:
+        """What the tables of an agent's own factors forbid, as it says it.
 
         Args:
             graph: Scopes and owners.
-            pairs: What each of them forbids (``forbidden_by``), in the graph's order of factors.
+            tables: At least those of its factors.
+            agent: Which.
         """
+        own = {f: forbidden_by(graph.scope(f), tables[f]) for f in graph.factors if graph.owner(f) == agent}
+        said = {f: [(x, y, p.shape, np.packbits(p).tobytes()) for x, y, p in forbidden] for f, forbidden in own.items()}
+        return msgspec.msgpack.encode(said)
+
+    @classmethod
+    def unpacked(cls, graph: FactorGraph, said: Mapping[str, bytes]) -> "Claims":
+        """What factors forbid together, as their owners have said it (``packed``).
+
+        Args:
+            graph: Scopes and owners.
+            said: By agent.
+        """
+        own = {agent: msgspec.msgpack.decode(word, type=dict[str, list[_Packed]]) for agent, word in said.items()}
+        packed = (entry for f in graph.factors for entry in own[graph.owner(f)][f])
+        return cls._joined(graph, ((x, y, _unpacked(shape, bits)) for x, y, shape, bits in packed))
+
+    @classmethod
+    def _joined(cls, graph: FactorGraph, pairs: Iterable[Pairs]) -> "Claims":
         forbidden: dict[tuple[str, str], np.ndarray] = {}
         for x, y, not_allowed in pairs:
             forbidden[x, y] = np.logical_or(forbidden.get((x, y), False), not_allowed)
@@ -126,27 +145,6 @@ class Claims:
         return found // 2
 
 
-def packed_claims(graph: FactorGraph, tables: Mapping[str, Table], agent: str) -> bytes:
-    """What the tables of an agent's own factors forbid, as it says it.
-
-    Args:
-        graph: Scopes and owners.
-        tables: At least those of its factors.
-        agent: Which.
-    """
-    own = {f: forbidden_by(graph.scope(f), tables[f]) for f in graph.factors if graph.owner(f) == agent}
-    said = {f: [(x, y, p.shape, np.packbits(p).tobytes()) for x, y, p in forbidden] for f, forbidden in own.items()}
-    return msgspec.msgpack.encode(said)
-
-
-def unpacked_claims(graph: FactorGraph, said: Mapping[str, bytes]) -> Iterator[Pairs]:
-    """What factors forbid, as their owners have said it, in the graph's order.
-
-    Args:
-        graph: Scopes and owners.
-        said: By agent.
-    """
-    told = {agent: msgspec.msgpack.decode(word, type=dict[str, list[_Packed]]) for agent, word in said.items()}
-    for f in graph.factors:
-        for x, y, (a, b), bits in told[graph.owner(f)][f]:
-            yield x, y, np.unpackbits(np.frombuffer(bits, np.uint8), count=a * b).astype(bool).reshape(a, b)
+def _unpacked(shape: tuple[int, int], bits: bytes) -> Bool[np.ndarray, "_a _b"]:
+    n_values = shape[0] * shape[1]
+    return np.unpackbits(np.frombuffer(bits, np.uint8), count=n_values).astype(bool).reshape(shape)

@@ -20,7 +20,7 @@ from swarmbo.coordination.by_deadline import (
     maximise_by_deadline,
     whole_factors,
 )
-from swarmbo.coordination.claims import packed_claims
+from swarmbo.coordination.claims import Claims
 from swarmbo.coordination.participant import (
     ContinuousCoordination,
     Coordination,
@@ -160,7 +160,7 @@ class InOnePlace:
         graph, tables, default = problem.graph, problem.tables, declining(problem)
         found = agree_by_deadline(timed, graph, tables, opened, self.round, default=default, seed=request.seed).said
         if self.words is not None:
-            own = {agent: packed_claims(graph, tables, agent) for agent in self.words.graph.agents}
+            own = {agent: Claims.packed(graph, tables, agent) for agent in self.words.graph.agents}
             self.words.said("claims", asked(ToAll(own)))
             self.words.summed("choices", 1, len(self.words.graph.agents))
             if whole := whole_factors(graph, found.assignment):

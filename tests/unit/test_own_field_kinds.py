@@ -102,7 +102,7 @@ def played(rounds=5, *, team=None, **settings):
 
 
 def test_a_subclass_decides_as_what_it_inherits_from():
-    assert played(acquisition=Twin())[1] == played()[1] == played(acquisition=Relay())[1]
+    assert played(acquisition=Twin())[1] == played(acquisition=sb.DBGPUCB())[1] == played(acquisition=Relay())[1]
 
 
 def test_settings_of_an_own_acquisition_matter_under_every_way_to_agree():

@@ -53,7 +53,7 @@ def test_python_of_the_page_on_scripting_runs(monkeypatch, capsys):
     assert names["tuner"].recommend().mean > -0.01  # the most is 0
     assert names["mine"].last_report.messages > 0
     assert names["drawn"].n_data == 6
-    assert names["voters"].last_report.messages == 2  # one vote, one word of the chair
+    assert names["voters"].sent["agreement"].messages == 2  # one vote, one word of the chair
     assert "the value 0: got a difference of 2.2; wanted -2.2, the sum at the point\n" in capsys.readouterr().out
 
 

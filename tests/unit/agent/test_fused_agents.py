@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
@@ -226,19 +227,36 @@ def test_an_agent_is_told_no_outcome_of_others_and_holds_no_view_of_theirs():
 
 
 def test_what_is_said_is_counted_as_a_team_counts_it():
-    case = Case(belief=fused())
+    case = Case(belief=fused(), acquisition=sb.DBGPUCB(exploration="annealed", **FEW))
     case.go_on(2)
     case.asked(None, case.candidates(7), {"r": 0.01, "m": 0.01})
-    took: dict[str, Traffic] = {}
-    for agent in case.agents.values():
-        for purpose, traffic in agent.sent.items():
-            took[purpose] = took.get(purpose, Traffic()) + traffic
+    took = sent_by(case)
     assert case.team.last_report is not None
     agreed = {"likely places", "choices in turn", "shortlists", "declining", "looking again", "agreement", "choices"}
     assert set(took) == agreed | {"reports", "sharing"}
     assert took == case.team.sent
     assert sum((took[purpose] for purpose in agreed), Traffic()) == case.team.last_report.traffic
     assert took["reports"] + took["sharing"] == case.team.last_sharing
+
+
+def test_greedy_pays_for_relays_where_choices_have_to_be_handed_on():
+    """From r to a to m, and then m says what they have not heard: where nobody but r hears m, r relays two of these."""
+    relayed = nx.Graph([("r", "a"), ("r", "m")])
+    for belief, links, took in ((fused(), None, (4, 4)), (fused(), relayed, (4, 6)), (QUICK, relayed, (0, 0))):
+        case = Case(names=FEWER, belief=belief, coordination="greedy", links=links)
+        case.go_on(1)
+        counted = sent_by(case).get("choices in turn", Traffic())
+        assert (counted.messages, counted.transmissions) == took
+        assert counted == case.team.sent.get("choices in turn", Traffic())
+
+
+def sent_by(case: Case) -> dict[str, Traffic]:
+    """What all agents sent, by purpose."""
+    took: dict[str, Traffic] = {}
+    for agent in case.agents.values():
+        for purpose, traffic in agent.sent.items():
+            took[purpose] = took.get(purpose, Traffic()) + traffic
+    return took
 
 
 @pytest.mark.parametrize(

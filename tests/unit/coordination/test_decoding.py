@@ -44,8 +44,21 @@ def test_of_equally_good_choices_the_first_is_kept() -> None:
     assert verdict.best == 1
     assert Compare(equal, best).judged(part)[0].best == 0
     assert Compare([*equal, np.array([2.0, 2.0])], best).judged(part)[0].best == 3
-    forbidden = Compare([np.array([-np.inf, 9.0])], None, until_allowed=True).judged(part)
-    assert [forbidden[0].stop, Compare(equal, forbidden[1], until_allowed=True).judged(part)[0].stop] == [False, True]
+
+
+def test_forbidden_choices_are_repaired_once_and_better_ones_improved_from_then_on() -> None:
+    graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b"]})
+    part, tried = Part(graph, 0, Routes(graph.agents)), set[bytes]()
+    broken, allowed = [np.array([-np.inf, 9.0])], [np.array([1.0, 2.0])]
+    assert Compare(allowed, None, tried=tried).judged(part)[0].stop is True  # as long as nothing was forbidden
+    assert Compare(broken, None).judged(part)[0].stop is True  # nobody is to repair it
+    verdict, best = Compare(broken, None, tried=tried).judged(part)
+    assert (verdict.best, verdict.stop) == (1, None)
+    assert Compare(broken, best, tried=tried).judged(part)[0].stop is True
+    verdict, best = Compare(allowed, best, tried=tried).judged(part)
+    assert (verdict.best, verdict.stop) == (1, None)
+    again, _ = Compare(allowed, best, moved=True, tried=tried).judged(part)
+    assert (again.best, again.stop) == (0, False)
 
 
 def test_of_equal_sums_the_lowest_index_is_taken() -> None:

@@ -316,14 +316,17 @@ def test_to_explore_for_an_acquisition_that_is_never_asked_is_refused() -> None:
         Routes(explore_share=1.0).decide(a_team(0), sb.DBGPUCB())
 
 
-def upper(now: Situation, places: np.ndarray, given: list[np.ndarray]) -> np.ndarray:
+UCB = sb.DBGPUCB()
+
+
+def upper(now: Situation, places: np.ndarray, given: list[np.ndarray], rule: sb.DBGPUCB = UCB) -> np.ndarray:
     """Mean and so many standard deviations, by joint posterior covariances and an inverse."""
     assert isinstance(now.belief, ExactGP)
     n = len(places)
     mean, cov = now.belief.joint_posterior(np.vstack([places, *given]))
     noise, across = now.belief.noise_variance * np.eye(len(given)), cov[:n, n:]
     var = np.diag(cov)[:n] - np.einsum("ij,jk,ik->i", across, np.linalg.inv(cov[n:, n:] + noise), across)
-    return mean[:n] + sb.DBGPUCB().sqrt_beta(now) * np.sqrt(np.maximum(var, 0.0))
+    return mean[:n] + rule.sqrt_beta(now) * np.sqrt(np.maximum(var, 0.0))
 
 
 def an_ascent(now: Situation) -> tuple[float, dict[str, list[float]]]:
@@ -391,7 +394,7 @@ class Walled(Straight):
 @pytest.mark.parametrize("travel", [Walled(), Straight(6.0, dict.fromkeys(("r0", "r1", "r2"), 8))])
 def test_what_nobody_gets_to_does_not_end_exploring(travel: Straight, own_views: bool) -> None:
     """There nobody ever measures, so the upper bound is largest there, round after round."""
-    belief = ExactGP.create(ExactGPSettings(), DOMAIN)
+    rule, belief = sb.DBGPUCB(exploration="annealed"), ExactGP.create(ExactGPSettings(), DOMAIN)
     X = DOMAIN.from_unit(np.random.default_rng(0).random((12, 2)) * [0.6, 1.0])
     belief = belief.update(X, np.sin(X[:, 0] / 17.0)).fit(np.random.default_rng(0))
     now = a_team(0, 3, travel, belief=belief, round=2, horizon=12)
@@ -400,9 +403,9 @@ def test_what_nobody_gets_to_does_not_end_exploring(travel: Straight, own_views:
     now, places = dataclasses.replace(now, positions=here, candidates=near), planning_places(DOMAIN, SITES, 500)
     views = {a: belief.update(here[a][None], np.sin(here[a][:1] / 17.0)) if own_views else belief for a in now.agents}
     for view in views.values():
-        assert places[upper(dataclasses.replace(now, belief=view), places, []).argmax()][0] > 70.0
+        assert places[upper(dataclasses.replace(now, belief=view), places, [], rule).argmax()][0] > 70.0
     now = dataclasses.replace(now, belief=Views(views, "r0") if own_views else belief)
-    decided, explored = (Routes().decide(now, each) for each in (sb.DBGPUCB(), TargetedVariance(task="peak")))
+    decided, explored = (Routes().decide(now, each) for each in (rule, TargetedVariance(task="peak")))
     assert {a: p.tolist() for a, p in decided.points.items()} == {a: p.tolist() for a, p in explored.points.items()}
 
 

@@ -208,9 +208,8 @@ def test_a_run_without_its_checkpoint_is_run_again_and_held_against_its_log(done
 def test_figures_are_those_of_joint_points(done):
     wanted, folder, _, _ = done
     names = {path.name for path in draw_run(folder)}
-    expected = {"regret.png", "variables.png"}
-    if wanted.environment.get("outcomes") != "per-factor":  # else every agent has a part of the function to itself
-        expected.add("traffic.png")
+    # also where every agent has a part of the function to itself: it says what came, and what it chose
+    expected = {"regret.png", "variables.png", "traffic.png"}
     assert names == (expected if wanted.environment.get("structure") == "hidden" else {*expected, "factor_graph.png"})
     world = world_of(RunFolder.open(folder))
     assert world.variables == tuple(f"x{i}" for i in range(8))
