@@ -20,7 +20,6 @@ from swarmbo.data import Dataset, News
 from swarmbo.deciding.candidates import random_candidates
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.taking import taken, with_attached
-from swarmbo.errors import TransportError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.worlds import Offers
@@ -74,7 +73,7 @@ class _Reading(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.structs.replace(self, stop=stop, on_the_way=stops)
 
 
-class _Report(msgspec.Struct, frozen=True, array_like=True):
+class Report(msgspec.Struct, frozen=True, array_like=True):
     """All that an agent says: numbers of candidates as little-endian float64."""
 
     readings: tuple[_Reading, ...]
@@ -118,7 +117,7 @@ class Reports:
         if self.keeps:
             readings = tuple(reading.without_outcome() for reading in readings if isinstance(reading.of, str))
         packed = None if places is None else np.array(places, dtype="<f8").tobytes()
-        report = _Report(readings, packed, offer.price, offer.position, offer.takes_part, offer.on_the_way)
+        report = Report(readings, packed, offer.price, offer.position, offer.takes_part, offer.on_the_way)
         return msgspec.msgpack.encode(report)
 
     def _readings(self) -> tuple[_Reading, ...]:
@@ -144,11 +143,8 @@ class Reports:
             log: What was known before.
             learner: What was made of it.
             heard: What each agent said, this one included.
-
-        Raises:
-            TransportError: If agents were told of different evaluations.
         """
-        reports = {name: msgspec.msgpack.decode(said, type=_Report) for name, said in heard.items()}
+        reports = {name: msgspec.msgpack.decode(said, type=Report) for name, said in heard.items()}
         said = {name: report.readings for name, report in reports.items()} | {self.agent: self._readings()}
         told = [_Told(name, reading) for name in self.problem.agents for reading in said[name]]
         log, learner = yield from self._learned(log, learner, told)
@@ -161,8 +157,6 @@ class Reports:
 
         What was attached in one call has one place in the order, and is learned at once, as a team does.
         """
-        if strange := [reading.of for _, reading in told if reading.of not in self._expected(log)]:
-            raise TransportError(f"heard of {strange[0]!r}; wanted all agents asked as often, and attached the same")
         orders = [row.order for row in self.own.attached]
         groups: dict[str | int, list[_Told]] = {UNASKED: [], **{name: [] for name in log.open}}
         for one in told:  # a query's readings, or those of one call of attach, which its first row stands for
@@ -178,10 +172,6 @@ class Reports:
             else:
                 log, learner = with_attached(log, learner, self._data(group))
         return log, learner
-
-    def _expected(self, log: Logbook) -> set[str | int]:
-        """What there may be news of."""
-        return {UNASKED, *log.open, *range(len(self.own.attached))}
 
     def _news(self, group: list[_Told]) -> News:
         """Of one query, or of what nobody asked for."""
@@ -207,7 +197,7 @@ class Reports:
         rounds = np.array([reading.round for _, reading in rows], dtype=float)
         return Dataset(X, np.full(n, np.nan), factors, None if np.isnan(rounds).any() else rounds, noise_std=noise)
 
-    def _offered(self, report: _Report) -> Offer:
+    def _offered(self, report: Report) -> Offer:
         places = None
         if report.candidates is not None:
             numbers = np.frombuffer(report.candidates, dtype="<f8").reshape(-1, self.problem.box.n_dims)

@@ -11,6 +11,7 @@ from swarmbo.acquisition.planning_places import keys_of
 from swarmbo.acquisition.target_worth import TargetValue
 from swarmbo.boundary.extras import needed
 from swarmbo.coordination.requests import AllReduce, Steps
+from swarmbo.coordination.schema import each_own
 from swarmbo.coordination.view import LocalView
 from swarmbo.registry import FIELD, kind
 from swarmbo.routing.auction import Legs, Pilot, auction, on_course
@@ -19,6 +20,7 @@ from swarmbo.routing.tour import in_rounds, unspared
 from swarmbo.settings import Count, within
 
 _FAILURES = 100  # for each solution, of which few take more than 5: where there is no other, it would search for ever
+_LARGEST = 1e30  # number that an agent may tell others
 _UNIT = 1_000_000  # of the largest prize: the solver takes whole numbers, and a round counts as one
 
 
@@ -76,7 +78,7 @@ def _solved(view: LocalView, pilots: Mapping[str, Pilot], settings: Orienteering
     told = np.zeros((len(own), len(agents), len(_ways_of(own[0]))))
     for n, pilot in enumerate(own):
         told[n, number[pilot.agent]] = _ways_of(pilot)
-    ways = yield AllReduce(told)
+    ways = yield AllReduce(told, each_own(agents, 0.0, _LARGEST, axis=0))
     routes = best = yield from _auctioned(view, pilots)
     prizes, most = np.zeros(len(places)), -np.inf
     for turn in range(settings.linearisations + 1):
@@ -85,7 +87,7 @@ def _solved(view: LocalView, pilots: Mapping[str, Pilot], settings: Orienteering
         for n, pilot in enumerate(own):  # agents that believe otherwise than others have prizes of their own
             value = values[id(pilot.gains)]
             told[n, number[pilot.agent]] = [value.of_set(stops) if stops else 0.0, *marginals(value, stops)]
-        heard = (yield AllReduce(told)).mean(axis=0)
+        heard = (yield AllReduce(told, each_own(agents, -_LARGEST, _LARGEST, axis=0))).mean(axis=0)
         paid = sum(float(row[-1]) * len(route) for row, route in zip(ways, routes, strict=True))
         if heard[0] - paid > most:
             best, most = routes, float(heard[0]) - paid
@@ -112,7 +114,7 @@ def _auctioned(view: LocalView, pilots: Mapping[str, Pilot]) -> Steps[list[list[
     for n, pilot in enumerate(own):
         for turn, key in enumerate(keys_of(legs.routes[pilot.agent]), start=1):
             told[n, agents.index(pilot.agent), index[key]] = turn
-    heard = yield AllReduce(told)
+    heard = yield AllReduce(told, each_own(agents, 0.0, float(len(index)), whole=True, axis=0))
     return [[int(place) for place in np.argsort(row, kind="stable") if row[place]] for row in heard]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.belief.features.information import Information
-from swarmbo.belief.fusion.fused_view import packed_bytes, unpacked_bytes
+from swarmbo.belief.fusion.fused_view import is_information, packed_bytes, unpacked_bytes
 from swarmbo.belief.fusion.gossip import Gossip
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.spaces import Domain
@@ -53,6 +53,9 @@ class SummaryFlooding(Gossip):
 
     def _entry(self, author: str, has: int) -> bytes:
         return packed_bytes(self._summaries[author].packed())
+
+    def _is_entry(self, number: int, content: bytes) -> bool:
+        return is_information(content, self.proposal.n_features)
 
     def _file(self, author: str, number: int, content: bytes) -> None:
         self._summaries[author] = Information.unpacked(unpacked_bytes(content), self.proposal.n_features)
