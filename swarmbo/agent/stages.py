@@ -173,8 +173,9 @@ class Stages:
         exchange = Exchange(self.setup.problem, self.name, log, own)
         if not exchange.is_due:
             return log
-        members, problem = self._members, self.setup.problem
-        fits = schema.news(problem, log, len(own.attached), {problem.agents[0], members[0]})
+        problem = self.setup.problem
+        tellers = problem.agents[:1] if self.company is None else problem.agents  # by then it was another that was told
+        fits = schema.news(problem, log, len(own.attached), tellers)
         sums = yield from self._sum("news", exchange.numbers(), fits)
         for name, rows in self._absent.items():  # 0 of all others, as with anybody's numbers: the sum stays exact
             sums = sums + Exchange(self.setup.problem, name, log, rows).numbers()

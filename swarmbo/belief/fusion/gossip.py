@@ -139,7 +139,8 @@ class Gossip(FusedView):
         own = max(said.has.get(self.name, 0), said.entries.get(self.name, (0, b""))[0])
         if not all(0 <= count < MOST for count in counts) or (self.is_whole and own > self.n_readings):
             return False
-        return all(number > 0 and self._is_entry(number, content) for number, content in said.entries.values())
+        news = [entry for author, entry in said.entries.items() if entry[0] > self._has.get(author, 0)]
+        return all(self._is_entry(number, content) for number, content in news)
 
     @abstractmethod
     def _is_entry(self, number: int, content: bytes) -> bool:

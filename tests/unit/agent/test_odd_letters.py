@@ -14,7 +14,8 @@ from swarmbo.transport import InProcess
 
 from .carried import copied
 from .in_world import InWorld
-from .odd import Odd, mutated, unfit
+from .mutations import mutated, unfit
+from .odd import Odd
 from .test_agent import PARTS, SMALL, Case as OfFunction
 from .test_deadline import IN_FIELD, OF_FUNCTION
 from .test_field_agents import Case as InField
