@@ -308,3 +308,8 @@ def test_what_became_of_data_is_told_in_one_line_once_also_by_a_process_of_its_o
     written = capfd.readouterr().err
     assert written.startswith(told)
     assert written.count("\n") == 1
+
+
+def test_a_fleet_with_hosts_speaks_tls_and_asks_for_keys(invoke, tmp_path):
+    ended = invoke("fleet", "wlan", "--out", tmp_path / "run", "--host", "world=192.168.0.2", status=2)
+    assert "got no keys; wanted a folder that `swarmbo fleet keys` made" in ended.stderr
