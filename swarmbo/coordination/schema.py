@@ -21,6 +21,7 @@ FitsWord = Callable[[str, bytes], bool]  # an agent, and what it said
 
 HIGHEST = float(np.finfo(float).max)
 LOWEST = -HIGHEST
+_LARGEST = 1e150  # on a box, of a number that agents tell one another
 
 
 class Wanted(NamedTuple):
@@ -100,8 +101,8 @@ class Schema:
 
 
 def are_numbers(entries: Float[np.ndarray, "..."], size: int) -> bool:
-    """Whether they are as many, and none of them NaN."""
-    return entries.size == size and not np.isnan(entries).any()
+    """Whether they are as many, none of them NaN, or finite and so large that its square is not."""
+    return entries.size == size and bool(((np.abs(entries) <= _LARGEST) | np.isinf(entries)).all())  # NaN is not
 
 
 def are_below(entries: Float[np.ndarray, "..."], size: int | None) -> bool:
@@ -111,7 +112,7 @@ def are_below(entries: Float[np.ndarray, "..."], size: int | None) -> bool:
 
 def are_finite(entries: Float[np.ndarray, "..."], size: int, below: float | None = None) -> bool:
     """Whether they are as many, all of them finite, and, where that is said, at least 0 and less than something."""
-    if entries.size != size or not np.isfinite(entries).all():
+    if entries.size != size or not (np.abs(entries) <= _LARGEST).all():
         return False
     return below is None or bool(((entries >= 0.0) & (entries < below)).all())
 
