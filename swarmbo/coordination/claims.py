@@ -17,7 +17,7 @@ from swarmbo.coordination.tables import Table
 from swarmbo.graph import FactorGraph
 
 Pairs = tuple[str, str, Bool[np.ndarray, "_a _b"]]  # two variables, and which values of theirs are not allowed together
-_Packed = tuple[str, str, tuple[int, int], bytes]  # two variables, how many values they have, which pairs are forbidden
+Packed = tuple[str, str, tuple[int, int], bytes]  # two variables, how many values they have, which pairs are forbidden
 
 
 def forbidden_by(scope: Sequence[str], table: Table) -> Iterator[Pairs]:
@@ -146,7 +146,7 @@ def unpacked_claims(graph: FactorGraph, said: Mapping[str, bytes]) -> Iterator[P
         graph: Scopes and owners.
         said: By agent.
     """
-    told = {agent: msgspec.msgpack.decode(word, type=dict[str, list[_Packed]]) for agent, word in said.items()}
+    told = {agent: msgspec.msgpack.decode(word, type=dict[str, list[Packed]]) for agent, word in said.items()}
     for f in graph.factors:
         for x, y, (a, b), bits in told[graph.owner(f)][f]:
             yield x, y, np.unpackbits(np.frombuffer(bits, np.uint8), count=a * b).astype(bool).reshape(a, b)
