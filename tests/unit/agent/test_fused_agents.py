@@ -226,7 +226,7 @@ def test_an_agent_is_told_no_outcome_of_others_and_holds_no_view_of_theirs():
 
 
 def test_what_is_said_is_counted_as_a_team_counts_it():
-    case = Case(belief=fused())
+    case = Case(belief=fused(), acquisition=sb.DBGPUCB(exploration="annealed", **FEW))
     case.go_on(2)
     case.asked(None, case.candidates(7), {"r": 0.01, "m": 0.01})
     took: dict[str, Traffic] = {}
