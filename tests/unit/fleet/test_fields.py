@@ -108,7 +108,11 @@ def measures_besides(team):
 
 CASES = {
     "robots": (robots, {}, lambda team: not apart(team)),
-    "robots out of one another's reach": (lambda: robots(radio_range_m=1500.0), {}, apart),
+    "robots out of one another's reach": (
+        lambda: robots(radio_range_m=1500.0),
+        {"acquisition": sb.DBGPUCB(candidates=8, exploration="annealed")},  # they look farther around
+        apart,
+    ),
     "obstacles, batteries and samples along the way": (obstacles, {}, measures_besides),
     "sensors that decline": (lambda: sensors(energy_price=6.0), {}, declines),
     "regions": (robots, {"no_go": [sb.NoGoBox(low=(0.0, 0.0), high=(4000.0, 9000.0))]}, lambda team: True),
