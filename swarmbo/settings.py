@@ -97,11 +97,6 @@ T = TypeVar("T")
 _RENAMED = {"beta": "exploration"}  # keys of earlier versions, and what they are called now
 
 
-def removed(name: object) -> str:
-    """The end of a message about a name that earlier versions had; empty for others."""
-    return f"; it was removed: {_GONE[name]}" if isinstance(name, str) and name in _GONE else ""
-
-
 def require(settings: object, field: str, holds: Callable[[Any], bool], wanted: str) -> None:
     """Refuse a field for what a range cannot say; call it from ``__post_init__``.
 
@@ -232,9 +227,16 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
         return ConfigError(_plain(text), at=at + path[1:])
     if choices := _choices(kind, data, path):
         near = difflib.get_close_matches(str(got), choices, n=1)
-        hint = removed(got) or (f"; did you mean {near[0]!r}?" if near else "")
+        hint = hint_for(str(got), near[0] if near else None)
         return ConfigError(f"got {short(got)}; wanted one of {', '.join(map(repr, choices))}{hint}", at=at + path[1:])
     return ConfigError(f"got {short(got)}; {_plain(text)}", at=at + path[1:])
+
+
+def hint_for(name: str, near: str | None) -> str:
+    """What an error adds about a name that is not known: that it was removed, or which one is near; or nothing."""
+    if name in _GONE:
+        return f"; it was removed: {_GONE[name]}"
+    return "" if near is None else f"; did you mean {near!r}?"
 
 
 def _plain(text: str) -> str:

@@ -225,7 +225,7 @@ class Team(AskTell):
         again: where data fade, those of an earlier episode count as of the same round of this one.
         """
         self._acting, self._log = None, self._log.in_new_episode()
-        self._learn(None if self._world is None else self._world.links())
+        self._learn(self._present_links)
         self._learner, self._since = self._learner.begin(), self._since.after(self._log)
         self.sent, self.last_sharing, self.sharing_links = {}, Traffic(), None
         news = None if self._world is None else self._world.begin(infos)

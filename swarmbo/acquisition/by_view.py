@@ -5,6 +5,7 @@ step yields a request: a team, which has them all, answers it at once and counts
 answers it by messages.
 """
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,6 +29,31 @@ class Company(NamedTuple):
     links: "nx.Graph[str] | None"
 
 
+FitsValue = Callable[[str, Any], bool]  # an agent, and what it said
+
+
+def anything(agent: str, said: Any) -> bool:
+    """What an agent says of which nothing is known; others that take it for what it is not end with an error."""
+    return True
+
+
+def is_row(row: Any, n_rows: int) -> bool:
+    """Whether something is the number of one of so many rows."""
+    return type(row) is int and 0 <= row < n_rows
+
+
+def are_rows(rows: Any, n_rows: int) -> bool:
+    """Whether something is a list of different rows, and not empty."""
+    return type(rows) is list and 0 < len(rows) == len(set(map(str, rows))) and all(is_row(row, n_rows) for row in rows)
+
+
+def are_numbers(numbers: Any, count: int) -> bool:
+    """Whether something is a list of so many numbers, none of them NaN or +inf."""
+    if type(numbers) is not list or len(numbers) != count:
+        return False
+    return all(type(number) in (float, int) and number < math.inf for number in numbers)
+
+
 class EachSays(NamedTuple):
     """Some agents each say something of their own to all; answered by ``Heard``.
 
@@ -36,12 +62,14 @@ class EachSays(NamedTuple):
         speakers: Who says something.
         of: What an agent says: of its own belief, and of what all know. Numbers, text, None, and lists of them.
         company: Who hears it.
+        fits: Whether something can be what an agent says.
     """
 
     purpose: str
     speakers: tuple[str, ...]
     of: Callable[[str], Any]
     company: Company
+    fits: FitsValue = anything
 
 
 class InTurn(NamedTuple):
@@ -52,12 +80,14 @@ class InTurn(NamedTuple):
         speakers: Who says something, in order.
         of: What an agent says, given what those before it did.
         company: Who hears it.
+        fits: Whether something can be what an agent says.
     """
 
     purpose: str
     speakers: tuple[str, ...]
     of: Callable[[str, Mapping[str, Any]], Any]
     company: Company
+    fits: FitsValue = anything
 
 
 class Heard(NamedTuple):
@@ -69,18 +99,28 @@ class Heard(NamedTuple):
 ViewSteps = Generator[EachSays | InTurn, Heard, Out]
 
 
-def each(situation: Situation, purpose: str, speakers: Sequence[str], of: Callable[[str], Any]) -> ViewSteps[Any]:
+def each(
+    situation: Situation,
+    purpose: str,
+    speakers: Sequence[str],
+    of: Callable[[str], Any],
+    fits: FitsValue = anything,
+) -> ViewSteps[Any]:
     """What some agents say, by agent; worked out here where all share a belief."""
     if not isinstance(situation.belief, Views):
         return {agent: of(agent) for agent in speakers}
-    return (yield EachSays(purpose, tuple(speakers), of, Company(situation.agents, situation.links))).words
+    return (yield EachSays(purpose, tuple(speakers), of, Company(situation.agents, situation.links), fits)).words
 
 
 def in_turn(
-    situation: Situation, purpose: str, speakers: Sequence[str], of: Callable[[str, Mapping[str, Any]], Any]
+    situation: Situation,
+    purpose: str,
+    speakers: Sequence[str],
+    of: Callable[[str, Mapping[str, Any]], Any],
+    fits: FitsValue = anything,
 ) -> ViewSteps[Any]:
     """What some agents say one after the other, by agent; worked out here where all share a belief."""
-    request = InTurn(purpose, tuple(speakers), of, Company(situation.agents, situation.links))
+    request = InTurn(purpose, tuple(speakers), of, Company(situation.agents, situation.links), fits)
     if not isinstance(situation.belief, Views):
         return answer_of(request)
     return (yield request).words
@@ -109,5 +149,9 @@ def likely_steps(situation: Situation) -> ViewSteps[Situation]:
     """``situation.likely()``, of which each agent with a belief of its own knows its own places."""
     if not isinstance(situation.belief, Views):
         return situation.likely()
-    kept = yield from each(situation, "likely places", situation.movers, situation.likely_rows)
+
+    def fits(agent: str, rows: Any) -> bool:
+        return rows is None or are_rows(rows, len(situation.candidates[agent]))
+
+    kept = yield from each(situation, "likely places", situation.movers, situation.likely_rows, fits)
     return situation.keeping({agent: rows for agent, rows in kept.items() if rows is not None})

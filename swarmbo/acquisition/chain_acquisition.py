@@ -2,14 +2,14 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.acquisition.acquisition import Acquisition, Chooser
 from swarmbo.acquisition.assignment import assign, divide, shares_factor
-from swarmbo.acquisition.by_view import ViewSteps, at_once, each
+from swarmbo.acquisition.by_view import ViewSteps, are_rows, at_once, each
 from swarmbo.acquisition.chain import chains
 from swarmbo.acquisition.in_sight import told_by
 from swarmbo.acquisition.in_turn import looked_at, turns
@@ -177,7 +177,10 @@ class ChainAcquisition(Acquisition, frozen=True):
             way = situation.way(agent, places[agent]) if counts_way else None
             return _listed(beliefs[agent], places[agent], size, worths[agent], pick, way).tolist()
 
-        rows = yield from each(situation, "shortlists", tuple(places), listed)
+        def fits(agent: str, rows: Any) -> bool:
+            return are_rows(rows, len(places[agent])) and len(rows) <= size
+
+        rows = yield from each(situation, "shortlists", tuple(places), listed, fits)
         shortlists = {agent: own[rows[agent]] for agent, own in places.items()}
         ways = {agent: situation.way(agent, own) if counts_way else None for agent, own in shortlists.items()}
         for agent in shortlists.keys() & situation.prices.keys():

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.acquisition import Chooser
-from swarmbo.acquisition.by_view import ViewSteps, at_once, in_turn
+from swarmbo.acquisition.by_view import ViewSteps, at_once, in_turn, is_row
 from swarmbo.acquisition.in_sight import told_by
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, quick_at, view_of
@@ -72,5 +72,8 @@ def turns(
         chosen = choose(agent, own, places[left]) if len(left) else None
         return None if chosen is None else int(left[chosen])
 
-    said = yield from in_turn(situation, "choices in turn", situation.movers, pick)
+    def fits(agent: str, row: Any) -> bool:
+        return row is None or is_row(row, len(candidates[agent]))
+
+    said = yield from in_turn(situation, "choices in turn", situation.movers, pick, fits)
     return {agent: candidates[agent][row] for agent, row in said.items() if row is not None}

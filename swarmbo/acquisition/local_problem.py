@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.by_view import ViewSteps, each
+from swarmbo.acquisition.by_view import ViewSteps, are_numbers, each
 from swarmbo.acquisition.safeguard import Safeguard
 from swarmbo.acquisition.situation import Situation
 from swarmbo.graph import FactorGraph
@@ -87,7 +88,10 @@ class LocalProblem:
         def own(agent: str) -> list[float]:
             return [self._value(factor, index) for factor in graph.factors_owned_by(agent)]
 
-        said = yield from each(situation, "values", graph.agents, own)
+        def fits(agent: str, worth: Any) -> bool:
+            return are_numbers(worth, len(graph.factors_owned_by(agent)))
+
+        said = yield from each(situation, "values", graph.agents, own, fits)
         worth: dict[str, float] = {}
         for agent in graph.agents:
             worth |= zip(graph.factors_owned_by(agent), said[agent], strict=True)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.by_view import ViewSteps, each, in_turn
+from swarmbo.acquisition.by_view import ViewSteps, are_numbers, each, in_turn
 from swarmbo.acquisition.in_sight import IN_SIGHT
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.worth import BatchValue, Worth
@@ -99,7 +99,7 @@ class Safeguard:
         paying = [agent for agent in reversed(chain) if agent in points and agent in self.prices]
         if not paying:
             return points
-        stay = yield from in_turn(situation, "declining", paying, stays)
+        stay = yield from in_turn(situation, "declining", paying, stays, lambda _, stays: type(stays) is bool)
         return {agent: place for agent, place in points.items() if stay.get(agent, True)}
 
     def _is_no_worse(
@@ -112,7 +112,7 @@ class Safeguard:
             sights += [_Sight(IN_SIGHT), _Sight(self.order, to_the_letter=True)]
         for sight in sights:
             worth = partial(self._worth_of_both, chain, agreed, rival, sight, posteriors)
-            said = yield from each(situation, "looking again", chain, worth)
+            said = yield from each(situation, "looking again", chain, worth, lambda _, worth: are_numbers(worth, 2))
             ours, theirs = 0.0, 0.0
             for agreed_worth, rival_worth in said.values():  # in the order of the chain, not as sum() would add
                 ours, theirs = ours + agreed_worth, theirs + rival_worth

@@ -73,7 +73,8 @@ class Agent(Returning):
     Attributes:
         company: Who takes part in decisions; None: all.
         sent: What its messages of the present decision took, or of the last: by purpose.
-        report: How the last agreement ended.
+        report: How the last agreement ended; it names senders whose messages were dropped.
+        refused: How many messages it has dropped, as if they had been lost, for they held what they may not: by sender.
 
     Raises:
         ConfigError: If a setting is refused, needs more than one agent knows, or the agent owns nothing.

@@ -1,7 +1,8 @@
 """What one agent does in a decision, stage by stage: it computes from what it knows, then waits for messages."""
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,20 +13,13 @@ from jaxtyping import Float
 
 from swarmbo.acquisition import Decision
 from swarmbo.acquisition.by_view import EachSays, Heard, InTurn
+from swarmbo.agent import schema
 from swarmbo.agent.company import Company
 from swarmbo.agent.timed import Known, Timed
-from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.fusion.exchange import Spoken, Unfinished, carried, talk as talking
-from swarmbo.belief.fusion.fused import Talk
-from swarmbo.belief.model.incumbents import (
-    N_STARTS,
-    as_seen,
-    composed,
-    evaluated,
-    means_of,
-    pending_means,
-    surpassed,
-)
+from swarmbo.belief.fusion.fused import FusedBelief, Talk
+from swarmbo.belief.model import incumbents
+from swarmbo.coordination import schema as fitting
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
 from swarmbo.coordination.asynchronous import Punctual
 from swarmbo.coordination.asynchronous_box import PunctualInBox
@@ -60,8 +54,9 @@ from swarmbo.transport import Envelope, Routes
 from swarmbo.worlds import Offers
 
 Out = TypeVar("Out")
+_NEAR = 1.0  # of the cube's side: how far outside it a point may be
 Learner = FieldLearner | FunctionLearner
-Program = Generator[tuple[Key, ...], dict[Key, Message], Out]
+Program = Generator[Mapping[Key, fitting.Wanted], dict[Key, Message], Out]
 
 
 class Stage(NamedTuple):
@@ -85,6 +80,7 @@ class Stages:
         links: Who hears whom; None: everyone hears everyone.
         company: Who takes part; None: all.
         sites: Every place of a field that can be measured at all; None: nobody says.
+        refused: Where messages are counted that held what they may not, by sender.
     """
 
     name: str
@@ -93,6 +89,7 @@ class Stages:
     links: "nx.Graph[str] | None"
     company: Company | None = None
     sites: Float[np.ndarray, "k d"] | None = None
+    refused: Counter[str] = field(default_factory=Counter[str])
 
     @property
     def _members(self) -> tuple[str, ...]:
@@ -116,7 +113,8 @@ class Stages:
         keeps = isinstance(learner.belief, FusedBelief)
         problem = self.setup.problem
         reports = Reports(problem, self.name, own, offer, self.links, keeps, self.sites)
-        heard = yield from self._said("reports", asked(ToAll({self.name: reports.said()})))
+        fits = schema.reports(problem, log, own.attached, self.sites)
+        heard = yield from self._said("reports", asked(ToAll({self.name: reports.said()}, fits)))
         gone = Offer(takes_part=False)
         heard |= {name: Reports(problem, name, rows, gone).said() for name, rows in self._absent.items()}
         return (yield from answered(reports.merged(log, learner, heard), self._talked))
@@ -127,7 +125,8 @@ class Stages:
         own = {self.name: pilots[self.name]} if self.name in pilots else {}
         legs: list[Legs] = yield Stage("agreement", lambda post: plan.programs(self.name, own, post) if own else [])
         place = next((leg.points[self.name].tolist() for leg in legs if self.name in leg.points), None)
-        words = yield from self._said("choices", asked(ToAll({self.name: msgspec.msgpack.encode(place)})))
+        word = {self.name: msgspec.msgpack.encode(place)}
+        words = yield from self._said("choices", asked(ToAll(word, schema.places(self.setup.problem))))
         places = {name: msgspec.msgpack.decode(word) for name, word in words.items()}
         points = {name: np.array(place) for name, place in places.items() if place is not None}
         return Decision(points, SolveReport("sequential", rounds=max((leg.rounds for leg in legs), default=0)))
@@ -136,11 +135,13 @@ class Stages:
         """What it has to say of its belief, said to those that it hears, and what they say heard."""
         due, belief.due = belief.due, ()
         for talk in due:
+            for view in talk.agents.values():
+                view.refused = self.refused
             yield from answered(talking(talk.agents, talk.steps), partial(self._in_step, talk))
 
     def _in_step(self, talk: Talk, request: Unfinished | Spoken) -> Staged[Any]:
         if isinstance(request, Unfinished):
-            unfinished = yield from self._sum("sharing", np.array([[float(request.own)]]))
+            unfinished = yield from self._sum("sharing", np.array([[float(request.own)]]), fitting.are_not_negative)
             return bool(unfinished[0, 0])
         arriving = {name: letters[0].payload for name, letters in carried(request.letters, talk.medium).items()}
         names, neighbours = self.setup.problem.agents, talk.agents[self.name].neighbours
@@ -154,7 +155,7 @@ class Stages:
             post(neighbour, Note(self.name, said.get(neighbour, b"")))
         heard: dict[Key, Any] = {}
         if neighbours:
-            heard = yield tuple(("note", neighbour) for neighbour in neighbours)
+            heard = yield {("note", neighbour): fitting.Wanted(neighbour, lambda _: True) for neighbour in neighbours}
         return {message.agent: message.content for message in heard.values()}
 
     def _said(self, purpose: str, steps: Steps[dict[str, bytes]]) -> Staged[dict[str, bytes]]:
@@ -172,7 +173,10 @@ class Stages:
         exchange = Exchange(self.setup.problem, self.name, log, own)
         if not exchange.is_due:
             return log
-        sums = yield from self._sum("news", exchange.numbers())
+        problem = self.setup.problem
+        tellers = problem.agents[:1] if self.company is None else problem.agents  # by then it was another that was told
+        fits = schema.news(problem, log, len(own.attached), tellers)
+        sums = yield from self._sum("news", exchange.numbers(), fits)
         for name, rows in self._absent.items():  # 0 of all others, as with anybody's numbers: the sum stays exact
             sums = sums + Exchange(self.setup.problem, name, log, rows).numbers()
         return exchange.merged(sums).without(() if self.company is None else self.company.over)
@@ -226,7 +230,7 @@ class Stages:
     def _ranked(self, request: Rank) -> Staged[Ranking | None]:
         """The best of what was evaluated, by sums over the parts that it takes part in."""
         belief, means = request
-        U, shared = evaluated(belief), ranked_parts(belief.graph, self.setup.coordination)
+        U, shared = incumbents.evaluated(belief), ranked_parts(belief.graph, self.setup.coordination)
         mine = [(i, part) for i, part in shared if self.name in part.agents]
         if self._knows_all or not mine or not len(U):
             return None
@@ -235,17 +239,20 @@ class Stages:
             own = part.factors_owned_by(self.name)
             terms = np.zeros((0, len(U) + len(belief.pending)))
             if own:
-                terms = np.hstack([means_of(belief, own, means), means_of(belief, own, pending=True)])
-            sums = yield from self._reduced(Part(part, i, self.routes, present=self._members), terms[:, None, :], post)
+                terms = np.hstack(
+                    [incumbents.means_of(belief, own, means), incumbents.means_of(belief, own, pending=True)]
+                )
+            everybody = Part(part, i, self.routes, present=self._members)
+            sums = yield from self._reduced(everybody, terms[:, None, :], post, fitting.is_finite)
             told, ahead = sums[0, : len(U)], sums[0, len(U) :]
-            return i, as_seen(belief, part, told), pending_means(belief, part, ahead)
+            return i, incumbents.as_seen(belief, part, told), incumbents.pending_means(belief, part, ahead)
 
         found = sorted((yield Stage("ranking", lambda post: [ranked(i, part, post) for i, part in mine])))
         seen = [worth for _, worth, _ in found]
-        points = composed(seen, U, N_STARTS)
+        points = incumbents.composed(seen, U, incumbents.N_STARTS)
         beaten = points[0].copy()
         for _, (columns, told), ahead in found if len(belief.pending) else ():
-            beaten[columns] = surpassed(belief, columns, beaten, float(told.max()), ahead)
+            beaten[columns] = incumbents.surpassed(belief, columns, beaten, float(told.max()), ahead)
         return Ranking(points, np.concatenate([columns for columns, _ in seen]), beaten)
 
     def _gathered(self, request: Gather) -> Staged[Mapping[str, float]]:
@@ -253,7 +260,7 @@ class Stages:
         if self._knows_all:
             return numbers
         own = np.array([numbers[factor] if graph.owner(factor) == self.name else 0.0 for factor in graph.factors])
-        sums = (yield from self._sum("spread", own[None]))[0]
+        sums = (yield from self._sum("spread", own[None], fitting.each_own(graph.factor_owners, 0.0)))[0]
         if self._absent:  # nobody knows the number of a factor whose owner is absent: let it be as others are
             known = np.array([graph.owner(factor) in self._members for factor in graph.factors])
             sums = np.where(known, sums, sums[known].mean() if known.any() else 1.0)
@@ -273,9 +280,7 @@ class Stages:
             status="converged" if all(outcome.has_converged for outcome in outcomes) else "max_rounds",
             rounds=max((outcome.rounds for outcome in outcomes), default=0),
         )
-        return Agreement(
-            (yield from self._composed("point", point, self.setup.problem.graph.variable_owners)), 0.0, report
-        )
+        return Agreement((yield from self._composed("point", point)), 0.0, report)
 
     def _agreed_in_time(self, timed: TimedClimbs, request: Agree) -> Staged[Agreement]:
         """The same by a deadline."""
@@ -292,7 +297,7 @@ class Stages:
             )
             word = stand | own
         point = np.array([word.get(variable, 0.0) for variable in variables])
-        point = yield from self._composed("point", point, self.setup.problem.graph.variable_owners, graph.agents)
+        point = yield from self._composed("point", point, who=graph.agents)
         return Agreement(point, 0.0, SolveReport("deadline", timed.deadline))
 
     def _best(self, request: Whole) -> Staged[Float[np.ndarray, " n"]]:
@@ -313,7 +318,9 @@ class Stages:
                 is_sum = len(graph.factors) == 1
                 found = model.posterior(point[None]) if is_sum else model.factor_posterior(factor, point[None])
                 numbers[:, place] = [float(array[0]) for array in found]
-        means, stds = yield from self._sum("expected", numbers)
+        means, stds = yield from self._sum(
+            "expected", numbers, fitting.each_own(graph.factor_owners, fitting.LOWEST, fitting.HIGHEST)
+        )
         return float(means.sum()), float(np.sqrt((stds**2).sum()))
 
     def _chosen(self, request: Choose) -> Staged[Solution]:
@@ -330,13 +337,14 @@ class Stages:
         own = {factor: problem.tables[factor] for factor in graph.factors if graph.owner(factor) == self.name}
         outcomes: list[TableOutcome] = yield Stage("agreement", lambda post: plan.programs(self.name, own, post))
         mine = {variable: index for outcome in outcomes for variable, index in outcome.assignment.items()}
-        indices = yield from self._sum("choices", np.array([[float(mine.get(agent, 0)) for agent in agents]]))
+        told = np.array([[float(mine.get(agent, 0)) for agent in agents]])
+        indices = yield from self._sum("choices", told, schema.indices(agents, sizes, 0))
         assignment = {agent: int(index) for agent, index in zip(agents, indices[0], strict=True) if agent in sizes}
         worth = np.zeros(len(graph.factors))
         for place, factor in enumerate(graph.factors):
             if factor in own:
                 worth[place] = own[factor][tuple(assignment[x] for x in graph.scope(factor))]
-        values = yield from self._sum("choices", worth[None])
+        values = yield from self._sum("choices", worth[None], fitting.each_own(graph.factor_owners))
         return solution_with(graph, assignment, values[0], outcomes, Traffic())
 
     def _chosen_in_time(self, timed: TimedTables, request: Choose) -> Staged[Solution]:
@@ -347,11 +355,11 @@ class Stages:
         problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
         own = {f: problem.tables[f] for f in graph.factors if graph.owner(f) == self.name}
         packed = Claims.packed(graph, problem.tables, self.name)
-        said = yield from self._said("claims", asked(ToAll({self.name: packed})))
+        sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
+        said = yield from self._said("claims", asked(ToAll({self.name: packed}, schema.forbidding(graph, sizes))))
         claims = Claims.unpacked(graph, said)
         index = None
         if self.name in graph.agents:
-            sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
             terms = terms_of(timed, sizes, claims, declining(problem), request.seed)
             links = Routes(graph.agents, request.links)
             word = yield Timed(
@@ -361,12 +369,14 @@ class Stages:
             place = None if index is None else problem.shortlists[self.name][index]
             yield Known(None if place is None or np.isnan(place).any() else place)
         mine = -1.0 if index is None else float(index)
-        indices = yield from self._sum("choices", np.array([[mine if agent == self.name else 0.0 for agent in agents]]))
+        told = np.array([[mine if agent == self.name else 0.0 for agent in agents]])
+        indices = yield from self._sum("choices", told, schema.indices(agents, sizes, -1))
         all_said = {agent: int(index) for agent, index in zip(agents, indices[0], strict=True)}
         chosen = {agent: all_said[agent] for agent in graph.variables if all_said[agent] >= 0}
         whole = whole_factors(graph, chosen)
         worth = [own[f][tuple(chosen[x] for x in graph.scope(f))] if f in own else 0.0 for f in whole]
-        values = (yield from self._sum("choices", np.array([worth])))[0] if whole else ()
+        whose = fitting.each_own([graph.owner(f) for f in whole])
+        values = (yield from self._sum("choices", np.array([worth]), whose))[0] if whole else ()
         return settled(graph, chosen, values, SolveReport("deadline", timed.deadline))
 
     @property
@@ -375,21 +385,26 @@ class Stages:
         return all_of(self.setup.problem.graph, self.routes, self._members)
 
     def _composed(
-        self, purpose: str, point: Float[np.ndarray, " n"], owners: Sequence[str], who: Sequence[str] = ()
+        self, purpose: str, point: Float[np.ndarray, " n"], owners: Sequence[str] = (), who: Sequence[str] = ()
     ) -> Staged[Float[np.ndarray, " n"]]:
-        """A joint point, of which each agent says the variables that are its own in this.
+        """A joint point of the unit cube, of which each agent says the variables that are its own in this.
 
         The first of those who know of all (by default anybody) says the absent's, too.
         """
-        members = self._members
+        members, owners = self._members, owners or self.setup.problem.graph.variable_owners
         first = next((agent for agent in members if agent in who), members[0])
-        mine = np.array([owner if owner in members else first for owner in owners]) == self.name
-        return (yield from self._sum(purpose, np.where(mine, point, 0.0)[None]))[0]
+        says = [owner if owner in members else first for owner in owners]
+        told = np.where(np.array(says) == self.name, point, 0.0)[None]
+        return (yield from self._sum(purpose, told, fitting.each_own(says, -_NEAR, 1.0 + _NEAR)))[0]
 
-    def _sum(self, purpose: str, numbers: Float[np.ndarray, "k m"]) -> Staged[Float[np.ndarray, "k m"]]:
+    def _sum(
+        self, purpose: str, numbers: Float[np.ndarray, "k m"], fits: fitting.Fits
+    ) -> Staged[Float[np.ndarray, "k m"]]:
         """The sum over all agents, up a tree of them and down again."""
-        (sums,) = yield Stage(purpose, lambda post: [self._reduced(self._everybody, numbers[None], post)])
+        (sums,) = yield Stage(purpose, lambda post: [self._reduced(self._everybody, numbers[None], post, fits)])
         return sums
 
-    def _reduced(self, part: Part, terms: Float[np.ndarray, "f k m"], post: Post) -> Program[Float[np.ndarray, "k m"]]:
-        return ByMessages(part, self.name, post).program(asked(AllReduce(terms)))
+    def _reduced(
+        self, part: Part, terms: Float[np.ndarray, "f k m"], post: Post, fits: fitting.Fits
+    ) -> Program[Float[np.ndarray, "k m"]]:
+        return ByMessages(part, self.name, post).program(asked(AllReduce(terms, fits)))

@@ -1,11 +1,13 @@
 """What an agent does tick by tick: decisions are stages of messages, which go on as far as what arrived allows."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import networkx as nx
+from msgspec import UnsetType
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
@@ -18,7 +20,7 @@ from swarmbo.agent.timed import Clocked, Known, Timed
 from swarmbo.agent.told import Owned, checked_sites
 from swarmbo.boundary.values import check_links, exact
 from swarmbo.coordination.drivers.by_messages import Post
-from swarmbo.coordination.messages import Bundle, Codec, Message
+from swarmbo.coordination.messages import Bundle, Codec, Message, UnfitError
 from swarmbo.coordination.participant import Participant, read
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
@@ -28,9 +30,11 @@ from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
-from swarmbo.records import Recommendation, SolveReport, Traffic
+from swarmbo.records import LinkReport, Recommendation, SolveReport, Traffic
 from swarmbo.transport import Envelope, Routes
 from swarmbo.worlds import Offers
+
+_AHEAD = 1000  # decisions: nobody is so far before another, as they wait for one another
 
 
 class Talking:
@@ -64,6 +68,7 @@ class Talking:
         check_links(links)
         name = exact(name)
         self.name, self.problem, self.links, self.patience = name, problem, links, patience
+        self._others = frozenset(problem.agents) - {name}
         self.level, self.sites = problem.level, None if sites is None else checked_sites(sites, problem)
         self.has_base = has_base
         self.travel = travel
@@ -74,6 +79,8 @@ class Talking:
         self.report: SolveReport | None = None
         self._log, self._own = Logbook.empty(problem), OwnRows()
         self._learner = FieldLearner.empty(setup, name) if problem.is_field else FunctionLearner(setup)
+        self.refused = Counter[str]()
+        self._reported = Counter[str]()  # of these what a report has named
         self._words: dict[str, dict[str, float] | None] = {}
         self._recommended: Recommendation | None = None
         self._early: list[Envelope] = []
@@ -124,7 +131,8 @@ class Talking:
 
         Raises:
             TransportError: If a message was changed on the way; then none of the inbox was taken. If nothing that it
-                waits for has arrived for longer than its patience.
+                waits for has arrived for longer than its patience. What arrived as it was sent, and holds what it may
+                not, is dropped as if it had been lost, and counted in ``refused``.
         """
         fresh = self._put_aside(inbox)
         if self._begun is not None:
@@ -150,10 +158,16 @@ class Talking:
         for envelope in inbox:
             try:
                 label, message = read(envelope)
-            except TransportError:
-                if self.keeps_time:
-                    continue
-                raise
+            except TransportError as error:
+                if isinstance(error, UnfitError):
+                    self.refused[envelope.sender] += 1
+                elif not self.keeps_time:
+                    raise
+                continue
+            number = label.decision // 2 if isinstance(message, Bundle) else label.decision
+            if envelope.sender not in self._others or number > last + _AHEAD:
+                self.refused[envelope.sender] += 1
+                continue
             if isinstance(message, Bundle):
                 is_due = label.decision >= max(self._n_agreed, 2 * last + 2 * (not is_deciding))
                 bundles += [envelope] if is_due else []
@@ -193,7 +207,7 @@ class Talking:
 
     def _next_participant(self) -> Participant[Any]:
         """Of the next decision: all agents number them alike."""
-        return Participant[Any](self.name, self._participant.decision + 1, patience=self.patience)
+        return Participant[Any](self.name, self._participant.decision + 1, patience=self.patience, refused=self.refused)
 
     def _due(self) -> list[Envelope]:
         """Early messages whose decision has begun."""
@@ -212,7 +226,7 @@ class Talking:
                 self._words[query_id] = dict(zip(self.variables, place, strict=False))
                 stage = next(self._steps)
             if isinstance(stage, Timed):
-                self._clocked = Clocked(stage, self._participant.decision)
+                self._clocked = Clocked(stage, self._participant.decision, self.refused)
             elif isinstance(stage, Stage):
                 self._participant.begin(stage.programs(self._counted(stage.purpose)))
         except StopIteration:
@@ -238,7 +252,7 @@ class Talking:
 
     def _decided(self, deciding: Deciding) -> Staged[None]:
         """What it does in some decisions."""
-        stages = Stages(self.name, self._setup, self._routes, self.links, deciding.company, self.sites)
+        stages = Stages(self.name, self._setup, self._routes, self.links, deciding.company, self.sites, self.refused)
         problem, given = self.problem, None
         if isinstance(self._learner, FieldLearner):
             learner = self._learner.copied()  # what was known stays as it is until all is decided
@@ -261,4 +275,8 @@ class Talking:
             word = {variable: point[variable] for variable in self.variables if variable in point}
             self._words = {**self._words, query_id: word}
             took = sum(self.sent.values(), Traffic())
-            self.report = msgspec.structs.replace(choice.report, value=None, gap=None, traffic=took)
+            links, refused = choice.report.links, self.refused - self._reported
+            if refused:
+                before = LinkReport(ticks=choice.report.rounds) if isinstance(links, UnsetType) else links
+                links, self._reported = msgspec.structs.replace(before, refused=dict(refused)), self.refused.copy()
+            self.report = msgspec.structs.replace(choice.report, value=None, gap=None, traffic=took, links=links)

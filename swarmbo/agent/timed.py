@@ -1,5 +1,6 @@
 """What an agent does in an agreement by a deadline: nothing that it waits for; it is ticked until the time is up."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ class Clocked:
     Args:
         stage: What it is.
         decision: Number of the decision.
+        refused: Where messages are counted that held what they may not, by sender.
 
     Attributes:
         number: Of the agreement: two for each decision.
@@ -46,10 +48,11 @@ class Clocked:
         word: What the agent does with its own variables; None before the deadline.
     """
 
-    def __init__(self, stage: Timed, decision: int) -> None:
+    def __init__(self, stage: Timed, decision: int, refused: Counter[str]) -> None:
         self.number = 2 * decision + int(stage.again)
         self.sent, self.word = Traffic(), None
         self._stage, self._agent, self._now = stage, stage.agent(self.number), 0
+        self._agent.refused = refused
 
     word: dict[str, Any] | None
 

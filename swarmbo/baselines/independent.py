@@ -1,7 +1,9 @@
 """Every agent for itself."""
 
+from typing import Any
+
 from swarmbo.acquisition import Acquisition, Decision, Situation
-from swarmbo.acquisition.by_view import ViewSteps, at_once, each
+from swarmbo.acquisition.by_view import ViewSteps, at_once, each, is_row
 from swarmbo.belief import view_of
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, kind
@@ -35,6 +37,9 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
             chosen = choose(agent, view_of(situation.belief, agent), situation.candidates[agent])
             return None if chosen is None else int(chosen)
 
-        said = yield from each(situation, "choices", situation.movers, own)
+        def fits(agent: str, row: Any) -> bool:
+            return row is None or is_row(row, len(situation.candidates[agent]))
+
+        said = yield from each(situation, "choices", situation.movers, own, fits)
         points = {agent: situation.candidates[agent][row] for agent, row in said.items() if row is not None}
         return Decision(points, SolveReport(status="not_needed"))

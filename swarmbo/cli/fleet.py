@@ -38,7 +38,7 @@ def run_fleet(
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default: runs/<name>-<seed>-fleet.")] = None,
     overrides: Overrides = None,
     protocol: Annotated[
-        str | None, typer.Option(metavar="tcp|tls|quic", help="Default: tls with --keys, else tcp, on this machine.")
+        str | None, typer.Option(metavar="tcp|tls|quic", help="Default: tls with --keys or --host, else tcp, here.")
     ] = None,
     keys: Keys = None,
     port: Annotated[int, typer.Option(help="Of the hub; agents listen on the following ones.")] = 7447,
@@ -72,7 +72,7 @@ def run_fleet(
         scenario = load(source, [*(overrides or []), *([] if seed is None else [f"seed={seed}"])], False)
         out = out or Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-fleet"
         network = Network(
-            protocol=protocol or ("tcp" if keys is None else "tls"),  # pyright: ignore[reportArgumentType] - checked
+            protocol=protocol or ("tcp" if keys is None and not hosts else "tls"),  # pyright: ignore[reportArgumentType] - checked
             port=port,
             hosts=_hosts(hosts),
             keys=keys,
@@ -88,6 +88,8 @@ def run_fleet(
             summary, report = run_scenario(scenario, out, network, progress.show)
         close(out, summary, was_there=False, drawn_as=drawn_as)
         typer.echo(f"network: {report.repeated:,} letters written again, {report.refused:,} refused", err=True)
+        if odd := ", ".join(f"{name} ({count})" for name, count in report.odd.items()):
+            typer.echo(f"swarmbo: letters that held what they may not were refused, of {odd}", err=True)
         if again := ", ".join(f"{name} {count} times" for name, count in report.restarts.items()):
             typer.echo(f"swarmbo: processes were started again: {again}", err=True)
         for name, rounds in report.missed.items():

@@ -12,13 +12,19 @@ from swarmbo.coordination.requests import AllReduce, Exchange, Send, Steps, to_f
 from swarmbo.coordination.view import BoxView, Copies, LocalView
 
 
-def tell_factors(view: LocalView, numbers: Mapping[str, float]) -> Steps[dict[str, float]]:
-    """Owners of variables tell those of factors a number; what comes back is that of the own factors' variables."""
+def tell_factors(view: LocalView, numbers: Mapping[str, float], below: float | None = None) -> Steps[dict[str, float]]:
+    """Owners of variables tell those of factors a number; what comes back is that of the own factors' variables.
+
+    Args:
+        view: Own factors and variables.
+        numbers: Of own variables.
+        below: They are at least 0 and less than this; None: any.
+    """
     graph = view.graph
     letters = [
         to_factor(graph, Consensus(f, x, np.array([numbers[x]]))) for x in view.variables for f in graph.factors_of(x)
     ]
-    heard = yield Send(letters, [("consensus", f, x) for f in view.factors for x in graph.scope(f)])
+    heard = yield Send(letters, [("consensus", f, x) for f in view.factors for x in graph.scope(f)], below)
     return {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
 
 

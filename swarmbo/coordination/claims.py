@@ -17,7 +17,7 @@ from swarmbo.coordination.tables import Table
 from swarmbo.graph import FactorGraph
 
 Pairs = tuple[str, str, Bool[np.ndarray, "_a _b"]]  # two variables, and which values of theirs are not allowed together
-_Packed = tuple[str, str, tuple[int, int], bytes]  # two variables, how many values they have, which pairs are forbidden
+Packed = tuple[str, str, tuple[int, int], bytes]  # two variables, how many values they have, which pairs are forbidden
 
 
 def forbidden_by(scope: Sequence[str], table: Table) -> Iterator[Pairs]:
@@ -81,7 +81,7 @@ class Claims:
             graph: Scopes and owners.
             said: By agent.
         """
-        own = {agent: msgspec.msgpack.decode(word, type=dict[str, list[_Packed]]) for agent, word in said.items()}
+        own = {agent: msgspec.msgpack.decode(word, type=dict[str, list[Packed]]) for agent, word in said.items()}
         packed = (entry for f in graph.factors for entry in own[graph.owner(f)][f])
         return cls._joined(graph, ((x, y, _unpacked(shape, bits)) for x, y, shape, bits in packed))
 

@@ -1,6 +1,7 @@
 """One agent of an agreement by a deadline, as others hear of it: numbered bundles, and who has fallen silent."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -39,12 +40,13 @@ class Correspondent(ABC):
 
     Attributes:
         dropped: How many messages were of no use: broken, of another decision, or said by whom they are none of.
+        refused: How many of these held what they may not, by sender.
     """
 
     def __init__(self, name: str, decision: int, others: Iterable[str], patience: int, retry: int = 1) -> None:
         if not 0 <= decision < 2**32:
             raise ConfigError(f"got decision {decision}; wanted 0 to {2**32 - 1}: number decisions from 0 upwards")
-        self.name, self.decision, self.dropped = name, decision, 0
+        self.name, self.decision, self.dropped, self.refused = name, decision, 0, Counter[str]()
         self._others = {other: Correspondence(patience, retry) for other in others if other != name}
         self._versions: dict[Key, int] = {}
         self._now = self._turn = 0
@@ -96,6 +98,7 @@ class Correspondent(ABC):
                 continue
             if not self.take(envelope.sender, message):
                 self.dropped += 1
+                self.refused[envelope.sender] += 1
                 continue
             self._versions[message.key] = version
             if isinstance(message, Valued):

@@ -298,6 +298,10 @@ def _kinds(base: type[Message]) -> Iterator[type[Message]]:
 _ANY_MESSAGE: Any = reduce(or_, _kinds(Message))
 
 
+class UnfitError(TransportError):
+    """A message arrived as it was sent, and is none."""
+
+
 class Codec:
     """Messages to bytes and back."""
 
@@ -324,7 +328,8 @@ class Codec:
         """The message again, and which one it is. Numbers come back in one dimension.
 
         Raises:
-            TransportError: If the bytes are not those of a message, or were changed on the way.
+            TransportError: If the bytes were changed on the way.
+            UnfitError: If they were not, and are none of a message.
         """
         start, fewest = cls._check.size, cls._check.size + cls._label.size
         if len(payload) < fewest:
@@ -337,8 +342,8 @@ class Codec:
             )
         try:
             message = cls._decoder.decode(payload[fewest:])
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise TransportError(f"got a message that is none of {__name__}: {error}; do versions differ?") from error
+        except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:
+            raise UnfitError(f"got a message that is none of {__name__}: {error}; do versions differ?") from error
         return Label(*cls._label.unpack_from(payload, start)), message
 
     @classmethod
@@ -370,4 +375,6 @@ def _packed(array: Any) -> bytes:
 
 
 def _unpacked(entries: Any) -> Float[np.ndarray, " _"]:
+    if not isinstance(entries, bytes) or len(entries) % 8:
+        raise ValueError("wanted the bytes of float64 numbers")  # which msgspec makes an error of its own of
     return np.frombuffer(entries, dtype="<f8")

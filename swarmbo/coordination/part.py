@@ -43,6 +43,17 @@ class SpanningTree:
             order.extend(self.children[agent])
         return order[::-1]
 
+    def behind(self, agent: str) -> frozenset[str]:
+        """An agent and all whose path to the root leads over it."""
+        return self._behind[agent]
+
+    @cached_property
+    def _behind(self) -> dict[str, frozenset[str]]:
+        found: dict[str, frozenset[str]] = {}
+        for agent in self.leaves_first:
+            found[agent] = frozenset([agent]).union(*(found[child] for child in self.children[agent]))
+        return found
+
 
 @dataclass(frozen=True, eq=False)
 class Part:

@@ -27,7 +27,8 @@ from swarmbo.coordination.by_deadline import (
 )
 from swarmbo.coordination.drivers.by_messages import Post
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
-from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message
+from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, UnfitError
+from swarmbo.coordination.schema import Wanted, said_of
 from swarmbo.coordination.stepping import run, step
 from swarmbo.coordination.tables import Table, checked_tables, sizes_of
 from swarmbo.errors import ConfigError, TransportError
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Own = TypeVar("Own", contravariant=True)
 Made = TypeVar("Made", covariant=True)
-Steps = Generator[tuple[Key, ...], dict[Key, Message], Result]  # a program: waits for keys, is sent messages
+Steps = Generator[Mapping[Key, Wanted], dict[Key, Message], Result]  # a program: waits for messages, is sent them
 
 
 @runtime_checkable
@@ -57,34 +58,39 @@ class Participant(Generic[Result]):
     """What one agent says and hears of one decision: programs that wait for messages.
 
     Everything it uses is what it alone has, the plan that all agents share, or has arrived in its inbox. Messages may
-    arrive in any order, late and more than once: each is labelled with the decision and its turn, and used once.
+    arrive in any order, late and more than once: each is labelled with the decision and its turn, and used once. One
+    that holds what it may not, by ``coordination.schema``, is dropped as if it had never come.
 
     Args:
         name: Of the agent.
         decision: Number of the decision, 0 to 2^32 - 1, larger than those of earlier ones among the same agents.
         patience: For how long, on the clock of ``tick``, it waits while nothing that it waits for arrives.
+        refused: Where to count what it refuses.
 
     Attributes:
         outcomes: What came out of programs that have ended.
         ignored: How many messages it had already, or were of an earlier decision.
+        refused: How many it has dropped that held what they may not, by sender.
         since: When it last heard something new; None before the first tick.
 
     Raises:
         ConfigError: If the number of the decision is none that fits a label.
     """
 
-    def __init__(self, name: str, decision: int = 0, *, patience: float = math.inf) -> None:
+    def __init__(
+        self, name: str, decision: int = 0, *, patience: float = math.inf, refused: Counter[str] | None = None
+    ) -> None:
         if not 0 <= decision < 2**32:
             raise ConfigError(f"got decision {decision}; wanted 0 to {2**32 - 1}: number decisions from 0 upwards")
         self.name, self.decision, self.patience = name, decision, patience
         self.outcomes: list[Result] = []
-        self.ignored = 0
+        self.ignored, self.refused = 0, Counter[str]() if refused is None else refused
         self.since: float | None = None
-        self._mailbox: dict[tuple[Key, int], Message] = {}  # by key and turn
+        self._mailbox: dict[tuple[str, Key, int], list[Message]] = {}  # by sender, key and turn; one, if all is well
         self._taken = Counter[Key]()
         self._said = Counter[tuple[str, Key]]()  # by recipient and key
         self._outbox: list[Envelope] = []
-        self._waiting: list[tuple[Steps[Result], tuple[Key, ...]]] = []
+        self._waiting: list[tuple[Steps[Result], Mapping[Key, Wanted]]] = []
 
     @classmethod
     def of(cls, name: str, plan: CommonPlan[Own, Result], own: Own, decision: int = 0) -> "Participant[Result]":
@@ -124,27 +130,29 @@ class Participant(Generic[Result]):
             TransportError: If a message was changed on the way, or is of a decision that is still to come; then none of
                 the inbox was taken. If nothing that it waits for has arrived for longer than its patience.
         """
-        for label, message in [self._read(envelope) for envelope in inbox]:
-            if self._file(label, message):
+        for sender, (label, message) in [
+            (envelope.sender, read) for envelope in inbox if (read := self._read(envelope)) is not None
+        ]:
+            if self._file(sender, label, message):
                 self.since = now
         progressed = True
         while progressed:
             progressed = False
             waiting, self._waiting = self._waiting, []
-            for program, keys in waiting:
-                if all((key, self._taken[key]) in self._mailbox for key in keys):
-                    progressed = True
-                    received = {key: self._mailbox.pop((key, self._taken[key])) for key in keys}
-                    self._taken.update(keys)
-                    self._advance(program, received)
+            for program, wanted in waiting:
+                received = self._received(wanted)
+                if received is None:
+                    self._waiting.append((program, wanted))
                 else:
-                    self._waiting.append((program, keys))
+                    progressed = True
+                    self._advance(program, received)
         self.since = now if self.since is None or not self._waiting else self.since
         if now - self.since > self.patience:
-            missing = [key for _, keys in self._waiting for key in keys if (key, self._taken[key]) not in self._mailbox]
+            missing = self.missing
             raise TransportError(
                 f"{self.name!r} waits for {len(missing)} messages of decision {self.decision}, such as {missing[0]}, "
                 f"and heard nothing for {now - self.since:g}; wanted some news within {self.patience:g}: was one lost?"
+                f"{said_of(self.refused)}"
             )
         outbox, self._outbox = self._outbox, []
         return outbox
@@ -154,20 +162,51 @@ class Participant(Generic[Result]):
         label = Label(self.decision, self._said[recipient, message.key])
         self._said[recipient, message.key] += 1
         if recipient == self.name:
-            self._file(label, message)
+            self._file(self.name, label, message)
         else:
             self._outbox.append(Envelope(self.name, recipient, Codec.encode(message, label)))
 
+    @property
+    def missing(self) -> list[Key]:
+        """What it waits for, and has not come."""
+        return [key for _, wanted in self._waiting for key, one in wanted.items() if not self._letters(key, one)]
+
+    def _letters(self, key: Key, wanted: Wanted) -> list[Message]:
+        return self._mailbox.get((wanted.sender, key, self._taken[key]), [])
+
+    def _received(self, wanted: Mapping[Key, Wanted]) -> dict[Key, Message] | None:
+        """What is waited for, if all of it has come; what does not fit is dropped."""
+        if not all(self._letters(key, one) for key, one in wanted.items()):
+            return None
+        found: dict[Key, Message] = {}
+        for key, one in wanted.items():
+            letters = self._letters(key, one)
+            while letters and not one.fits(letters[0]):
+                self.refused[one.sender] += 1
+                del letters[0]
+            if letters:
+                found[key] = letters[0]
+        if len(found) < len(wanted):
+            return None
+        for key, one in wanted.items():
+            del self._mailbox[one.sender, key, self._taken[key]]
+        self._taken.update(wanted.keys())
+        return found
+
     def _advance(self, program: Steps[Result], received: dict[Key, Message] | None) -> None:
         try:
-            keys = next(program) if received is None else program.send(received)
+            wanted = next(program) if received is None else program.send(received)
         except StopIteration as finished:
             self.outcomes.append(finished.value)
         else:
-            self._waiting.append((program, keys))
+            self._waiting.append((program, wanted))
 
-    def _read(self, envelope: Envelope) -> tuple[Label, Message]:
-        label, message = read(envelope)
+    def _read(self, envelope: Envelope) -> tuple[Label, Message] | None:
+        try:
+            label, message = read(envelope)
+        except UnfitError:
+            self.refused[envelope.sender] += 1
+            return None
         if label.decision > self.decision:
             raise TransportError(
                 f"from {envelope.sender!r} to {self.name!r}: got a message of decision {label.decision} while deciding "
@@ -175,13 +214,14 @@ class Participant(Generic[Result]):
             )
         return label, message
 
-    def _file(self, label: Label, message: Message) -> bool:
+    def _file(self, sender: str, label: Label, message: Message) -> bool:
         """Whether it is news."""
-        place = (message.key, label.turn)
-        if label.decision < self.decision or label.turn < self._taken[message.key] or place in self._mailbox:
+        place, is_late = (sender, message.key, label.turn), label.turn < self._taken[message.key]
+        there = self._mailbox.get(place, [])
+        if is_late or label.decision < self.decision or (there and Codec.encode(message) in map(Codec.encode, there)):
             self.ignored += 1
             return False
-        self._mailbox[place] = message
+        self._mailbox[place] = [*there, message]  # of several that differ the first that fits holds
         return True
 
 
@@ -190,11 +230,12 @@ def read(envelope: Envelope) -> tuple[Label, Message]:
 
     Raises:
         TransportError: If it was changed on the way; it names who sent it to whom.
+        UnfitError: If it is no message; it names them, too.
     """
     try:
         return Codec.read(envelope.payload)
     except TransportError as error:
-        raise TransportError(f"from {envelope.sender!r} to {envelope.recipient!r}: {error}") from error
+        raise type(error)(f"from {envelope.sender!r} to {envelope.recipient!r}: {error}") from error
 
 
 def may_be_lost(envelope: Envelope) -> bool:

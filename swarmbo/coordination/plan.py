@@ -4,8 +4,8 @@ To add a method, write its settings as a :class:`TableMethod` or a :class:`BoxMe
 requests that does what one agent does for the factors and variables of its view. Both forms follow from it.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from numpy.typing import ArrayLike
@@ -19,12 +19,12 @@ from swarmbo.coordination.agreement import (
     solution_of,
 )
 from swarmbo.coordination.certificates import BOUND_ROUNDS, Bound, upper_bound
-from swarmbo.coordination.drivers.by_messages import ByMessages, Post
+from swarmbo.coordination.drivers.by_messages import ByMessages, Post, Waiting
 from swarmbo.coordination.drivers.central import Central, Watcher, side_by_side
 from swarmbo.coordination.local_functions import LocalFunctions
-from swarmbo.coordination.messages import Key
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import Steps
+from swarmbo.coordination.schema import Schema
 from swarmbo.coordination.tables import Table, checked_tables, sizes_of
 from swarmbo.coordination.view import BoxView, LocalView
 from swarmbo.graph import FactorGraph
@@ -46,12 +46,16 @@ class Plan(Generic[Own, Out]):
     Args:
         parts: They agree independently of one another.
         steps: What whoever sees some factors and variables of a part does, with the tables or functions of the factors.
+        sizes: Number of values by variable; none on a box.
+        joined: In an elimination, the variables that the step of each is joined with.
     """
 
     parts: tuple[Part, ...]
     steps: Callable[[LocalView, Own], Steps[Out]]
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
-    def programs(self, agent: str, own: Own, post: Post) -> Iterable[Generator[tuple[Key, ...], dict[Key, Any], Out]]:
+    def programs(self, agent: str, own: Own, post: Post) -> Iterable[Waiting[Out]]:
         """What one agent does by messages, one program for each part that it takes part in.
 
         Args:
@@ -61,7 +65,8 @@ class Plan(Generic[Own, Out]):
         """
         for part in self.parts:
             if agent in part.graph.agents:
-                yield ByMessages(part, agent, post).program(self.steps(LocalView.of(part, agent), own))
+                schema = Schema(part, self.sizes, self.joined)
+                yield ByMessages(part, agent, post, schema).program(self.steps(LocalView.of(part, agent), own))
 
     def in_one_place(self, own: Own) -> tuple[list[Out], Traffic]:
         """What the agents would come out with, and the traffic that they would have had.
@@ -131,7 +136,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
             BudgetError: If an exact method would exceed its budget.
         """
         parts = tuple(Part(part, i, routes, seed) for i, part in enumerate(graph.components))
-        return Plan(parts, lambda view, tables: self.certified(view, tables, sizes))
+        return Plan(parts, lambda view, tables: self.certified(view, tables, sizes), sizes)
 
     def solve(
         self,

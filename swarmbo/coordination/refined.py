@@ -11,7 +11,7 @@ from swarmbo.coordination.box_steps import exchange, tell_factors
 from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.plan import BoxMethod, Plan
 from swarmbo.coordination.refinement import Grids, RefinementLevel, Resolution, is_at_edge, tabulated
-from swarmbo.coordination.requests import Compare, Look, Steps
+from swarmbo.coordination.requests import Choices, Compare, Look, Steps
 from swarmbo.coordination.tables import Table
 from swarmbo.coordination.view import BoxView
 from swarmbo.graph import FactorGraph
@@ -82,7 +82,8 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
             everywhere = np.zeros((len(x), grid.shape[1]))
             everywhere[columns] = grid
             tables = yield from tabulated(view, everywhere, received)
-            sizes = dict.fromkeys(view.graph.variables, grid.shape[1])
+            sizes = dict.fromkeys(view.graph.variables, int(grid.shape[1]))
+            yield Choices(sizes)
             present = np.abs(grid - x[columns, None]).argmin(axis=1)  # the incumbent is among the values
             solved = yield from chosen_from(tables, sizes, {v: int(present[row[v]]) for v in view.variables})
             chosen = {v: float(grid[row[v], index]) for v, index in solved.assignment.items()}

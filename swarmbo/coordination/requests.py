@@ -31,6 +31,7 @@ from swarmbo.coordination.messages import (
     Verdict,
 )
 from swarmbo.coordination.part import Part
+from swarmbo.coordination.schema import Fits, FitsWord, any_sums, any_word
 from swarmbo.coordination.tables import Flat, Rank, rank
 from swarmbo.coordination.view import BoxView, Copies, Rows
 from swarmbo.graph import FactorGraph, FactorStack
@@ -48,10 +49,17 @@ class Letter(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Messages of the own factors and variables, to any; answered by the messages of some keys, when all have come."""
+    """Messages of the own factors and variables, to any; answered by the messages of some keys, when all have come.
+
+    Args:
+        letters: What is said.
+        keys: What is waited for.
+        below: Of numbers that agents tell one another of a box: larger ones, and those below 0, are none. None: any.
+    """
 
     letters: Sequence[Letter] = ()
     keys: Sequence[Key] = ()
+    below: float | None = None
 
 
 class ToFactors(NamedTuple):
@@ -132,9 +140,15 @@ class Reduce(NamedTuple):
 
 
 class AllReduce(NamedTuple):
-    """Terms (own factors, k, m), in the order of the part; answered by their sums (k, m) over the whole part."""
+    """Terms (own factors, k, m), in the order of the part; answered by their sums (k, m) over the whole part.
+
+    Args:
+        terms: Of the own factors.
+        fits: Whether sums of what some agents have can be such.
+    """
 
     terms: Float[np.ndarray, "_f k m"]
+    fits: Fits = any_sums
 
     @classmethod
     def of(cls, view: BoxView, n_points: int, *rows: Rows) -> "AllReduce":
@@ -158,9 +172,14 @@ class Best(NamedTuple):
     """Rows of numbers (own factors, m), none of them NaN; answered by the largest of all, first number first.
 
     It crosses the links as sums do: up the tree the largest so far, and down the one that it was.
+
+    Args:
+        rows: Of the own factors.
+        fits: Whether a row can be one of some agents.
     """
 
     rows: Float[np.ndarray, "_f m"]
+    fits: Fits = any_sums
 
     def over(self, heard: Iterable[Float[np.ndarray, " m"]] = ()) -> Float[np.ndarray, " m"]:
         """The largest of the own rows and of what was heard; -inf where there are none."""
@@ -175,9 +194,11 @@ class ToAll(NamedTuple):
 
     Args:
         words: Of the own agents.
+        fits: Whether something can be the word of an agent.
     """
 
     words: Mapping[str, bytes]
+    fits: FitsWord = any_word
 
     @staticmethod
     def up(part: Part, agent: str, parent: str, known: Mapping[str, bytes]) -> Letter:
@@ -199,10 +220,12 @@ class HandOn(NamedTuple):
     Args:
         order: Who says something, none twice.
         say: What an own agent says.
+        fits: Whether something can be the word of an agent.
     """
 
     order: Sequence[str]
     say: Callable[[str, Mapping[str, bytes]], bytes]
+    fits: FitsWord = any_word
 
     def on(self, part: Part, agent: str, known: Mapping[str, bytes]) -> Letter:
         """What an agent that is not the last one tells the next one."""
@@ -287,6 +310,16 @@ class Look(NamedTuple):
     rough: bool = False
 
 
+class Choices(NamedTuple):
+    """Say how many values variables have from now on, where a method on a box makes tables; answered by nothing.
+
+    Args:
+        sizes: By variable.
+    """
+
+    sizes: Mapping[str, int]
+
+
 class Watch(NamedTuple):
     """How far the bound of a part has come, for whoever watches in one process; answered by nothing, for it is said to
     nobody.
@@ -320,6 +353,7 @@ Request = (
     | HandOn
     | Compare
     | Look
+    | Choices
     | Watch
     | Crossed
 )

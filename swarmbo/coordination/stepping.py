@@ -1,8 +1,10 @@
 """Agents that share a process, stepped until nothing is under way."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from swarmbo.coordination.schema import said_of
 from swarmbo.errors import TransportError
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope, FaultyTransport, Transport
@@ -44,7 +46,11 @@ def run(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transp
     """
     traffic = step(agents, transport, by_deadline)
     if unfinished := [name for name, agent in agents.items() if not agent.is_finished]:
-        raise TransportError(f"agent {unfinished[0]!r} still waits for messages, but none is under way")
+        refused = Counter[str]()
+        for agent in agents.values():
+            refused.update(getattr(agent, "refused", {}))
+        why = said_of(refused)
+        raise TransportError(f"agent {unfinished[0]!r} still waits for messages, but none is under way{why}")
     return traffic
 
 

@@ -1,5 +1,6 @@
 """How a team in a field learns and decides."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition import Decision, Situation
-from swarmbo.acquisition.by_view import Company, EachSays
+from swarmbo.acquisition.by_view import Company, EachSays, are_numbers
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, reported_number, short, table
@@ -202,7 +203,9 @@ class FieldLearner:
         """What is recommended by the first agent of those that know of most measurements, as it tells the others."""
         agents = self.setup.problem.agents
         everybody = Company(agents, None)
-        known = (yield EachSays("known", agents, belief.known_to, everybody)).words
+        known = (
+            yield EachSays("known", agents, belief.known_to, everybody, lambda _, known: are_numbers([known], 1))
+        ).words
         best = max(known, key=lambda agent: known[agent])  # the first of equals
         if not known[best]:
             return None
@@ -210,8 +213,20 @@ class FieldLearner:
         def said(agent: str) -> Any:
             return msgspec.to_builtins(self._recommended(sites))
 
-        told = (yield EachSays("recommended", (best,), said, everybody)).words[best]
+        told = (yield EachSays("recommended", (best,), said, everybody, self._can_be_recommended)).words[best]
         return msgspec.convert(told, Recommendation | None)
+
+    def _can_be_recommended(self, agent: str, said: Any) -> bool:
+        """Whether something can be what an agent recommends."""
+        box = self.setup.problem.box
+        try:
+            found = msgspec.convert(said, Recommendation | None)
+        except msgspec.ValidationError:
+            return False
+        if found is None:
+            return True
+        is_place = len(found.location) == box.n_dims and box.is_near(np.array(found.location))
+        return bool(is_place and math.isfinite(found.mean) and found.std >= 0.0)
 
     def _recommended(self, sites: Float[np.ndarray, "k d"] | None) -> Recommendation | None:
         problem, belief = self.setup.problem, self.belief

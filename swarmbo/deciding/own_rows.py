@@ -24,8 +24,8 @@ UNHEARD = 0.0  # stands in the logbook for an outcome that another agent was tol
 
 UNASKED = ""  # in the place of a query: what an agent in a field measured unasked, such as where it starts
 
-_AWAITED, _CAME, _FAILED = 0.0, 1.0, 2.0
-_NOT_KNOWN = -1.0  # noise of an outcome that came
+AWAITED, CAME, FAILED = 0.0, 1.0, 2.0
+NOT_KNOWN = -1.0  # noise of an outcome that came
 
 
 class Stop(msgspec.Struct, frozen=True, array_like=True):
@@ -193,7 +193,7 @@ class OwnRows(msgspec.Struct, frozen=True):
         return OwnRows({name: OwnRow(0, place=row.place) for name, row in self.told.items() if name in log.open})
 
 
-class _Layout(NamedTuple):
+class Layout(NamedTuple):
     """Which numbers of a row are what."""
 
     status: slice
@@ -205,7 +205,8 @@ class _Layout(NamedTuple):
     width: int
 
     @classmethod
-    def of(cls, problem: Problem) -> "_Layout":
+    def of(cls, problem: Problem) -> "Layout":
+        """Of a function."""
         k, n = len(problem.channels) + 1, problem.domain.n_dims  # the total comes last
         said = k if shares_outcomes(problem) else 0
         values, noise = slice(k, k + said), slice(k + said, k + 2 * said)
@@ -220,7 +221,7 @@ def news_shape(problem: Problem, lines: int) -> tuple[int, int]:
         problem: What they work on.
         lines: Queries that are pending, and evaluations that were attached.
     """
-    return lines, _Layout.of(problem).width
+    return lines, Layout.of(problem).width
 
 
 def shares_outcomes(problem: Problem) -> bool:
@@ -251,7 +252,7 @@ class Exchange:
 
     def numbers(self) -> Float[np.ndarray, "rows w"]:
         """What this agent has to say: a row for each query that is pending, then one for each evaluation attached."""
-        problem, layout = self.problem, _Layout.of(self.problem)
+        problem, layout = self.problem, Layout.of(self.problem)
         variables = problem.graph.variables
         mine = set(problem.graph.variables_owned_by(self.agent))
         rows = [(query.point, self.own.told.get(name)) for name, query in self.log.open.items()]
@@ -264,10 +265,10 @@ class Exchange:
                 told[len(problem.channels)] = row.total
                 noise |= {} if row.total_noise is None else {len(problem.channels): row.total_noise}
             for i, outcome in told.items():
-                line[layout.status][i] = _FAILED if outcome is None else _CAME
+                line[layout.status][i] = FAILED if outcome is None else CAME
                 if shares_outcomes(problem) and outcome is not None:
                     line[layout.values][i] = outcome
-                    line[layout.noise][i] = noise.get(i, _NOT_KNOWN)
+                    line[layout.noise][i] = noise.get(i, NOT_KNOWN)
             place = {} if row is None else row.place
             line[layout.place] = [
                 place.get(x, value) if x in mine else 0.0 for x, value in zip(variables, asked.tolist(), strict=True)
@@ -282,7 +283,7 @@ class Exchange:
         Args:
             sums: Over all agents.
         """
-        layout, queries, log = _Layout.of(self.problem), list(self.log.open), self.log
+        layout, queries, log = Layout.of(self.problem), list(self.log.open), self.log
         channels = self.problem.channels
         order = sums[:, layout.order] / np.maximum(sums[:, layout.tellers], 1.0)
         for i in np.argsort(order, kind="stable"):
@@ -292,10 +293,10 @@ class Exchange:
             factors = {
                 channel: self._outcome(line, i, None if row is None else row.factors.get(channel))
                 for i, channel in enumerate(channels)
-                if line[layout.status][i] != _AWAITED
+                if line[layout.status][i] != AWAITED
             }
             noises = {channel: self._noise(line, self._column(channel), row) for channel in factors}
-            has_total, place = line[layout.status][-1] != _AWAITED, line[layout.place].copy()
+            has_total, place = line[layout.status][-1] != AWAITED, line[layout.place].copy()
             total = self._outcome(line, len(channels), None) if has_total else np.nan
             total_noise = self._noise(line, len(channels), None) if has_total else np.nan
             if query_id is None:
@@ -315,17 +316,17 @@ class Exchange:
 
     def _noise(self, line: Float[np.ndarray, " w"], column: int, own: OwnRow | None) -> float:
         """Standard deviation of the noise of an outcome; NaN where this agent does not know it."""
-        layout = _Layout.of(self.problem)
-        if line[layout.status][column] == _FAILED:
+        layout = Layout.of(self.problem)
+        if line[layout.status][column] == FAILED:
             return np.nan
         if shares_outcomes(self.problem):
             said = float(line[layout.noise][column])
-            return np.nan if said == _NOT_KNOWN else said
+            return np.nan if said == NOT_KNOWN else said
         return np.nan if own is None else own.noise.get(self.problem.channels[column], np.nan)
 
     def _outcome(self, line: Float[np.ndarray, " w"], column: int, own: float | None) -> float:
-        layout = _Layout.of(self.problem)
-        if line[layout.status][column] == _FAILED:
+        layout = Layout.of(self.problem)
+        if line[layout.status][column] == FAILED:
             return np.nan
         if shares_outcomes(self.problem):
             return float(line[layout.values][column])

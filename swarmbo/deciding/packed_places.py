@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from swarmbo.errors import TransportError
 
@@ -64,7 +64,10 @@ def unpacked(content: bytes, n_dims: int, sites: Float[np.ndarray, "s d"] | None
             return np.frombuffer(rest, dtype="<f8").reshape(n_dims, -1).T.copy()
         if sites is None:
             raise ValueError("indices without sites")
-        indices = np.cumsum(msgspec.msgpack.decode(rest, type=list[int]), dtype=np.int64)
+        differences = msgspec.msgpack.decode(rest, type=list[int])
+        if 8 * n_dims * len(differences) > _MOST:
+            raise ValueError("more than places take")
+        indices = np.cumsum(np.array(differences, dtype=np.int64))
         if len(indices) and not 0 <= indices.min() <= indices.max() < len(sites):
             raise ValueError("an index beyond the sites")
         return sites[indices]
@@ -94,17 +97,31 @@ def unpacked_ways(content: bytes, n_dims: int) -> tuple[tuple[tuple[float, ...],
     Raises:
         TransportError: If it is nothing of the kind.
     """
+    counts, stops = unpacked_stops(content, n_dims)
+    ends, said = np.cumsum(counts).tolist(), stops.tolist()
+    return tuple(
+        tuple(tuple(stop) for stop in said[end - count : end]) for end, count in zip(ends, counts.tolist(), strict=True)
+    )
+
+
+def unpacked_stops(content: bytes, n_dims: int) -> tuple[Int[np.ndarray, " k"], Float[np.ndarray, "s d"]]:
+    """How many stops each way has, and the stops of all, one way after the other.
+
+    Args:
+        content: What ``packed_ways`` made.
+        n_dims: Coordinates of a place.
+
+    Raises:
+        TransportError: If it is nothing of the kind.
+    """
     try:
         said, where = msgspec.msgpack.decode(content, type=tuple[bytes, bytes])
     except msgspec.MsgspecError as error:
         raise TransportError(f"got ways that can't be read: {error}") from error
-    counts, stops = unpacked(said, 1)[:, 0], unpacked(where, n_dims).tolist()
+    counts, stops = unpacked(said, 1)[:, 0], unpacked(where, n_dims)
     if not (counts >= 0.0).all() or counts.sum() != len(stops) or (counts % 1.0).any():
         raise TransportError(f"got ways with {counts.sum():g} stops; wanted {len(stops)}")
-    ends = np.cumsum(counts).astype(int)
-    return tuple(
-        tuple(tuple(stop) for stop in stops[end - int(count) : end]) for end, count in zip(ends, counts, strict=True)
-    )
+    return counts.astype(int), stops
 
 
 def _inflated(content: bytes) -> bytes:

@@ -19,11 +19,10 @@ from swarmbo.belief.fusion import FusedBelief
 from swarmbo.data import Dataset, News
 from swarmbo.deciding.candidates import random_candidates
 from swarmbo.deciding.field import FieldLearner
-from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, Stop
+from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
 from swarmbo.deciding.packed_places import packed, packed_ways, unpacked, unpacked_ways
 from swarmbo.deciding.taking import noted, round_of, with_attached
 from swarmbo.deciding.ways import SaidWays, Ways, checked_ways
-from swarmbo.errors import TransportError
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.worlds import Offers
@@ -77,7 +76,7 @@ class _Reading(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.structs.replace(self, stop=stop, on_the_way=stops)
 
 
-class _Report(msgspec.Struct, frozen=True, array_like=True):
+class Report(msgspec.Struct, frozen=True, array_like=True):
     """All that an agent says: candidates and ways are packed."""
 
     readings: tuple[_Reading, ...]
@@ -201,7 +200,7 @@ class Reports:
         if self.keeps:
             readings = [reading.without_outcome() for reading in readings if isinstance(reading.of, str)]
         places, ways = offer.candidates, offer.on_the_way
-        report = _Report(
+        report = Report(
             tuple(readings),
             None if places is None else packed(np.array(places).reshape(-1, d), self.sites),
             offer.price,
@@ -226,11 +225,8 @@ class Reports:
             log: What was known before.
             learner: What was made of it.
             heard: What each agent said, this one included.
-
-        Raises:
-            TransportError: If agents were told of different evaluations.
         """
-        reports = {name: msgspec.msgpack.decode(said, type=_Report) for name, said in heard.items()}
+        reports = {name: msgspec.msgpack.decode(said, type=Report) for name, said in heard.items()}
         said = {name: [Told(name, reading) for reading in report.readings] for name, report in reports.items()}
         said |= {self.agent: self._readings()}
         told = [one for name in self.problem.agents for one in said[name]]
@@ -239,9 +235,6 @@ class Reports:
 
     def _learned(self, log: Logbook, learner: FieldLearner, told: list[Told]) -> Learning[tuple[Logbook, FieldLearner]]:
         """The log and the learner with all that came, one evaluation after the other."""
-        expected = {UNASKED, *log.open, *range(len(self.own.attached))}
-        if strange := [reading.of for _, reading in told if reading.of not in expected]:
-            raise TransportError(f"heard of {strange[0]!r}; wanted all agents asked as often, and attached the same")
         for of, group in in_order(told, self.own.attached):
             if isinstance(of, str):
                 has_ended = any(one.reading.has_ended for one in group)
@@ -254,7 +247,7 @@ class Reports:
                 log, learner = with_attached(log, learner, data_of_group(self.problem, group))
         return log, learner
 
-    def _offered(self, report: _Report) -> Offer:
+    def _offered(self, report: Report) -> Offer:
         places, ways, d = None, None, self.problem.box.n_dims
         if report.candidates is not None:
             places = tuple(tuple(place) for place in unpacked(report.candidates, d, self.sites).tolist())

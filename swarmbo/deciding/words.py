@@ -16,6 +16,7 @@ from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.messages import Codec, Note
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import HandOn, Steps, ToAll, asked
+from swarmbo.coordination.schema import FitsWord
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.transport import Routes
@@ -31,14 +32,29 @@ def said_by(request: EachSays | InTurn, own: tuple[str, ...]) -> Steps[dict[str,
         request: Of a step.
         own: Who they are.
     """
+    fits = fitting(request)
     if isinstance(request, InTurn):
 
         def say(agent: str, before: Mapping[str, bytes]) -> bytes:
             return msgspec.msgpack.encode(request.of(agent, heard(request, before)))
 
-        return asked(HandOn(request.speakers, say))
+        return asked(HandOn(request.speakers, say, fits))
     words = {agent: msgspec.msgpack.encode(request.of(agent)) if agent in request.speakers else b"" for agent in own}
-    return asked(ToAll(words))
+    return asked(ToAll(words, fits))
+
+
+def fitting(request: EachSays | InTurn) -> FitsWord:
+    """Which words can be those of agents: speakers say what fits, others say nothing."""
+
+    def is_word(agent: str, word: bytes) -> bool:
+        if agent not in request.speakers:
+            return not word
+        try:
+            return request.fits(agent, msgspec.msgpack.decode(word))
+        except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError):
+            return False
+
+    return is_word
 
 
 def heard(request: EachSays | InTurn, said: Mapping[str, bytes]) -> dict[str, Any]:

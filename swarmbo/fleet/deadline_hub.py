@@ -1,6 +1,7 @@
 """The hub of a fleet by a deadline: it goes on without agents that are gone, and takes back those that return."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 from swarmbo.agent.company import Company, public
@@ -21,6 +22,7 @@ from swarmbo.fleet.letters import (
     Letter,
     Measure,
     Measured,
+    Odd,
     Ping,
     Saw,
     Word,
@@ -128,8 +130,17 @@ class DeadlineHub(Hub):
                 words[sender] = letter
                 self._count(sender, letter.repeated, letter.refused)
 
+        before, accused = {agent: odd.copy() for agent, odd in self.odd.items()}, dict[str, float]()
+
+        def is_stuck() -> bool:
+            """Whether what one has said has been refused, and for the patience nobody could go on without it."""
+            for agent in members:
+                if any((odd - before.get(other, Counter()))[agent] for other, odd in self.odd.items()):
+                    accused.setdefault(agent, self._clock())
+            return bool(accused) and self._clock() - min(accused.values()) > self.plan.patience_s
+
         def is_done() -> bool:
-            return len(words) == len(members) or self.absence.present != members
+            return len(words) == len(members) or self.absence.present != members or is_stuck()
 
         if not self._heard_until(is_done, hear):
             self._stalls += len(self._lent(members)) == len(members)
@@ -140,6 +151,9 @@ class DeadlineHub(Hub):
                 )
             return None
         if len(words) < len(members):
+            if self.absence.present == members:
+                for agent in accused:
+                    self.absence.leave(agent, "others have refused what it said", is_hung=True)
             return None
         self._knowing = members
         return [words[agent] for agent in members]
@@ -275,7 +289,9 @@ class DeadlineHub(Hub):
         return True
 
     def _hear(self, sender: str, letter: Letter, hear: Hear) -> None:
-        if isinstance(letter, Here):
+        if isinstance(letter, Odd):
+            self._note_odd(sender, letter)
+        elif isinstance(letter, Here):
             unread = [opened(content) for to, content in self.mail.outstanding if to == sender]
             orders = sum(not isinstance(letter, Ping) for letter in unread)
             self.absence.hear(sender, letter, has_orders=self._turns[sender] > orders)

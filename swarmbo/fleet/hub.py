@@ -7,13 +7,15 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 import msgspec
 
+from swarmbo.coordination.schema import said_of
 from swarmbo.data import News, Reading
 from swarmbo.deciding.own_rows import Stop
 from swarmbo.deciding.reports import Offer
 from swarmbo.errors import TransportError
-from swarmbo.fleet.letters import Answer, Back, Begin, Came, End, Lend, Letter, Measure, Measured, Saw, Word
+from swarmbo.fleet.letters import Answer, Back, Begin, Came, End, Lend, Letter, Measure, Measured, Odd, Saw, Word
 from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
 from swarmbo.fleet.plan import HUB, Plan
+from swarmbo.fleet.schema import fits_hub
 from swarmbo.problem import Problem
 
 LOOK = 0.2  # seconds between looks at whether agents live
@@ -33,6 +35,7 @@ class Hub:
     Attributes:
         repeated: Letters that were written again, by anybody, as far as it was told.
         refused: What was refused, by anybody, as far as it was told.
+        odd: By agent, whose letters it has refused as they held what they may not, and how many, as far as it said.
     """
 
     def __init__(
@@ -42,12 +45,13 @@ class Hub:
         attend: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.plan, self.mail = plan, Mail(carrier, clock=clock)
+        self.plan, self.mail = plan, Mail(carrier, clock=clock, fits=self._fits)
         self._attend, self._clock = attend, clock
         self.problem = Problem.from_plain(plan.problem)
         self._turns, self._round = Counter[str](), 0  # orders written to each
         self.repeated = self.refused = 0
         self._counted: dict[str, tuple[int, int]] = {}
+        self.odd: dict[str, Counter[str]] = {}
 
     @property
     def absent(self) -> tuple[str, ...]:
@@ -80,6 +84,14 @@ class Hub:
         self._wait(lambda: len(words) == len(agents), "words", agents, words, hear)
         return self._alike([words[agent] for agent in agents])
 
+    def _fits(self, sender: str, letter: Letter) -> bool:
+        return fits_hub(letter, sender, self.problem)
+
+    @property
+    def odd_of(self) -> Counter[str]:
+        """How many letters of each member were refused as they held what they may not, by all together."""
+        return sum(self.odd.values(), Counter(self.mail.odd))
+
     def _alike(self, words: list[Word]) -> list[Word]:
         if len(queries := {word.query for word in words}) > 1:
             raise TransportError(f"round {self._round}: agents decided on {sorted(queries)}")
@@ -93,6 +105,10 @@ class Hub:
         self._counted[member] = repeated, refused
         self.repeated += repeated - before[0]
         self.refused += refused - before[1]
+
+    def _note_odd(self, sender: str, letter: Odd) -> None:
+        """Note what an agent has refused; one that was started again has forgotten what it had counted."""
+        self.odd[sender] = self.odd.get(sender, Counter[str]()) | Counter(letter.refused)
 
     def count_own(self) -> None:
         """Note what the hub itself has counted."""
@@ -151,14 +167,17 @@ class Hub:
             self._attend()
             if (got := self.mail.read(LOOK, is_done)) is not None:
                 heard = self._clock()
-                hear(*got)
+                if isinstance(got[1], Odd):
+                    self._note_odd(got[0], got[1])
+                else:
+                    hear(*got)
             elif not is_done() and (quiet := self._clock() - heard) > self.plan.patience_s:
                 unread = {recipient for recipient, _ in self.mail.outstanding}
                 silent = [agent for agent in agents if agent in unread or agent not in seen]
                 if quiet > JOINING or all(self.mail.parcels[agent] for agent in silent):
                     raise TransportError(
                         f"round {self._round}: heard nothing from {silent} for {quiet:.0f} s; wanted {what}: do they "
-                        "run, by the fleet.json of this run, and can they be reached?"
+                        f"run, by the fleet.json of this run, and can they be reached?{said_of(self.odd_of)}"
                     )
 
     def _is_own(self, sender: str, word: Word) -> bool:

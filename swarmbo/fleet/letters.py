@@ -237,6 +237,16 @@ class Ping(msgspec.Struct, frozen=True, tag=True, array_like=True):
     number: int
 
 
+class Odd(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """An agent to the hub: it has refused what others wrote, as that held what it may not.
+
+    Args:
+        refused: How often since it was started, by sender.
+    """
+
+    refused: dict[str, int]
+
+
 class End(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The hub to all agents: there is nothing more to decide."""
 
@@ -251,7 +261,7 @@ class Receipt(msgspec.Struct, frozen=True, tag=True, array_like=True):
     digest: bytes
 
 
-Letter = Said | Begin | Word | Came | Saw | Measure | Measured | Lend | Lent | Back | Here | Ping | End | Receipt
+Letter = Said | Begin | Word | Came | Saw | Measure | Measured | Lend | Lent | Back | Here | Ping | Odd | End | Receipt
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Letter)
 

@@ -34,9 +34,11 @@ class Mail:
         keep: Called with a letter that is new, before its receipt is sent: what it wrote down is not lost if the
             process is killed then.
         clock: In seconds; does not go back.
+        fits: Whether somebody can write a letter. One that cannot be is dropped, and never kept.
 
     Attributes:
-        refused: How many parcels were no letters: cut off, changed, or nonsense.
+        refused: How many parcels were no letters (cut off, changed, or nonsense), or held what they may not.
+        odd: How many of these had arrived as they were sent, by sender.
         repeated: How many letters were written again.
         parcels: How many letters and receipts have come from whom, those that came again among them.
     """
@@ -46,8 +48,10 @@ class Mail:
         carrier: Carrier,
         keep: Callable[[str, bytes], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        fits: Callable[[str, Letter], bool] = lambda sender, letter: True,
     ) -> None:
-        self._carrier, self._keep, self._clock = carrier, keep, clock
+        self._carrier, self._keep, self._clock, self._fits = carrier, keep, clock, fits
+        self.odd = Counter[str]()
         self._out: dict[tuple[str, bytes], tuple[bytes, float, float]] = {}  # content, when next, and the pause before
         self._taken: dict[tuple[str, bytes], None] = {}
         self.refused, self.repeated, self.parcels = 0, 0, Counter[str]()
@@ -114,7 +118,11 @@ class Mail:
         is_new = key not in self._taken
         if is_new:
             self.remember(sender, content)
-            if self._keep is not None:
+            if not self._fits(sender, letter):
+                self.refused += 1
+                self.odd[sender] += 1
+                is_new = False
+            elif self._keep is not None:
                 self._keep(sender, content)
         self._carrier.send(sender, sealed(Receipt(content[:DIGEST])))
         return letter if is_new else None

@@ -3,7 +3,9 @@
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,10 @@ import msgspec
 import networkx as nx
 
 from swarmbo.agent import Agent
+from swarmbo.coordination.schema import said_of
 from swarmbo.deciding.own_rows import Stop
 from swarmbo.deciding.setup import settings_again
-from swarmbo.errors import ShapeError, TransportError
+from swarmbo.errors import ConfigError, ShapeError, TransportError
 from swarmbo.fleet import measuring
 from swarmbo.fleet.journal import Journal
 from swarmbo.fleet.letters import (
@@ -28,6 +31,7 @@ from swarmbo.fleet.letters import (
     Letter,
     Measure,
     Measured,
+    Odd,
     Ping,
     Said,
     Saw,
@@ -37,6 +41,7 @@ from swarmbo.fleet.letters import (
 )
 from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
 from swarmbo.fleet.plan import HUB, Plan
+from swarmbo.fleet.schema import fits_agent
 from swarmbo.problem import Problem
 from swarmbo.transport import Envelope
 
@@ -83,7 +88,8 @@ class Member:
         self._clock, self._heard, self._journal = clock, clock(), Journal(folder)
         self._greeted, self._goes_on, is_new = clock(), plan.goes_on, True
         self._stepped = clock()
-        self._mail = Mail(carrier, self._journal.keep, clock)
+        self._mail = Mail(carrier, self._journal.keep, clock, self._fits)
+        self._complained = 0  # of what it has told the hub that it refused
         self._arrived: list[Envelope] = []  # since the last tick of an agreement by a deadline
         self._next_tick = clock()
         self._turn, self._query, self.has_ended = 0, "", False
@@ -110,7 +116,9 @@ class Member:
                 self._mail.post(HUB, content)
                 continue
             self._mail.remember(sender, content)
-            self.take(sender, opened(content))
+            letter = opened(content)
+            if self._fits(sender, letter):
+                self.take(sender, letter)
         if self._goes_on and not self.has_ended:
             self._mail.write(HUB, Here(os.urandom(8), is_new and state is None))
 
@@ -139,6 +147,7 @@ class Member:
             self._heard = now
         if self._goes_on and now - self._greeted > self.plan.patience_s:  # the hub may think that it is gone
             self._greet()
+        self._complain()
         if self._due is not None:
             self._answer(self._due)
         elif self._agent.keeps_time:
@@ -149,7 +158,7 @@ class Member:
         elif not self._agent.is_finished and self._clock() - self._heard > self._patience:
             raise TransportError(
                 f"{self.name!r} is deciding and heard nothing for {self._patience:g} s; wanted some news: is another "
-                "member gone?"
+                f"member gone?{said_of(self.odd)}"
             )
 
     @property
@@ -180,6 +189,28 @@ class Member:
     def close(self) -> None:
         """Close its journal."""
         self._journal.close()
+
+    @property
+    def odd(self) -> Counter[str]:
+        """What it has refused as it held what it may not, by sender."""
+        return self._mail.odd + self._agent.refused
+
+    def _fits(self, sender: str, letter: Letter) -> bool:
+        """Whether it can be written so; what it is to adopt is tried on a copy."""
+        if not fits_agent(letter, sender, self.name, self._agent.problem):
+            return False
+        if isinstance(letter, Back) and letter.state:
+            try:
+                copy(self._agent).adopt(letter.state, letter.came, letter.last)
+            except ConfigError:
+                return False
+        return not isinstance(letter, Measure) or self._measure is not None
+
+    def _complain(self) -> None:
+        """Tell the hub what others have written that holds what it may not."""
+        if (count := self.odd.total()) > self._complained:
+            self._complained = count
+            self._mail.write(HUB, Odd(dict(self.odd)))
 
     def take(self, sender: str, letter: Letter) -> None:
         """Do what a letter asks for; one that is late changes nothing."""

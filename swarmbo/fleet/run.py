@@ -47,6 +47,7 @@ class NetworkReport(msgspec.Struct, frozen=True):
         restarts: How often processes of this machine were started again, by agent.
         repeated: Letters that were written again, as no receipt had come.
         refused: Parcels that were no letters, and letters that nobody should have written.
+        odd: How many letters of each member were refused though they had arrived as they were sent.
         absent: Agents that are gone.
         missed: In how many rounds each was gone when they ended.
     """
@@ -54,6 +55,7 @@ class NetworkReport(msgspec.Struct, frozen=True):
     restarts: dict[str, int] = {}
     repeated: int = 0
     refused: int = 0
+    odd: dict[str, int] = {}
     absent: tuple[str, ...] = ()
     missed: dict[str, int] = {}
 
@@ -179,7 +181,8 @@ class _Seen:
     def report(self) -> NetworkReport:
         self._hub.count_own()
         counts = self._hub.repeated, self._hub.refused
-        return NetworkReport(dict(self._processes.restarts), *counts, self._hub.absent, dict(self._missed))
+        odd = dict(self._hub.odd_of)
+        return NetworkReport(dict(self._processes.restarts), *counts, odd, self._hub.absent, dict(self._missed))
 
 
 def members_of(scenario: Scenario) -> list[str]:

@@ -1,9 +1,11 @@
 """What crossed the links, and how they fared."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import astuple
 
 
@@ -67,6 +69,8 @@ class LinkReport(msgspec.Struct, frozen=True):
         without: Agents that came out with no choice: they stay where they are, or decline.
         clashes: Pairs of variables whose choices forbid each other.
         edges: From whom to whom, as ``"a>b"``: what was sent.
+        refused: Messages that arrived as they were sent, held what they may not, and were dropped: how many, by sender;
+            left out where there were none.
     """
 
     ticks: int
@@ -75,6 +79,7 @@ class LinkReport(msgspec.Struct, frozen=True):
     without: tuple[str, ...] = ()
     clashes: int = 0
     edges: dict[str, EdgeTraffic] = {}
+    refused: dict[str, int] | UnsetType = UNSET
 
     def __add__(self, other: "LinkReport") -> "LinkReport":
         """Counts are added up, and agents named that fared so in either."""
@@ -88,7 +93,13 @@ class LinkReport(msgspec.Struct, frozen=True):
             without=tuple(sorted({*self.without, *other.without})),
             clashes=self.clashes + other.clashes,
             edges=edges,
+            refused=dict(refused) if (refused := self.dropped + other.dropped) else UNSET,
         )
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """Messages that held what they may not, by sender."""
+        return Counter() if isinstance(self.refused, UnsetType) else Counter(self.refused)
 
     @property
     def total(self) -> EdgeTraffic:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union
 import swarmbo
 from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
-from swarmbo.settings import Settings, removed, resolve
+from swarmbo.settings import Settings, hint_for, resolve
 
 Slot = Literal["belief", "acquisition", "coordination", "transport"]
 Team = Literal["field", "function"]
@@ -142,8 +142,7 @@ def require_known(slot: Slot, name: object, at: str, team: Team | None = None) -
     if not isinstance(name, str) or name in kinds(slot):
         return
     fitting = list(kinds(slot, team))
-    near = nearest_kind(name, fitting)
-    hint = removed(name) or ("" if near is None else f"; did you mean {near!r}?")
+    hint = hint_for(name, nearest_kind(name, fitting))
     wanted = f"one of {', '.join(map(repr, fitting))}" if len(fitting) > 1 else repr(fitting[0])
     raise ConfigError(f"got {short(name)}; wanted {wanted}{hint}", at=f"{at}.kind")
 

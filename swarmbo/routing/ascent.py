@@ -17,6 +17,7 @@ from swarmbo.acquisition.acquisition import Chooser
 from swarmbo.acquisition.planning_places import keys_of
 from swarmbo.belief import PlaceBelief
 from swarmbo.coordination.requests import AllReduce, Best, Steps
+from swarmbo.coordination.schema import are_not_negative, flagged
 from swarmbo.coordination.view import LocalView
 from swarmbo.routing.auction import Legs, Pilot, in_turn
 from swarmbo.routing.tour import Tour
@@ -99,7 +100,7 @@ def is_due(own: Mapping[str, Climber], left: int) -> Steps[bool]:
         left: Rounds.
     """
     gets_there = np.array([[np.isfinite(climber.rounds)] for climber in own.values()], dtype=float)
-    reached = (yield AllReduce(gets_there))[0] > 0.0
+    reached = (yield AllReduce(gets_there, are_not_negative))[0] > 0.0
     best = yield Best(np.array([[-climber.rounds_to_best(reached)] for climber in own.values()]))
     return bool(np.isfinite(best[0]) and left <= SPARE - best[0])
 
@@ -119,7 +120,7 @@ def ascent(view: LocalView, own: Mapping[str, Climber]) -> Steps[Legs]:
             if name == agent:
                 tours[name] = climber.bound(goals)
                 told[n, 0] = [1.0, *places[tours[name].stops[0]]] if tours[name].stops else told[n, 0]
-        heard = yield AllReduce(told)
+        heard = yield AllReduce(told, flagged(agent))
         goals += [row[1:] for row in heard if row[0]]
     taken = set[bytes]()
     points = yield from in_turn(

@@ -15,6 +15,7 @@ distance.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ from swarmbo.acquisition.planning_places import keys_of
 from swarmbo.acquisition.target_worth import TargetScores
 from swarmbo.acquisition.travel import OnTheWay, Travel
 from swarmbo.coordination.requests import AllReduce, Best, Steps
+from swarmbo.coordination.schema import flagged
 from swarmbo.coordination.view import LocalView
 from swarmbo.routing.gains import Gains
 from swarmbo.routing.tour import Tour, in_time
@@ -169,15 +171,16 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
     bidders = [_Bidder(pilot, number[pilot.agent], nearest) for pilot in own]
     groups = [_Group([b for b in bidders if id(b.pilot.gains) == key], gains) for key, gains in left.items()]
     places, rounds = own[0].places, 0
-    planned = np.zeros(len(places), dtype=bool)
+    planned, is_won = np.zeros(len(places), dtype=bool), np.zeros(len(places), dtype=bool)
     next_stop, detours = dict[str, int](), dict.fromkeys(agents, True)
     while True:
-        best = yield Best(np.array([row for group in groups for row in group.bids(order)]))
+        rows = np.array([row for group in groups for row in group.bids(order)])
+        best = yield Best(rows, partial(_is_bid, agents, is_won, order))
         rounds += 1
         if best[0] == -np.inf:
             break
         winner, place = agents[-int(best[1 if order == "auction" else 0])], int(best[2])
-        detours[winner], planned[place] = bool(best[3]), True
+        detours[winner], planned[place], is_won[place] = bool(best[3]), True, True
         if best[4]:
             next_stop[winner] = place
         passed = [int(other) for other in best[5:] if other >= 0]
@@ -245,11 +248,35 @@ def in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: 
                 if way is not None:
                     stops = _thinned(way[0])
                     told[n, 1 : 1 + len(stops), 0], told[n, 1 : 1 + len(stops), 1:] = 1.0, stops
-        heard = yield AllReduce(told)
+        heard = yield AllReduce(told, flagged(agent))
         if heard[0, 0]:
             picks += [row[1:] for row in heard if row[0]]
             taken.add(heard[0, 1:].tobytes())
     return points
+
+
+def _is_bid(
+    agents: Sequence[str],
+    is_won: Bool[np.ndarray, " p"],
+    order: Order,
+    row: Float[np.ndarray, " m"],
+    bidders: frozenset[str],
+) -> bool:
+    """Whether a row is the bid of some agents, as ``_Group.bids`` makes them: of one of them, for a place that is left.
+
+    Args:
+        agents: Of the part.
+        is_won: Which places are way-points.
+        order: Who is served first.
+        row: It.
+        bidders: The agents whose best bid it is.
+    """
+    if row[0] == -np.inf:
+        return True
+    number, place = -row[1 if order == "auction" else 0], row[2]
+    is_theirs = number in range(len(agents)) and agents[int(number)] in bidders
+    is_left = place in range(len(is_won)) and not is_won[int(place)]
+    return is_theirs and is_left and bool((row[5:] < len(is_won)).all())
 
 
 class Passing:

@@ -21,6 +21,7 @@ from scipy.spatial import cKDTree
 from swarmbo.acquisition import Situation
 from swarmbo.acquisition.target_worth import TargetValue
 from swarmbo.coordination.requests import AllReduce, Steps
+from swarmbo.coordination.schema import each_own
 from swarmbo.coordination.view import LocalView
 from swarmbo.registry import FIELD, kind
 from swarmbo.rng import stream
@@ -122,7 +123,7 @@ def searched(
             searcher.grow(rivals)
             searcher.weigh(rivals, 1.0 - (1.0 - _COOLEST) * exchange / max(settings.exchanges - 1, 1))
             told[n, number[name]] = searcher.told(longest)
-        heard = yield AllReduce(told)
+        heard = yield AllReduce(told, each_own(agents, 0.0, float(len(places)), axis=0))
         others = {agent: _Told.of(row, settings.sequences) for agent, row in zip(agents, heard, strict=True)}
     planned = np.zeros(len(places), dtype=bool)
     for each in others.values():

@@ -157,6 +157,9 @@ def _link_rows(summary: Summary) -> list[tuple[str, str]]:
     rows.append(("time to agree", f"{links.ticks:,} ticks{again}"))
     if links.silent:
         rows.append(("agents gone or unheard of", ", ".join(links.silent)))
+    if links.dropped:
+        who = ", ".join(f"{agent} ({count})" for agent, count in links.dropped.items())
+        rows.append(("messages dropped, as they held what they may not, of", who))
     if links.without:
         rows.append(("agents that came out with no choice", ", ".join(links.without)))
     if summary.blocked:

@@ -330,3 +330,8 @@ def test_lists_and_tables_are_as_wide_as_columns_says_and_end_no_sentence_in_its
     assert "They load their batteries at bases in the corners" in " ".join(listed.split())
     invoke("run", "robots", *SMALL, "--no-figures", "--quiet", "--out", "one")
     assert max(map(len, invoke("run", "robots", *SMALL, "--no-figures", "--out", "one").stdout.splitlines())) <= width
+
+
+def test_a_fleet_with_hosts_speaks_tls_and_asks_for_keys(invoke, tmp_path):
+    ended = invoke("fleet", "wlan", "--out", tmp_path / "run", "--host", "world=192.168.0.2", status=2)
+    assert "got no keys; wanted a folder that `swarmbo fleet keys` made" in ended.stderr

@@ -1,7 +1,9 @@
 """Where agents can go is said in few bytes, and is the same to the bit when it is read."""
 
+import zlib
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -64,11 +66,15 @@ def test_what_is_no_ways_is_refused(content: bytes):
         unpacked_ways(content, 2)
 
 
-def test_some_bytes_that_stand_for_millions_are_refused():
-    import zlib
-
+@pytest.mark.parametrize(
+    "content",
+    [b"\x02" + zlib.compress(bytes(2**24)), b"\x03" + zlib.compress(msgspec.msgpack.encode([0] * 2**19))],
+    ids=["numbers", "indices"],
+)
+def test_some_bytes_that_stand_for_millions_are_refused(content: bytes):
+    assert len(content) < 2**15
     with pytest.raises(TransportError, match="more than places take"):
-        unpacked(b"\x02" + zlib.compress(bytes(2**24)), 2)
+        unpacked(content, 2, LATTICE)
 
 
 @pytest.mark.parametrize("make", [robot_team_v0.parallel_env, sensor_field_v0.parallel_env], ids=["robots", "sensors"])

@@ -12,7 +12,15 @@ from scipy.optimize import minimize_scalar
 
 from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.belief.features.information import Information
-from swarmbo.belief.fusion.fused_view import FusedView, packed_bytes, require_at_least_one, unpacked_bytes
+from swarmbo.belief.fusion.fused_view import (
+    MOST,
+    FusedView,
+    is_information,
+    packed_bytes,
+    read_body,
+    require_at_least_one,
+    unpacked_bytes,
+)
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.rng import sobol
 from swarmbo.spaces import Domain
@@ -158,6 +166,12 @@ class CovarianceIntersection(FusedView):
         self._estimate = self._information()
         self._tally = {self.name: float(self.n_readings)} if self.n_readings else {}
         self._tell_all()
+
+    def _fits(self, body: msgspec.Raw) -> bool:
+        said = read_body(body, _Body)
+        if said is None or not self._is_known(said.tally) or not all(0.0 <= n < MOST for n in said.tally.values()):
+            return False
+        return not said.estimate or is_information(said.estimate, self.proposal.n_features)
 
     def _take(self, sender: str, body: msgspec.Raw) -> None:
         said = msgspec.msgpack.decode(body, type=_Body)

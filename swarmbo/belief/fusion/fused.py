@@ -115,6 +115,8 @@ class FusedBelief:
         start = Proposal(0, "", ExactGP.create(settings.prior, domain).hyperparameters, seed, settings.n_features)
         self.agents = {name: _AGENTS[settings.method](name, domain, start) for name in at_hand}
         self.failures = {name: FailureFlooding(name, domain, start) for name in at_hand}
+        for view in (*self.agents.values(), *self.failures.values()):
+            view.team, view.is_whole = frozenset(self.names), held is not None
         self.due: tuple[Talk, ...] = ()
         self._waits = dict.fromkeys(self.agents, 0)  # occasions on which an agent has waited for another's proposal
         self.now = 0.0  # rounds

@@ -1,23 +1,31 @@
 """What all ways to fuse beliefs have in common: an agent's own readings, an agreed proposal, messages."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.features.information import Information, information_of
+from swarmbo.belief.features.information import Information, information_of, packed_size
 from swarmbo.belief.fusion.proposal import Proposal
+from swarmbo.belief.gp.cholesky import factorise
 from swarmbo.belief.gp.data import checked_noise, checked_outcomes, checked_points
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
+from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.spaces import Domain
 from swarmbo.transport import Envelope
 
+Said = TypeVar("Said")
+
 _VERSION = 4  # 4: of neighbours only where they differ
+MOST = 2**31  # readings, steps or proposals
+_LARGEST = 1e12  # hyper-parameter, and the inverse of the smallest
+_HUGE = 1e150  # number, whose square is still one
 
 
 class _Note(msgspec.Struct, array_like=True):
@@ -48,6 +56,8 @@ class FusedView(ABC):
     """
 
     means_by_proposal = True  # whether what it says depends on the proposal that it holds
+    team: frozenset[str] | None = None  # all agents, where that is known: nobody else has readings
+    is_whole = False  # whether its state is sure to be all that it ever had
 
     def __init__(self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = ()) -> None:
         self.name = name
@@ -58,6 +68,7 @@ class FusedView(ABC):
         self.X: Float[np.ndarray, "n d"] = np.zeros((0, self.n_columns))
         self.y: Float[np.ndarray, " n"] = np.zeros(0)
         self.noise: Float[np.ndarray, " n"] = np.zeros(0)  # variances; NaN: that of the proposal
+        self.refused = Counter[str]()  # how many messages that held what they may not were dropped, by sender
         self._agrees: dict[str, bool] = {}  # whether a neighbour's last word was under the same proposal
         self.meet(neighbours)
 
@@ -154,11 +165,18 @@ class FusedView(ABC):
     def hear(self, inbox: Sequence[Envelope]) -> None:
         """Take what has arrived, in any order, and say nothing yet."""
         for envelope in inbox:
-            note = msgspec.msgpack.decode(envelope.payload, type=_Note)
-            if note.proposal is not None and note.proposal.supersedes(self.proposal):
-                self._adopt(note.proposal)
+            note = read_body(envelope.payload, _Note)
+            news = None if note is None else note.proposal
+            if note is None or (news is not None and not self._can_be(news)):
+                self.refused[envelope.sender] += 1
+                continue
+            if news is not None and news.supersedes(self.proposal):
+                self._adopt(news)
             self._agrees[envelope.sender] = agrees = note.stamp == self.proposal.stamp
             if agrees or not self.means_by_proposal:
+                if not self._fits(note.body):
+                    self.refused[envelope.sender] += 1
+                    continue
                 self._take(envelope.sender, note.body)
             if note.proposal is not None or not agrees:
                 self._must_answer(envelope.sender)
@@ -179,6 +197,23 @@ class FusedView(ABC):
         if (hyperparameters.time is None) != (self.proposal.hyperparameters.time is None):
             raise ShapeError("proposal: got one with and one without a time axis; wanted all of a team alike")
 
+    def _can_be(self, proposal: Proposal) -> bool:
+        """Whether an agent of this team can have proposed it."""
+        own, h = self.proposal, proposal.hyperparameters
+        sizes = [*h.lengthscales, h.outputscale, h.noise_variance, *([] if h.time is None else [h.time.lengthscale])]
+        return (
+            len(h.lengthscales) == self.domain.n_dims
+            and (h.time is None) == (own.hyperparameters.time is None)
+            and max(proposal.version, proposal.n_readings) < MOST
+            and (self.team is None or (proposal.proposer in self.team and proposal.n_features == own.n_features))
+            and all(1.0 / _LARGEST <= size <= _LARGEST for size in sizes)
+            and max(abs(h.mean), abs(h.offset), h.scale, 1.0 / h.scale) <= LARGEST_OUTCOME
+        )
+
+    def _is_known(self, names: Iterable[str]) -> bool:
+        """Whether agents are of the team, as far as that is known."""
+        return self.team is None or self.team.issuperset(names)
+
     def _adopt(self, proposal: Proposal) -> None:
         self.proposal = proposal
         self._agrees = dict.fromkeys([*self._agrees, *self.neighbours], False)
@@ -198,8 +233,12 @@ class FusedView(ABC):
         """Drop what was made under another proposal, and summarise its own readings anew."""
 
     @abstractmethod
+    def _fits(self, body: msgspec.Raw) -> bool:
+        """Whether something can be what a neighbour says."""
+
+    @abstractmethod
     def _take(self, sender: str, body: msgspec.Raw) -> None:
-        """Take what a neighbour said under the present proposal."""
+        """Take what a neighbour said under the present proposal, which fits."""
 
     @abstractmethod
     def _must_answer(self, neighbour: str) -> None:
@@ -261,6 +300,37 @@ def require_at_least_one(name: str, value: int) -> int:
     if value < 1:
         raise ConfigError(f"got {value}; wanted an integer >= 1", at=f"$.{name}")
     return value
+
+
+def read_body(content: bytes | msgspec.Raw, kind: type[Said]) -> Said | None:
+    """What was said; None if it is nothing of a kind."""
+    try:
+        return msgspec.msgpack.decode(content, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):
+        return None
+
+
+def are_numbers(content: bytes, count: int | None = None) -> bool:
+    """Whether bytes are so many finite numbers, none of which is absurd; ``count``: None for any."""
+    if len(content) % 8 or (count is not None and len(content) != 8 * count):
+        return False
+    return bool((np.abs(unpacked_bytes(content)) <= _HUGE).all())
+
+
+def is_information(content: bytes, n_features: int) -> bool:
+    """Whether bytes are the information in some readings about so many weights."""
+    if not are_numbers(content, packed_size(n_features)):
+        return False
+    return is_sound(Information.unpacked(unpacked_bytes(content), n_features))
+
+
+def is_sound(information: Information) -> bool:
+    """Whether the weights have a posterior by it."""
+    try:
+        factorise(information.precision + np.eye(information.n_features))
+    except ValueError:
+        return False
+    return information.count >= 0.0
 
 
 def packed_bytes(vector: Float[np.ndarray, " q"]) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from swarmbo.belief.fusion.fused_view import FusedView, require_at_least_one
+from swarmbo.belief.fusion.fused_view import MOST, FusedView, read_body, require_at_least_one
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.errors import LostStateError
 from swarmbo.spaces import Domain
@@ -130,6 +130,21 @@ class Gossip(FusedView):
 
     def _must_answer(self, neighbour: str) -> None:
         self._peer(neighbour).is_owed = True
+
+    def _fits(self, body: msgspec.Raw) -> bool:
+        said = read_body(body, _Body)
+        if said is None or not self._is_known([*said.has, *said.entries]):
+            return False
+        counts = [*said.has.values(), *(number for number, _ in said.entries.values())]
+        own = max(said.has.get(self.name, 0), said.entries.get(self.name, (0, b""))[0])
+        if not all(0 <= count < MOST for count in counts) or (self.is_whole and own > self.n_readings):
+            return False
+        news = [entry for author, entry in said.entries.items() if entry[0] > self._has.get(author, 0)]
+        return all(self._is_entry(number, content) for number, content in news)
+
+    @abstractmethod
+    def _is_entry(self, number: int, content: bytes) -> bool:
+        """Whether something can be what is told of an author who has so many readings."""
 
     def _take(self, sender: str, body: msgspec.Raw) -> None:
         said, peer = msgspec.msgpack.decode(body, type=_Body), self._peer(sender)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.fusion.committee import generalised_product, robust_committee
-from swarmbo.belief.fusion.fused_view import packed_bytes, unpacked_bytes
+from swarmbo.belief.fusion.fused_view import are_numbers, packed_bytes, unpacked_bytes
 from swarmbo.belief.fusion.gossip import Gossip
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.gp.data import checked_points
@@ -103,6 +103,10 @@ class PredictionFlooding(Gossip):
 
     def _entry(self, author: str, has: int) -> bytes:
         return packed_bytes(self._told[author].ravel())
+
+    def _is_entry(self, number: int, content: bytes) -> bool:
+        m = len(self.places)
+        return are_numbers(content, 2 * m) and bool((unpacked_bytes(content)[m:] > 0.0).all())
 
     def _file(self, author: str, number: int, content: bytes) -> None:
         self._told[author] = unpacked_bytes(content).reshape(2, -1)

@@ -10,7 +10,16 @@ from jaxtyping import Float
 
 from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.belief.features.information import Information, packed_size
-from swarmbo.belief.fusion.fused_view import FusedView, packed_bytes, require_at_least_one, unpacked_bytes
+from swarmbo.belief.fusion.fused_view import (
+    MOST,
+    FusedView,
+    are_numbers,
+    is_sound,
+    packed_bytes,
+    read_body,
+    require_at_least_one,
+    unpacked_bytes,
+)
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.spaces import Domain
 
@@ -152,7 +161,7 @@ class PushSum(FusedView):
             domain=self.domain,
             hyperparameters=self.proposal.hyperparameters,
             basis=self.proposal.basis,
-            information=self._view().information,
+            information=self._sound(self._view().information),
         )
 
     @property
@@ -169,6 +178,12 @@ class PushSum(FusedView):
     def is_settled(self) -> bool:
         """Whether mass has come to rest: its belief holds all readings, once, of every agent in contact."""
         return self._view().is_settled
+
+    def _sound(self, information: Information) -> Information:
+        """The same; its own readings where somebody has said what can be nobody's."""
+        if is_sound(information):
+            return information
+        return Information.unpacked(self._own.vector[1:], self.proposal.n_features)
 
     def _size(self) -> int:
         return 1 + packed_size(self.proposal.n_features)
@@ -200,6 +215,18 @@ class PushSum(FusedView):
         """Undo all that was given and taken, as the other end will when it hears of it."""
         link.is_heard = False
         link.given, link.taken = Mass.none(self._size()), Mass.none(self._size())
+
+    def _fits(self, body: msgspec.Raw) -> bool:
+        said = read_body(body, _Body)
+        if said is None or not all(0 <= n < MOST for n in (said.number, said.heard, said.own, said.theirs)):
+            return False
+        is_tally = all(self._is_batch(name) and abs(share) <= MOST for name, share in said.tally.items())
+        return is_tally and (not said.given or are_numbers(said.given, self._size()))
+
+    def _is_batch(self, name: str) -> bool:
+        """Whether it is one of some agent, as ``_batch`` names them."""
+        agent, first, n = name.rsplit(" ", 2) if name.count(" ") > 1 else ("", "", "")
+        return self._is_known([agent]) and all(y.isascii() and y.isdecimal() and len(y) < 10 for y in (first, n))
 
     def _take(self, sender: str, body: msgspec.Raw) -> None:
         said = msgspec.msgpack.decode(body, type=_Body)

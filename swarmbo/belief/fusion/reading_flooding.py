@@ -14,6 +14,7 @@ from swarmbo.belief.fusion.gossip import Gossip
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings
+from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.spaces import Domain
 
 _WITH_NOISE = b"\x01"  # at the end of an entry whose rows have a column of noise; numbers take eight bytes each
@@ -141,6 +142,16 @@ class ReadingFlooding(Gossip):
 
     def _entry(self, author: str, has: int) -> bytes:
         return self._logs[author].entry(has)
+
+    def _is_entry(self, number: int, content: bytes) -> bool:
+        has_noise, n_columns = content.endswith(_WITH_NOISE) and len(content) % 8 == 1, self.n_columns + 2
+        if (len(content) - has_noise) % (8 * (n_columns - 1 + has_noise)):
+            return False
+        rows = _unpacked(content, n_columns)
+        X, y, noise = Readings.of(rows)
+        is_near = self.domain.is_near(X[:, : self.domain.n_dims]).all() and np.isfinite(X).all()
+        is_noise = np.isnan(noise) | ((noise >= 0.0) & (noise <= LARGEST_OUTCOME**2))
+        return 0 < len(rows) <= number and bool(is_near and (np.abs(y) <= LARGEST_OUTCOME).all() and is_noise.all())
 
     def _file(self, author: str, number: int, content: bytes) -> None:
         before = self._logs.get(author) or _empty(self.n_columns + 2)

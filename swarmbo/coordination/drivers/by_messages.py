@@ -1,17 +1,20 @@
 """One agent of a part: what a method asks is answered by messages to and from the others."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+import math
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.coordination.local_functions import by_factor, neighbour_sums
-from swarmbo.coordination.messages import Key, Message, Report
+from swarmbo.coordination.messages import Key, Message, Report, Reports
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import (
     AllReduce,
     Best,
+    Choices,
     Compare,
     Crossed,
     Exchange,
@@ -29,11 +32,11 @@ from swarmbo.coordination.requests import (
     answered,
     looked,
 )
-from swarmbo.errors import TransportError
+from swarmbo.coordination.schema import Fits, FitsWord, Schema, Wanted, are_below, are_numbers
 
 Post = Callable[[str, Message], None]
 Out = TypeVar("Out")
-Waiting = Generator[tuple[Key, ...], dict[Key, Any], Out]  # yields the keys that it waits for, is sent the messages
+Waiting = Generator[Mapping[Key, Wanted], dict[Key, Any], Out]  # yields what it waits for, is sent the messages
 
 
 class ByMessages:
@@ -43,10 +46,12 @@ class ByMessages:
         part: What everybody knows of it.
         agent: Its name.
         post: Posts a message to an agent, itself included.
+        schema: What messages may hold; by default as on a box.
     """
 
-    def __init__(self, part: Part, agent: str, post: Post) -> None:
+    def __init__(self, part: Part, agent: str, post: Post, schema: Schema | None = None) -> None:
         self.part, self.graph, self.agent, self._post = part, part.graph, agent, post
+        self._schema = Schema(part) if schema is None else schema
 
     def program(self, steps: Steps[Out]) -> Waiting[Out]:
         """Go through a method in step with the part's other agents."""
@@ -56,7 +61,7 @@ class ByMessages:
         match request:
             case Send():
                 self._say(request.letters)
-                return (yield from _hear(request.keys))
+                return (yield from self._hear(request.keys, below=request.below))
             case ToFactors():
                 return (yield from self._to_factors(request))
             case ToVariables():
@@ -77,6 +82,9 @@ class ByMessages:
                 return looked([request])[0]
             case Compare():
                 return (yield from self._compare(request))
+            case Choices():
+                self._schema = replace(self._schema, sizes=request.sizes)
+                return None
             case Watch() | Crossed():  # one who sees the whole part tells nobody
                 return None
 
@@ -84,19 +92,25 @@ class ByMessages:
         for letter in letters:
             self._post(letter.recipient, letter.message)
 
+    def _hear(self, keys: Iterable[Key], size: int = 1, below: float | None = None) -> Waiting[dict[Key, Any]]:
+        """What owners of factors and variables say; see ``Schema.wanted``."""
+        return (yield from _heard({key: self._schema.wanted(key, self.agent, size, below) for key in keys}))
+
     def _to_factors(self, request: ToFactors) -> Waiting[Any]:
+        self._schema = replace(self._schema, sizes=request.flooding.sizes)
         self._say(request.letters())
         flooding, entries, choices = request.flooding, request.entries.copy(), request.choices.copy()
-        heard = yield from _hear(("variable", f, x) for f in flooding.factors for x in self.graph.scope(f))
+        heard = yield from self._hear(("variable", f, x) for f in flooding.factors for x in self.graph.scope(f))
         for (_, f, x), message in heard.items():
             flooding.message(entries, str(f), str(x))[:] = message.entries
             choices[flooding.place[str(x)]] = message.choice
         return entries, choices
 
     def _to_variables(self, request: ToVariables) -> Waiting[Any]:
+        self._schema = replace(self._schema, sizes=request.flooding.sizes)
         self._say(request.letters())
         flooding, entries = request.flooding, request.entries.copy()
-        heard = yield from _hear(("factor", f, x) for x in flooding.variables for f in self.graph.factors_of(x))
+        heard = yield from self._hear(("factor", f, x) for x in flooding.variables for f in self.graph.factors_of(x))
         for (_, f, x), message in heard.items():
             flooding.message(entries, str(f), str(x))[:] = message.entries
         return entries
@@ -104,7 +118,8 @@ class ByMessages:
     def _exchange(self, request: Exchange) -> Waiting[Any]:
         self._say(request.letters())
         neighbours, view = self.part.neighbours, request.view
-        heard = yield from _hear(("published", k, f, request.phase) for f in view.factors for k in neighbours[f])
+        keys = [("published", k, f, request.phase) for f in view.factors for k in neighbours[f]]
+        heard = yield from self._hear(keys, request.told[0].shape[1] if request.told else 0)
         told = by_factor(view.stacks, request.told)
         told |= {str(k): message.entries for (_, k, _, _), message in heard.items()}  # k tells all neighbours the same
         return neighbour_sums(neighbours, view.stacks, told)
@@ -114,14 +129,15 @@ class ByMessages:
         self._say(request.letters())
         tag = str(request.kind.__struct_config__.tag)
         shared = [x for x in view.variables if is_shared[x]]
-        heard = yield from _hear((tag, f, x) for x in shared for f in graph.factors_of(x))
+        heard = yield from self._hear([(tag, f, x) for x in shared for f in graph.factors_of(x)], request.n_points)
         sums: dict[str, np.ndarray] = {}
         for x in shared:
             sums[x] = np.zeros(request.n_points)
             for f in graph.factors_of(x):
                 sums[x] = sums[x] + heard[tag, f, x].entries
         self._say(request.replies(sums))
-        heard = yield from _hear(("consensus", f, x) for f in view.factors for x in graph.scope(f) if is_shared[x])
+        keys = [("consensus", f, x) for f in view.factors for x in graph.scope(f) if is_shared[x]]
+        heard = yield from self._hear(keys, request.n_points)
         out = np.zeros((request.n_points, len(view.place)))
         for stack, copies in zip(view.stacks, request.copies, strict=True):
             for columns, copy in zip(stack.columns, copies, strict=True):
@@ -141,23 +157,22 @@ class ByMessages:
                 total = total + own
             return total
 
-        return (yield from self._over_tree(added, sums.shape))
+        return (yield from self._over_tree(added, sums.shape, request.fits))
 
     def _best(self, request: Best) -> Waiting[Float[np.ndarray, " m"]]:
-        return (yield from self._over_tree(request.over, request.rows.shape[1:]))
+        return (yield from self._over_tree(request.over, request.rows.shape[1:], request.fits))
 
     def _to_all(self, request: ToAll) -> Waiting[dict[str, bytes]]:
-        part = self.part
-        parent, children = part.tree.parent[self.agent], part.tree.children[self.agent]
-        known, behind = dict(request.words), dict[str, Mapping[str, bytes]]()
-        heard = yield from _hear(("reports", part.index, child) for child in children)
-        for (_, _, child), message in heard.items():
-            behind[str(child)] = message.reports
+        part, tree, fits = self.part, self.part.tree, request.fits
+        parent, children = tree.parent[self.agent], tree.children[self.agent]
+        known, behind = dict(request.words), {child: tree.behind(child) for child in children}
+        wanted = {("reports", part.index, child): _words(child, of, fits) for child, of in behind.items()}
+        for message in (yield from _heard(wanted)).values():
             known |= message.reports
         if parent is not None:
             self._say([ToAll.up(part, self.agent, parent, known)])
-            heard = yield from _hear([("reports", part.index, parent)])
-            known |= heard["reports", part.index, parent].reports
+            key, others = ("reports", part.index, parent), set(part.agents) - tree.behind(self.agent)
+            known |= (yield from _heard({key: _words(parent, others, fits)}))[key].reports
         self._say([ToAll.down(part, self.agent, child, known, behind[child]) for child in children])
         return {name: known[name] for name in part.agents}
 
@@ -168,34 +183,43 @@ class ByMessages:
         known, is_last = dict[str, bytes](), order[-1] == self.agent
         if self.agent in order:
             place = order.index(self.agent)
-            heard = yield from _hear([("reports", index, before) for before in order[place - 1 : place]])
-            for message in heard.values():
+            before = {("reports", index, other): other for other in order[max(place - 1, 0) : place]}
+            wanted = {key: _words(other, set(order[:place]), request.fits) for key, other in before.items()}
+            for message in (yield from _heard(wanted)).values():
                 known |= message.reports
             known[self.agent] = request.say(self.agent, known)
             self._say(request.news(self.part, known) if is_last else [request.on(self.part, self.agent, known)])
         if not is_last:
-            heard = yield from _hear([("reports", index, order[-1])])
-            known |= heard["reports", index, order[-1]].reports
+            key, others = ("reports", index, order[-1]), set(order) - known.keys()
+            known |= (yield from _heard({key: _words(order[-1], others, request.fits)}))[key].reports
         return {name: known[name] for name in order}
 
     def _over_tree(
-        self, joined: Callable[[Iterable[np.ndarray]], np.ndarray], shape: tuple[int, ...]
+        self, joined: Callable[[Iterable[np.ndarray]], np.ndarray], shape: tuple[int, ...], fits: Fits
     ) -> Waiting[Float[np.ndarray, "..."]]:
         """Join what all agents have: from the leaves of the tree to its root, and what came of it back.
 
         Args:
             joined: What the own numbers and those heard of the children come to.
             shape: Of it.
+            fits: Whether it is something that agents can come to.
         """
         part, tree = self.part, self.part.tree
         children, parent = tree.children[self.agent], tree.parent[self.agent]
-        keys = [("tally", part.index, child) for child in children]
-        heard = yield from _hear(keys)
-        found = joined([_shaped(heard[key].entries, shape, f"{key[-1]!r}") for key in keys])
+        size = math.prod(shape)
+
+        def sums(sender: str, of: Collection[str]) -> Wanted:
+            whose = frozenset(of)
+            return Wanted(
+                sender, lambda said: are_numbers(said.entries, size) and fits(said.entries.reshape(shape), whose)
+            )
+
+        heard = yield from _heard({("tally", part.index, child): sums(child, tree.behind(child)) for child in children})
+        found = joined([message.entries.reshape(shape) for message in heard.values()])
         if parent is not None:
             self._say([AllReduce.up(part, self.agent, parent, found)])
-            heard = yield from _hear([("ruling", part.index)])
-            found = _shaped(heard["ruling", part.index].entries, shape, repr(parent))
+            key = ("ruling", part.index)
+            found = (yield from _heard({key: sums(parent, part.agents)}))[key].entries.reshape(shape)
         self._say([AllReduce.down(part, self.agent, child, found) for child in children])
         return found
 
@@ -205,8 +229,12 @@ class ByMessages:
         children, parent = tree.children[self.agent], tree.parent[self.agent]
         own = self.graph.factors_owned_by(self.agent)
         known = dict(zip(own, np.array(request.values).T, strict=True))
-        change, moved = request.change, request.moved
-        heard = yield from _hear(("report", part.index, child) for child in children)
+        change, moved, n_choices = request.change, request.moved, len(request.values)
+
+        def fits(said: Report) -> bool:
+            return are_below(said.entries, n_choices * len(tree.factors[said.agent])) and said.change >= 0.0
+
+        heard = yield from _heard({("report", part.index, child): Wanted(child, fits) for child in children})
         report: Report
         for report in heard.values():
             below = tree.factors[report.agent]
@@ -218,21 +246,22 @@ class ByMessages:
             verdict, best_so_far = request._replace(values=list(values), change=change, moved=moved).judged(part)
         else:
             self._say([request.up(part, self.agent, parent, values, change, moved)])
-            heard = yield from _hear([("verdict", part.index)])
-            verdict = heard["verdict", part.index]
+            key = ("verdict", part.index)
+            may_mend = request.tried is not None
+            wanted = Wanted(parent, lambda said: 0 <= said.best <= n_choices and (may_mend or said.stop is not None))
+            verdict = (yield from _heard({key: wanted}))[key]
         self._say([Letter(self.agent, child, verdict) for child in children])
         return verdict, best_so_far
 
 
-def _shaped(entries: Float[np.ndarray, " _"], shape: tuple[int, ...], sender: str) -> Float[np.ndarray, "k m"]:
-    if entries.size != np.prod(shape, dtype=int):
-        raise TransportError(
-            f"got {entries.size} numbers of {sender} to be added to {np.prod(shape, dtype=int)} here; wanted as many: "
-            "were all agents told of the same evaluations, and asked as often?"
-        )
-    return entries.reshape(shape)
+def _words(sender: str, agents: Collection[str], fits: FitsWord) -> Wanted:
+    """What some agents say to all, as it is handed on."""
+
+    def are_words(said: Reports) -> bool:
+        return said.reports.keys() == agents and all(fits(name, word) for name, word in said.reports.items())
+
+    return Wanted(sender, are_words)
 
 
-def _hear(keys: Iterable[Key]) -> Waiting[dict[Key, Any]]:
-    wanted = tuple(keys)
+def _heard(wanted: Mapping[Key, Wanted]) -> Waiting[dict[Key, Any]]:
     return (yield wanted) if wanted else {}

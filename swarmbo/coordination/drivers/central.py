@@ -16,6 +16,7 @@ from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import (
     AllReduce,
     Best,
+    Choices,
     Compare,
     Crossed,
     Exchange,
@@ -126,6 +127,8 @@ class Central:
             case Watch():
                 if self._watcher is not None:
                     self._watcher.note_bound(request.bound(), self.traffic)
+                return None
+            case Choices():  # nobody says anything to itself that does not fit
                 return None
             case Crossed():
                 self.traffic += request.traffic(self._counts)

@@ -29,7 +29,8 @@ from swarmbo.coordination.part import Part
 from swarmbo.coordination.plan import BoxMethod, Plan
 from swarmbo.coordination.polish import polish
 from swarmbo.coordination.refinement import tabulated
-from swarmbo.coordination.requests import AllReduce, Reduce, Steps
+from swarmbo.coordination.requests import AllReduce, Choices, Reduce, Steps
+from swarmbo.coordination.schema import are_not_negative
 from swarmbo.coordination.starts import FEWEST, joint_starts, natural_penalty
 from swarmbo.coordination.view import BoxView, Copies
 from swarmbo.graph import FactorGraph, FactorStack
@@ -292,12 +293,13 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             own_sides = [sides[stack.columns][:, None, :] for stack in view.stacks]
             gaps = [x - z for x, z in zip(X, view.take(agreed), strict=True)]
             moved = view.take((agreed - Z) / sides)
-            totals = yield AllReduce.of(
+            squares = AllReduce.of(
                 view,
                 len(Z),
                 [((gap / side) ** 2).sum(axis=-1) for gap, side in zip(gaps, own_sides, strict=True)],
                 [(step**2).sum(axis=-1) for step in moved],
             )
+            totals = yield squares._replace(fits=are_not_negative)
             U = [u + gap for u, gap in zip(U, gaps, strict=True)]
             Z, (primals, duals) = agreed, np.sqrt(totals / n_copies)
             duals = eta / natural * duals
@@ -360,8 +362,9 @@ def _recombined(view: BoxView, pool: Float[np.ndarray, "c n"]) -> Steps[Float[np
     received = yield from exchange(view, points)
     built = yield from tabulated(view, pool.T, received)
     sizes = dict.fromkeys(graph.variables, len(pool))
+    yield Choices(sizes)
     outcome = yield from _RECOMBINES.steps(view, built, sizes)
-    chosen = yield from tell_factors(view, outcome.assignment)
+    chosen = yield from tell_factors(view, outcome.assignment, len(pool))
     for variable, row in chosen.items():
         out[view.place[variable]] = pool[int(row), view.place[variable]]
     return out

@@ -81,7 +81,8 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
         def steps(view: LocalView, tables: Mapping[str, Table]) -> Steps[TableOutcome]:
             return eliminated(view, tables, buckets, sizes, rounds)
 
-        return Plan((Part(graph, 0, routes),), steps)
+        joined = {x: bucket.scope for x, bucket in buckets.items()}
+        return Plan((Part(graph, 0, routes),), steps, sizes, joined)
 
 
 def exact(

@@ -258,8 +258,8 @@ def test_nobody_but_the_hub_says_who_takes_part(network, fleets):
     wire.send(HUB, third, sealed(Here(b"as if the hub were an agent")))
     wire.send(first, HUB, sealed(Lent(1, b"nobody asked")))
     play(fleet, 3)
-    assert fleet.members[second].refused == 4
-    assert fleet.members[third].refused == 1
+    assert fleet.members[second].odd == {first: 4}
+    assert fleet.members[third].odd == {HUB: 1}
     assert fleet.team.hub.absent == ()
     require_one_log(fleet)
 

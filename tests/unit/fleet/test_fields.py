@@ -110,7 +110,7 @@ CASES = {
     "robots": (robots, {}, lambda team: not apart(team)),
     "robots out of one another's reach": (
         lambda: robots(radio_range_m=1500.0),
-        {"acquisition": sb.DBGPUCB(candidates=8, exploration="annealed")},
+        {"acquisition": sb.DBGPUCB(candidates=8, exploration="annealed")},  # they look farther around
         apart,
     ),
     "obstacles, batteries and samples along the way": (obstacles, {}, measures_besides),

@@ -189,7 +189,7 @@ def test_letters_that_nobody_should_have_written_change_nothing(network, fleets)
     ]:
         wire.send(sender, recipient, sealed(letter))
     assert decisions(fleet.team, world())[0] == decisions(sb.Team.for_env(world(), **SETTINGS), world())[0]
-    assert fleet.members[second].refused == 5
+    assert fleet.members[second].odd == {first: 3, HUB: 2}
 
 
 def ends(*endpoints):

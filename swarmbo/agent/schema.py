@@ -1,0 +1,182 @@
+"""What agents may tell one another before and after they agree: what does not fit is dropped where it arrives.
+
+Each is made of what all of them know: who owns what, which queries are pending, the box.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.boundary.values import LARGEST_OUTCOME
+from swarmbo.coordination.claims import Packed
+from swarmbo.coordination.schema import Fits, FitsWord, each_own
+from swarmbo.deciding.own_rows import FAILED, NOT_KNOWN, UNASKED, Layout, OwnRow, Stop, shares_outcomes
+from swarmbo.deciding.packed_places import unpacked, unpacked_stops
+from swarmbo.deciding.reports import Report
+from swarmbo.errors import TransportError
+from swarmbo.graph import FactorGraph
+from swarmbo.logbook import Logbook
+from swarmbo.problem import Problem
+
+_MOST = 2**31  # evaluations that anybody was told of
+
+
+def decoded(word: bytes, kind: Any = Any) -> Any:
+    """What was said; None if it is nothing of the kind."""
+    try:
+        return msgspec.msgpack.decode(word, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):
+        return None
+
+
+def of_kind(kind: Any, fits: Callable[[str, Any], bool]) -> FitsWord:
+    """Words of a kind that fit; one that is None is none."""
+
+    def is_one(agent: str, word: bytes) -> bool:
+        found = decoded(word, kind)
+        return found is not None and fits(agent, found)
+
+    return is_one
+
+
+def reports(
+    problem: Problem, log: Logbook, attached: Sequence[OwnRow], sites: Float[np.ndarray, "s d"] | None = None
+) -> FitsWord:
+    """What agents in a field report.
+
+    Args:
+        problem: The field.
+        log: What all know.
+        attached: What this agent was told of evaluations that nobody asked for; others were told of as many.
+        sites: Every place that can be measured at all, of which offers say indices; None: nobody says.
+    """
+    of_whom: set[str | int] = {UNASKED, *log.open}
+
+    def is_reading(reading: Any) -> bool:
+        of, stop = reading.of, reading.stop
+        if isinstance(of, int):
+            is_expected = 0 <= of < len(attached) and stop is not None
+            is_expected = is_expected and (reading.round is None) == (attached[of].round is None)
+        else:
+            is_expected = of in of_whom and reading.round is None
+        stops = [*reading.on_the_way, *([] if stop is None else [stop])]
+        is_finite = reading.round is None or bool(np.isfinite(reading.round))
+        return is_expected and is_finite and 0 <= reading.order < _MOST and all(is_stop(one, problem) for one in stops)
+
+    def fits(agent: str, report: Report) -> bool:
+        of = [reading.of for reading in report.readings]
+        return len(set(of)) == len(of) and all(map(is_reading, report.readings)) and _is_offer(report, problem, sites)
+
+    return of_kind(Report, fits)
+
+
+def _is_offer(report: Report, problem: Problem, sites: Float[np.ndarray, "s d"] | None) -> bool:
+    d, ways = problem.box.n_dims, report.on_the_way
+    try:
+        places = None if report.candidates is None else unpacked(report.candidates, d, sites)
+        passed = None if ways is None else unpacked_stops(ways, d)
+    except TransportError:
+        return False
+    if places is not None and not problem.box.is_near(places).all():
+        return False
+    if passed is not None:
+        counts, stops = passed
+        if places is None or len(counts) != len(places) or not problem.box.is_near(stops).all():
+            return False
+    is_known = report.position is None or is_place(report.position, problem)
+    return is_known and 0.0 <= report.price < np.inf
+
+
+def is_place(place: Sequence[float], problem: Problem) -> bool:
+    """Whether coordinates are a place in or near the box of a field."""
+    return len(place) == problem.box.n_dims and bool(problem.box.is_near(np.array(place, dtype=float)))
+
+
+def is_stop(stop: Stop, problem: Problem) -> bool:
+    """Whether something can be a measurement in a field."""
+    is_outcome = stop.outcome is None or abs(stop.outcome) <= LARGEST_OUTCOME
+    return is_outcome and (stop.noise is None or 0.0 <= stop.noise < np.inf) and is_place(stop.place, problem)
+
+
+def places(problem: Problem) -> FitsWord:
+    """Where agents say that they go: a place, or None."""
+
+    def fits(agent: str, word: bytes) -> bool:
+        return word == _NOBODY or of_kind(tuple[float, ...], lambda _, place: is_place(place, problem))(agent, word)
+
+    return fits
+
+
+_NOBODY = msgspec.msgpack.encode(None)
+
+
+def forbidding(graph: FactorGraph, sizes: Mapping[str, int]) -> FitsWord:
+    """What factors forbid, as their owners say it.
+
+    Args:
+        graph: Scopes and owners.
+        sizes: Number of values by variable.
+    """
+
+    def are_pairs(f: str, told: Sequence[Packed]) -> bool:
+        scope = graph.scope(f)
+        return all(
+            x in scope and y in scope and x != y and shape == (sizes[x], sizes[y]) and 8 * len(bits) in range(m, m + 8)
+            for x, y, shape, bits in told
+            for m in [shape[0] * shape[1]]
+        )
+
+    def fits(agent: str, said: dict[str, list[Packed]]) -> bool:
+        return tuple(said) == graph.factors_owned_by(agent) and all(are_pairs(f, told) for f, told in said.items())
+
+    return of_kind(dict[str, list[Packed]], fits)
+
+
+def news(problem: Problem, log: Logbook, n_attached: int, tellers: Collection[str]) -> Fits:
+    """Sums of what agents of a function were told: a row for each query that is pending, then what was attached.
+
+    Args:
+        problem: The function.
+        log: What all know.
+        n_attached: Evaluations that nobody asked for.
+        tellers: Who may be told a total.
+    """
+    layout, graph, k = Layout.of(problem), problem.graph, len(problem.channels)
+    owners = [graph.owner(channel) for channel in problem.channels]
+    low, high = problem.domain.low, problem.domain.high
+    side = high - low  # it may be as far outside the box
+    waits = [np.array([c in query.waits for c in problem.channels]) for query in log.open.values()]
+    is_open = np.array([*waits, *[np.ones(k, dtype=bool)] * n_attached], dtype=bool).reshape(-1, k)
+    of_factors, of_variables = each_own(owners), each_own(graph.variable_owners)
+
+    def fits(sums: Float[np.ndarray, "rows w"], agents: frozenset[str]) -> bool:
+        status, place = sums[:, layout.status], sums[:, layout.place]
+        own = np.isin(graph.variable_owners, list(agents))
+        if not (np.isfinite(sums).all() and np.isin(status, range(int(FAILED) + 1)).all()):
+            return False
+        if status[:, :k][~is_open].any() or not of_factors(status[:, :k], agents) or not of_variables(place, agents):
+            return False
+        if ((place < low - side) | (place > high + side))[:, own].any():
+            return False
+        order, told = sums[:, layout.order], sums[:, layout.tellers]
+        if not ((order >= 0.0) & (order < _MOST * len(agents)) & (told >= 0.0) & (told <= len(agents))).all():
+            return False
+        if not shares_outcomes(problem):
+            return not status[:, k].any()
+        if agents.isdisjoint(tellers) and status[:, k].any():
+            return False
+        values, noise = sums[:, layout.values], sums[:, layout.noise]
+        is_told = of_factors(values[:, :k], agents) and of_factors(noise[:, :k], agents)
+        return is_told and bool((np.abs(values) <= LARGEST_OUTCOME).all() and (noise >= NOT_KNOWN).all())
+
+    return fits
+
+
+def indices(agents: Sequence[str], sizes: Mapping[str, int], least: int) -> Fits:
+    """Which of its places each agent says it has chosen; ``least``: 0, or -1 for none."""
+    most = np.array([max(sizes.get(agent, 1) - 1, 0) for agent in agents], dtype=float)
+    whose = each_own(agents, least, whole=True)
+    return lambda sums, members: whose(sums, members) and bool((sums <= most).all())

@@ -1,0 +1,181 @@
+"""What each kind of message may hold, and who may say it: what does not fit is dropped, as if it had been lost.
+
+Whoever waits for a message says who speaks of it, and what fits: :class:`Wanted`. Of the kinds that agents exchange
+while they agree, :class:`Schema` says both, from what all of them know beforehand.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.coordination.messages import Key
+from swarmbo.coordination.part import Part
+
+Fits = Callable[[Float[np.ndarray, "k m"], "frozenset[str]"], bool]  # sums, and the agents whose numbers are in them
+FitsWord = Callable[[str, bytes], bool]  # an agent, and what it said
+
+
+HIGHEST = float(np.finfo(float).max)
+LOWEST = -HIGHEST
+_LARGEST = 1e150  # on a box, of a number that agents tell one another
+
+
+class Wanted(NamedTuple):
+    """A message that somebody waits for.
+
+    Args:
+        sender: The only one that it is taken from.
+        fits: Whether a message of its key is one.
+    """
+
+    sender: str
+    fits: Callable[[Any], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class Schema:
+    """Messages between owners of factors and owners of variables.
+
+    Args:
+        part: What everybody knows.
+        sizes: Number of values by variable, as far as they are known.
+        joined: In an elimination, the variables that the step of each is joined with.
+    """
+
+    part: Part
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    joined: Mapping[str, Sequence[str]] = field(default_factory=dict[str, tuple[str, ...]])
+
+    def wanted(self, key: Key, agent: str, size: int = 1, below: float | None = None) -> Wanted:
+        """Who says something, and what fits.
+
+        Args:
+            key: Of what.
+            agent: To whom it is said.
+            size: How many numbers it has on a box.
+            below: These are at least 0 and less than this; None: any.
+        """
+        graph, (kind, *about) = self.part.graph, map(str, key)
+        of_factor = kind not in ("choice", "gain", "eliminated", "decided")
+        of_variable = kind not in ("table", "published")
+        factor, variable = about[0] if of_factor else "", about[of_factor] if of_variable else ""
+        owner = graph.owner(factor) if of_factor else ""
+        actor = graph.variable_owner(variable) if of_variable else ""
+        n, most = self.sizes.get(variable), self.sizes.get(variable, math.inf)
+        match kind:
+            case "variable":
+                return Wanted(actor, lambda said: are_below(said.entries, n) and 0 <= said.choice < most)
+            case "factor" | "given":
+                return Wanted(owner, lambda said: are_below(said.entries, n))
+            case "line":
+                return Wanted(owner, lambda said: are_below(said.entries, n) and 0.0 < said.weight < math.inf)
+            case "choice":
+                return Wanted(actor, lambda said: 0 <= said.index < most)
+            case "gain":
+                return Wanted(actor, lambda said: math.isfinite(said.worth))
+            case "table":
+                return Wanted(owner, lambda said: self._is_table(said, graph.scope(factor)))
+            case "eliminated":
+                return Wanted(actor, lambda said: self._is_table(said, self.joined[variable]))
+            case "decided":
+                joined = self.joined[variable]
+                return Wanted(graph.variable_owner(joined[0]), lambda said: self._are_values(said.indices, joined))
+            case "consensus":  # to a factor's owner, or from it
+                return Wanted(owner if actor == agent else actor, lambda said: are_finite(said.entries, size, below))
+            case "published":
+                return Wanted(owner, lambda said: are_numbers(said.entries, size))
+            case _:  # copies and slopes
+                return Wanted(owner, lambda said: are_numbers(said.entries, size))
+
+    def _is_table(self, said: Any, scope: Sequence[str]) -> bool:
+        shape = tuple(self.sizes[x] for x in scope)
+        return said.shape == shape and are_below(said.entries, math.prod(shape))
+
+    def _are_values(self, indices: Sequence[int], scope: Sequence[str]) -> bool:
+        sizes = [self.sizes[x] for x in scope]
+        return len(indices) == len(sizes) and all(0 <= i < n for i, n in zip(indices, sizes, strict=True))
+
+
+def are_numbers(entries: Float[np.ndarray, "..."], size: int) -> bool:
+    """Whether they are as many, none of them NaN, or finite and so large that its square is not."""
+    return entries.size == size and bool(((np.abs(entries) <= _LARGEST) | np.isinf(entries)).all())  # NaN is not
+
+
+def are_below(entries: Float[np.ndarray, "..."], size: int | None) -> bool:
+    """The same, and none of them infinite but those that forbid something; ``size``: None where nobody knows it."""
+    return (size is None or entries.size == size) and bool((entries < np.inf).all())  # NaN is not
+
+
+def are_finite(entries: Float[np.ndarray, "..."], size: int, below: float | None = None) -> bool:
+    """Whether they are as many, all of them finite, and, where that is said, at least 0 and less than something."""
+    if entries.size != size or not (np.abs(entries) <= _LARGEST).all():
+        return False
+    return below is None or bool(((entries >= 0.0) & (entries < below)).all())
+
+
+def are_not_negative(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
+    """Sums of squares, or of counts."""
+    return bool((sums >= 0.0).all())
+
+
+def is_finite(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
+    """Sums that are finite."""
+    return bool(np.isfinite(sums).all())
+
+
+def each_own(
+    owners: Sequence[str], low: float = -math.inf, high: float = math.inf, *, whole: bool = False, axis: int = -1
+) -> Fits:
+    """Numbers of which each has one author: those whose authors are not among the agents are 0.
+
+    Args:
+        owners: The author of each entry along an axis.
+        low: The least, never +inf.
+        high: The largest; +inf is none in any case.
+        whole: Whether they are integers.
+        axis: Which axis.
+    """
+
+    def fits(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
+        own = np.array([owner in agents for owner in owners], dtype=bool)
+        told = np.moveaxis(sums, axis, -1)
+        if told[..., ~own].any():
+            return False
+        told = told[..., own]
+        return bool(((told >= low) & (told <= high) & (told < np.inf)).all() and not (whole and (told % 1.0).any()))
+
+    return fits
+
+
+def flagged(speaker: str, largest: float = 1e12) -> Fits:
+    """Rows that begin with 1, and then hold what one agent says, or are 0."""
+
+    def fits(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
+        if speaker not in agents:
+            return not sums.any()
+        return bool(np.isin(sums[:, 0], (0.0, 1.0)).all() and (np.abs(sums) <= largest).all())
+
+    return fits
+
+
+def any_sums(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
+    """Sums of which it is known only how many they are."""
+    return True
+
+
+def any_word(agent: str, word: bytes) -> bool:
+    """A word of which nothing is known."""
+    return True
+
+
+def said_of(refused: Mapping[str, int]) -> str:
+    """What an error adds where messages were dropped: who sent them, and how many."""
+    who = ", ".join(f"{sender!r} ({count})" for sender, count in refused.items() if count)
+    if not who:
+        return ""
+    why = "were all told of the same evaluations, and asked as often?"
+    return f"; dropped messages that held what they may not, of {who}: {why}"

@@ -1,0 +1,180 @@
+"""What letters between members of a fleet may hold: what does not fit is refused before it is written down.
+
+A letter that was opened has the types of its kind. Here is what follows from who writes to whom, and from the problem:
+names, ranges, numbers of coordinates. Messages of an agreement are looked at once more by the agent that waits for
+them, which knows what they are to be (``swarmbo.coordination.schema``, ``swarmbo.agent.schema``).
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from swarmbo.agent.schema import is_place, is_stop
+from swarmbo.boundary.values import LARGEST_OUTCOME
+from swarmbo.coordination.messages import Codec
+from swarmbo.deciding.own_rows import OwnRow, Stop
+from swarmbo.deciding.reports import Offer
+from swarmbo.errors import ConfigError, TransportError
+from swarmbo.fleet.letters import (
+    Answer,
+    Back,
+    Begin,
+    Came,
+    End,
+    Here,
+    Lend,
+    Lent,
+    Letter,
+    Measure,
+    Measured,
+    Odd,
+    Ping,
+    Said,
+    Saw,
+    Word,
+)
+from swarmbo.fleet.plan import HUB
+from swarmbo.problem import Problem
+
+_MOST = 2**53  # counts
+_NAME = 64  # bytes that tell a letter from others
+
+
+def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool:
+    """Whether an agent can be written so.
+
+    Args:
+        letter: What it is written.
+        sender: Who writes.
+        name: The agent.
+        problem: What all work on.
+    """
+    if sender != HUB:
+        return isinstance(letter, Said) and sender in problem.agents and _is_message(letter.payload)
+    variables = problem.graph.variables_owned_by(name)
+    match letter:
+        case Begin():
+            return _is_order(letter.turn) and _can_begin(letter, name, problem)
+        case Came():
+            own, stood = problem.graph.factors_owned_by(name), letter.stood
+            is_own = set(own).issuperset(letter.factors) and {*own, "total"}.issuperset(letter.noise)
+            is_known = _are_outcomes([*letter.factors.values(), letter.total]) and _are_stds(letter.noise.values())
+            return not problem.is_field and is_own and is_known and _are_values(stood, variables, problem)
+        case Saw():
+            stops = [*letter.on_the_way, *([] if letter.reading is None else [letter.reading])]
+            return problem.is_field and all(is_stop(stop, problem) for stop in stops)
+        case Measure():
+            return all(_is_position(place, len(variables), problem) for place in letter.places)
+        case Back():
+            rows = [*letter.told.told.values(), *letter.told.attached, *letter.came.values()]
+            names = all(query[1:].isdecimal() for query in letter.came)
+            return _is_order(letter.turn) and names and all(is_row(row, name, problem) for row in rows)
+        case _:
+            return isinstance(letter, Lend | Ping | End)
+
+
+def fits_hub(letter: Letter, sender: str, problem: Problem) -> bool:
+    """Whether the hub can be written so.
+
+    Args:
+        letter: What it is written.
+        sender: Who writes.
+        problem: What all work on.
+    """
+    if sender not in problem.agents:
+        return False
+    graph = problem.graph
+    match letter:
+        case Word():
+            counts = [letter.repeated, letter.refused, letter.report.rounds]
+            counts += [n for took in letter.sent.values() for n in (took.messages, took.bytes, took.transmissions)]
+            is_own = _are_values(letter.values, graph.variables_owned_by(sender), problem)
+            is_known = is_own and _are_values(letter.others, graph.variables, problem)
+            return is_known and all(0 <= count < _MOST for count in counts)
+        case Measured():
+            return all(_is_answer(answer, sender, problem) for answer in letter.answers)
+        case Odd():
+            return set(letter.refused) <= {*problem.agents, HUB} and all(
+                0 <= n < _MOST for n in letter.refused.values()
+            )
+        case Here():
+            return len(letter.start) <= _NAME
+        case _:
+            return isinstance(letter, Lent)
+
+
+def is_row(row: OwnRow, name: str, problem: Problem) -> bool:
+    """Whether something can be what an agent was told of an evaluation."""
+    graph, own = problem.graph, problem.graph.factors_owned_by(name)
+    total = row.total if isinstance(row.total, float) else None
+    is_own = set(own).issuperset([*row.factors, *row.noise]) and 0 <= row.order < _MOST
+    is_known = _are_outcomes([*row.factors.values(), total]) and _are_stds(row.noise.values())
+    stops: tuple[Stop, ...] = row.on_the_way
+    is_there = _are_values(row.place, graph.variables_owned_by(name), problem)
+    return is_own and is_known and is_there and all(problem.is_field and is_stop(stop, problem) for stop in stops)
+
+
+def _is_message(payload: bytes) -> bool:
+    try:
+        Codec.read(payload)
+    except TransportError:
+        return False
+    return True
+
+
+def _is_order(turn: int) -> bool:
+    return 0 < turn < _MOST
+
+
+def _can_begin(letter: Begin, name: str, problem: Problem) -> bool:
+    agents, company = set(problem.agents), letter.company
+    if letter.links is not None and not all(a in agents and b in agents for a, b in letter.links):
+        return False
+    if company is not None:
+        try:
+            company.checked(name, problem)
+        except ConfigError:
+            return False
+        if not all(
+            is_row(row, agent, problem)
+            for agent, rows in company.said.items()
+            for row in (*rows.told.values(), *rows.attached)
+        ):
+            return False
+    return letter.offer is None or (problem.is_field and _is_offer(letter.offer, problem))
+
+
+def _is_offer(offer: Offer, problem: Problem) -> bool:
+    places, ways = offer.candidates, offer.on_the_way
+    if ways is not None and (places is None or len(ways) != len(places)):
+        return False
+    passed = [place for way in ways or () for place in way]
+    told = [*(places or ()), *passed, *([] if offer.position is None else [offer.position])]
+    return offer.price >= 0.0 and all(is_place(place, problem) for place in told)
+
+
+def _is_answer(answer: Answer, name: str, problem: Problem) -> bool:
+    own = set(problem.graph.factors_owned_by(name))
+    is_own = set(answer.outcomes) == own and own.issuperset(answer.noise)
+    is_known = _are_outcomes(answer.outcomes.values()) and _are_stds(answer.noise.values())
+    return is_own and is_known and (answer.location is None or is_place(answer.location, problem))
+
+
+def _is_position(place: Collection[float], count: int, problem: Problem) -> bool:
+    return is_place(tuple(place), problem) if problem.is_field else len(place) == count
+
+
+def _are_outcomes(outcomes: Iterable[float | None]) -> bool:
+    return all(y is None or abs(y) <= LARGEST_OUTCOME for y in outcomes)
+
+
+def _are_stds(stds: Iterable[float]) -> bool:
+    return all(0.0 <= std <= LARGEST_OUTCOME for std in stds)
+
+
+def _are_values(values: Mapping[str, float], variables: Collection[str], problem: Problem) -> bool:
+    """Whether these are values of some variables, in or near their bounds."""
+    if not set(variables).issuperset(values):
+        return False
+    if problem.is_field:
+        return all(abs(x) < LARGEST_OUTCOME for x in values.values())
+    low, high = (problem.named(end) for end in (problem.domain.low, problem.domain.high))
+    return all(2 * low[x] - high[x] <= y <= 2 * high[x] - low[x] for x, y in values.items())

@@ -1,0 +1,167 @@
+"""Whatever a member says in messages that arrive as they were sent: no other one ends by it, and reports name it."""
+
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.coordination.stepping import step
+from swarmbo.deciding.packed_places import packed, packed_ways
+from swarmbo.records import LinkReport
+from swarmbo.transport import InProcess
+
+from .carried import copied
+from .in_world import InWorld
+from .mutations import mutated, sealed, unfit
+from .odd import Odd
+from .test_agent import PARTS, SMALL, Case as OfFunction
+from .test_deadline import IN_FIELD, OF_FUNCTION
+from .test_field_agents import Case as InField
+from .test_fused_agents import fused
+from .test_routing_agents import ROUTES_UP, drive
+
+THOROUGH = pytest.mark.thorough
+TRIO = ("r", "a", "m")
+MAX_SUM = sb.MaxSum(rounds=4)
+Make = Callable[[], Any]
+
+
+def of_function(*scopes: Any, coordination: Any = SMALL, **given: Any) -> OfFunction:
+    return OfFunction(*scopes, coordination=coordination, initial=1, **given)
+
+
+def in_field(coordination: Any = MAX_SUM, **given: Any) -> InField:
+    return InField(names=TRIO, coordination=coordination, **given)
+
+
+CASES: list[Any] = [
+    pytest.param(lambda: of_function(), id="by factor"),
+    pytest.param(lambda: of_function(outcomes="total"), id="totals"),
+    pytest.param(lambda: of_function(coordination=sb.RefinedMaxSum(points=4, levels=2)), id="refined max-sum"),
+    pytest.param(lambda: of_function(PARTS, coordination=sb.RefinedMGM(points=4, levels=2)), id="mgm", marks=THOROUGH),
+    pytest.param(lambda: of_function(coordination=sb.RefinedDSA(points=4, levels=2)), id="dsa", marks=THOROUGH),
+    pytest.param(in_field, id="field, max-sum"),
+    pytest.param(lambda: in_field(sb.Exact()), id="field, exact"),
+    pytest.param(lambda: in_field(sb.MGM(rounds=3)), id="field, mgm", marks=THOROUGH),
+    pytest.param(lambda: in_field(sb.DSA(rounds=3)), id="field, dsa", marks=THOROUGH),
+    pytest.param(lambda: in_field(sb.MaxSum(rounds=4, bound="mplp")), id="field, bound", marks=THOROUGH),
+    pytest.param(lambda: in_field(belief=fused("consensus")), id="consensus"),
+    *(
+        pytest.param(lambda method=method: in_field(belief=fused(method)), id=method, marks=marks)
+        for method, marks in {
+            "readings": (),
+            "experts": THOROUGH,
+            "covariance-intersection": THOROUGH,
+        }.items()
+    ),
+]
+
+
+MORE: list[Any] = [
+    pytest.param(lambda: of_function(coordination=OF_FUNCTION), id="function, by a deadline"),
+    pytest.param(lambda: in_field(IN_FIELD), id="field, by a deadline"),
+    pytest.param(drive, id="routes"),
+    pytest.param(lambda: drive(coordination=ROUTES_UP, acquisition="db-gp-ucb"), id="routes up", marks=THOROUGH),
+    pytest.param(lambda: drive(coordination=sb.DecMCTS(way_points=12)), id="dec-mcts", marks=THOROUGH),
+]
+
+
+def with_odd(case: Any, make: Callable[[bytes, np.random.Generator], bytes], seed: int, **how: Any) -> Odd:
+    """The case's messages, with odd ones of its second agent."""
+    names, rng = case.problem.agents, np.random.default_rng(seed)
+    routes = InProcess().open(names, getattr(case, "links", None)).routes
+    case.transport = Odd(routes, names[1], lambda payload: make(payload, rng), seed=seed, **how)
+    return case.transport
+
+
+@pytest.mark.parametrize("make", CASES)
+def test_what_can_be_no_message_changes_no_decision_and_its_sender_is_named(make: Make):
+    case = make()
+    letters = with_odd(case, unfit, seed=1)
+    named = Counter[str]()
+    for _ in range(2):
+        case.go_on(1)  # as the team decides, to which nobody says anything odd
+        for agent in case.agents.values():
+            links = agent.report.links
+            named += links.dropped if isinstance(links, LinkReport) else Counter[str]()
+    assert letters.n_odd >= 10
+    assert named == {letters.of: sum(agent.refused[letters.of] for agent in case.agents.values())}
+    assert named[letters.of] > 0
+
+
+OFFERS = {
+    "nothing": b"",
+    "no kind": b"\x09",
+    "no numbers": b"\x00abc",
+    "no place": packed(np.array([[np.nan, 0.0]])),
+    "elsewhere": packed(np.array([[1e9, 0.0]])),
+    "indices that nobody knows": b"\x01\x91\x01",
+    "some millions": b"\x02" + zlib.compress(bytes(2**24)),
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "content"), [*((1, places) for places in OFFERS.values()), (5, b""), (5, packed_ways([[(0.5, 0.5)]], 2))]
+)
+def test_an_offer_that_cannot_be_read_counts_as_lost(field: int, content: bytes):
+    """``field``: the candidates of a report, or its ways."""
+
+    def offering(payload: bytes, rng: np.random.Generator) -> bytes:
+        decision, turn = struct.unpack_from("<II", payload, 4)
+        tag, part, agent, words = (*msgspec.msgpack.decode(payload[12:]), *[None] * 4)[:4]
+        if tag != "reports" or agent not in words:
+            return payload
+        report = msgspec.msgpack.decode(words[agent])
+        report[field] = content
+        said = words | {agent: msgspec.msgpack.encode(report)}
+        return sealed(decision, turn, msgspec.msgpack.encode([tag, part, agent, said]))
+
+    case = in_field()
+    letters = with_odd(case, offering, seed=2)  # by which odd ones come first
+    case.go_on(1)  # as the team decides
+    assert sum(agent.refused[letters.of] for agent in case.agents.values()) > 0
+
+
+def decided(case: Any, letters: Odd) -> bool:
+    """Whether all have decided, whatever they were told; nobody ends by anything but silence."""
+    if isinstance(case, InWorld):
+        case.asked()
+    else:
+        for agent in case.agents.values():
+            agent.ask()
+    step(case.agents, letters)  # some may wait for ever: that ends nobody
+    return all(agent.is_finished for agent in case.agents.values())
+
+
+def among_odd(make: Make, seed: int, n_odd: int) -> int:
+    """Go on among so many odd messages, with restarts in the middle; how many were handed over."""
+    handed = 0
+    for part in range(1000):
+        case = make()
+        letters = with_odd(case, mutated, 1000 * seed + part, most=n_odd - handed, share=0.3)
+        while decided(case, letters) and letters.n_odd < letters.most and case.agents[letters.of].log.asked < 3:
+            pass
+        for agent in case.agents.values():
+            if agent.travel is None:
+                assert copied(agent).is_finished == agent.is_finished  # what it was told is in its state, too
+        handed += letters.n_odd
+        if handed >= n_odd:
+            break
+    return handed
+
+
+@pytest.mark.parametrize("make", CASES + MORE)
+def test_nobody_ends_by_messages_with_odd_content(make: Make):
+    assert among_odd(make, seed=2, n_odd=20) == 20
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("make", CASES + MORE)
+def test_nobody_ends_by_many_messages_with_odd_content(make: Make):
+    assert among_odd(make, seed=3, n_odd=150) == 150
