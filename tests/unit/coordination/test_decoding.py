@@ -44,8 +44,10 @@ def test_of_equally_good_choices_the_first_is_kept() -> None:
     assert verdict.best == 1
     assert Compare(equal, best).judged(part)[0].best == 0
     assert Compare([*equal, np.array([2.0, 2.0])], best).judged(part)[0].best == 3
-    forbidden = Compare([np.array([-np.inf, 9.0])], None, until_allowed=True).judged(part)
-    assert [forbidden[0].stop, Compare(equal, forbidden[1], until_allowed=True).judged(part)[0].stop] == [False, True]
+    broken, tried = [np.array([-np.inf, 9.0])], set[bytes]()
+    first, best = Compare(broken, None, tried=tried).judged(part)
+    again, _ = Compare(broken, best, tried=tried).judged(part)
+    assert [first.stop, again.stop] == [None, True]  # it is repaired, and not twice
 
 
 def test_of_equal_sums_the_lowest_index_is_taken() -> None:
