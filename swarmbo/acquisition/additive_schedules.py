@@ -1,7 +1,8 @@
 """The weight beta of the papers that maximise sums of upper confidence bounds, mean + sqrt(beta) std, by name.
 
 ``theory`` is what the papers' theorems ask for; it is far too cautious in practice. ``practical`` is 0.2 d log(2t) with
-d as each method says, and carries no guarantee; ``paper`` is what a paper's authors run where that differs. t counts evaluations so far, the initial design included.
+d as each method says, and carries no guarantee; ``paper`` is what a paper's authors run where that differs. t counts
+evaluations so far, the initial design included.
 """
 
 import math
