@@ -249,7 +249,7 @@ improvement | one per factor; with several, none while there is promise elsewher
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)
 
     def _design(self, learned: Learned) -> int:
-        """How many of the first steps in use are random points: those after a restart."""
+        """How many of the first steps in use are no steps of the box: those after a restart."""
         return self.restarts.fresh if learned.restarted_at else 0
 
     def _restarted_at(self, situation: JointSituation, previous: Learned | None) -> int:
