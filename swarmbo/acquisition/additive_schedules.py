@@ -1,8 +1,8 @@
 """The weight beta of the papers that maximise sums of upper confidence bounds, mean + sqrt(beta) std, by name.
 
 ``theory`` is what the papers' theorems ask for; it is far too cautious in practice. ``practical`` is 0.2 d log(2t) with
-d the size of the largest factor, and carries no guarantee; ``paper`` is what a paper's authors run where that differs.
-t counts evaluations so far, the initial design included.
+d as each method says, and carries no guarantee; ``paper`` is what a paper's authors run where that differs. t counts
+evaluations so far, the initial design included.
 """
 
 import math
@@ -13,11 +13,11 @@ NeighbourhoodExploration = Literal["practical", "paper", "theory"]
 ContinuousExploration = Literal["practical", "theory", "theory-continuous"]
 
 
-def practical_beta(n_dims: int, t: int) -> float:
+def practical_beta(n_dims: float, t: int) -> float:
     """0.2 d log(2t), with at least one evaluation counted.
 
     Args:
-        n_dims: d, of whatever the bound is over: a group, the largest factor, or all variables (the authors' DuMBO).
+        n_dims: d, of whatever the bound is over: a group, the largest factor, or all variables (DuMBO).
         t: Evaluations so far.
 
     Source:

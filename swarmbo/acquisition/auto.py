@@ -7,8 +7,10 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.acquisition.additive_schedules import practical_beta
 from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
+from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
 from swarmbo.acquisition.db_gp_ucb import DBGPUCB
 from swarmbo.acquisition.expected_improvement import LogImprovements
@@ -48,6 +50,7 @@ _GAIN = 0.01  # of the first outcomes' spread: less is in vain
 _MEMBER = 0.3  # more weight with each pending point: of factors that share variables bounds alone spread a batch little
 _EVERYWHERE = 2.0  # side of a box that holds the cube, wherever its centre is
 _GATHERED = 1.5  # growth of the evaluations after which the best of all parts is evaluated together
+_FAR_OFF = 3.0  # more weight of the standard deviation than in the papers' bounds, where a search starts over
 _NOISY = 3e-4  # noise variance, as a share of that of outcomes, above which a lack of gains says little
 
 
@@ -216,8 +219,7 @@ improvement | one per factor; with several, none while there is promise elsewher
             n_initial, restarted_at = self._design(model.learned), model.learned.restarted_at
             n_steps = int(situation.chosen[restarted_at:].sum()) + len(situation.pending)
             if restarted_at and n_steps < n_initial:
-                when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
-                return FixedPoint.at(graph, stream(situation.seed, "restart", **when).random(len(graph.variables)))
+                return _far_off(model)
             steps, basis = situation.steps()[restarted_at:], situation.basis(restarted_at)
             patience = max(_PATIENCE_OF_ONE, _patience(max(belief.hyperparameters.noise_variances)))
             side = self._box(patience).side(_seen(belief, situation), n_initial, steps, basis)
@@ -247,7 +249,7 @@ improvement | one per factor; with several, none while there is promise elsewher
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)
 
     def _design(self, learned: Learned) -> int:
-        """How many of the first steps in use are random points: those after a restart."""
+        """How many of the first steps in use are no steps of the box: those after a restart."""
         return self.restarts.fresh if learned.restarted_at else 0
 
     def _restarted_at(self, situation: JointSituation, previous: Learned | None) -> int:
@@ -313,6 +315,16 @@ def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " 
 
 def _patience(noise_variance: float) -> int:
     return _PATIENCE if noise_variance > _NOISY else 1
+
+
+def _far_off(model: Model) -> ConfidenceBounds:
+    """Bold bounds of all evaluations, for the first points of a search that starts over.
+
+    They lie where little is known. From random ones a search mostly ends in the widest hole, which the last one left.
+    """
+    belief = model.belief if model.complete is None else model.complete.belief
+    weight = _FAR_OFF * math.sqrt(practical_beta(len(belief.graph.variables), belief.n_data))
+    return ConfidenceBounds.on_cube(belief, sqrt_beta=dict.fromkeys(belief.graph.factors, weight))
 
 
 def _is_shared(graph: FactorGraph) -> bool:

@@ -14,7 +14,7 @@ from swarmbo.acquisition.belief_functions import BeliefFunctions
 from swarmbo.acquisition.box_functions import Received
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
-from swarmbo.graph import FactorStack
+from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Positive, ProperFraction, within
 
@@ -86,6 +86,16 @@ class NeighbourhoodBounds(BeliefFunctions):
         return {factor: 1.0 + len(self.graph.neighbours(factor)) for factor in self.graph.factors}
 
 
+def _excess(graph: FactorGraph) -> float:
+    """The square of the sum of roots S_i over the variance of the sum, for factors of equal variances.
+
+    From 1, where each factor shares variables with all others, to the number of factors, where none shares any.
+    """
+    around = {factor: (factor, *graph.neighbours(factor)) for factor in graph.factors}
+    roots = [math.sqrt(sum(len(around[k]) ** -2 for k in near)) for near in around.values()]
+    return sum(roots) ** 2 / len(roots)
+
+
 @kind("acquisition", FUNCTION)
 class DuMBO(Acquisition, frozen=True, tag="dumbo"):
     """mu + sqrt(beta) sum_i sqrt(sum over k in N_i of sigma_k² / |N_k|²) (Bardou et al. 2024, eqs. (8) and (9)).
@@ -100,10 +110,11 @@ class DuMBO(Acquisition, frozen=True, tag="dumbo"):
 
     Args:
         coupled: Whether neighbours also exchange 1/S_k and use the full gradient.
-        exploration: Schedule of beta. ``practical``: 0.2 d log(2t) with d the size of the largest factor, as in the
-            other papers' rules. ``paper``: the same with d the number of all variables, as in the authors' program.
-            On disjoint factors a sum of deviations already exceeds the deviation of the sum, so that explores until
-            the budget ends: docs/benchmarks.md. ``theory``: 2 log(|D| pi² t² / (6 delta)).
+        exploration: Schedule of beta. ``paper``: 0.2 d log(2t) with d the number of all variables, as in the authors'
+            program. On factors that share little the sum of n roots exceeds the deviation of the sum up to sqrt(n)
+            times, so that explores until the budget ends: docs/benchmarks.md. ``practical``: the same, divided by the
+            square of that ratio, as it is where all factors are equally uncertain. ``theory``:
+            2 log(|D| pi² t² / (6 delta)).
         exploration_scale: Factor on sqrt(beta), > 0.
         delta: Failure probability in ``theory``, in (0, 1).
         grid: Points along each variable, >= 2, that make the domain D finite in ``theory``.
@@ -133,6 +144,6 @@ class DuMBO(Acquisition, frozen=True, tag="dumbo"):
         if self.exploration == "theory":
             beta = finite_beta(n_dims * math.log(self.grid), 1, t, self.delta)
         else:
-            beta = practical_beta(n_dims if self.exploration == "paper" else graph.max_factor_size, t)
+            beta = practical_beta(n_dims if self.exploration == "paper" else n_dims / _excess(graph), t)
         sqrt_beta = self.exploration_scale * math.sqrt(beta)
         return NeighbourhoodBounds.on_cube(model.belief, sqrt_beta=sqrt_beta, coupled=self.coupled)

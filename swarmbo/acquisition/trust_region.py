@@ -132,7 +132,7 @@ class Restarts(Settings, frozen=True):
         after: After this many evaluations, >= 0, that together gained nothing; 0 never does.
         gain: What counts as nothing, as a share >= 0 of the spread (best less median) of the outcomes of this search.
             Those of its first points alone may be of another order, up or down, than what it is about by now.
-        fresh: Random points after a restart, >= 1.
+        fresh: Points after a restart, >= 1, where little is known.
 
     Example:
         >>> restarts, design = Restarts(after=3), [0.0, 1.0, 2.0]

@@ -39,10 +39,10 @@ _ODDS_OF_WHOLE = {  # prior ones, as logarithms
     "unknown": -math.log(50.0),  # few data can show interactions but not disprove them, and a sum is learned sooner
 }
 _WHOLE, _SPLIT = 0, 1  # places of the models of one factor that alternate
-_OF_ONE = {"noise_log_std": 3.0, "noise_floor": 1e-10}  # nobody says what one function is like: smooth, rough, noisy
+_FLOOR = 1e-10  # of the noise of one function: it may be known to many digits
+_ROOM = 3.0  # of the logarithm of its variance: nobody says what one function is like, smooth, rough or noisy
 _LEAD = 0.2  # nats an evaluation by which a sum has to lead, odds aside, before one factor is no longer taken whole
 _RESTARTS = 3  # of a fit of parts: narrow peaks of one variable make many local maxima of the evidence
-_SUM_NOISE = 1.5  # of the logarithm of a sum's noise variance, at most
 _SPREAD = 1.0  # of the logarithm of their outputscales, at least: variables differ more in importance than factors
 
 
@@ -109,13 +109,6 @@ def _model_of_totals(
     return Model(given_out(belief, situation), learned, warp), evidence
 
 
-def _with_room(settings: AdditiveGPSettings) -> AdditiveGPSettings:
-    """Settings whose prior of the noise leaves room up and down, unless somebody chose another than the default."""
-    usual = AdditiveGPSettings()
-    is_usual = all(getattr(settings, field) == getattr(usual, field) for field in _OF_ONE)
-    return msgspec.structs.replace(settings, **_OF_ONE) if is_usual else settings
-
-
 def learn_factors(
     situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None, first: int
 ) -> Model:
@@ -134,7 +127,6 @@ def learn_factors(
     F, noise = history.factors, history.known_noise
     N = noise[:, 1:]
     if len(situation.graph.factors) == 1:
-        settings = _with_room(settings)
         N = np.where(np.isfinite(F), N, noise[:, :1])
         F = np.where(np.isfinite(F), F, history.totals[:, None])
     alone = replace(situation, outcomes="per-factor")
@@ -157,7 +149,8 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     if previous is None or not previous.warps or _is_choice_due(previous, settings, n):
         return data.chosen(is_all=is_all)
     warps = data.fitted(previous.warps)
-    belief = data.whole(warps, previous.splits)
+    is_alone = not (previous.splits or previous.rivals)
+    belief = data.whole(warps, previous.splits, is_alone=is_alone)
     if tuple(warp.kind for warp in warps) != tuple(kind for kind, _ in previous.warps):
         # right after a restart: outcomes that do not vary, so there is nothing to transform, nor to learn
         return data.model(belief, previous, warps, {})
@@ -202,19 +195,33 @@ class _Data:
     F: Float[np.ndarray, "t k"]
     noise_std: Float[np.ndarray, "t k"]
 
-    def whole(self, warps: tuple[Warp, ...], without: Collection[str] = ()) -> AdditiveGP:
-        """Factors as they are, given transformed outcomes of all but some."""
+    def whole(self, warps: tuple[Warp, ...], without: Collection[str] = (), *, is_alone: bool = False) -> AdditiveGP:
+        """Factors as they are, given transformed outcomes of all but some; or one, beside which no sum was kept."""
         graph, columns, noise = self.situation.graph, np.full(self.F.shape, np.nan), self.noise_std.copy()
         for j, (factor, warp) in enumerate(zip(graph.factors, warps, strict=True)):
             if factor not in without:
                 columns[:, j] = warp.forward(self.F[:, j])
                 noise[:, j] = warp.noise_std(self.F[:, j], noise[:, j])
-        settings = self.settings
+        settings = self._with_room(is_alone=is_alone)
         if self.situation.structure == "unknown" and settings.lengthscales == "auto":
             # nobody says that all variables belong together: few data tell a common lengthscale, not free ones
             settings = msgspec.structs.replace(settings, lengthscales="hierarchical")
         belief = AdditiveGP.create(settings, graph, self.situation.domain, "per-factor")
         return belief.update(self.X, factors=columns, noise_variance=noise**2)
+
+    def _with_room(self, *, is_alone: bool = False) -> AdditiveGPSettings:
+        """Settings whose prior of the noise leaves room for one function, unless somebody chose another one.
+
+        Args:
+            is_alone: Whether no sum competes: what is noise to one process may be what a sum explains, and narrow peaks
+                of single variables look like noise to a sum. So while they do, there is more room downwards only.
+        """
+        usual = AdditiveGPSettings()
+        own = (self.settings.noise_floor, self.settings.noise_log_std)
+        if len(self.situation.graph.factors) > 1 or own != (usual.noise_floor, usual.noise_log_std):
+            return self.settings
+        log_std = _ROOM if is_alone else usual.noise_log_std
+        return msgspec.structs.replace(self.settings, noise_floor=_FLOOR, noise_log_std=log_std)
 
     def fitted(self, kinds: Collection[tuple[WarpKind, float]]) -> tuple[Warp, ...]:
         """Transforms of given kinds, one for each factor."""
@@ -253,6 +260,11 @@ class _Data:
                 splits[factor] = split
                 if k == 1 and lead < abs(odds) + _LEAD * n:
                     rivals = ((_SPLIT, split.hyperparameters), (_WHOLE, hyperparameters))
+        is_alone = not splits and k == 1
+        belief = self.whole(warps, splits, is_alone=is_alone)
+        if is_alone and belief.n_data:
+            belief = belief.fit(stream(situation.seed, "belief", "room", evaluations=n))
+            hyperparameters = belief.hyperparameters
         learned = Learned(
             hyperparameters,
             fitted_at=n if np.isfinite(self.F).any() else 0,
@@ -261,7 +273,7 @@ class _Data:
             splits={factor: split.hyperparameters for factor, split in splits.items()},
             rivals=rivals,
         )
-        return self.model(self.whole(warps, splits).with_hyperparameters(hyperparameters), learned, warps, splits)
+        return self.model(belief.with_hyperparameters(hyperparameters), learned, warps, splits)
 
     def splits(
         self, known: Mapping[str, AdditiveHyperparameters] | Mapping[str, None], *, is_due: bool
@@ -303,13 +315,11 @@ class _Data:
         own = self.settings.factors.get(factor, FactorPrior())
         scale = own.outputscale_median and own.outputscale_median / len(parts.factors)
         settings = msgspec.structs.replace(
-            self.settings,
+            self._with_room(),
             factors=dict.fromkeys(parts.factors, msgspec.structs.replace(own, outputscale_median=scale)),
             restarts=restarts,
             outputscale_log_std=max(_SPREAD, self.settings.outputscale_log_std),
             noise_median=own.noise_median or self.settings.noise_median,
-            # narrow peaks of single variables look like noise at first: only downwards is there more room
-            noise_log_std=min(_SUM_NOISE, self.settings.noise_log_std),
         )
         columns = [graph.variables.index(variable) for variable in parts.variables]
         belief = AdditiveGP.create(settings, parts, domain)

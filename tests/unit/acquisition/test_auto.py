@@ -11,6 +11,7 @@ from scipy.optimize import approx_fprime
 
 import swarmbo as sb
 from swarmbo.acquisition import Auto, DuMBO, Restarts, TrustRegion
+from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
 from swarmbo.acquisition.contrast_bounds import ContrastBounds
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.fixed_point import FixedPoint
@@ -25,6 +26,7 @@ from swarmbo.belief.model.model import Learned
 from swarmbo.belief.model.splitting import parts_of, split_graph
 from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo_envs.functions import get
 
 BELIEF = AdditiveGPSettings()
 BLOCKS = {"f": ["a", "b"], "g": ["c", "d"]}
@@ -549,8 +551,8 @@ def test_one_factor_starts_over_when_it_no_longer_gains(situation_of) -> None:
     model = Auto().learn(first_of(situation, 17), BELIEF, before.learned)
     assert model.learned.restarted_at == 17
     functions = Auto().local_functions(first_of(situation, 17), model)
-    assert isinstance(functions, FixedPoint)
-    assert (functions.low == functions.high).all()
+    assert isinstance(functions, ConfidenceBounds)  # of all that is known: what was set aside is not looked for again
+    assert functions.belief.n_data == 17
     never = Auto(restarts=Restarts(after=0))
     assert never.learn(first_of(situation, 17), BELIEF, before.learned).learned.restarted_at == 0
     searching = first_of(situation, 23)
@@ -581,25 +583,29 @@ def test_a_search_that_still_gains_does_not_start_over_where_outcomes_have_heavy
     assert max(valley(np.array(list(query.values()))) for query in [team.recommend().point]) > -10.0
 
 
+def noise_of(X: np.ndarray, y: np.ndarray) -> tuple[bool, float]:
+    """Whether a sum is kept of a function that nobody knows, and the noise's variance, as a share of the outcomes'."""
+    team = sb.Team(None, dict.fromkeys("xyz", (0.0, 1.0)))
+    team.attach(X, y)
+    own = next(iter(team.model.splits.values()), team.model.belief)
+    return bool(team.model.splits), own.hyperparameters.total_noise_variance
+
+
 def test_of_one_function_noise_may_be_next_to_none() -> None:
-    X = np.random.default_rng(0).random((30, 3))
-    team = sb.Team(None, dict.fromkeys("xyz", (0.0, 1.0)))
-    team.attach(X, np.sin(3.0 * X[:, 0]) + np.cos(2.0 * X[:, 1]) + X[:, 2] ** 2)
-    (split,) = team.model.splits.values()
-    assert split.hyperparameters.total_noise_variance < 1e-6
+    X = np.random.default_rng(0).random((40, 3))
+    for y, wanted in ((X[:, 0] + X[:, 1] ** 2 + X[:, 2], True), (X[:, 0] * X[:, 1] + X[:, 2], False)):
+        is_split, variance = noise_of(X, y)
+        assert is_split == wanted
+        assert variance < 0.9e-6  # of several functions 1e-6 is the least
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_of_one_function_noise_may_be_a_third_of_all_that_is_seen(seed) -> None:
-    rng = np.random.default_rng(seed)
-    X = rng.random((40, 3))
-    f = -((X - 0.4) ** 2).sum(axis=1)
-    std = 0.3 * f.std()
-    team = sb.Team(None, dict.fromkeys("xyz", (0.0, 1.0)))
-    team.attach(X, f + std * rng.standard_normal(40))
-    (split,) = team.model.splits.values()
-    h = split.hyperparameters
-    assert 0.5 < np.sqrt(h.total_noise_variance) * h.common_scale / std < 2.0
+def test_of_one_function_taken_whole_noise_may_be_a_fifth_of_all_that_is_seen() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.random((60, 3))
+    f = X[:, 0] * X[:, 1] + np.sin(4.0 * X[:, 1] * X[:, 2])
+    is_split, variance = noise_of(X, f + 0.5 * f.std() * rng.standard_normal(60))
+    assert not is_split
+    assert 0.1 < variance < 0.4
 
 
 def test_a_prior_of_the_noise_that_somebody_chose_stays() -> None:
@@ -609,6 +615,22 @@ def test_a_prior_of_the_noise_that_somebody_chose_stays() -> None:
     team.attach(X, X.sum(axis=1))
     (split,) = team.model.splits.values()
     assert split.hyperparameters.total_noise_variance >= 0.999e-3
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", [20, 22])
+def test_a_search_that_starts_over_leaves_the_wrong_hole_of_shekels_function(seed) -> None:
+    function = get("shekel")
+    bounds = {v: (float(a), float(b)) for v, a, b in zip(function.variables, function.low, function.high, strict=True)}
+    graph = FactorGraph.from_scopes({"whole": list(function.variables)})
+    team = sb.Team(graph, bounds, seed=seed, rounds=150, initial=10)
+    best = -np.inf
+    for _ in range(150):
+        query = team.ask()
+        value = float(function.value(np.array([[query.point[v] for v in function.variables]]))[0])
+        best = max(best, value)
+        team.tell(query, value)
+    assert function.maximum - best < 1.43  # of random points the next search fell into the same hole: 7.6 and 8.1
 
 
 def test_what_was_set_aside_stays_so_whatever_is_learned_later(situation_of) -> None:
@@ -865,7 +887,7 @@ def test_points_that_are_out_count_among_the_random_ones_after_a_restart(situati
     model = Auto().learn(situation, BELIEF, Auto().learn(first_of(situation, 16), BELIEF, None).learned)
     assert model.learned.restarted_at == 17
     rng = np.random.default_rng(0)
-    for n_pending, kind in ((5, FixedPoint), (6, LogImprovements)):
+    for n_pending, kind in ((5, ConfidenceBounds), (6, LogImprovements)):
         out = replace(situation, pending=situation.domain.from_unit(rng.random((n_pending, 2))))
         assert isinstance(Auto().local_functions(out, Auto().learn(out, BELIEF, model.learned)), kind)
 

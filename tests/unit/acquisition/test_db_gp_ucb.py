@@ -12,6 +12,7 @@ from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.coordination import Exact
 from swarmbo.errors import ConfigError
 from swarmbo.runs import load
+from swarmbo.runs.runner import assemble
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
 
@@ -205,8 +206,7 @@ def test_by_default_a_team_measures_near_the_best_it_knows_where_annealing_looks
     assert places[1] > 0.5
 
 
-@pytest.mark.parametrize(
-    "name", ["field", "measured", "robots", "robots-obstacles", "robots-topobathy", "robots-window"]
-)
-def test_scenarios_whose_tables_were_measured_by_annealing_state_it(name) -> None:
-    assert getattr(load(name).acquisition, "exploration", None) == "annealed"
+@pytest.mark.parametrize("name", ["field", "robots", "robots-obstacles", "robots-topobathy", "robots-window"])
+def test_scenarios_whose_tables_were_measured_by_annealing_come_to_it(name) -> None:
+    rule = assemble(load(name))[1].setup.rule()
+    assert (type(rule), getattr(rule, "exploration", None)) == (DBGPUCB, "annealed")
