@@ -46,6 +46,7 @@ _LOOKS = 256  # random places at which that is judged
 _TURNS = 2  # every second round a factor whose box is stuck is searched everywhere, so that it leaves a wrong hollow
 _STUCK = 2  # times as many steps in vain as halve a box, before its factor is stuck
 _AFAR = 4  # in every fourth round the draw of a sum as it is is searched everywhere: it may leave a wrong hollow
+_SIDES = (1.0, 0.5, 0.25)  # of the box, by turns of the members of a batch: bounds in one box are much the same point
 _GAIN = 0.01  # of the first outcomes' spread: less is in vain
 _MEMBER = 0.3  # more weight with each pending point: of factors that share variables bounds alone spread a batch little
 _EVERYWHERE = 2.0  # side of a box that holds the cube, wherever its centre is
@@ -81,6 +82,8 @@ improvement | one per factor; with several, none while there is promise elsewher
     Models of totals that evidence can't tell apart alternate; the last one is tried of up to 64 variables. Where a sum
     of outcomes as they are has as many outcomes as variables, and they are not noisy, it takes draws and bounds
     alternately too, and searches every second draw everywhere: a box alone never leaves the hollow of the first points.
+    In a batch each such model takes draws and bounds, and of transformed totals the members' boxes are by turns the
+    whole, a half and a quarter of the side.
     Who owns the one factor of all variables finds its best and tells the others.
 
     One factor of which totals are told is observed by itself; so is a function whose structure is not known: its
@@ -177,18 +180,21 @@ improvement | one per factor; with several, none while there is promise elsewher
         places = belief.domain.to_unit(belief.X) if is_plain else None  # what was looked at afar is no step of the box
         box, told = self._box(patience), _seen(belief, situation)
         side = box.state(told, steps=situation.steps(), places=places, basis=situation.basis()).side
-        low, high = box_around(incumbent(belief), side)
         t, p = len(situation.history), len(situation.pending)
+        asked = p + (t if situation.history.attached is None else int((~situation.history.attached).sum()))
+        low, high = box_around(incumbent(belief), side * _SIDES[asked % len(_SIDES)] if p and not is_plain else side)
         starts = starting_points(belief, low, high)
         # of a sum as it is, a draw is worth a turn once outcomes can tell the functions from one another
         is_told = patience == 1 and int(known(belief).sum()) >= belief.domain.n_dims
         by_turns = not is_whole and (not is_plain or is_told)
-        n_asked = p + (t if situation.history.attached is None else int((~situation.history.attached).sum()))
-        if by_turns and n_asked % 2 == 0:
+        # models take turns by member: were draws and bounds to do so in step, each model would have but one of them
+        n_models = max(1, len(model.learned.rivals))
+        turn = asked // n_models if p and n_models % 2 == 0 else asked
+        if by_turns and turn % 2 == 0:
             when = {"evaluations": t, "pending": p}
             rngs = {f: stream(situation.seed, "auto draw", factor=f, **when) for f in belief.graph.factors}
             sample = belief.sample(rngs, stream(situation.seed, "auto draw", "noise", **when), self.n_features)
-            if is_plain and n_asked % _AFAR == 0:
+            if is_plain and turn % _AFAR == 0:
                 low, high = np.zeros_like(low), np.ones_like(high)
             return SampledFunctions(graph=belief.graph, low=low, high=high, starts=starts, sample=sample)
         return self._bounds(situation, belief, low, high, 1.0 if by_turns or is_whole else _BOLDER)

@@ -909,3 +909,20 @@ def test_bounds_of_factors_that_share_variables_have_more_weight_the_more_is_pen
         situation = situation_of(t=12, outcomes="per-factor", pending=count)
         weights.append(rule.local_functions(situation, rule.learn(situation, AdditiveGPSettings(), None)).weight)
     assert weights[1] == pytest.approx(2.5 * weights[0])
+
+
+def test_of_totals_every_model_of_a_batch_takes_draws_and_bounds_in_boxes_of_several_sides(
+    situation_of, monkeypatch
+) -> None:
+    monkeypatch.setattr(transforms, "_TIE", 1e3)
+    monkeypatch.setattr(transforms, "_OF_TOTALS", (("power", 0.6, False), ("power", 0.5, False)))
+    rule, settings, learned = Auto(), AdditiveGPSettings(max_iterations=5), None
+    used, sides = set[tuple[int, type]](), set[float]()
+    for count in range(9):
+        situation = situation_of(t=12, pending=count)
+        model = rule.learn(situation, settings, learned)
+        learned, functions = model.learned, rule.local_functions(situation, model)
+        used.add((learned.rivals[0][0], type(functions)))
+        sides.add(round(float((functions.high - functions.low).max()), 6))
+    assert used == {(place, kind) for place in (0, 1) for kind in (SampledFunctions, ContrastBounds)}
+    assert sides == {0.4, 0.2, 0.1}
