@@ -12,9 +12,8 @@ from swarmbo.acquisition.joint_improvement import JointImprovement
 from swarmbo.acquisition.log_improvement import log_improvement
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.model import JointSituation, Model
 from swarmbo.belief.model.incumbents import to_beat
-from swarmbo.belief.model.joint_situation import JointSituation
-from swarmbo.belief.model.model import Model
 from swarmbo.graph import FactorStack
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
