@@ -122,7 +122,8 @@ class Central:
                 verdict, best_so_far = request.judged(self.part)
                 self._note_alike((Compare, len(request.values)), lambda: self._compared(request, verdict))
                 if self._watcher is not None and request.ends_round and best_so_far is not None:
-                    self._watcher.note_value(best_so_far[1], self.traffic)
+                    n_broken, value = best_so_far
+                    self._watcher.note_value(value if n_broken == 0 else -np.inf, self.traffic)
                 return verdict, best_so_far
             case Watch():
                 if self._watcher is not None:
