@@ -25,7 +25,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
             title_justify="left",
         )
         for name in ("problem", "method"):
-            table.add_column(name)
+            table.add_column(name, overflow="fold")  # a name that is cut short names nothing
         for name in ("seeds", "mean", "difference", "interval", "better"):
             table.add_column(name, justify="right")
         for before, row in zip([None, *rows], rows, strict=False):

@@ -8,12 +8,17 @@ from .driven import APART, SCENARIOS, digest, driven, recorded
 SHIPPED = [name for name in SCENARIOS if name not in APART]
 QUICK = {"camel", "field-plume", "field-soil", "hartmann", "michalewicz", "powell", "robots", "robots-depot", "wlan"}
 
+LONG = {"swarm-sensors": pytest.mark.slow}  # minutes: 300 agents, each with a belief of its own
+
 
 @pytest.mark.parametrize(
     ("name", "rounds"),
     [
         *(pytest.param(name, 3, id=name) for name in SHIPPED if name in QUICK),
-        *(pytest.param(name, None, id=f"{name}, longer", marks=pytest.mark.thorough) for name in SHIPPED),
+        *(
+            pytest.param(name, None, id=f"{name}, longer", marks=LONG.get(name, pytest.mark.thorough))
+            for name in SHIPPED
+        ),
     ],
 )
 def test_a_team_and_its_agents_decide_and_send_the_same_and_as_recorded(name: str, rounds: int | None):

@@ -19,6 +19,7 @@ def test_the_page_leads_to_the_table(tmp_path, monkeypatch):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
     commands = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL) for line in block.splitlines()]
     for command in commands:
         done = CliRunner().invoke(app, shlex.split(command)[1:])

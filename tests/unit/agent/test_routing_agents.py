@@ -76,7 +76,7 @@ def test_agents_that_know_their_own_ways_drive_as_the_team_does(given: dict[str,
         assert there.team.last_report is not None
         agreed = {purpose: took for purpose, took in there.team.sent.items() if purpose != "reports"}
         assert {purpose: took for purpose, took in said.items() if purpose != "reports"} == agreed
-        assert ("agreement" in said) == exchanges
+        assert "agreement" in said or not exchanges
     there.recommend()
 
 
