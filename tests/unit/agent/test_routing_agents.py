@@ -18,7 +18,6 @@ from swarmbo_envs import robot_team_v0, robot_team_v1
 from .in_world import InWorld
 from .test_field_agents import OWN, QUICK, THOROUGH
 
-COUNTED = ("agreement", "likely places")
 ROUTES = sb.Routes(way_points=60)
 ROUTES_UP = sb.Routes(way_points=60, explore_share=0.05)  # which is over before the first round
 DEPOT: dict[str, Any] = {
