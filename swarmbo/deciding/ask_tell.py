@@ -19,7 +19,7 @@ from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.held import Held
 from swarmbo.deciding.in_one_place import InOnePlace
 from swarmbo.deciding.own_rows import news_shape, shares_outcomes
-from swarmbo.deciding.reports import Reports, data_of_group, news_of_group, offer_of
+from swarmbo.deciding.reports import Report, Reports, data_of_group, news_of_group, offer_of, offered
 from swarmbo.deciding.rows import is_table, read_rows
 from swarmbo.deciding.taking import noted, round_of
 from swarmbo.deciding.told import Noise, Outcome, attached, news_of
@@ -153,11 +153,15 @@ class AskTell(Held):
             return
         keeps, said = isinstance(learner.belief, FusedBelief), dict[str, bytes]()
         sites = None if offers.sites is None else np.asarray(offers.sites, dtype=float)
+        is_whole = words.present in (None, self.agents)  # who is absent does not hear what others offer
         for agent in self.agents:
             position = learner.positions.get(agent)
             offer = offer_of(agent, offers, problem, self.seed, self._log.round, position)
-            said[agent] = Reports(problem, agent, since.of(agent), offer, offers.links, keeps, sites).said()
+            known = since.offered if is_whole else {}
+            said[agent] = Reports(problem, agent, since.of(agent), offer, offers.links, keeps, sites, known).said()
         words.said("reports", asked(ToAll(said)))
+        reports = {agent: msgspec.msgpack.decode(word, type=Report) for agent, word in said.items()}
+        self._since = msgspec.structs.replace(since, offered=offered(reports, since.offered) if is_whole else {})
 
     @whole_or_not_at_all
     def tell(
