@@ -13,9 +13,9 @@ from swarmbo.agent.told import Owned
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.coordination.by_deadline import has_deadline
 from swarmbo.coordination.participant import Participant
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, shares_outcomes
 from swarmbo.errors import ConfigError
-from swarmbo.logbook import Logbook
 
 _MOST = 2**28  # bytes of what is lent, once it is unpacked
 
@@ -49,7 +49,7 @@ class Returning(Saved):
             return
         begun = self._before
         self._log, self._learner, self._own = begun.log, begun.learner, begun.deciding.said.then(self._own)
-        self._words = {}
+        self._words, self._offered = {}, {}
         self._stop()
 
     def lend(self) -> bytes:
@@ -97,7 +97,7 @@ class Returning(Saved):
         except (msgspec.MsgspecError, zlib.error, KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"{type(error).__name__}: {error}; wanted what an agent of this team lends") from error
         self._log, self._learner = self._filled(log, own), learner
-        self._own, self._words, self._recommended = OwnRows(), {}, None
+        self._own, self._words, self._recommended, self._offered = OwnRows(), {}, None, {}
         self._participant = Participant[Any](self.name, max(last, self._participant.decision))
         self._stop()
 

@@ -41,13 +41,13 @@ from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Ranking, Request, Whole, ranked_parts
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import Exchange, OwnRows, shares_outcomes
 from swarmbo.deciding.places import Choose, Visit, declining
-from swarmbo.deciding.reports import Offer, Reports
+from swarmbo.deciding.reports import Offer, PackedOffer, Reports
 from swarmbo.deciding.setup import Setup
 from swarmbo.deciding.words import all_of, heard as heard_of, said_by
 from swarmbo.graph import FactorGraph
-from swarmbo.logbook import Logbook
 from swarmbo.records import Recommendation, SolveReport, Traffic
 from swarmbo.routing.auction import Legs
 from swarmbo.transport import Envelope, Routes
@@ -100,8 +100,8 @@ class Stages:
         return {} if self.company is None else self.company.absent(self.setup.problem.agents)
 
     def reports(
-        self, log: Logbook, learner: FieldLearner, own: OwnRows, offer: Offer
-    ) -> Staged[tuple[Logbook, FieldLearner, Mapping[str, Offer]]]:
+        self, log: Logbook, learner: FieldLearner, own: OwnRows, offer: Offer, known: Mapping[str, PackedOffer]
+    ) -> Staged[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
         """What all in a field know once each has told all others what it measured, and where it can go.
 
         Args:
@@ -109,11 +109,12 @@ class Stages:
             learner: What was made of it.
             own: What this agent was told since the last decision.
             offer: Where this agent can go.
+            known: What each offered in the report before, if all heard it.
         """
         keeps = isinstance(learner.belief, FusedBelief)
         problem = self.setup.problem
-        reports = Reports(problem, self.name, own, offer, self.links, keeps, self.sites)
-        fits = schema.reports(problem, log, own.attached, self.sites)
+        reports = Reports(problem, self.name, own, offer, self.links, keeps, self.sites, known)
+        fits = schema.reports(problem, log, own.attached, self.sites, known)
         heard = yield from self._said("reports", asked(ToAll({self.name: reports.said()}, fits)))
         gone = Offer(takes_part=False)
         heard |= {name: Reports(problem, name, rows, gone).said() for name, rows in self._absent.items()}

@@ -1,13 +1,14 @@
 """What an agent in a field tells all others before a decision: what it measured, and where it can go now.
 
 From these reports everybody has the same log and the same belief, as a team has them, and knows the same places to
-choose from. Places are said in few bytes: as indices of the sites, which all know (``packed_places``). Where beliefs
-are agents' own nobody says what came of a measurement: only that it was made, and where; and then agents talk, as their
-way to fuse beliefs has it.
+choose from. Places are said in few bytes: as indices of the sites, which all know (``packed_places``). An agent whose
+offer is as it was, as that of a fixed sensor is, says that in one byte. Where beliefs are agents' own nobody says what
+came of a measurement: only that it was made, and where; and then agents talk, as their way to fuse beliefs has it.
 """
 
+import zlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -16,15 +17,15 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.fusion import FusedBelief
-from swarmbo.data import Dataset, News
 from swarmbo.deciding.candidates import random_candidates
 from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
 from swarmbo.deciding.packed_places import packed, packed_ways, unpacked, unpacked_ways
 from swarmbo.deciding.taking import noted, round_of, with_attached
 from swarmbo.deciding.ways import SaidWays, Ways, checked_ways
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
+from swarmbo.problem.data import Dataset, News
 from swarmbo.worlds import Offers
 from swarmbo.worlds.fields import news_of_readings
 
@@ -76,15 +77,47 @@ class _Reading(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.structs.replace(self, stop=stop, on_the_way=stops)
 
 
-class Report(msgspec.Struct, frozen=True, array_like=True):
-    """All that an agent says: candidates and ways are packed."""
+class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
+    """An offer as it crosses the links: candidates and ways are packed."""
 
-    readings: tuple[_Reading, ...]
     candidates: bytes | None
     price: float
     position: tuple[float, ...] | None
     takes_part: bool = True
     on_the_way: bytes | None = None
+
+    @classmethod
+    def of(cls, offer: Offer, n_dims: int, sites: Float[np.ndarray, "s d"] | None) -> "PackedOffer":
+        """An offer of places with so many coordinates, as indices of sites where they are some of them."""
+        places, ways = offer.candidates, offer.on_the_way
+        return cls(
+            None if places is None else packed(np.array(places).reshape(-1, n_dims), sites),
+            offer.price,
+            offer.position,
+            offer.takes_part,
+            None if ways is None else packed_ways(ways, n_dims),
+        )
+
+    def unpacked(self, n_dims: int, sites: Float[np.ndarray, "s d"] | None) -> Offer:
+        """The offer again, by the same sites."""
+        places, ways = None, None
+        if self.candidates is not None:
+            places = tuple(tuple(place) for place in unpacked(self.candidates, n_dims, sites).tolist())
+        if self.on_the_way is not None:
+            ways = unpacked_ways(self.on_the_way, n_dims)
+        return Offer(places, self.price, self.position, self.takes_part, ways)
+
+    @property
+    def check(self) -> int:
+        """A number from 0 to 127, one byte on the wire, by which another offer is told apart from this one."""
+        return zlib.crc32(msgspec.msgpack.encode(self)) & 0x7F
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True):
+    """All that an agent says; of an offer that is as in its report before only the check."""
+
+    readings: tuple[_Reading, ...]
+    offer: PackedOffer | int
 
 
 class Told(NamedTuple):
@@ -184,6 +217,7 @@ class Reports:
         links: Who hears whom; None: everyone hears everyone.
         keeps: Whether outcomes stay with who measured.
         sites: Every place that can be measured at all, as all know them; None: nobody says.
+        known: What each offered in the report before, where all know that all heard it.
     """
 
     problem: Problem
@@ -193,22 +227,16 @@ class Reports:
     links: "nx.Graph[str] | None" = None
     keeps: bool = False
     sites: Float[np.ndarray, "s d"] | None = None
+    known: Mapping[str, PackedOffer] = field(default_factory=dict[str, PackedOffer])
 
     def said(self) -> bytes:
         """What this agent has to say."""
-        readings, offer, d = [one.reading for one in self._readings()], self.offer, self.problem.box.n_dims
+        readings = [one.reading for one in self._readings()]
         if self.keeps:
             readings = [reading.without_outcome() for reading in readings if isinstance(reading.of, str)]
-        places, ways = offer.candidates, offer.on_the_way
-        report = Report(
-            tuple(readings),
-            None if places is None else packed(np.array(places).reshape(-1, d), self.sites),
-            offer.price,
-            offer.position,
-            offer.takes_part,
-            None if ways is None else packed_ways(ways, d),
-        )
-        return msgspec.msgpack.encode(report)
+        offer = PackedOffer.of(self.offer, self.problem.box.n_dims, self.sites)
+        before = self.known.get(self.agent)
+        return msgspec.msgpack.encode(Report(tuple(readings), before.check if before and offer == before else offer))
 
     def _readings(self) -> list[Told]:
         """What this agent measured."""
@@ -216,7 +244,7 @@ class Reports:
 
     def merged(
         self, log: Logbook, learner: FieldLearner, heard: Mapping[str, bytes]
-    ) -> Learning[tuple[Logbook, FieldLearner, Mapping[str, Offer]]]:
+    ) -> Learning[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
         """What all know now: measurements in the order in which they were told, and where each agent can go.
 
         After each of them agents with beliefs of their own have something to say: these are yielded.
@@ -231,7 +259,7 @@ class Reports:
         said |= {self.agent: self._readings()}
         told = [one for name in self.problem.agents for one in said[name]]
         log, learner = yield from self._learned(log, learner, told)
-        return log, learner, {name: self._offered(report) for name, report in reports.items()}
+        return log, learner, offered(reports, self.known)
 
     def _learned(self, log: Logbook, learner: FieldLearner, told: list[Told]) -> Learning[tuple[Logbook, FieldLearner]]:
         """The log and the learner with all that came, one evaluation after the other."""
@@ -247,13 +275,16 @@ class Reports:
                 log, learner = with_attached(log, learner, data_of_group(self.problem, group))
         return log, learner
 
-    def _offered(self, report: Report) -> Offer:
-        places, ways, d = None, None, self.problem.box.n_dims
-        if report.candidates is not None:
-            places = tuple(tuple(place) for place in unpacked(report.candidates, d, self.sites).tolist())
-        if report.on_the_way is not None:
-            ways = unpacked_ways(report.on_the_way, d)
-        return Offer(places, report.price, report.position, report.takes_part, ways)
+
+def offered(reports: Mapping[str, Report], known: Mapping[str, PackedOffer]) -> dict[str, PackedOffer]:
+    """Where each agent can go.
+
+    Args:
+        reports: What agents said.
+        known: What each offered in the report before.
+    """
+    offers = {name: report.offer for name, report in reports.items()}
+    return {name: known[name] if isinstance(offer, int) else offer for name, offer in offers.items()}
 
 
 def offer_of(

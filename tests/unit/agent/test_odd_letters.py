@@ -107,10 +107,10 @@ OFFERS = {
 
 
 @pytest.mark.parametrize(
-    ("field", "content"), [*((1, places) for places in OFFERS.values()), (5, b""), (5, packed_ways([[(0.5, 0.5)]], 2))]
+    ("field", "content"), [*((0, places) for places in OFFERS.values()), (4, b""), (4, packed_ways([[(0.5, 0.5)]], 2))]
 )
 def test_an_offer_that_cannot_be_read_counts_as_lost(field: int, content: bytes):
-    """``field``: the candidates of a report, or its ways."""
+    """``field``: the candidates of an offer, or its ways."""
 
     def offering(payload: bytes, rng: np.random.Generator) -> bytes:
         decision, turn = struct.unpack_from("<II", payload, 4)
@@ -118,7 +118,7 @@ def test_an_offer_that_cannot_be_read_counts_as_lost(field: int, content: bytes)
         if tag != "reports" or agent not in words:
             return payload
         report = msgspec.msgpack.decode(words[agent])
-        report[field] = content
+        report[1][field] = content
         said = words | {agent: msgspec.msgpack.encode(report)}
         return sealed(decision, turn, msgspec.msgpack.encode([tag, part, agent, said]))
 
