@@ -14,7 +14,7 @@ from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.coordination.claims import Packed
 from swarmbo.coordination.schema import Fits, FitsWord, each_own
 from swarmbo.deciding.own_rows import FAILED, NOT_KNOWN, UNASKED, Layout, OwnRow, Stop, shares_outcomes
-from swarmbo.deciding.packed_places import unpacked, unpacked_stops
+from swarmbo.deciding.packed_places import unpacked
 from swarmbo.deciding.reports import Report
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
@@ -74,18 +74,12 @@ def reports(
 
 
 def _is_offer(report: Report, problem: Problem, sites: Float[np.ndarray, "s d"] | None) -> bool:
-    d, ways = problem.box.n_dims, report.on_the_way
     try:
-        places = None if report.candidates is None else unpacked(report.candidates, d, sites)
-        passed = None if ways is None else unpacked_stops(ways, d)
+        places = None if report.candidates is None else unpacked(report.candidates, problem.box.n_dims, sites)
     except TransportError:
         return False
     if places is not None and not problem.box.is_near(places).all():
         return False
-    if passed is not None:
-        counts, stops = passed
-        if places is None or len(counts) != len(places) or not problem.box.is_near(stops).all():
-            return False
     is_known = report.position is None or is_place(report.position, problem)
     return is_known and 0.0 <= report.price < np.inf
 

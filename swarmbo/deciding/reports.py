@@ -20,9 +20,8 @@ from swarmbo.data import Dataset, News
 from swarmbo.deciding.candidates import random_candidates
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
-from swarmbo.deciding.packed_places import packed, packed_ways, unpacked, unpacked_ways
+from swarmbo.deciding.packed_places import packed, unpacked
 from swarmbo.deciding.taking import noted, round_of, with_attached
-from swarmbo.deciding.ways import SaidWays, Ways, checked_ways
 from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.worlds import Offers
@@ -40,14 +39,12 @@ class Offer(msgspec.Struct, frozen=True):
         price: What a measurement costs it, in the unit of the outcome; one that pays nothing does not decline.
         position: Where it stands (d,), if not where it measured last.
         takes_part: Whether it is there at all: who is gone is not among those who choose.
-        on_the_way: For each candidate where it measures before it is there; None where it does not.
     """
 
     candidates: tuple[tuple[float, ...], ...] | None = None
     price: float = 0.0
     position: tuple[float, ...] | None = None
     takes_part: bool = True
-    on_the_way: Ways | None = None
 
 
 class _Reading(msgspec.Struct, frozen=True, array_like=True):
@@ -77,14 +74,13 @@ class _Reading(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True):
-    """All that an agent says: candidates and ways are packed."""
+    """All that an agent says: candidates are packed."""
 
     readings: tuple[_Reading, ...]
     candidates: bytes | None
     price: float
     position: tuple[float, ...] | None
     takes_part: bool = True
-    on_the_way: bytes | None = None
 
 
 class Told(NamedTuple):
@@ -199,14 +195,13 @@ class Reports:
         readings, offer, d = [one.reading for one in self._readings()], self.offer, self.problem.box.n_dims
         if self.keeps:
             readings = [reading.without_outcome() for reading in readings if isinstance(reading.of, str)]
-        places, ways = offer.candidates, offer.on_the_way
+        places = offer.candidates
         report = Report(
             tuple(readings),
             None if places is None else packed(np.array(places).reshape(-1, d), self.sites),
             offer.price,
             offer.position,
             offer.takes_part,
-            None if ways is None else packed_ways(ways, d),
         )
         return msgspec.msgpack.encode(report)
 
@@ -248,12 +243,11 @@ class Reports:
         return log, learner
 
     def _offered(self, report: Report) -> Offer:
-        places, ways, d = None, None, self.problem.box.n_dims
+        places = None
         if report.candidates is not None:
-            places = tuple(tuple(place) for place in unpacked(report.candidates, d, self.sites).tolist())
-        if report.on_the_way is not None:
-            ways = unpacked_ways(report.on_the_way, d)
-        return Offer(places, report.price, report.position, report.takes_part, ways)
+            found = unpacked(report.candidates, self.problem.box.n_dims, self.sites)
+            places = tuple(tuple(place) for place in found.tolist())
+        return Offer(places, report.price, report.position, report.takes_part)
 
 
 def offer_of(
@@ -274,39 +268,32 @@ def offer_of(
         round_number: The coming round.
         position: Where the agent measured last, if that is known.
     """
-    box, places, ways = problem.box, None, None
+    box, places = problem.box, None
     if offers.candidates is not None:
         places = np.asarray(offers.candidates.get(agent, ()), dtype=float).reshape(-1, box.n_dims)
     else:
         own = offers.boxes.get(agent, box)
         is_box = (own.low == box.low).all() and (own.high == box.high).all()
-        if not is_box or offers.on_the_way is not None:
+        if not is_box:
             places = random_candidates({agent: own}, seed, round_number, problem)[agent]
     stands = offers.standpoints.get(agent)
-    origin = position if stands is None else stands
-    if offers.on_the_way is not None and places is not None and len(places) and origin is not None:
-        ways = checked_ways(list(offers.on_the_way(agent, origin, places)), len(places), box.n_dims)
     return Offer(
         None if places is None else tuple(map(tuple, places.tolist())),
         float(offers.prices.get(agent, 0.0)),
         None if stands is None else tuple(stands.tolist()),
         offers.agents is None or agent in offers.agents,
-        ways,
     )
 
 
-def offers_of(
-    common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int, own: str = ""
-) -> Offers:
+def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int) -> Offers:
     """What agents said of where they can go, as a world says it to a team.
 
     Args:
-        common: What all know of the world, and where this agent measures on its ways, if it knows.
+        common: What all know of the world.
         given: By agent.
         problem: The field.
         seed: Of all agents.
         round_number: The coming round; who does not say where it can go draws places anew in each.
-        own: Whose side this is.
     """
     present = {name: offer for name, offer in given.items() if offer.takes_part}
     candidates: dict[str, np.ndarray] | None = None
@@ -316,15 +303,9 @@ def offers_of(
         for name, offer in present.items():
             if offer.candidates is not None:
                 candidates[name] = np.array(offer.candidates).reshape(-1, problem.box.n_dims)
-    ways = {
-        name: (offer.candidates, offer.on_the_way)
-        for name, offer in present.items()
-        if offer.candidates is not None and offer.on_the_way is not None
-    }
     return replace(
         common,
         agents=tuple(present),
-        on_the_way=SaidWays(ways, own, common.on_the_way) if ways else None,
         candidates=candidates,
         prices={name: offer.price for name, offer in present.items()},
         standpoints={name: np.array(offer.position) for name, offer in given.items() if offer.position is not None},

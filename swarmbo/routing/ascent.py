@@ -76,7 +76,7 @@ class Climber:
 
         Args:
             tour: Its route.
-            picks: Where others measure in this round, and on the way there.
+            picks: Where others measure in this round.
             taken: Where others measure in this round, as bytes.
         """
         left = self.pilot.untaken(taken)

@@ -24,8 +24,7 @@ from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.registry import FIELD, kind, name_of
 from swarmbo.routing.ascent import Climber, ascent, is_due
-from swarmbo.routing.auction import Legs, Order, Pilot, auction
-from swarmbo.routing.gains import Gains
+from swarmbo.routing.auction import Gains, Legs, Order, Pilot, auction
 from swarmbo.settings import Count, Probability, Settings, within
 from swarmbo.transport import Routes as RadioRoutes
 
@@ -50,9 +49,6 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
     the acquisition values most of those in anybody's reach until the end, once the nearest agent is there. Then agents
     choose in turn where they are bound, the way-point that it values most of those in their own reach, and measure
     where it values most of what lies on the way in time. For a level or a map it is asked one step ahead.
-
-    In worlds whose agents measure on their way and say where (``on_the_way``), plans count on all that is measured on
-    the leg to a way-point, unless the acquisition's ``on_the_way`` is false; so does the choice of a place on the way.
 
     Args:
         horizon: Rounds planned ahead, >= 1; None: all that are left.
@@ -124,9 +120,6 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         for agent, view in views.items():
             if id(view) not in gains:
                 gains[id(view)] = Gains(view, explored.worth(situation.seen_by(agent)), places)
-        counts_way = any(situation.way(agent, situation.candidates[agent]) is not None for agent in agents)
-        if not counts_way:
-            situation = replace(situation, on_the_way=None)
         pilots = {agent: self._pilot(situation, agent, gains[id(view)]) for agent, view in views.items()}
         routes = RadioRoutes(agents, situation.links)
         parts = tuple(Part(_graph(group), n, routes) for n, group in enumerate(in_contact(agents, situation.links)))
@@ -149,7 +142,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
             own: dict[str, Climber] = {}
             for agent in view.variables:
                 anywhere = {agent: pilots[agent].places}
-                alone = replace(situation, agents=(agent,), candidates=anywhere, prices={}, on_the_way=None)
+                alone = replace(situation, agents=(agent,), candidates=anywhere, prices={})
                 own[agent] = Climber(replace(pilots[agent], horizon=left), acquisition.alone(alone), step)
             if explores and not (yield from is_due(own, left)):
                 return (yield from explore(view, pilots))
@@ -172,7 +165,6 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
             is_open=_open_places(situation, agent, gains.places),
             horizon=left,
             price=situation.prices.get(agent),
-            on_the_way=situation.on_the_way,
         )
 
 

@@ -217,24 +217,6 @@ site nearest to that place) |
         robot, episode = self._number_of(agent), self._current()
         return None if self._world.rules.batteries is None else episode.bases[robot].copy()
 
-    def on_the_way(
-        self, agent: str, origin: Float[np.ndarray, " 2"], places: Float[np.ndarray, "m 2"]
-    ) -> Float[np.ndarray, "m k 2"]:
-        """Where an agent would measure on its way from an origin to each of some places, besides where rounds end.
-
-        That is where ``samples_per_leg`` or ``sample_every_m`` say, first turns left out.
-
-        Args:
-            agent: Its name.
-            origin: A place on the map, m.
-            places: Places on the map, m.
-
-        Returns:
-            In turn; NaN at the end for ways with fewer measurements than others. k is 0 in a world without.
-        """
-        start, ends = np.asarray(origin, dtype=float).reshape(2), np.asarray(places, dtype=float).reshape(-1, 2)
-        return self._world.on_the_way(self._number_of(agent), start, ends)
-
     def no_go(self) -> list[list[Float[np.ndarray, "k 2"]]]:
         """Regions that no robot enters, for figures: each by its rings, a hole being a ring within another."""
         return [[ring.copy() for ring in region.rings] for region in self.ground.regions]

@@ -20,7 +20,6 @@ from swarmbo_envs.robot_team.driving import Driver
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.homing import NEVER, SLACK, Homes
 from swarmbo_envs.robot_team.moving import Ideal, Mover
-from swarmbo_envs.robot_team.on_the_way import stops_on_ways
 from swarmbo_envs.robot_team.sensing import Sensors
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
 from swarmbo_envs.robot_team.starts import checked_starts
@@ -239,14 +238,6 @@ class World:
         if self.settings.version > 0:
             info["path"] = drive.trace
         return info | ({"on_the_way": stops} if self.sensors.is_used_on_the_way else {})
-
-    def on_the_way(
-        self, robot: int, origin: Float[np.ndarray, " 2"], places: Float[np.ndarray, "m 2"]
-    ) -> Float[np.ndarray, "m k 2"]:
-        """Where a robot would measure before it is at each of some places, besides where rounds end."""
-        if not self.sensors.is_used_on_the_way:
-            return np.empty((len(places), 0, 2))
-        return stops_on_ways(self.drivers[robot], self.rules, self.round_time_s, origin, places)
 
     def _way(
         self, episode: Episode, robot: int, goal: Float[np.ndarray, " 2"], *, is_due: bool
