@@ -1,4 +1,4 @@
-"""Who visits which places, and in which order: way-points are auctioned one by one, and put into routes.
+"""Auction of way-points: one by one they go to the agent that bids most, and into its route.
 
 In every step each agent bids for the place that adds most to what all of them will learn, per round that the visit adds
 to its route. The highest bid of the part wins; every agent then works out for itself what the other places are still
@@ -36,7 +36,7 @@ Points = dict[str, Float[np.ndarray, " d"]]
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """What an agent believes, and by what it values measurements.
+    """Belief of an agent, and the rule by which it values measurements.
 
     Args:
         belief: The agent's.
@@ -49,7 +49,7 @@ class Gains:
     places: Float[np.ndarray, "p d"]
 
     def begin(self) -> TargetScores:
-        """What each place is worth as a way-point, while more and more of them are taken."""
+        """Scores of places as way-points, while more and more of them are taken."""
         return self.worth.scores(self.belief, self.places, picks=len(self.places))
 
     def between(
@@ -58,7 +58,7 @@ class Gains:
         planned: Bool[np.ndarray, " p"],
         picks: Sequence[Float[np.ndarray, " d"]],
     ) -> Float[np.ndarray, " k"]:
-        """What measurements add to the way-points of all, and to where others measure next.
+        """Gains of measurements beyond the way-points of all, and where others measure next.
 
         Args:
             candidates: Physical, k >= 1.
@@ -82,7 +82,7 @@ class Gains:
 
 @dataclass(frozen=True, eq=False)
 class Pilot:
-    """What one agent knows of a decision, and nobody else.
+    """Knowledge of one agent in a decision, and of nobody else.
 
     Args:
         agent: Its name.
@@ -106,7 +106,7 @@ class Pilot:
 
     @property
     def places(self) -> Float[np.ndarray, "p d"]:
-        """What may become a way-point."""
+        """Places that may become way-points."""
         return self.gains.places
 
     def tour(self) -> Tour:
@@ -114,7 +114,7 @@ class Pilot:
         return Tour(self.agent, self.travel, self.start, self.places, self.is_open, self.horizon)
 
     def in_reach(self) -> Bool[np.ndarray, " p"]:
-        """Which places it can measure in this round."""
+        """Mask of the places that it can measure in this round."""
         listed = set(keys_of(self.candidates))
         return np.array([key in listed for key in keys_of(self.places)])
 
@@ -126,7 +126,7 @@ class Pilot:
         picks: Sequence[Float[np.ndarray, " d"]],
         taken: Collection[bytes],
     ) -> Float[np.ndarray, " d"] | None:
-        """Where it measures next: at its first way-point, or on the way, where it is still in time or soonest there.
+        """Place of its next measurement: its first way-point, or one on the way, still in time or soonest there.
 
         None where it declines, or all is taken; its base where it has to go home and there is nothing on the way.
 
@@ -153,11 +153,11 @@ class Pilot:
         return left[best]
 
     def untaken(self, taken: Collection[bytes]) -> Float[np.ndarray, "k d"]:
-        """What it can measure in this round, but for where others do, as bytes."""
+        """Candidates of this round, but for where others measure, as bytes."""
         return self.candidates[[key not in taken for key in keys_of(self.candidates)]]
 
     def in_time(self, tour: Tour, left: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "m d"]:
-        """Of some of its candidates those from which it gets home, and to its first way-point in time or soonest."""
+        """Candidates from which it gets home, and to its first way-point in time or soonest."""
         base = self.travel.base(self.agent)
         if base is not None and len(left):
             left = left[in_time(self.agent, self.travel, left, base, self.travel.rounds_left(self.agent))]
@@ -171,7 +171,7 @@ Pick = Callable[[Pilot, Sequence[Float[np.ndarray, " d"]]], Float[np.ndarray, " 
 
 
 class Legs(NamedTuple):
-    """What whoever sees some agents of a part comes out with.
+    """Result of whoever sees some agents of a part.
 
     Args:
         points: Where each of them measures next (d,); who declines is missing.
@@ -185,7 +185,7 @@ class Legs(NamedTuple):
 
 
 def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps[Legs]:
-    """What whoever sees some agents of a part does.
+    """Program of whoever sees some agents of a part.
 
     Args:
         view: The agents, as variables; each owns one factor.
@@ -232,7 +232,7 @@ def on_course(
     planned: Bool[np.ndarray, " p"],
     taken: set[bytes],
 ) -> Steps[dict[str, Float[np.ndarray, " d"]]]:
-    """Where agents measure next, who say so one after the other: at their first way-points, or on the way to them.
+    """Next measurements of agents, which say so in turn: at their first way-points, or on the way to them.
 
     Args:
         agents: All of these, in their order.
@@ -253,7 +253,7 @@ def on_course(
 
 
 def in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: set[bytes]) -> Steps[Points]:
-    """Where agents measure next, who say so one after the other.
+    """Next measurements of agents, which say so one after the other.
 
     Args:
         agents: All of these, in their order.
@@ -285,7 +285,7 @@ def _is_bid(
     row: Float[np.ndarray, " m"],
     bidders: frozenset[str],
 ) -> bool:
-    """Whether a row is the bid of some agents, as ``_Group.bids`` makes them: of one of them, for a place that is left.
+    """True where a row is the bid of one of some agents, as ``_Group.bids`` makes them, for a place that is left.
 
     Args:
         agents: Of the part.

@@ -94,7 +94,7 @@ class DecMCTS(RoutePlanner, frozen=True, tag="dec-mcts"):
 def searched(
     view: LocalView, pilots: Mapping[str, Pilot], settings: DecMCTS, rngs: Mapping[str, np.random.Generator]
 ) -> Steps[Legs]:
-    """What whoever sees some agents of a part does.
+    """Program of whoever sees some agents of a part.
 
     Args:
         view: The agents, as variables; each owns one factor.
@@ -132,7 +132,7 @@ def searched(
 
 @dataclass(frozen=True, eq=False)
 class _Told:
-    """What an agent is likely to measure: lists of places, as indices, and how likely each is."""
+    """Likely measurements of an agent: lists of places, as indices, and how likely each is."""
 
     measured: list[Stops]
     probability: Float[np.ndarray, " s"]
@@ -149,7 +149,7 @@ class _Told:
 
 @dataclass(eq=False)
 class _Node:
-    """What is known of sequences that begin in one way.
+    """Statistics of sequences that begin in one way.
 
     Args:
         untried: Way-points that it was not gone on with yet.
@@ -256,7 +256,7 @@ class _Searcher:
         return max(node.children, key=bound)
 
     def _others(self, told: Sequence[_Told]) -> Stops:
-        """What the others measure, in one draw."""
+        """Draw of what the others measure."""
         return tuple(
             place
             for each in told
@@ -280,7 +280,7 @@ class _Searcher:
         return self._ways[here]
 
     def _moves(self, sequence: Sequence[int], left: float) -> list[int]:
-        """How a sequence may go on: the nearest places that nobody has, from which it gets home."""
+        """Moves by which a sequence may go on: the nearest open places, from which it gets home."""
         rounds = self._way(sequence)
         open_places: Bool[np.ndarray, " p"] = self.pilot.is_open & (rounds + self._home <= left)
         open_places[list(sequence)] = False

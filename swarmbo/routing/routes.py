@@ -63,7 +63,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
     explore_share: Probability | None = None
 
     def program(self, situation: Situation) -> Program:
-        """What whoever sees some agents of a part does, by what these know.
+        """Program of whoever sees some agents of a part, by what these know.
 
         Args:
             situation: What all know.
@@ -76,11 +76,11 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         return Greedy().decide(situation, acquisition) if planned is None else planned.in_one_place()
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
-        """Where no routes are planned: agents choose one step ahead, in turn."""
+        """Choose one step ahead, in turn, where no routes are planned."""
         return Greedy().steps(situation, acquisition)
 
     def explores(self, situation: Situation, acquisition: Acquisition) -> bool:
-        """Whether routes are planned in this round, where they can be.
+        """True where routes are planned in this round, where they can be.
 
         Raises:
             ConfigError: If an acquisition would never be asked.
@@ -99,7 +99,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         return horizon is not None and horizon >= _FEWEST and situation.round <= share * horizon
 
     def planned(self, situation: Situation, acquisition: Acquisition) -> "Planned | None":
-        """What it takes to plan routes; None where agents choose one step ahead.
+        """Plan and pilots of this round; None where agents choose one step ahead.
 
         Args:
             situation: What is known.
@@ -127,7 +127,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         return Planned(Plan(parts, program), pilots)
 
     def _climbs(self, situation: Situation, acquisition: Acquisition) -> bool:
-        """Whether agents explore for the sake of the peak, so that some rounds are left to get there."""
+        """True where agents explore for the sake of the peak, so that some rounds are left to get there."""
         if isinstance(acquisition, TargetedVariance) or _targeted(acquisition, situation.level).task != "peak":
             return False
         return self.explore_share != 0.0 and situation.horizon is not None and situation.horizon >= _FEWEST
@@ -241,7 +241,7 @@ class Planned:
 
 
 def _targeted(acquisition: Acquisition, level: float | None) -> TargetedVariance:
-    """What is explored by, for the sake of an acquisition."""
+    """Acquisition by which routes explore, for the sake of another."""
     if isinstance(acquisition, TargetedVariance):
         return acquisition
     own = acquisition.level if isinstance(acquisition, Straddle) else None
@@ -249,7 +249,7 @@ def _targeted(acquisition: Acquisition, level: float | None) -> TargetedVariance
 
 
 def _open_places(situation: Situation, agent: str, places: Float[np.ndarray, "p d"]) -> Bool[np.ndarray, " p"]:
-    """Which places an agent may plan to measure: those that nobody has, as far as it knows, and that will not fail."""
+    """Mask of places that an agent may plan to measure: not measured, as far as it knows, and likely to succeed."""
     seen = situation.seen_by(agent)
     is_open = np.ones(len(places), dtype=bool)
     if seen.measured is not None and len(seen.measured):

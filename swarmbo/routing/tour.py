@@ -80,7 +80,7 @@ class Tour:
         return np.where((least <= room) & self._open, np.maximum(least, FREE), np.inf)
 
     def slot(self, place: int) -> int:
-        """How many stops come before a place where it adds fewest rounds, as ``extra`` last had them."""
+        """Number of stops before a place where it adds fewest rounds, as ``extra`` last had them."""
         return int(self._fitting[:, place].argmin())
 
     def put_in(self, place: int, slot: int) -> None:
@@ -110,12 +110,12 @@ class Tour:
 
 
 def in_rounds(told: Int[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
-    """What ways count as: a measurement takes a round also where one is already, and never is inf."""
+    """Rounds that ways count as: a measurement takes one also where an agent is already, and never is inf."""
     return np.where(is_never(told), np.inf, np.maximum(told, 1))
 
 
 def unspared(home: Float[np.ndarray, " p"], horizon: float, battery: float) -> Float[np.ndarray, " p"]:
-    """What ways home take of the rounds of a route, where the battery need not last for them after its end.
+    """Rounds that ways home take of a route, where the battery need not last for them after its end.
 
     Args:
         home: Rounds from places to the base; inf where there is no way.

@@ -1,4 +1,4 @@
-"""What happens in a round: robots drive, and measure where they get to."""
+"""Rules of a round: robots drive, and measure where they get to."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,20 +9,18 @@ from jaxtyping import Float, Int
 
 from swarmbo import rng
 from swarmbo.errors import ConfigError
-from swarmbo_envs.fields.field import Field
-from swarmbo_envs.fields.placing import spread
+from swarmbo_envs.fields.field import Field, spread
 from swarmbo_envs.fields.settings import plain_settings
 from swarmbo_envs.ground import Ground
 from swarmbo_envs.radio import RadioLinks
 from swarmbo_envs.robot_team import motion
-from swarmbo_envs.robot_team.apart import Spacing
-from swarmbo_envs.robot_team.driving import Driver
 from swarmbo_envs.robot_team.episode import Episode
-from swarmbo_envs.robot_team.homing import NEVER, SLACK, Homes
+from swarmbo_envs.robot_team.laid_out import checked_starts
+from swarmbo_envs.robot_team.motion import Driver
 from swarmbo_envs.robot_team.moving import Ideal, Mover
+from swarmbo_envs.robot_team.safety import NEVER, SLACK, Homes, Spacing
 from swarmbo_envs.robot_team.sensing import Sensors
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
-from swarmbo_envs.robot_team.starts import checked_starts
 
 
 class World:
@@ -75,7 +73,7 @@ class World:
             self.homes.require(self._starts, agents)
 
     def _mover(self, limits: list[tuple[float, float]]) -> Mover:
-        """What moves the robots: an engine where the settings name one."""
+        """Mover of the robots: an engine where the settings name one."""
         if (rovers := self.settings.rovers) is None:
             return Ideal(self.field.low, self.field.high)
         from swarmbo_envs.robot_team.physics.rovers import Rovers  # needs an extra
@@ -83,7 +81,7 @@ class World:
         return Rovers.on(self.field, self.ground, rovers, limits, self.round_time_s)
 
     def description(self) -> dict[str, Any]:
-        """What makes it this world, as plain JSON: all settings, with defaults filled in.
+        """Description that tells this world from others, as plain JSON: all settings, with defaults filled in.
 
         How it is shown is left out. A CSV file counts by its data, not by its path.
         """
@@ -123,7 +121,7 @@ class World:
         )
 
     def links(self, episode: Episode) -> "nx.Graph[str]":
-        """Who is in radio range of whom."""
+        """Links of agents in radio range."""
         return self._links.at(episode.poses[:, :2], self.radio_ranges_m)
 
     def reachable(self, episode: Episode, robot: int) -> Int[np.ndarray, " k"]:
@@ -144,7 +142,7 @@ class World:
         return near[possible]
 
     def candidates(self, episode: Episode, robot: int) -> Float[np.ndarray, "k 2"]:
-        """Where a robot can measure in this round; of one that must go home, where that takes it."""
+        """Places that a robot can measure in this round; of one that must go home, where that takes it."""
         if self.homes.is_due(episode, robot):
             return np.empty((0, 2)) if self.field.sites_only else self.homes.homebound(episode, robot)[None]
         return self.field.sites[self.reachable(episode, robot)]
@@ -165,7 +163,7 @@ class World:
     def measure(
         self, episode: Episode, robot: int, distance: float = 0.0, reached: bool = True, measurable: bool = True
     ) -> dict[str, Any]:
-        """What one robot tells of where it stands; arguments are those of ``Sensors.measure``."""
+        """Info of one robot where it stands; arguments are those of ``Sensors.measure``."""
         info = self.sensors.measure(episode, robot, distance, reached, measurable)
         if (charge := self.homes.charge(episode)) is not None:
             info["battery"] = float(charge[robot])
@@ -260,7 +258,7 @@ class World:
     def _kept_apart(
         self, episode: Episode, robot: int, path: Float[np.ndarray, "s 3"], tracks: Float[np.ndarray, "robots k 2"]
     ) -> Float[np.ndarray, "s 3"]:
-        """As much of a path as keeps the robot away from the others, and in reach of its base."""
+        """Longest part of a path that keeps the robot away from the others, and in reach of its base."""
         assert self.spacing is not None
         pose, moments = episode.poses[robot], self.spacing.moments
         own = self.spacing.driving(pose, path)[:, :2]
@@ -275,7 +273,7 @@ class World:
     def _free_place(
         self, pose: Float[np.ndarray, " 3"], place: Float[np.ndarray, " 2"]
     ) -> tuple[Float[np.ndarray, " 2"], bool]:
-        """Where to drive for a place, and whether that is as asked: the nearest site to one that has no way to it."""
+        """Goal for a place, and whether that is as asked: the nearest site to one that has no way to it."""
         if self.ground.is_open:
             return place, True
         part, wanted = self.ground.part_of(np.stack([pose[:2], place]))
@@ -300,7 +298,7 @@ class World:
     def _site_to_sample(
         self, episode: Episode, robot: int, place: Float[np.ndarray, " 2"]
     ) -> tuple[Float[np.ndarray, " 2"], bool, bool]:
-        """Where to drive when only sites can be measured, whether that is as asked, and whether it is still open."""
+        """Goal when only sites can be measured, whether that is as asked, and whether it is still open."""
         sites = self.field.sites
         squared = np.where(episode.measured, np.inf, ((sites - place) ** 2).sum(axis=1))
         nearest = int(squared.argmin())
