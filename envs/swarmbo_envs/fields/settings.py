@@ -164,8 +164,12 @@ class ChangeSettings(Settings, frozen=True):
         require_kernel(self)
 
 
-def _is_region(sides: Pair) -> bool:
-    return all(1e-6 <= side <= 1e12 for side in sides) and max(sides) < 1e6 * min(sides)
+def _require_region(settings: "DrawSettings | PlumeSettings") -> None:
+    def is_region(sides: Pair) -> bool:
+        return all(1e-6 <= side <= 1e12 for side in sides) and max(sides) < 1e6 * min(sides)
+
+    told = "width and height from 1e-6 to 1e12 m, neither a million times the other"
+    require(settings, "size_m", is_region, told)
 
 
 class DrawSettings(Settings, frozen=True):
@@ -192,12 +196,7 @@ class DrawSettings(Settings, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_kernel(self)
-        require(
-            self,
-            "size_m",
-            _is_region,
-            "width and height from 1e-6 to 1e12 m, neither a million times the other",
-        )
+        _require_region(self)
         side = max(self.size_m)
         shortest, longest = 1e-6 * side, 1e6 * side
         is_told = f"a length from {shortest:g} to {longest:g} m, in a region of {side:g} m"
@@ -241,12 +240,7 @@ class PlumeSettings(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self,
-            "size_m",
-            _is_region,
-            "width and height from 1e-6 to 1e12 m, neither a million times the other",
-        )
+        _require_region(self)
         require(
             self,
             "sources",

@@ -1,7 +1,7 @@
 """Settings of the robot team: counts, limits, noise, and rovers in an engine."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -203,11 +203,8 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
     def rules(self) -> Rules:
         """Limits of each robot."""
         bases = None if self.bases is None else self.bases * (self.robots if len(self.bases) == 1 else 1)
-        return Rules(
-            speeds=each(self.speed_m_s, self.robots),
-            turn_rates=each(self.turn_rate_rad_s, self.robots),
-            radio_ranges=None if self.radio_range_m is None else each(self.radio_range_m, self.robots),
-            noise_stds=each(self.noise_std, self.robots),
+        return replace(
+            super().rules(),
             is_noise_told=isinstance(self.noise_std, list),
             batteries=None if self.battery_s is None else each(self.battery_s, self.robots),
             bases=bases,
