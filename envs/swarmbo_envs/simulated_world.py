@@ -150,9 +150,11 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         asked = checked_actions(actions, agents, self._action_spaces, self._action_in_words)
         if not agents:
             return {}, {}, {}, {}, {}
+        # the round counts before it is played: noise of a round is named by its number, 0 being the reset
         episode.round += 1
         infos, rewards = self._play(episode, asked)
         over = episode.round >= self.max_cycles
+        # PettingZoo wants the last observations of agents that end, so they are made while all are live
         observations = self._observe(episode)
         if over:
             episode.running, self.agents = False, []
@@ -174,6 +176,7 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
             StateVersionError: If it was written by another version or with other arguments (the message says which), if
                 a file of data has other ones now, or if it is not a whole state. This environment stays as it was.
         """
+        # read as a whole first: a state that is refused leaves this environment as it was
         self._episode = episode = self._read(SavedState(state, *self._states, self._description()))
         self.agents = self.possible_agents.copy() if episode.running else []
 
@@ -318,7 +321,8 @@ def checked_actions(
             raise ConfigError(f"got {short(actions[agent])}; wanted {what}", at=at)
         if action.shape != box.shape:
             raise ConfigError(f"got shape {action.shape}; wanted {what}, of shape {box.shape}", at=at)
-        slack = 1e-6 * np.maximum(np.abs(box.low), np.abs(box.high))  # an action may have been rounded to float32
+        # an action may have been rounded to float32
+        slack = 1e-6 * np.maximum(np.abs(box.low), np.abs(box.high))
         if not ((action >= box.low - slack) & (action <= box.high + slack)).all():
             raise ConfigError(
                 f"got {action.tolist()}; wanted {what} from {box.low.tolist()} to {box.high.tolist()}", at=at

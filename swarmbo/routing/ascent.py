@@ -99,6 +99,7 @@ def is_due(own: Mapping[str, Climber], left: int) -> Steps[bool]:
         own: Of the own agents.
         left: Rounds.
     """
+    # first which way-points anybody gets to: a best place that nobody reaches is no reason to stop exploring
     gets_there = np.array([[np.isfinite(climber.rounds)] for climber in own.values()], dtype=float)
     reached = (yield AllReduce(gets_there, are_not_negative))[0] > 0.0
     best = yield Best(np.array([[-climber.rounds_to_best(reached)] for climber in own.values()]))

@@ -142,7 +142,8 @@ class Pilot:
             return first
         left = self.in_time(tour, left)
         if not len(left):
-            return self.travel.base(self.agent)  # it has to go home, and there is nothing to measure on the way
+            # it has to go home, and there is nothing to measure on the way
+            return self.travel.base(self.agent)
         if len(left) > _LOOKED_AT:
             nearest = cdist(left, self.places).argmin(axis=1)
             left = left[np.sort(np.argsort(-left_over[nearest], kind="stable")[:_LOOKED_AT])]
@@ -196,6 +197,7 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
     number = {agent: n for n, agent in enumerate(agents)}
     left: dict[int, TargetScores] = {}
     for pilot in own:
+        # agents that believe the same share one table of what places are worth, renewed once an award
         if id(pilot.gains) not in left:
             left[id(pilot.gains)] = pilot.gains.begin()
     bidders = [_Bidder(pilot, number[pilot.agent]) for pilot in own]
@@ -207,6 +209,7 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
         rows = np.array([row for group in groups for row in group.bids(order)])
         best = yield Best(rows, partial(_is_bid, agents, is_won, order))
         rounds += 1
+        # nobody bids: no route has room for a place that is worth its price
         if best[0] == -np.inf:
             break
         winner, place = agents[-int(best[1 if order == "auction" else 0])], int(best[2])

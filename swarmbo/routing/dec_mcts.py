@@ -220,7 +220,8 @@ class _Searcher:
             self._most = max(self._most, reward)
             for node, beside in zip(path, [None, *path[:-1]], strict=True):
                 for other in () if beside is None else beside.children.values():
-                    if other is not node:  # the older what is known of it, the less it counts
+                    # the older what is known of it, the less it counts: others have changed their minds since
+                    if other is not node:
                         other.count, other.reward = discount * other.count, discount * other.reward
                 node.count, node.reward = discount * node.count + 1.0, discount * node.reward + reward
 

@@ -34,7 +34,8 @@ class Tour:
     ) -> None:
         self._agent, self._travel, self._places, self.stops = agent, travel, places, list[int]()
         self._open, self._left = is_open.copy(), float(horizon)
-        self._asked = np.flatnonzero(is_open)  # of others nobody asks how far they are
+        # of others nobody asks how far they are: a world may take long to say so
+        self._asked = np.flatnonzero(is_open)
         base = travel.base(agent)
         self._home = np.zeros(len(places))
         if start is None:
@@ -48,7 +49,8 @@ class Tour:
             battery = float(travel.rounds_left(agent))
             self._home = unspared(self._way_to(base), self._left, battery)
             self._left = min(self._left, battery)
-        # what each place adds before each stop, and behind the last one: every leg takes a round at least
+        # what each place adds before each stop, and behind the last one; every leg takes a round at least, which bounds
+        # how many stops there can be
         most = int(min(self._left, len(places)))
         self._added = np.empty((most + 1, len(places)))
         self._added[0] = self._from[0]

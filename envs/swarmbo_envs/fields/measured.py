@@ -48,7 +48,8 @@ def field_of(
         raise ConfigError(f"got {len(sites)} distinct sites in {settings.csv!r}; wanted at least 2", at=f"{at}.csv")
     _refuse_near_sites(sites, settings, at)
     size = sites.max(axis=0) - sites.min(axis=0)
-    margin = np.where(size < 0.01 * size.max(), 0.01 * size.max(), 0.0)  # sites on one line still span a map
+    # sites on one line still span a map
+    margin = np.where(size < 0.01 * size.max(), 0.01 * size.max(), 0.0)
     low, high = sites.min(axis=0) - margin, sites.max(axis=0) + margin
     title = title or f"{Path(settings.csv).stem} {settings.value}"
     if settings.sites == "only":
@@ -120,7 +121,8 @@ class Kriging:
 
     def __init__(self, sites: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"]) -> None:
         self._centre = sites.mean(axis=0)
-        self._sites = sites - self._centre  # map coordinates are large: differences of centred ones keep their digits
+        # map coordinates are large: differences of centred ones keep their digits
+        self._sites = sites - self._centre
         self._lengthscales = np.full(2, 1.5 * float(np.median(_distance_to_next(self._sites))))
         factor = cho_factor(kernel_matrix("matern32", self._sites, self._sites, self._lengthscales, 1.0), lower=True)
         ones = np.ones(len(values))

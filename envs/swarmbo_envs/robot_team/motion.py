@@ -105,7 +105,8 @@ class Unicycle:
         straight = np.sqrt(np.maximum((offset**2).sum(axis=1) - radius**2, 0.0))
         leave = np.arctan2(offset[:, 1], offset[:, 0]) - side * np.arctan2(straight, radius)
         sweep = np.mod(side * (leave - start), _FULL_TURN)
-        sweep[sweep > _FULL_TURN - 1e-9] = 0.0  # rounding must not send the robot round the circle to a goal ahead
+        # rounding must not send the robot round the circle to a goal ahead
+        sweep[sweep > _FULL_TURN - 1e-9] = 0.0
         outside = np.hypot(offset[:, 0], offset[:, 1]) >= radius
         possible = outside & self._stays_on_map(centre, radius, start, side, sweep)
         path = np.empty((len(goals), 2, 3))
@@ -120,8 +121,9 @@ class Unicycle:
         """An arc bulges furthest at its ends and where it runs due east, north, west or south."""
         slack = 1e-9 * (self.high - self.low).max()
         inside = np.ones(sweep.shape, dtype=bool)
+        # most arcs: the whole circle lies on the map
         if (centre - radius >= self.low).all() and (centre + radius <= self.high).all():
-            return inside  # of the whole circle
+            return inside
         for direction in (*np.arange(4) * np.pi / 2, start + side * sweep):
             point = centre + radius * np.stack([np.cos(direction), np.sin(direction)], axis=-1)
             on_map = ((point >= self.low - slack) & (point <= self.high + slack)).all(axis=-1)
@@ -135,7 +137,8 @@ def cut(path: Float[np.ndarray, "s 3"], time_s: float, spare_s: float = 0.0) -> 
     if path[:, 0].sum() <= time_s + spare_s:
         return path.copy()
     begins = np.cumsum(path[:, 0]) - path[:, 0]
-    durations = np.minimum(path[:, 0], np.maximum(time_s - begins, 0.0))  # to the bit the path's own where it has time
+    # to the bit the path's own durations where it has time for them: whether a path is whole is told by that
+    durations = np.minimum(path[:, 0], np.maximum(time_s - begins, 0.0))
     return np.column_stack([durations, path[:, 1:]])
 
 

@@ -80,7 +80,8 @@ class Spacing:
         others, least = others[meets], least[meets, None]
         bases = None if bases is None else bases[meets]
         near = (((others - own) ** 2).sum(axis=2) < least).any(axis=0)
-        end = int(near.argmax()) if near.any() else len(own)  # it must have stopped before
+        # it must have stopped before it comes near anybody; where it stops, others may still drive past it
+        end = int(near.argmax()) if near.any() else len(own)
         for moment in range(end - 1, 0, -1):
             standing = others[:, moment:] if bases is None else np.column_stack([others[:, moment:], bases[:, None]])
             if not (((standing - own[moment]) ** 2).sum(axis=2) < least).any():
@@ -220,6 +221,7 @@ class Homes:
     def use(self, episode: Episode, robot: int, time_s: float) -> None:
         """Take the time of a drive from a robot's battery, and load it where it is home."""
         if self.rules.batteries is not None:
+            # below 0 is rounding: ways home are allowed to be longer by ``_slack``
             left = max(0.0, float(episode.batteries[robot] - time_s))
             episode.batteries[robot] = self.rules.batteries[robot] if self.is_home(episode, robot) else left
 
@@ -234,6 +236,7 @@ class Homes:
         for robot, (start, base) in enumerate(zip(starts, np.array(self.rules.bases, dtype=float), strict=True)):
             driver = self.drivers[robot]
             home = float(driver.home_times(driver.homeward(base), np.array([[*start, np.nan]]))[0])
+            # a heading is drawn at reset: it may have to turn about first
             home += np.pi / driver.unicycle.turn_rate_rad_s * bool((start != base).any())
             home *= 1.0 + self.reserve
             if home > self.rules.batteries[robot]:
@@ -253,6 +256,7 @@ class Homes:
         """The ways to a robot's base, worked out once for each."""
         base, driver = episode.bases[robot], self.drivers[robot]
         key = (driver.unicycle.speed_m_s, driver.unicycle.turn_rate_rad_s, *base.tolist())
+        # bases are drawn with the starts, episode by episode: what is kept has to have an end
         if key not in self._known:
             if len(self._known) >= _MOST_BASES:
                 self._known.clear()

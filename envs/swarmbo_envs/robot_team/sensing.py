@@ -83,7 +83,8 @@ class Sensors:
             Its info.
         """
         location, site = episode.poses[robot, :2].copy(), -1
-        if measurable and self.field.sites_only:  # who is near a site measures it
+        # who is near a site measures it: rovers stop a little off
+        if measurable and self.field.sites_only:
             site = int(((self.field.sites - location) ** 2).sum(axis=1).argmin())
             location = self.field.sites[site].copy()
         told = self._read(episode, robot, location) if measurable else {}
@@ -108,6 +109,7 @@ class Sensors:
 
     def _read(self, episode: Episode, robot: int, location: Float[np.ndarray, " 2"], **which: int) -> dict[str, float]:
         """A robot's sensor at a place; nothing if it fails."""
+        # streams are named, not shared: what a robot draws depends on nobody's actions, so methods meet the same luck
         where = {"agent": self.agents[robot], "round": episode.round, "episode": episode.number, **which}
         if rng.stream(episode.seed, "robot_team", "failure", **where).random() < self.settings.failure_rate:
             return {}

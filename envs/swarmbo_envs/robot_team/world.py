@@ -133,7 +133,8 @@ class World:
         if self.spacing is not None:
             near = near[self.spacing.is_clear(robot, sites[near], episode.poses[:, :2])]
         driver, time_s = self.drivers[robot], self.round_time_s * SLACK
-        if driver.is_plain and self.rules.batteries is None:  # how it arrives is of no account
+        # without batteries it is of no account how a robot arrives, and the cheaper test does
+        if driver.is_plain and self.rules.batteries is None:
             return near[driver.unicycle.is_within(pose, sites[near], time_s)]
         when, headings = driver.arrivals(pose, sites[near]).T
         possible = when <= time_s
@@ -209,14 +210,17 @@ class World:
             goal, as_asked, is_open = self._site_to_sample(episode, robot, place)
         else:
             goal, as_asked = self._free_place(pose, place)
+        # a way out of reach of home is changed before anybody drives: from here on only its length is cut
         whole, end = self._way(episode, robot, goal, is_due=is_due)
         if end is not goal:
             goal, as_asked, is_open = end, False, False
         is_homeward = self.rules.batteries is not None and bool((end == episode.bases[robot]).all())
         path = self.homes.cut_home(robot, whole) if is_homeward else motion.cut(whole, self.round_time_s * SLACK)
         meant = path
+        # robots before this one have driven in the tracks, those after it stand: who drives later makes way
         if tracks is not None:
             path = self._kept_apart(episode, robot, path, tracks)
+        # to the bit: an end that is known exactly is not to drift by what integration rounds off
         is_whole = bool((path[:, 0] == whole[:, 0]).all())
         drive = self.mover.drive(episode, robot, path, goal if is_whole else None, self.sensors.stops)
         arrived = is_whole and drive.is_done
@@ -224,13 +228,15 @@ class World:
             tracks[robot] = self.spacing.tracked(drive.trace)
         episode.trails[robot] = np.concatenate([episode.trails[robot], drive.trace[1:]])
         stops = [self.sensors.sample(episode, robot, stop, number) for number, stop in enumerate(drive.stops, start=1)]
+        # before the measurement at the end, whose info tells the battery that is left
         episode.poses[robot] = drive.pose
         self.homes.use(episode, robot, drive.busy_s)
         measurable = drive.failure is None and ((arrived and is_open) or not self.field.sites_only)
         as_meant = arrived or (is_due and drive.is_done and bool((path[:, 0] == meant[:, 0]).all()))
         info = self.measure(episode, robot, drive.length_m, as_meant and as_asked, measurable)
         if is_due and self.field.sites_only and drive.failure is None:
-            info["sampled"] = False  # there is nothing to measure at home
+            # there is nothing to measure at home, and that is no failure
+            info["sampled"] = False
         if drive.failure is not None:
             info["failure"] = drive.failure
         if self.settings.version > 0:
@@ -302,7 +308,8 @@ class World:
         sites = self.field.sites
         squared = np.where(episode.measured, np.inf, ((sites - place) ** 2).sum(axis=1))
         nearest = int(squared.argmin())
-        if np.isinf(squared[nearest]):  # every site was measured: stay
+        # every site was measured: stay
+        if np.isinf(squared[nearest]):
             return episode.poses[robot, :2].copy(), False, False
         reachable = self.reachable(episode, robot)
         if len(reachable) == 0:

@@ -102,12 +102,14 @@ class Scorer:
         if not len(places):
             return mean, covariance
         weights = self._weights(places)
+        # what the knots do not tell of a place counts as noise of its own (Snelson & Ghahramani's diagonal)
         unexplained = np.maximum(self._std**2 - np.einsum("nk,nk->n", weights, self._to_knots(places)), 0.0)
         noise = unexplained + self._settings.noise_std**2 + _NUGGET * self._std**2
         shared = covariance @ weights.T
         gain = cho_solve(cho_factor(weights @ shared + np.diag(noise), lower=True), shared.T).T
         mean = mean + gain @ (values - self._level - weights @ mean)
         covariance = covariance - gain @ shared.T
+        # rounding would let it drift from symmetry over hundreds of rounds
         return mean, 0.5 * (covariance + covariance.T)
 
     def map(self, mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " m"]:

@@ -164,7 +164,8 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
         places, n_heard, between = np.empty((k, 2)), np.zeros(k, dtype=int), np.zeros((k, k))
         for n in range(k):
             tried = rng.random((_TRIES, 2)) * area
-            apart = cdist(tried, places[:n])  # hypot, by which the radio works, takes ten times as long
+            # hypot, by which the radio works, takes ten times as long
+            apart = cdist(tried, places[:n])
             shadow = std * obstacles.standard_normal((_TRIES, n))
             hears = path_loss_db(apart) + shadow <= reach_db
             degrees = hears.sum(axis=1)

@@ -131,7 +131,8 @@ class World:
         """Description that tells this world from others, as plain JSON; files by what is in them."""
         settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.settings))  # lists, no tuples
         del settings["render_mode"], settings["topology"]
-        if self.settings.utility == "sum":  # as states had it before there were others
+        # as states had it before there were others, so that those can be read
+        if self.settings.utility == "sum":
             del settings["utility"], settings["rate_mbps"]
         simulation = settings.pop("simulation")
         if self.radio is None:
@@ -216,6 +217,7 @@ class World:
         values, true, why = self.outcomes(network, episode.users, episode.powers)
         episode.totals.append(true)
         names = {"episode": episode.number, "round": episode.round}
+        # one number more than access points, for the total: either kind of outcome draws the same of the others
         luck = stream(episode.seed, "environment", "failure", **names).random(k + 1)
         noise = s.noise_std * stream(episode.seed, "environment", "noise", **names).standard_normal(k + 1)
         noisy = values + np.where(network.n_users > 0, noise[:k] / np.sqrt(k), 0.0)
