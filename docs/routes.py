@@ -4,8 +4,7 @@
     python docs/routes.py --table                                # prints the tables
     python docs/routes.py --speed                                # time of a decision against the number of robots
 
-With ``--along 2`` robots measure twice on each leg besides, and each method that plans stands there twice: counting on
-it, and blind to it.
+With ``--along 2`` robots measure twice on each leg besides, on which no plan counts.
 
 Robots start side by side at one depot, drawn by seed, and reach half as far in a round as by default (``--spread``:
 drawn starts and the default reach). All methods of a seed meet the same depot, headings, noise and number of rounds.
@@ -65,15 +64,8 @@ METHODS: dict[str, dict[str, Kinds]] = {
         "explore_share = 0.8": (ANNEALED, {"kind": "routes", "explore_share": 0.8}),
     },
 }
-BLIND = ", blind"  # to what is measured on the way: what a method is called then
 REFERENCE = {"level": ROUTES["auction"], "map": ROUTES["auction"], "peak": "explore_share = 0.8"}
 SCORES = {"level": ("level_f1", "map_rmse"), "map": ("map_rmse",), "peak": ("simple", "cumulative", "map_rmse")}
-
-
-def methods(task: str, along: int) -> list[str]:
-    """What is run, by name."""
-    plan = [method for method, (_, coordination) in METHODS[task].items() if coordination != "lawn-mower"]
-    return [*METHODS[task], *(f"{method}{BLIND}" for method in plan if along)]
 
 
 def survey(name: str, seed: int, robots: int, spread: bool, along: int = 0) -> Any:
@@ -102,10 +94,7 @@ def run(task: str, method: str, name: str, seed: int, robots: int, spread: bool,
     env: Any = survey(name, seed, robots, spread, along)
     truth = env.unwrapped.ground_truth()
     level = float(np.quantile(truth.values, QUANTILE))
-    acquisition, coordination = METHODS[task][method.removesuffix(BLIND)]
-    if method.endswith(BLIND):
-        plain = {"kind": acquisition} if isinstance(acquisition, str) else acquisition
-        acquisition = {**plain, "on_the_way": False}
+    acquisition, coordination = METHODS[task][method]
     if isinstance(acquisition, dict) and task == "level" and acquisition["kind"] in ("straddle", "targeted-variance"):
         acquisition = {**acquisition, "level": level}
     team = sb.Team.for_env(env, acquisition=acquisition, coordination=coordination, seed=seed)
@@ -164,7 +153,7 @@ def tables(path: Path) -> None:
             print(f"\n{task}, {where}, {along} measurements on each leg: {score}, seeds {n}\n")  # noqa: T201
             print(f"| | {' | '.join(names)} | {REFERENCE[task]} less it{unit} |")  # noqa: T201
             print("|---|" + "---|" * (len(names) + 1))  # noqa: T201
-            for method in methods(task, along):
+            for method in METHODS[task]:
                 if not any(row["method"] == method for row in own):
                     continue
                 means = [[r[score] for r in own if (r["method"], r["field"]) == (method, name)] for name in names]
@@ -224,7 +213,7 @@ def main() -> None:
         for seed in range(first, last + 1):
             for task in given.task:
                 for name in given.field:
-                    for method in given.method or methods(task, given.along):
+                    for method in given.method or METHODS[task]:
                         key = (task, method, name, seed, given.robots, given.spread, given.along)
                         if key not in there and not (given.along and name == "oxford-ph"):  # robots sample its sites
                             row = run(*key)

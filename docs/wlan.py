@@ -16,7 +16,7 @@ import numpy as np
 import swarmbo as sb
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power import Utility, best_known
-from swarmbo_envs.wlan_power.utility import UtilityName
+from swarmbo_envs.wlan_power.network import UtilityName
 
 BUDGET = 60
 TEAMS: dict[str, dict[str, str]] = {

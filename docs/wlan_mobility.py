@@ -19,7 +19,7 @@ import numpy as np
 
 import swarmbo as sb
 from swarmbo_envs import wlan_power_v0
-from swarmbo_envs.wlan_power.best_known import best_known
+from swarmbo_envs.wlan_power.references import best_known
 
 ROUNDS = 80
 _DESIGN = 10  # rounds that no method chose, and that don't count

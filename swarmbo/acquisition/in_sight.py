@@ -4,8 +4,6 @@ Measurements nearby screen off those behind them. Of the robots of one that has 
 Of these, what is measured many lengthscales from all that an agent can reach tells it nothing.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -19,18 +17,17 @@ _FAINT = 1e-3  # correlation below which one counts for nothing: of the variance
 
 
 def told_by(
-    belief: PlaceBelief, places: Float[np.ndarray, "k d"], legs: Sequence[Float[np.ndarray, "_ d"]], domain: Domain
-) -> Float[np.ndarray, "p d"]:
+    belief: PlaceBelief, places: Float[np.ndarray, "k d"], others: Float[np.ndarray, "p d"], domain: Domain
+) -> Float[np.ndarray, "s d"]:
     """Of what others measure, all that an agent takes into account.
 
     Args:
         belief: The agent's.
         places: What it can reach, k >= 1.
-        legs: Where each of the others goes, and what it measures on the way; at least one.
+        others: Where each of the others measures, p >= 1.
         domain: The box of places.
     """
-    near = nearest(places, np.array([leg[0] for leg in legs]), domain)
-    measured = np.concatenate([legs[n] for n in near])
+    measured = others[nearest(places, others, domain)]
     if len(measured) <= _FEW or not isinstance(belief, AtPlaces):
         return measured
     return measured[belief.prior_correlation(measured, places) >= _FAINT]

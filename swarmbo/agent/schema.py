@@ -15,7 +15,7 @@ from swarmbo.coordination.claims import Packed
 from swarmbo.coordination.schema import Fits, FitsWord, each_own
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import FAILED, NOT_KNOWN, UNASKED, Layout, OwnRow, Stop, shares_outcomes
-from swarmbo.deciding.packed_places import unpacked, unpacked_stops
+from swarmbo.deciding.packed_places import unpacked
 from swarmbo.deciding.reports import PackedOffer, Report
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
@@ -83,18 +83,12 @@ def reports(
 
 
 def _is_offer(offer: PackedOffer, problem: Problem, sites: Float[np.ndarray, "s d"] | None) -> bool:
-    d, ways = problem.box.n_dims, offer.on_the_way
     try:
-        places = None if offer.candidates is None else unpacked(offer.candidates, d, sites)
-        passed = None if ways is None else unpacked_stops(ways, d)
+        places = None if offer.candidates is None else unpacked(offer.candidates, problem.box.n_dims, sites)
     except TransportError:
         return False
     if places is not None and not problem.box.is_near(places).all():
         return False
-    if passed is not None:
-        counts, stops = passed
-        if places is None or len(counts) != len(places) or not problem.box.is_near(stops).all():
-            return False
     is_known = offer.position is None or is_place(offer.position, problem)
     return is_known and 0.0 <= offer.price < np.inf
 

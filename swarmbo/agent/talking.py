@@ -11,7 +11,6 @@ from msgspec import UnsetType
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
-from swarmbo.acquisition.travel import MeasuringTravel
 from swarmbo.agent.begun import Begun, Deciding
 from swarmbo.agent.company import Company
 from swarmbo.agent.setup_check import require_own
@@ -271,10 +270,9 @@ class Talking:
         for i in range(deciding.count):
             if i:
                 self._participant = self._next_participant()
-            way = self.travel.on_the_way if isinstance(self.travel, MeasuringTravel) else None
-            offers = Offers(links=self.links, level=self.level, sites=self.sites, travel=self.travel, on_the_way=way)
+            offers = Offers(links=self.links, level=self.level, sites=self.sites, travel=self.travel)
             if given is not None:
-                offers = offers_of(offers, given, problem, self._setup.seed, self._log.round, self.name)
+                offers = offers_of(offers, given, problem, self._setup.seed, self._log.round)
             self._learner, choice = yield from stages.decided(self._log, self._learner, offers)
             self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
             point = problem.named(choice.point)

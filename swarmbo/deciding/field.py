@@ -148,7 +148,6 @@ class FieldLearner:
             level=problem.level if offers.level is None else offers.level,
             sites=allowed_sites(offers.sites, problem),
             travel=offers.travel,
-            on_the_way=offers.on_the_way,
             measured=measured,
             measured_by=measured_by,
             required=required_of(after.belief, log, agents, now),

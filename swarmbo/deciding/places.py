@@ -72,8 +72,6 @@ def place_steps(
     """
     if not weighs_nothing(coordination):
         situation = yield from likely_steps(situation)
-    if not getattr(acquisition, "on_the_way", True):  # which a user's own need not have
-        situation = replace(situation, on_the_way=None)
     if isinstance(coordination, RoutePlanner) and (planned := coordination.planned(situation, acquisition)) is not None:
         return (yield Visit(planned, situation.links))
     if plans_by_steps(coordination):

@@ -334,8 +334,7 @@ def _numbers(letter: Letter) -> Iterable[tuple[str, float | None]]:
 def _numbers_offered(offer: Offer | None) -> Iterable[tuple[str, float | None]]:
     if offer is None:
         return ()
-    passed = (place for way in offer.on_the_way or () for place in way)
-    places = (*(offer.candidates or ()), offer.position or (), *passed)
+    places = (*(offer.candidates or ()), offer.position or ())
     return [("price", offer.price), *(("place", x) for place in places for x in place)]
 
 

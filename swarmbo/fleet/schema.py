@@ -143,11 +143,7 @@ def _can_begin(letter: Begin, name: str, problem: Problem) -> bool:
 
 
 def _is_offer(offer: Offer, problem: Problem) -> bool:
-    places, ways = offer.candidates, offer.on_the_way
-    if ways is not None and (places is None or len(ways) != len(places)):
-        return False
-    passed = [place for way in ways or () for place in way]
-    told = [*(places or ()), *passed, *([] if offer.position is None else [offer.position])]
+    told = [*(offer.candidates or ()), *([] if offer.position is None else [offer.position])]
     return offer.price >= 0.0 and all(is_place(place, problem) for place in told)
 
 

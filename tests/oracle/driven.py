@@ -26,7 +26,6 @@ from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import load
 from swarmbo.team import Team
 from swarmbo.transport import InProcess
-from swarmbo.worlds import Offers
 
 HERE = Path(__file__).parent
 RECORD = HERE / "decisions.jsonl"
@@ -60,7 +59,7 @@ class Members(Hub):
         self.plan: Any = SimpleNamespace(level=getattr(world, "level", None), sites=None)
         sites = None if world is None else world.sites()
         self.plan.sites = None if sites is None else sites.tolist()
-        ways = None if world is None or not team.problem.is_field else _ways(world.offers(list(team.agents)))
+        ways = None if world is None or not team.problem.is_field else world.offers(list(team.agents)).travel
         given = settings_again(team.setup.to_plain(), {})
         given.pop("transport", None)
         known: dict[str, Any] = {"level": self.plan.level, "sites": sites, "travel": ways, "has_base": True}
@@ -102,20 +101,6 @@ class Members(Hub):
                 info = {"sampled": False} if letter.reading is None else _info(letter.reading)
                 on_the_way = [_info(stop) for stop in letter.on_the_way]
                 agent.observe(letter.query, info | {"on_the_way": on_the_way}, is_all=letter.has_ended)
-
-
-class _Ways:
-    """How long an agent's ways take, and what it passes."""
-
-    def __init__(self, offers: Offers) -> None:
-        self.on_the_way, self._travel = offers.on_the_way, offers.travel
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._travel, name)
-
-
-def _ways(offers: Offers) -> Any:
-    return offers.travel if offers.travel is None or offers.on_the_way is None else _Ways(offers)
 
 
 def _info(stop: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What becomes of a robot that sets out on a path: by its equations of motion, or in an engine (``physics``)."""
+"""Drives of robots on their paths: by the equations of motion, or in an engine (``physics``)."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Drive:
-    """How a robot's round went.
+    """Drive of a robot in a round.
 
     Args:
         pose: Where it stands in the end.
@@ -45,7 +45,7 @@ class Stops(Protocol):
 
 
 class Mover(Protocol):
-    """What moves robots, one at a time.
+    """Mover of robots, one at a time.
 
     Args:
         pace: Share of their largest speed and turn rate that they plan with.
@@ -94,7 +94,7 @@ class Mover(Protocol):
         ...
 
     def scene(self, width: int, height: int) -> "Scene | None":
-        """What draws it in three dimensions, in pictures of so many pixels; None if nothing does."""
+        """Scene in three dimensions, in pictures of so many pixels; None if nothing draws it."""
         ...
 
 

@@ -555,20 +555,6 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "nowhere", lambda a: a.tell(None, 1.0), ConfigError, "wanted the location of what nobody asked for"
     yield "noise", lambda a: a.tell("q00001", 1.0, noise_std=-1.0), ShapeError, "noise"
     yield "candidates", lambda a: a.ask(candidates=[[1.0]]), ShapeError, r"candidates of 'a': got shape \(1, 1\)"
-    ways = [[[1.0, 1.0]], []]
-    yield (
-        "ways",
-        lambda a: a.ask(candidates=[[1.0, 1.0]], on_the_way=ways),
-        ShapeError,
-        "got 2 ways; wanted one for each",
-    )
-    yield (
-        "no way",
-        lambda a: a.ask(candidates=[[1.0, 1.0]], on_the_way=[[[1.0]]]),
-        ShapeError,
-        r"finite numbers \(m, 2\)",
-    )
-    yield "ways alone", lambda a: a.ask(on_the_way=ways), ConfigError, "got ways without candidates"
     yield "price", lambda a: a.ask(price=-1.0), ConfigError, "got -1.0; wanted a finite number >= 0"
     yield "position", lambda a: a.ask(position=[0.0]), ShapeError, "location of 'a'"
     yield "rounds", lambda a: a.attach([[0.0, 0.0]], [1.0], rounds=1.0), ShapeError, "in which nothing fades"

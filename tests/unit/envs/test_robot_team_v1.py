@@ -9,7 +9,7 @@ from gymnasium.utils.env_checker import data_equivalence
 import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo_envs import robot_team_v0, robot_team_v1
-from swarmbo_envs.robot_team.apart import Spacing
+from swarmbo_envs.robot_team.safety import Spacing
 
 PLAIN = {"elevation": "jacksboro", "window": [0, 0, 30, 30]}  # 2.2 by 2.7 km
 WALL = {"corners": [[900, 300], [1100, 300], [1100, 2700], [900, 2700]]}

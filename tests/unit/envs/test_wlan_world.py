@@ -103,6 +103,15 @@ def test_users_leave_and_return_as_often_as_asked_for():
     assert (~before & after).sum() / (~before).sum() == pytest.approx(0.3, abs=0.02)
 
 
+def test_who_left_as_stated_may_return_by_chance_and_then_stays():
+    env = wlan_power_v0.parallel_env(topology=PAIR, departures=[[2, 1]], return_rate=1.0, max_cycles=4)
+    present = []
+    for round_number in range(1, 5):
+        steps(env, round_number)
+        present.append(bool(env.network.present[1]))
+    assert present == [True, False, True, True]
+
+
 def test_a_stated_departure_happens_in_its_round_in_every_episode():
     env = wlan_power_v0.parallel_env(topology=PAIR, departures=[[3, 1], [4, 0]], max_cycles=5)
     counts = [sum(info["users"] for info in infos.values()) for infos in steps(env, 5)]
