@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -80,6 +81,10 @@ class Flooding:
         kernels: By which messages are renewed.
         variables: Those that are here; by default all.
         sizes: Number of values by variable; by default as tables of all factors have it.
+
+    Attributes:
+        tables: Those of the factors here, end to end, those of one shape together.
+        table_starts: Where each factor's begins.
     """
 
     def __init__(
@@ -104,7 +109,9 @@ class Flooding:
         self.factor_groups: list[FactorGroup] = []
         here: list[Int[np.ndarray, " n"]] = []  # edges, as numbers in the graph
         lengths: list[Int[np.ndarray, " n"]] = []  # of their messages
-        end = 0
+        self.tables = np.empty(sum(tables[factor].size for factor in self.factors))
+        self.table_starts = np.empty(len(self.factors), dtype=np.int64)
+        end = begin = 0
         for shape, indices in by_shape.items():
             places = np.array(indices)
             group_edges = edges.first[own[places]] + np.arange(len(shape))[:, None]
@@ -112,8 +119,10 @@ class Flooding:
             starts, end = ends - len(places) * np.array(shape), int(ends[-1])
             here += list(group_edges)
             lengths += [np.full(len(places), size) for size in shape]
-            names = [self.factors[i] for i in indices]
-            stacked = tables[names[0]][None] if len(names) == 1 else np.stack([tables[factor] for factor in names])
+            stacked = self.tables[begin : begin + len(places) * prod(shape)].reshape(-1, *shape)
+            np.stack([tables[self.factors[i]] for i in indices], out=stacked)
+            self.table_starts[places] = begin + prod(shape) * np.arange(len(places))
+            begin += stacked.size
             self.factor_groups.append(
                 FactorGroup(places, stacked, spreads(stacked), starts, edges.variables[group_edges])
             )
@@ -197,15 +206,6 @@ class Flooding:
     def edge_sizes(self) -> Int[np.ndarray, " e"]:
         """How long each message is, by edge of the graph; all factors are here."""
         return self._by_edge(self._lengths)
-
-    @property
-    def table_addresses(self) -> Int[np.ndarray, " n_factors"]:
-        """Where each factor's table lies in memory."""
-        addresses = np.empty(len(self.factors), dtype=np.uint64)
-        for group in self.factor_groups:
-            tables = group.tables
-            addresses[group.places] = tables.ctypes.data + tables[0].nbytes * np.arange(len(tables))
-        return addresses
 
     def _by_edge(self, numbers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " e"]:
         out = np.empty(len(self._here), dtype=np.int64)
