@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from swarmbo.kernels import registry
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -45,16 +43,12 @@ def test_python_of_the_page_on_data_runs(monkeypatch, tmp_path, capsys):
     assert "<Run of camel, seed 0, best " in out
 
 
-def test_python_of_the_page_on_scripting_runs(monkeypatch, capsys):
-    monkeypatch.setattr(registry, "_OWN", {})
+def test_python_of_the_page_on_scripting_runs():
     names = names_after("docs/scripting.md")
     assert names["team"].n_data == 12
     assert names["policy"].n_data == 11
     assert names["tuner"].recommend().mean > -0.01  # the most is 0
-    assert names["mine"].last_report.messages > 0
-    assert names["drawn"].n_data == 6
-    assert names["voters"].sent["agreement"].messages == 2  # one vote, one word of the chair
-    assert "the value 0: got a difference of 2.2; wanted -2.2, the sum at the point\n" in capsys.readouterr().out
+    assert names["radio"].traffic.messages > 0
 
 
 def test_python_of_the_page_on_sensor_fields_runs(capsys):

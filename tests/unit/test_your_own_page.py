@@ -1,29 +1,62 @@
-"""The page on code of one's own does what it says: its files are written down, and its commands run."""
+"""The page on code of one's own does what it says: its files are written down, its commands and its Python run."""
 
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from swarmbo.cli import app
+from swarmbo.kernels import registry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "your-own.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"```\w+ (\S+)\n(.*?)```", PAGE, flags=re.DOTALL))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_OWN", {})
+    yield tmp_path
+    for name in FILES:
+        sys.modules.pop(Path(name).stem, None)
+
+
+def test_parts_on_the_page_keep_to_their_contracts_and_are_used(folder, monkeypatch):
+    monkeypatch.syspath_prepend(str(folder))
+    names: dict[str, object] = {"__name__": "page"}
+    for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL):
+        exec(compile(block, "docs/your-own.md", "exec"), names)
+    assert names["team"].n_data == 8
+    assert names["team"].recommend().mean > -0.05  # the most is 0
+    assert names["voters"].sent["agreement"].messages == 4  # two votes, and the winner told to two
+
+
+def test_parts_of_the_page_are_about_twenty_lines_each():
+    lengths = {name: len([line for line in text.splitlines() if line.strip()]) for name, text in FILES.items()}
+    assert set(lengths) == {
+        "my_fields.py",
+        "my_functions.py",
+        "my_coordination.py",
+        "my_worlds.py",
+        "my_kernels.py",
+        "pond.toml",
+    }
+    assert max(lengths[name] for name in lengths if name != "my_worlds.py") <= 30
+    assert lengths["my_worlds.py"] <= 45
 
 
 @pytest.mark.thorough
-def test_the_page_leads_to_the_table(tmp_path, monkeypatch):
-    files = dict(re.findall(r"```\w+ (\S+)\n(.*?)```", PAGE, flags=re.DOTALL))
-    assert set(files) == {"my_methods.py", "my_worlds.py", "pond.toml"}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    monkeypatch.chdir(tmp_path)
+def test_the_page_leads_to_the_table(folder, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     commands = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL) for line in block.splitlines()]
     for command in commands:
         done = CliRunner().invoke(app, shlex.split(command)[1:])
         assert done.exit_code == 0, (command, done.output)
     table = done.stdout
-    for method in ("my_methods:Curious", "my_methods:OneAtATime", "db-gp-ucb"):
+    for method in ("my_fields:Curious", "my_coordination:OneAtATime", "db-gp-ucb"):
         assert re.search(rf"{method}.*\b3\b", table), table

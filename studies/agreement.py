@@ -1,24 +1,19 @@
-"""How good agreements by messages are, beside one computer that searches from 200 points.
+"""How good agreements by messages are, compared with one computer that searches from 200 points.
 
-    python docs/agreement.py            # works out what is missing, draws docs/images/agreement.png, prints the tables
+    python studies/agreement.py       # works out what is missing, draws docs/images/agreement.png, prints the tables
 
 Functions are drawn exactly from an additive Gaussian process on six graphs, evaluated at random points with noise, and
 learned; each acquisition then makes the sum that agents maximise. The share of a method is (value - median of random
-points) / (best of 200 centralised L-BFGS-B searches - median of random points). Each problem adds a line of JSON to
-docs/agreement.jsonl; what is there is skipped.
+points) / (best of 200 centralised L-BFGS-B searches - median of random points).
 """
 
-import argparse
-import json
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from threadpoolctl import threadpool_limits
+from study import Line, Study, markdown, select
 
 from swarmbo.acquisition import DECHBO, Acquisition, Auto, DuMBO, ExpectedImprovement, Thompson
 from swarmbo.baselines import Centralised
@@ -45,13 +40,14 @@ GRAPHS: dict[str, dict[str, list[str]]] = {
     "3 x 3 grid of pairs": PAIRS_OF_GRID,
     "chain of 4 quadruples": {f"f{i}": [f"x{3 * i + j}" for j in range(4)] for i in range(4)},
 }
-ACQUISITIONS: dict[str, tuple[Acquisition, tuple[int, ...]]] = {  # and numbers of evaluations
-    "auto": (Auto(), (40, 100)),
-    "DEC-HBO": (DECHBO(), (40, 100)),
-    "DuMBO": (DuMBO(exploration="paper"), (40, 100)),
-    "DuMBO, coupled": (DuMBO(coupled=True, exploration="paper"), (40, 100)),
-    "Thompson": (Thompson(), (40, 100)),
-    "log improvement": (ExpectedImprovement(), (40, 100)),
+EVALUATIONS = (40, 100)
+ACQUISITIONS: dict[str, Acquisition] = {
+    "auto": Auto(),
+    "DEC-HBO": DECHBO(),
+    "DuMBO": DuMBO(exploration="paper"),
+    "DuMBO, coupled": DuMBO(coupled=True, exploration="paper"),
+    "Thompson": Thompson(),
+    "log improvement": ExpectedImprovement(),
 }
 METHODS: dict[str, ADMM | RefinedMaxSum | Centralised] = {
     "ADMM": ADMM(),
@@ -61,12 +57,10 @@ METHODS: dict[str, ADMM | RefinedMaxSum | Centralised] = {
 }
 BEST = Centralised(starts=200, screened=200)
 COLOURS = dict(zip(METHODS, style.METHOD_COLOURS, strict=False))
-FILE = Path(__file__).parent / "agreement.jsonl"
-FIGURE = Path(__file__).parent / "images" / "agreement.png"
 
 
 def problem(graph_name: str, acquisition: str, t: int) -> LocalFunctions:
-    """What agents maximise after t evaluations of a drawn function."""
+    """The sum that agents maximise after t evaluations of a drawn function."""
     graph = FactorGraph.from_scopes(GRAPHS[graph_name])
     n, k = len(graph.variables), len(graph.factors)
     rng = np.random.default_rng([t, n, k])
@@ -80,18 +74,18 @@ def problem(graph_name: str, acquisition: str, t: int) -> LocalFunctions:
         y += np.linalg.cholesky(K) @ rng.standard_normal(t)
     history, domain = Dataset(X, y, np.full((t, k), np.nan)), Domain(np.zeros(n), np.ones(n))
     now = JointSituation(graph, domain, history, np.zeros((0, n)), "total", None, t, None, 0)
-    kind = ACQUISITIONS[acquisition][0]
+    kind = ACQUISITIONS[acquisition]
     return kind.local_functions(now, kind.learn(now, AdditiveGPSettings(), None))
 
 
-def result(graph_name: str, acquisition: str, t: int) -> dict[str, Any]:
-    """One line: what every method reached, and what it took."""
+def run(graph_name: str, acquisition: str, t: int) -> Line:
+    """What every method reached, and what it took."""
     functions = problem(graph_name, acquisition, t)
     low, high = functions.low, functions.high
     drawn = low + np.random.default_rng(t).random((RANDOM_POINTS, len(low))) * (high - low)
     median = float(np.median(total_value(functions, drawn)))
     best = BEST.maximise(functions).value
-    line: dict[str, Any] = {"graph": graph_name, "acquisition": acquisition, "t": t, "median": median, "best": best}
+    line: Line = {"median": median, "best": best}
     for name, method in METHODS.items():
         start = time.process_time()
         agreement = method.maximise(functions)
@@ -105,49 +99,25 @@ def result(graph_name: str, acquisition: str, t: int) -> dict[str, Any]:
     return line
 
 
-def problems() -> Iterator[tuple[str, str, int]]:
-    """All of them."""
-    for graph_name in GRAPHS:
-        for acquisition, (_, evaluations) in ACQUISITIONS.items():
-            for t in evaluations:
-                yield graph_name, acquisition, t
+def table(lines: list[Line]) -> list[str]:
+    """Shares by acquisition and graph, and what they took."""
 
+    def shares(label: str, own: list[Line]) -> list[Any]:
+        found = ([line[name]["share"] for line in own] for name in METHODS)
+        return [label, len(own), *(f"{np.median(each):.3f} ({min(each):.3f})" for each in found)]
 
-def results(path: Path) -> dict[tuple[str, str, int], dict[str, Any]]:
-    """What is there."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return {(line["graph"], line["acquisition"], line["t"]): line for line in lines}
+    def took(own: list[Line], name: str) -> str:
+        s, messages, size = (np.median([x[name][what] for x in own]) for what in ("seconds", "messages", "bytes"))
+        return f"{1e3 * s:.0f}, {messages:.0f}, {size / 1e3:.0f}"
 
-
-def row(label: str, lines: list[dict[str, Any]]) -> str:
-    """Median and least share of each method."""
-    cells: list[str] = []
-    for name in METHODS:
-        shares = [line[name]["share"] for line in lines]
-        cells.append(f"{np.median(shares):.3f} ({min(shares):.3f})")
-    return f"| {label} | {len(lines)} | {' | '.join(cells)} |"
-
-
-def tables(lines: list[dict[str, Any]]) -> Iterator[str]:
-    """Shares by acquisition and graph, and what they took, in Markdown."""
-    yield f"| median (least) share | problems | {' | '.join(METHODS)} |"
-    yield "|---" * (2 + len(METHODS)) + "|"
-    for by in ("acquisition", "graph"):
-        for label in ACQUISITIONS if by == "acquisition" else GRAPHS:
-            yield row(label, [line for line in lines if line[by] == label])
-    yield row("**all**", lines)
-    yield ""
-    yield "| medians | " + " | ".join(f"{name}: ms, messages, kB" for name in METHODS) + " |"
-    yield "|---" * (1 + len(METHODS)) + "|"
-    for label in GRAPHS:
-        own = [line for line in lines if line["graph"] == label]
-        cells: list[str] = []
-        for name in METHODS:
-            seconds, messages, size = (
-                float(np.median([line[name][what] for line in own])) for what in ("seconds", "messages", "bytes")
-            )
-            cells.append(f"{1e3 * seconds:.0f}, {messages:.0f}, {size / 1e3:.0f}")
-        yield f"| {label} | {' | '.join(cells)} |"
+    rows = [shares(label, select(lines, acquisition=label)) for label in ACQUISITIONS]
+    rows += [shares(label, select(lines, graph=label)) for label in GRAPHS]
+    costs = [[label, *(took(select(lines, graph=label), name) for name in METHODS)] for label in GRAPHS]
+    return [
+        *markdown(["median (least) share", "problems", *METHODS], [*rows, shares("**all**", lines)]),
+        "",
+        *markdown(["medians", *(f"{name}: ms, messages, kB" for name in METHODS)], costs),
+    ]
 
 
 def histogram(ax: Axes, name: str, shares: list[float]) -> Axes:
@@ -169,7 +139,7 @@ def histogram(ax: Axes, name: str, shares: list[float]) -> Axes:
     return ax
 
 
-def draw(lines: list[dict[str, Any]], path: Path) -> Path:
+def draw(lines: list[Line], path: Path) -> Path:
     """One histogram per method, over one another."""
     with style.applied():
         figure = style.new_figure(7.0, 1.75 * len(METHODS))
@@ -192,25 +162,17 @@ def draw(lines: list[dict[str, Any]], path: Path) -> Path:
         return style.save(figure, path)
 
 
-def main() -> None:
-    """Work out what is missing, draw and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=FILE, help="where the lines of JSON are")
-    parser.add_argument("--figure", type=Path, default=FIGURE)
-    given = parser.parse_args()
-    done = results(given.out)
-    with threadpool_limits(1, user_api="blas"):
-        for key in problems():
-            if key not in done:
-                done[key] = result(*key)
-                with given.out.open("a") as file:
-                    file.write(json.dumps(done[key]) + "\n")
-                shares = {name: round(done[key][name]["share"], 4) for name in METHODS}
-                print(*key, shares, file=sys.stderr, flush=True)  # noqa: T201
-    lines = [done[key] for key in problems()]
-    draw(lines, given.figure)
-    sys.stdout.write("\n".join(tables(lines)) + "\n")
-
+CHOICES = {"graph": tuple(GRAPHS), "acquisition": tuple(ACQUISITIONS), "t": EVALUATIONS}
+STUDY = Study(
+    __doc__,
+    "agreement.jsonl",
+    run,
+    CHOICES,
+    table,
+    page=("agreement.md", "tables"),
+    draw=draw,
+    figure="agreement.png",
+)
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

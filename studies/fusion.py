@@ -1,13 +1,13 @@
-"""How good ways to fuse beliefs are, and what they cost: prints a table in Markdown.
+"""Accuracy and cost of ways to fuse beliefs: a table of docs/fusion.md for one field.
 
-Readings of one field are split among sensors by place, the sensors talk until they have done, and every sensor predicts
-what was held out (five folds). Hyper-parameters are fitted to all readings of a fold and given to all methods alike, so
-that the table compares ways to fuse and nothing else. Run it with one BLAS thread:
-OPENBLAS_NUM_THREADS=1 python docs/fusion.py --csv survey.csv --x x_m --y y_m --value zinc_ppm --log
-Without a CSV the field is drawn from a Gaussian process.
+    python studies/fusion.py --csv survey.csv --x x_m --y y_m --value zinc_ppm --log
+    python studies/fusion.py       # a field drawn from a Gaussian process
+
+Measurements of one field are split among sensors by place, the sensors exchange messages until they have done, and
+every sensor predicts what was held out (five folds). Hyper-parameters are fitted to all measurements of a fold and
+given to all methods alike, so that the table compares ways to fuse and nothing else.
 """
 
-import argparse
 import csv
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
+from study import markdown, parser_of, say
 from threadpoolctl import threadpool_limits
 
 from swarmbo.belief import ExactGP, ExactGPSettings
@@ -180,8 +181,8 @@ def cases(
     return made
 
 
-def row(name: str, method: Method, folds: list[tuple[Case, np.ndarray]]) -> str:
-    """One line of the table: means over folds and sensors."""
+def row(name: str, method: Method, folds: list[tuple[Case, np.ndarray]]) -> list[str]:
+    """One row of the table: means over folds and sensors."""
     errors, scores, covered, sizes, steps = [], [], [], [], []
     for case, held_out in folds:
         predictions, n_bytes, n_steps = method(case)
@@ -194,13 +195,13 @@ def row(name: str, method: Method, folds: list[tuple[Case, np.ndarray]]) -> str:
         sizes.append(n_bytes)
         steps.append(n_steps)
     rmse, nlpd = np.sqrt(np.mean(np.concatenate(errors))), np.mean(np.concatenate(scores))
-    share = 100.0 * np.mean(np.concatenate(covered))
-    return f"| {name} | {rmse:.3g} | {nlpd:.3f} | {share:.1f} % | {np.mean(sizes) / 1e3:,.1f} | {np.mean(steps):.0f} |"
+    share = f"{100.0 * np.mean(np.concatenate(covered)):.1f} %"
+    return [name, f"{rmse:.3g}", f"{nlpd:.3f}", share, f"{np.mean(sizes) / 1e3:,.1f}", f"{np.mean(steps):.0f}"]
 
 
-def main() -> None:
-    """Print the table of one field."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main() -> list[str]:
+    """The table of one field."""
+    parser = parser_of(__doc__)
     parser.add_argument("--csv", type=Path, help="a survey with a header; default: a field drawn from a prior")
     for column in ("--x", "--y", "--value"):
         parser.add_argument(column, help="name of a column")
@@ -212,13 +213,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a part of the names of the ways to fuse; default: all")
     given = parser.parse_args()
     X, y = survey(given.csv, given.x, given.y, given.value, given.log) if given.csv else synthetic(given.seed)
-    print("| way to fuse | RMSE | NLPD | in 95 % | kB in all | steps |\n|---|---|---|---|---|---|")  # noqa: T201
-    with threadpool_limits(1, user_api="blas"):
-        folds = cases(X, y, given.agents, given.features, given.loss, given.seed)
-        for name, method in METHODS.items():
-            if given.only in name:
-                print(row(name, method, folds), flush=True)  # noqa: T201
+    folds = cases(X, y, given.agents, given.features, given.loss, given.seed)
+    rows = (row(name, method, folds) for name, method in METHODS.items() if given.only in name)
+    return markdown(["way to fuse", "RMSE", "NLPD", "in 95 %", "kB in all", "steps"], rows)
 
 
 if __name__ == "__main__":
-    main()
+    with threadpool_limits(1, user_api="blas"):
+        say(main())

@@ -1,11 +1,15 @@
-"""How often the papers' upper confidence bounds hold, in simulation: prints a table in Markdown.
+"""Shares of points and functions for which the papers' upper confidence bounds hold: the table of docs/coverage.md.
+
+    python studies/papers_bounds.py
 
 Functions are drawn exactly from an additive Gaussian process, evaluated at random points with noise, and bounded at
 other random points: once with the belief's hyper-parameters set to the truth, once with fitted ones.
-Run it with one BLAS thread: OPENBLAS_NUM_THREADS=1 python docs/papers_bounds.py
 """
 
+from collections.abc import Iterator
+
 import numpy as np
+from study import markdown, say
 from threadpoolctl import threadpool_limits
 
 from swarmbo.acquisition import DECHBO, Acquisition, AddGPUCB, DuMBO
@@ -97,26 +101,22 @@ def cells(graph: FactorGraph, t: int, *, fitted: bool) -> dict[str, list[str]]:
     return out
 
 
-def main() -> None:
-    """Simulate and print."""
-    lines = [
+def table() -> Iterator[str]:
+    """The table, below a sentence that says what it has."""
+    yield (
         f"Share of points, and of functions at all {POINTS} points, where f <= bound; mean of (bound - mu) / sigma. "
-        f"{DRAWS} functions a row.",
-        "",
-        "| | | | true hyper-parameters | | | fitted | | |",
-        "|---|---|---|---|---|---|---|---|---|",
-        "| graph | evaluations | bound | points | functions | width | points | functions | width |",
-    ]
-    with threadpool_limits(1, user_api="blas"):
-        for label, scopes in GRAPHS.items():
-            graph = FactorGraph.from_scopes(scopes)
-            for t in EVALUATIONS:
-                at_truth, at_fit = cells(graph, t, fitted=False), cells(graph, t, fitted=True)
-                lines += [
-                    f"| {label} | {t} | {name} | {' | '.join([*at_truth[name], *at_fit[name]])} |" for name in at_truth
-                ]
-    print("\n".join(lines))  # noqa: T201
+        f"{DRAWS} functions a row.\n"
+    )
+    rows = [["graph", "evaluations", "bound", *["points", "functions", "width"] * 2]]
+    for label, scopes in GRAPHS.items():
+        graph = FactorGraph.from_scopes(scopes)
+        for t in EVALUATIONS:
+            at_truth, at_fit = cells(graph, t, fitted=False), cells(graph, t, fitted=True)
+            rows += [[label, str(t), name, *at_truth[name], *at_fit[name]] for name in at_truth]
+    yield "| | | | true hyper-parameters | | | fitted | | |"
+    yield from markdown([""] * 9, rows)[1:]
 
 
 if __name__ == "__main__":
-    main()
+    with threadpool_limits(1, user_api="blas"):
+        say(table())

@@ -1,4 +1,4 @@
-"""What docs/benchmark.py runs methods on: functions of the library, and some made here."""
+"""What `benchmark.py` runs methods on: functions of the library, and some made here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,26 +1,21 @@
-"""What the lines of docs/benchmarks say: the tables of docs/benchmarks.md and of README.md.
+"""The tables of docs/benchmarks.md and docs/parallel.md, from the lines of studies/benchmarks.
 
 A row is shown if there is a run for each of the seeds; what is missing is named below the table. A figure is bold if
 the method is better than *every* other one on these same seeds: by a sign test on each pair, 5 % two-sided, which takes
 nine seeds of ten.
 """
 
-import json
-import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
-from typing import Any
 
 from scipy.stats import binomtest
+from study import DOCS, Line, between, markdown, read, select
 
 DEFAULT = "auto"
 SIGNIFICANCE = 0.05
-ROOT = Path(__file__).parents[1]
-
-Line = dict[str, Any]
 Runs = Mapping[int, Line]  # by seed
 
 
@@ -38,12 +33,8 @@ class Look:
 
 
 def results(folder: Path, problem: str, method: str) -> dict[int, Line]:
-    """What was run, by seed; of several lines for one seed, the last."""
-    path = folder / f"{problem}.{method}.jsonl"
-    if not path.exists():
-        return {}
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
-    return {line["seed"]: line for line in lines}
+    """Runs by seed; of several lines for one seed, the last."""
+    return {line["seed"]: line for line in read(folder / f"{problem}.{method}.jsonl")}
 
 
 def at(runs: Runs, look: int, seeds: Sequence[int]) -> list[float] | None:
@@ -118,24 +109,26 @@ def table(folder: Path, problem: str, look: Look, peers: Sequence[str], seeds: S
     shown = [name for name in runs if columns[first][name] is not None]
     if not shown:
         return
-    share = "below 0.01 | " if problem.startswith("hartmann") else ""
-    yield f"### {problem}\n"
-    yield f"| method | N = {first} | N = {last} | {share}`{DEFAULT}` is better on | processor s a decision |"
-    yield "|---|---|---|---|---|" + ("---|" if share else "")
     bold = {n: best(columns[n]) for n in look.at}
 
     def rank(name: str) -> tuple[bool, float]:
         regrets = columns[last][name]
         return regrets is None, statistics.median(regrets or columns[first][name] or [])
 
-    for name in sorted(shown, key=rank):
+    def row(name: str) -> list[str]:
         cells = [cell(columns[n][name], bold[n] == name) for n in look.at]
-        if share:
+        if is_hartmann:
             regrets = columns[last][name]
             cells.append("–" if regrets is None else f"{sum(r < 0.01 for r in regrets)} of {len(regrets)}")
         chosen = [runs[name][seed] for seed in seeds]
         seconds = statistics.median(line["seconds"] / (len(line["regret"]) - 10) for line in chosen)
-        yield f"| {name} | {' | '.join(cells)} | {wins(runs, name, look, seeds)} | {seconds:.2g} |"
+        return [name, *cells, wins(runs, name, look, seeds), f"{seconds:.2g}"]
+
+    is_hartmann = problem.startswith("hartmann")
+    share = ["below 0.01"] if is_hartmann else []
+    head = ["method", f"N = {first}", f"N = {last}", *share, f"`{DEFAULT}` is better on", "processor s a decision"]
+    yield f"### {problem}\n"
+    yield from markdown(head, map(row, sorted(shown, key=rank)))
     yield from absent(runs, shown, look, peers, seeds)
     yield ""
 
@@ -164,11 +157,8 @@ def tables(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], see
 
 
 def in_short(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seeds: Sequence[int]) -> str:
-    """The default beside the best of the others, at the last look; bold is what is better than the other of the two."""
-    lines = [
-        f"| problem | N | `{DEFAULT}` | least median of the others | `{DEFAULT}` is better on |",
-        "|---|---|---|---|---|",
-    ]
+    """The default and the best of the others, at the last look; bold is what is better than the other of the two."""
+    rows = list[list[str]]()
     for problem, look in problems.items():
         runs = found(folder, problem, look, peers)
         last = {name: at(own, look.at[-1], seeds) for name, own in runs.items()}
@@ -178,8 +168,9 @@ def in_short(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], s
         rival = min(medians, key=lambda name: medians[name])
         pair = {DEFAULT: last.get(DEFAULT), rival: last[rival]}
         own, other = (cell(pair[name], best(pair) == name) for name in pair)
-        lines.append(f"| `{problem}` | {look.at[-1]} | {own} | `{rival}` {other} | {wins(runs, rival, look, seeds)} |")
-    return "\n".join(lines)
+        rows.append([f"`{problem}`", str(look.at[-1]), own, f"`{rival}` {other}", wins(runs, rival, look, seeds)])
+    head = ["problem", "N", f"`{DEFAULT}`", "least median of the others", f"`{DEFAULT}` is better on"]
+    return "\n".join(markdown(head, rows))
 
 
 def versions(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seeds: Sequence[int]) -> str:
@@ -193,83 +184,25 @@ def versions(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], s
     return "Peers ran on " + ", ".join(f"{package} {' and '.join(sorted(named[package]))}" for package in sorted(named))
 
 
-ROWS = {  # of the table in README: problem and number of evaluations -> what it is called there
-    ("powell-moved", 60): "Powell, 24 variables, optimum moved, 60 evaluations",
-    ("powell-moved", 100): "the same, 100",
-    ("powell-moved-noise", 60): "the same with noise, 1 % of the range, 60",
-    ("hartmann", 100): "Hartmann, 6 variables, 100",
-    ("hartmann-noise", 100): "the same with noise, 1 % of the range, 100",
-    ("rastrigin-moved", 150): "Rastrigin, 100 variables, optimum moved, 150",
-    ("michalewicz", 100): "Michalewicz, 10 variables, structure not told, 100",
-    ("chain", 60): "chain of 12 variables, structure not told, 60",
-    ("wlan", 60): "WLAN, 12 access points, 60 settings (Mbit/s)",
-}
-COLUMNS = {  # of the table in README: method -> its heading
-    "auto": "swarmbo, totals",
-    "auto per factor": "swarmbo, outcomes by factor",
-    "isotropic-gp": "swarmbo, one isotropic process",
-    "turbo-1": "TuRBO-1",
-    "botorch-log-nei": "BoTorch qLogNEI",
-    "ax": "Ax",
-    "optuna-gp": "Optuna GP",
-    "cma-es": "CMA-ES",
-}
-
-
-def readme_table(folder: Path, problems: Mapping[str, Look], seeds: Sequence[int]) -> str:
-    """Medians of README's second table."""
-    lines = [f"| | {' | '.join(COLUMNS.values())} |", "|---" * (len(COLUMNS) + 1) + "|"]
-    by_factor = {look.totals: name for name, look in problems.items() if look.totals}
-    for (problem, look), title in ROWS.items():
-        regrets = {method: at(results(folder, problem, method), look, seeds) for method in COLUMNS}
-        if problem in by_factor:
-            regrets["auto per factor"] = at(results(folder, by_factor[problem], DEFAULT), look, seeds)
-        if not any(regrets.values()):
-            continue
-        bold = best(regrets)
-        medians = {name: "–" if y is None else number(statistics.median(y)) for name, y in regrets.items()}
-        cells = [f"**{text}**" if name == bold else text for name, text in medians.items()]
-        lines.append(f"| {title} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def parallel(folder: Path) -> str:
     """Medians of rounds of several sizes, and how near members of a batch of eight lie."""
-    lines = [json.loads(line) for line in (folder.parent / "parallel.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines, rows = read(folder.parent / "parallel.jsonl"), list[list[str]]()
     sizes = sorted({line["batch"] for line in lines} | {1})
-    head = [f"q = {size}" for size in sizes]
-    rows = [f"| problem | method | {' | '.join(head)} | least distance, q = 8 | nearer than 0.01 |"]
-    rows.append("|---" * (4 + len(sizes)) + "|")
     for problem, method in dict.fromkeys((line["problem"], line["method"]) for line in lines):
-        own = [line for line in lines if (line["problem"], line["method"]) == (problem, method)]
-        ends = {size: [line["regret"][-1] for line in own if line["batch"] == size] for size in sizes}
+        own = select(lines, problem=problem, method=method)
+        ends = {size: [line["regret"][-1] for line in select(own, batch=size)] for size in sizes}
         alone = results(folder, problem, method).values()
         ends[1] = ends[1] or [line["regret"][73] for line in alone if len(line["regret"]) >= 74]
-        cells = [
+        cells = (
             "–" if not y else number(statistics.median(y)) + (f" ({len(y)})" if len(y) != 10 else "")
             for y in ends.values()
-        ]
-        eight = [line for line in own if line["batch"] == 8]
+        )
+        eight = select(own, batch=8)
         least = f"{statistics.median(line['least'] for line in eight):.2g}" if eight else "–"
         near = f"{100 * statistics.mean(line['near'] for line in eight):.0f} %" if eight else "–"
-        rows.append(f"| `{problem}` | {method} | {' | '.join(cells)} | {least} | {near} |")
-    return "\n".join(rows)
-
-
-def between(text: str, marker: str, block: str) -> str:
-    r"""A page with what is between ``<!-- marker -->`` and ``<!-- /marker -->`` replaced.
-
-    Raises:
-        ValueError: If the page has no such pair of markers.
-
-    Example:
-        >>> between("a <!-- t --> b <!-- /t --> c", "t", "new")
-        'a <!-- t -->\nnew\n<!-- /t --> c'
-    """
-    pattern = re.compile(rf"(<!-- {marker} -->).*?(<!-- /{marker} -->)", re.DOTALL)
-    if len(pattern.findall(text)) != 1:
-        raise ValueError(f"wanted one pair of markers <!-- {marker} --> and <!-- /{marker} -->")
-    return pattern.sub(lambda match: f"{match[1]}\n{block}\n{match[2]}", text)
+        rows.append([f"`{problem}`", method, *cells, least, near])
+    head = [f"q = {size}" for size in sizes]
+    return "\n".join(markdown(["problem", "method", *head, "least distance, q = 8", "nearer than 0.01"], rows))
 
 
 def pages(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seeds: Sequence[int]) -> dict[Path, str]:
@@ -281,11 +214,9 @@ def pages(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seed
         peers: Methods that see only totals.
         seeds: Of the runs that are shown.
     """
-    readme, page = ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
+    page, side = DOCS / "benchmarks.md", DOCS / "parallel.md"
     text = page.read_text(encoding="utf-8")
     text = between(text, "in short", in_short(folder, problems, peers, seeds))
     text = between(text, "versions", versions(folder, problems, peers, seeds) + ".")
     text = between(text, "tables", tables(folder, problems, peers, seeds))
-    own = between(readme.read_text(encoding="utf-8"), "sums", readme_table(folder, problems, seeds))
-    side = ROOT / "docs" / "parallel.md"
-    return {page: text, readme: own, side: between(side.read_text(encoding="utf-8"), "batches", parallel(folder))}
+    return {page: text, side: between(side.read_text(encoding="utf-8"), "batches", parallel(folder))}

@@ -1,15 +1,17 @@
 """The tables of docs/decentralisation.md: what crosses the wire in a round, by method and by kind of message.
 
+    python studies/decentralisation.py      # a minute and a half on an idle core
+
 Agreements are made by agents that run as such here, and what is counted are the encoded messages that they really
-exchange. All else is what a team counts, by the words that agents by themselves send; tests hold it to theirs.
-Run it with one BLAS thread: OPENBLAS_NUM_THREADS=1 python docs/decentralisation.py
+exchange. All else is what a team counts, by the messages that agents by themselves send; tests hold it to theirs.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from study import markdown, say
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
@@ -119,7 +121,7 @@ METHODS: dict[str, tuple[Any, Any]] = {
 
 
 def fits(name: str, title: str, mode: str) -> bool:
-    """Whether a method takes such a graph and such outcomes."""
+    """True for a graph and outcomes that a method takes."""
     if name == "add-gp-ucb":
         return "disjoint" in title  # it wants groups that share no variable
     return "learned" not in name or mode == "total"
@@ -142,7 +144,7 @@ def team_of(world: World, mode: str, acquisition: Any, coordination: Any) -> tup
 
 
 def kind_of(mode: str, turn: int) -> str:
-    """What the team is told in this turn: with mixed outcomes totals and outcomes by factor alternate."""
+    """The kind of outcome of this turn: mixed ones alternate between totals and outcomes by factor."""
     return ("total", "per-factor")[turn % 2] if mode == "mixed" else mode
 
 
@@ -164,7 +166,7 @@ def measured(
 
 
 def robots(coordination: str) -> tuple[Traffic, Traffic]:
-    """What four robots send to agree, and to tell one another what they measured and where they can go."""
+    """Messages of four robots: to agree, and to report measurements and where they can go."""
     env = robot_team_v0.parallel_env(robots=4, field={"elevation": "jacksboro"})
     observations, infos = env.reset(seed=SEED)
     rule = sb.DBGPUCB(exploration="annealed")
@@ -180,10 +182,9 @@ def robots(coordination: str) -> tuple[Traffic, Traffic]:
     return agreement, sharing
 
 
-def row_of(name: str, *numbers: float) -> str:
+def row_of(name: str, *numbers: float) -> list[str]:
     """A name, and means over decisions."""
-    cells = " | ".join(f"{number / DECISIONS:,.0f}".replace(",", " ") for number in numbers)
-    return f"| {name} | {cells} |"
+    return [name, *(f"{number / DECISIONS:,.0f}".replace(",", " ") for number in numbers)]
 
 
 def cells_of(by_kind: Counter[str], total: Traffic) -> list[int]:
@@ -191,31 +192,27 @@ def cells_of(by_kind: Counter[str], total: Traffic) -> list[int]:
     return [total.messages, total.transmissions, total.bytes, *(by_kind[kind] for kind in COLUMNS)]
 
 
-def print_row(name: str, *numbers: float) -> None:
-    """A row of a table."""
-    print(row_of(name, *numbers), flush=True)  # noqa: T201
-
-
-def print_head(title: str, *columns: str) -> None:
-    """The head of a table."""
-    print(f"\n{title}\n\n| {' | '.join(columns)} |\n|---|{'--:|' * (len(columns) - 1)}")  # noqa: T201
-
-
-def main() -> None:
-    """Print all tables, in Markdown."""
+def tables() -> Iterator[str]:
+    """All tables; methods with the same numbers share a row."""
     for title, world in WORLDS.items():
         for mode in MODES:
-            print_head(f"{title}, outcomes {mode}", "method", "messages", "transmissions", "bytes", *COLUMNS)
-            for name, (acquisition, method) in METHODS.items():
+            names: dict[tuple[str, ...], list[str]] = {}
+            for name, kinds in METHODS.items():
                 if fits(name, title, mode):
-                    print_row(name, *cells_of(*measured(world, mode, acquisition, method)))
-    columns = [f"{purpose}: {what}" for purpose in ("agreement", "reports") for what in ("messages", "bytes")]
-    print_head("Four robots, by coordination", "db-gp-ucb and", *columns)
+                    _, *cells = row_of(name, *cells_of(*measured(world, mode, *kinds)))
+                    names.setdefault(tuple(cells), []).append(name)
+            yield f"\n**{title[0].upper()}{title[1:]}, {mode}**\n"
+            rows = [[", ".join(alike), *cells] for cells, alike in names.items()]
+            yield from markdown(["method", "messages", "transmissions", "bytes", *COLUMNS], rows, right=True)
+    yield "\n**Four robots, by coordination**\n"
+    rows = list[list[str]]()
     for coordination in ("exact", "max-sum", "greedy", "independent"):
-        agreement, sharing = robots(coordination)
-        print_row(coordination, agreement.messages, agreement.bytes, sharing.messages, sharing.bytes)
+        both = robots(coordination)
+        rows.append(row_of(coordination, *(number for sent in both for number in (sent.messages, sent.bytes))))
+    head = [f"{purpose}: {what}" for purpose in ("agreement", "reports") for what in ("messages", "bytes")]
+    yield from markdown(["db-gp-ucb and", *head], rows, right=True)
 
 
 if __name__ == "__main__":
     with threadpool_limits(1, user_api="blas"):
-        main()
+        say(tables())

@@ -1,8 +1,8 @@
-"""How good agreements by a deadline are over links with faults, beside the lossless optimum of the same decision.
+"""How good agreements by a deadline are over links with faults, in shares of the lossless optimum of the same decision.
 
-    python docs/links.py                         # what is missing of docs/links.jsonl, seeds 0 to 19; then the tables
-    python docs/links.py --seeds 0-19 --worlds wlan --only "no faults" "50 %"
-    python docs/links.py --table                 # the tables of docs/links.md, from what is there
+    python studies/links.py                         # what is missing of links.jsonl, seeds 0 to 19; then the tables
+    python studies/links.py --world wlan --case "no faults" "50 %"
+    python studies/links.py --page                  # puts the tables in docs/links.md
 
 What agents agree on is recorded in the scenarios robots, field (sensors) and wlan, and drawn at random for two sorts of
 graphs with loops (those of docs/certificates.md). The share of an agreement is (value - random) / (best - random):
@@ -12,18 +12,14 @@ mid-decision the share is that of the survivors, by their own factors, in which 
 WLANs, where all goes on, it is that of the whole.
 """
 
-import argparse
-import contextlib
-import json
-import sys
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
+import functools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import networkx as nx
 import numpy as np
 from certificates import dense, problems, sparse
+from study import Line, Study, markdown, select
 
 import swarmbo as sb
 from swarmbo.boundary.rng import stream
@@ -38,7 +34,6 @@ from swarmbo.transport import Event, Faults
 
 Tables = Mapping[str, np.ndarray]
 Found = tuple[float, float, int]  # value, kB that were sent, agents that came out with no choice
-FILE = Path(__file__).parent / "links.jsonl"
 RANDOM_CHOICES, RANDOM_POINTS = 200, 2000
 WORLDS = {  # scenario, round, deadline, patience, and what else is set
     "robots": ("robots", 3, 60, 20, []),
@@ -48,23 +43,24 @@ WORLDS = {  # scenario, round, deadline, patience, and what else is set
     "wlan": ("wlan", 16, 100, 16, []),
     "wlan totals": ("wlan", 16, 100, 16, ["environment.outcomes=total"]),
 }
-CASES = {
+SORTS = {"loopy": sparse, "dense": dense}
+ALONE, LOCKSTEP, LOSSY = "independent", "lockstep, no faults", "lockstep, 30 %"
+DSA, MGM = "DSA, no faults", "MGM, no faults"
+DEATH, CURVE = "30 %, one dies in mid-decision", "30 %, delay up to 5"
+FAULTS = {
     "no faults": Faults(),
     "10 % loss": Faults(loss=0.1),
     "30 %": Faults(loss=0.3),
     "50 %": Faults(loss=0.5),
-    "30 %, delay up to 5": Faults(loss=0.3, delay=5),
+    CURVE: Faults(loss=0.3, delay=5),
     "50 %, delay up to 5": Faults(loss=0.5, delay=5),
 }
-DEATH, CURVE = "30 %, one dies in mid-decision", "30 %, delay up to 5"
-OTHERS = ("lockstep, no faults", "DSA, no faults", "MGM, no faults", "lockstep, 30 %")
-LOCKSTEP, DSA, MGM, LOSSY = OTHERS
-SORTS = {"loopy": sparse, "dense": dense}
-THRESHOLDS = (0.0, 0.01, 0.1, 0.3)
+THRESHOLDS = {f"threshold {threshold:g}": threshold for threshold in (0.0, 0.01, 0.1, 0.3)}
+CASES = (ALONE, LOCKSTEP, DSA, MGM, LOSSY, *FAULTS, DEATH)
 
 
 class TableRecorder:
-    """A way to agree that keeps what was agreed on."""
+    """Exact elimination that keeps what was agreed on."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -72,19 +68,19 @@ class TableRecorder:
     def solve(
         self, graph: sb.FactorGraph, tables: Mapping[str, Any], links: "nx.Graph[Any] | None" = None
     ) -> sb.Solution:
-        """By exact elimination."""
+        """Agree on tables."""
         self.asked.append((graph, {factor: np.asarray(table) for factor, table in tables.items()}, links))
         return sb.Exact().solve(graph, tables, links)
 
 
 class BoxRecorder:
-    """The same of functions."""
+    """ADMM that keeps what was agreed on."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
 
     def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
-        """By ADMM."""
+        """Agree on functions."""
         self.asked.append((functions, links, seed))
         return sb.ADMM().maximise(functions, links, seed)
 
@@ -105,70 +101,87 @@ def recorded(world: str, seed: int) -> Any:
     return recorder.asked[-1]
 
 
-class Tabled:
-    """A decision by tables.
+class Decision:
+    """A decision, and what comes of it in each case: of tables or of functions, which say how each case is run.
 
     Args:
         world: Its name.
         seed: Of the run, or the number of the random graph.
     """
 
+    best: float
+    floor: float
+
     def __init__(self, world: str, seed: int) -> None:
+        self.world, self.seed = world, seed
+        _, _, self.deadline, self.patience, _ = WORLDS[world]
+
+    def found(self, case: str) -> tuple[Found, float, float]:
+        """What a case comes to, and the best and the mean that it could."""
+        if case == DEATH:
+            return self.after_death()
+        return self.of(case), self.best, self.floor
+
+    def of(self, case: str) -> Found:
+        """What a case without a death comes to."""
+        if case == ALONE:
+            return self.alone()
+        if case in (LOCKSTEP, DSA, MGM):
+            return self.lockstep(case)
+        if case == LOSSY:
+            return self.lossy(FAULTS["30 %"])
+        return self.by_deadline(FAULTS.get(case, FAULTS[CURVE]), THRESHOLDS.get(case, 0.01))
+
+
+class Tabled(Decision):
+    """A decision by tables: max-sum."""
+
+    METHODS = {LOCKSTEP: sb.MaxSum(), DSA: sb.DSA(), MGM: sb.MGM()}  # noqa: RUF012
+
+    def __init__(self, world: str, seed: int) -> None:
+        super().__init__(world, seed)
         if world in SORTS:
             self.graph, self.tables = problems(SORTS[world], seed + 1)[-1]
             self.links = None
         else:
             self.graph, self.tables, self.links = recorded(world, seed)
-        _, _, self.deadline, self.patience, _ = WORLDS[world]
-        self.seed = seed
         self.best = sb.Exact().solve(self.graph, self.tables, self.links).value
         self.floor = at_random(self.graph, self.tables, stream(seed, "random choices"))
 
     def alone(self) -> Found:
-        """Each agent where its own factor is largest, wherever others go; where two would clash the later one stays."""
+        """Each agent where its own factor is largest; where two would clash the later one stays."""
         chosen, clashes = alone(self.graph, self.tables)
         return value(self.graph, self.tables, chosen), 0.0, clashes
 
-    def others(self) -> dict[str, Callable[[], Found]]:
-        """Lockstep methods, without faults; and what max-sum takes with some."""
-        graph, tables, links = self.graph, self.tables, self.links
+    def lockstep(self, case: str) -> Found:
+        """A method in lockstep, without faults."""
+        found = self.METHODS[case].solve(self.graph, self.tables, self.links)
+        return max(found.value, self.floor), found.report.bytes / 1000, 0
 
-        def clean(method: sb.MaxSum | sb.DSA | sb.MGM) -> Found:
-            found = method.solve(graph, tables, links)
-            return max(found.value, self.floor), found.report.bytes / 1000, 0
+    def lossy(self, faults: Faults) -> Found:
+        """The first method in lockstep, over links with faults."""
+        opened = faults.open(self.graph.agents, self.links, seed=self.seed)
+        found = solve_with_agents(sb.MaxSum(), self.graph, self.tables, opened)
+        return found.value, found.report.bytes / 1000, 0
 
-        def lossy() -> Found:
-            opened = CASES["30 %"].open(graph.agents, links, seed=self.seed)
-            found = solve_with_agents(sb.MaxSum(), graph, tables, opened)
-            return found.value, found.report.bytes / 1000, 0
-
-        return {
-            LOCKSTEP: lambda: clean(sb.MaxSum()),
-            DSA: lambda: clean(sb.DSA()),
-            MGM: lambda: clean(sb.MGM()),
-            LOSSY: lossy,
-        }
+    def said(self, faults: Faults, threshold: float = 0.01) -> sb.Solution:
+        """The choice by a deadline."""
+        opened = faults.open(self.graph.agents, self.links, seed=self.seed)
+        method = sb.MaxSum(mode="asynchronous", deadline=self.deadline, patience=self.patience, threshold=threshold)
+        return agree_by_deadline(method, self.graph, self.tables, opened).said
 
     def by_deadline(self, faults: Faults, threshold: float = 0.01) -> Found:
-        """Max-sum by a deadline."""
-        graph, tables = self.graph, self.tables
-        found = agree_by_deadline(
-            sb.MaxSum(mode="asynchronous", deadline=self.deadline, patience=self.patience, threshold=threshold),
-            graph,
-            tables,
-            faults.open(graph.agents, self.links, seed=self.seed),
-        ).said
-        idle = len(graph.variables) - len(found.assignment)
-        return value(graph, tables, found.assignment), found.report.bytes / 1000, idle
+        """The first method by a deadline."""
+        found = self.said(faults, threshold)
+        idle = len(self.graph.variables) - len(found.assignment)
+        return value(self.graph, self.tables, found.assignment), found.report.bytes / 1000, idle
 
     def after_death(self) -> tuple[Found, float, float]:
-        """What survivors choose, and the best and the mean that they could."""
+        """What comes of those that survive, and the best and the mean that they could."""
         graph, rng = self.graph, stream(self.seed, "death")
         dead = graph.variables[int(rng.integers(len(graph.variables)))]
         event = Event(agent=graph.variable_owner(dead), round=0, step=int(rng.integers(1, self.deadline)))
-        faults = Faults(loss=0.3, deaths=(event,))
-        method = sb.MaxSum(mode="asynchronous", deadline=self.deadline, patience=self.patience)
-        said = agree_by_deadline(method, graph, self.tables, faults.open(graph.agents, self.links, seed=self.seed)).said
+        said = self.said(Faults(loss=0.3, deaths=(event,)))
         left, of_them = without(graph, self.tables, dead)
         chosen = {x: index for x, index in said.assignment.items() if x in left.variables}
         best, floor = sb.Exact().solve(left, of_them).value, at_random(left, of_them, rng)
@@ -176,22 +189,17 @@ class Tabled:
         return found, best, floor
 
 
-class Boxed:
-    """A decision by functions.
+class Boxed(Decision):
+    """A decision by functions: ADMM."""
 
-    Args:
-        world: Its name.
-        seed: Of the run.
-    """
+    METHODS = {LOCKSTEP: sb.ADMM(), DSA: sb.RefinedDSA(), MGM: sb.RefinedMGM()}  # noqa: RUF012
 
     def __init__(self, world: str, seed: int) -> None:
+        super().__init__(world, seed)
         self.functions, self.links, self.drawn = recorded(world, seed)
-        _, _, self.deadline, self.patience, _ = WORLDS[world]
-        self.seed, self.shares = seed, world == "wlan totals"
         functions, rng = self.functions, stream(seed, "random points")
         self.points = functions.low + rng.random((RANDOM_POINTS, len(functions.low))) * (functions.high - functions.low)
-        self.lockstep = sb.ADMM().maximise(functions, self.links, self.drawn)
-        self.best, self.floor = self.lockstep.value, float(total_value(functions, self.points).mean())
+        self.best, self.floor = self.lockstep(LOCKSTEP)[0], float(total_value(functions, self.points).mean())
 
     def alone(self) -> Found:
         """Each agent where its own factor is largest, wherever others are."""
@@ -205,42 +213,37 @@ class Boxed:
                 point[graph.column_of[x]] = self.points[best, graph.column_of[x]]
         return float(total_value(functions, point[None])[0]), 0.0, 0
 
-    def others(self) -> dict[str, Callable[[], Found]]:
-        """Lockstep methods, without faults; and what ADMM takes with some."""
+    def lockstep(self, case: str) -> Found:
+        """A method in lockstep, without faults."""
+        found = self.METHODS[case].maximise(self.functions, self.links, self.drawn)
+        return found.value, found.report.bytes / 1000, 0
 
-        def clean(method: sb.RefinedDSA | sb.RefinedMGM) -> Found:
-            found = method.maximise(self.functions, self.links, self.drawn)
-            return found.value, found.report.bytes / 1000, 0
-
-        def lossy() -> Found:
-            opened = CASES["30 %"].open(self.functions.graph.agents, self.links, seed=self.seed)
-            found = maximise_with_agents(sb.ADMM(), self.functions, opened, self.drawn)
-            return found.value, found.report.bytes / 1000, 0
-
-        return {
-            LOCKSTEP: lambda: (self.best, self.lockstep.report.bytes / 1000, 0),
-            DSA: lambda: clean(sb.RefinedDSA()),
-            MGM: lambda: clean(sb.RefinedMGM()),
-            LOSSY: lossy,
-        }
+    def lossy(self, faults: Faults) -> Found:
+        """The first method in lockstep, over links with faults."""
+        opened = faults.open(self.functions.graph.agents, self.links, seed=self.seed)
+        found = maximise_with_agents(sb.ADMM(), self.functions, opened, self.drawn)
+        return found.value, found.report.bytes / 1000, 0
 
     def by_deadline(self, faults: Faults, threshold: float = 0.01) -> Found:
-        """ADMM by a deadline."""
+        """The first method by a deadline."""
         found = maximise_by_deadline(
             sb.ADMM(mode="asynchronous", deadline=self.deadline, patience=self.patience, threshold=threshold),
             self.functions,
             faults.open(self.functions.graph.agents, self.links, seed=self.seed),
             self.drawn,
-            shares=self.shares,
+            shares=self.world == "wlan totals",
         )
         return found.value, found.report.bytes / 1000, 0
 
     def after_death(self) -> tuple[Found, float, float]:
-        """What comes of all: the dead one's variables stand where the best evaluation was."""
+        """All goes on: the dead one's variables stand where the best evaluation was."""
         agents, rng = self.functions.graph.agents, stream(self.seed, "death")
         dead, step = agents[int(rng.integers(len(agents)))], int(rng.integers(1, self.deadline))
-        faults = Faults(loss=0.3, deaths=(Event(agent=dead, round=0, step=step),))
-        return self.by_deadline(faults), self.best, self.floor
+        return (
+            self.by_deadline(Faults(loss=0.3, deaths=(Event(agent=dead, round=0, step=step),))),
+            self.best,
+            self.floor,
+        )
 
 
 def value(graph: sb.FactorGraph, tables: Tables, chosen: Mapping[str, int]) -> float:
@@ -294,91 +297,43 @@ def without(graph: sb.FactorGraph, tables: Tables, dead: str) -> tuple[sb.Factor
     return sb.FactorGraph.from_scopes(scopes, owners=owners, variable_owners=names), left
 
 
-def measured(world: str, seed: int, known: Collection[str], only: Collection[str]) -> dict[str, list[float]]:
-    """Share, kB and agents without a choice, by case: of those that are not known yet."""
-    names = ["independent", *OTHERS, *CASES, DEATH, *(f"threshold {threshold:g}" for threshold in THRESHOLDS)]
-    missing = [name for name in names if name not in known and (not only or name in only)]
-    if not missing:
-        return {}
-    problem = Boxed(world, seed) if world.startswith("wlan") else Tabled(world, seed)
-
-    def share(found: Found, best: float = problem.best, floor: float = problem.floor) -> list[float]:
-        return [round((found[0] - floor) / (best - floor), 4), round(found[1], 1), found[2]]
-
-    by_name: dict[str, Callable[[], list[float]]] = {"independent": lambda: share(problem.alone())}
-    by_name |= {name: lambda of=of: share(of()) for name, of in problem.others().items()}
-    by_name |= {name: lambda faults=faults: share(problem.by_deadline(faults)) for name, faults in CASES.items()}
-    by_name[DEATH] = lambda: share(*problem.after_death())
-    by_name |= {
-        f"threshold {threshold:g}": lambda t=threshold: share(problem.by_deadline(CASES[CURVE], t))
-        for threshold in THRESHOLDS
-    }
-    found: dict[str, list[float]] = {}
-    for name in missing:
-        with contextlib.suppress(BudgetError):  # a factor of all twelve variables has no table
-            found[name] = by_name[name]()
-    return found
+@functools.lru_cache(maxsize=1)
+def decision(world: str, seed: int) -> Decision:
+    """The decision that the cases of a world and a seed share."""
+    return (Boxed if world.startswith("wlan") else Tabled)(world, seed)
 
 
-def results() -> dict[tuple[str, int], dict[str, list[float]]]:
-    """What is there; a later line has further cases."""
-    lines = [json.loads(line) for line in FILE.read_text().splitlines()] if FILE.exists() else []
-    found: dict[tuple[str, int], dict[str, list[float]]] = defaultdict(dict)
-    for line in lines:
-        if "cases" in line:
-            found[line["world"], line["seed"]] |= line["cases"]
-    return found
+def run(world: str, seed: int, case: str) -> Line | None:
+    """Share, kB and agents without a choice; none where a factor has more entries than a table may."""
+    try:
+        (found, n_bytes, idle), best, floor = decision(world, seed).found(case)
+    except BudgetError:
+        return None
+    return {"share": round((found - floor) / (best - floor), 4), "kB": round(n_bytes, 1), "without": idle}
 
 
-def say(line: str) -> None:
-    """Print a line."""
-    sys.stdout.write(line + "\n")
+def table(lines: list[Line]) -> Iterator[str]:
+    """The table of cases, then that of thresholds."""
+    counts = {world: len(select(lines, world=world, case="no faults")) for world in WORLDS}
+    worlds = [world for world in WORLDS if counts[world]]
+
+    def cell(world: str, case: str) -> str:
+        if not (own := select(lines, world=world, case=case)):
+            return "–"
+        share, n_bytes, idle = (np.array([line[key] for line in own]) for key in ("share", "kB", "without"))
+        without = f", {int(idle.sum())} without" if idle.any() else ""
+        of = "" if len(own) == counts[world] else f"; of {len(own)}"
+        return f"{share.mean():.3f} ({share.min():.2f}), {n_bytes.mean():.0f}{without}{of}"
+
+    head = ["share (least), kB; of seeds", *(f"{world}, {counts[world]}" for world in worlds)]
+    yield from markdown(head, [[case, *(cell(world, case) for world in worlds)] for case in CASES])
+    yield ""
+    rows = [[f"{threshold:g}", *(cell(world, name) for world in worlds)] for name, threshold in THRESHOLDS.items()]
+    yield from markdown([f"threshold; {CURVE}", *worlds], rows)
 
 
-def table() -> None:
-    """The tables, in Markdown."""
-    rows: dict[str, dict[str, list[list[float]]]] = defaultdict(lambda: defaultdict(list))
-    for (world, _), cases in results().items():
-        for case, numbers in cases.items():
-            rows[case][world].append(numbers)
-    worlds = [world for world in WORLDS if world in rows["no faults"]]
-    counts = {world: len(rows["no faults"][world]) for world in worlds}
-    say("| share (least), kB; of seeds | " + " | ".join(f"{world}, {counts[world]}" for world in worlds) + " |")
-    say("|---" * (1 + len(worlds)) + "|")
-    for case in ("independent", *OTHERS, *CASES, DEATH):
-        say(f"| {case} | " + " | ".join(_cell(rows[case][world], counts[world]) for world in worlds) + " |")
-    say(f"\n| threshold; {CURVE} | " + " | ".join(worlds) + " |")
-    say("|---" * (1 + len(worlds)) + "|")
-    for threshold in THRESHOLDS:
-        cells = (_cell(rows[f"threshold {threshold:g}"][world], counts[world]) for world in worlds)
-        say(f"| {threshold:g} | " + " | ".join(cells) + " |")
-
-
-def _cell(numbers: list[list[float]], count: int) -> str:
-    if not numbers:
-        return "–"
-    share, n_bytes, idle = np.array(numbers).T
-    without = f", {int(idle.sum())} without" if idle.any() else ""
-    of = "" if len(numbers) == count else f"; of {len(numbers)}"
-    return f"{share.mean():.3f} ({share.min():.2f}), {n_bytes.mean():.0f}{without}{of}"
-
-
-def main() -> None:
-    """Work out what is missing, then print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seeds", default="0-19", help="first and last")
-    parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS))
-    parser.add_argument("--only", nargs="+", default=(), metavar="CASE", help="rows; by default all")
-    parser.add_argument("--table", action="store_true", help="only print the tables")
-    options = parser.parse_args()
-    first, last = map(int, options.seeds.split("-"))
-    for seed in range(first, last + 1) if not options.table else ():
-        for world in options.worlds:
-            if cases := measured(world, seed, results()[world, seed], options.only):
-                with FILE.open("a") as out:
-                    out.write(json.dumps({"world": world, "seed": seed, "cases": cases}) + "\n")
-    table()
-
+CHOICES = {"world": tuple(WORLDS), "seed": range(20), "case": (*CASES, *THRESHOLDS)}
+STUDY = Study(__doc__, "links.jsonl", run, CHOICES, table, page=("links.md", "agreements"))
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -1,25 +1,21 @@
 """Where a fifth of the box fails, right beside the best point: how many queries fail, and what is found all the same.
 
-    python docs/failures.py                 # runs what is missing of seeds 0-9, into docs/failures.jsonl
-    python docs/failures.py --page          # rewrites the table in docs/failures.md
+    python studies/failures.py                 # runs what is missing of seeds 0-9, then prints the table
+    python studies/failures.py --page          # puts the table in docs/failures.md
 
 Every run is made twice: a query in the failing region is told as failed, or as a bad number, the worst of the first
-eight outcomes. What is there is skipped. Set OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1.
+eight outcomes.
 """
 
-import argparse
-import itertools
-import json
-import re
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from itertools import product
 
 import numpy as np
+from study import Line, Study, markdown, select
 
 import swarmbo as sb
 from swarmbo.boundary.rng import stream
 
-LOG, PAGE = Path(__file__).with_suffix(".jsonl"), Path(__file__).with_suffix(".md")
 METHODS = ("auto", "dec-hbo", "dumbo", "expected-improvement", "thompson")
 OUTCOMES = ("total", "per-factor")
 QUERIES, INITIAL = 30, 8
@@ -30,7 +26,7 @@ SHARE = 0.2  # of the box
 
 
 def region(shape: str, best: np.ndarray) -> Callable[[np.ndarray], bool]:
-    """Whether a point fails: beyond a wall in one variable, or in a corner or a disc of the first two."""
+    """A test for points that fail: beyond a wall in one variable, or in a corner or a disc of the first two."""
     if shape == "wall":
         return lambda x: bool(x[0] > best[0] + GAP)
     if shape == "corner":
@@ -64,7 +60,7 @@ def problem(shape: str, seed: int) -> tuple[Callable[[np.ndarray], dict[str, flo
     return outcomes, region(shape, best)
 
 
-def run(method: str, told: str, shape: str, seed: int, as_number: bool) -> dict[str, float]:
+def run(method: str, told: str, shape: str, seed: int, as_number: bool) -> Line:
     """Failed queries after the initial design, and the regret of the best query that did not fail."""
     outcomes, fails = problem(shape, seed)
     team = sb.Team(
@@ -92,53 +88,38 @@ def run(method: str, told: str, shape: str, seed: int, as_number: bool) -> dict[
     return {"failed": failed, "regret": -best}
 
 
-def page(lines: list[dict[str, object]]) -> str:
-    """The table: medians and ranges over seeds."""
-    rows = [
-        "| outcomes | acquisition | fail, of 30 | regret | as a bad number: fail | regret | ratio of medians |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for told, method in itertools.product(OUTCOMES, METHODS):
-        cells = list[str]()
-        medians = list[float]()
-        for as_number in (False, True):
-            own = [x for x in lines if (x["told"], x["method"], x["as_number"]) == (told, method, as_number)]
-            failed = [int(str(x["failed"])) for x in own]
-            regret = [float(str(x["regret"])) for x in own]
-            medians.append(float(np.median(regret)))
-            cells += [
-                f"{np.median(failed):.0f} [{min(failed)}, {max(failed)}]",
-                f"{np.median(regret):.2g} [{min(regret):.2g}, {max(regret):.2g}]",
-            ]
-        rows.append(f"| {told} | `{method}` | {' | '.join(cells)} | {medians[0] / medians[1]:.2g} |")
-    return "\n".join(rows)
+def table(lines: list[Line]) -> list[str]:
+    """Medians and ranges over seeds and shapes."""
+
+    def rows() -> Iterator[list[str]]:
+        for told, method in product(OUTCOMES, METHODS):
+            cells, medians = list[str](), list[float]()
+            for as_number in (False, True):
+                own = select(lines, told=told, method=method, as_number=as_number)
+                failed, regret = ([line[key] for line in own] for key in ("failed", "regret"))
+                medians.append(float(np.median(regret)))
+                cells.append(f"{np.median(failed):.0f} [{min(failed)}, {max(failed)}]")
+                cells.append(f"{np.median(regret):.2g} [{min(regret):.2g}, {max(regret):.2g}]")
+            yield [told, f"`{method}`", *cells, f"{medians[0] / medians[1]:.2g}"]
+
+    head = ["outcomes", "acquisition", "fail, of 30", "regret", "as a bad number: fail", "regret", "ratio of medians"]
+    return markdown(head, rows())
 
 
-def main() -> None:
-    """Run what is missing, or write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--page", action="store_true", help="rewrite the table in docs/failures.md")
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--out", type=Path, default=LOG)
-    given = parser.parse_args()
-    lines = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
-    if given.page:
-        text = PAGE.read_text()
-        PAGE.write_text(
-            re.sub(r"(?s)(<!-- table -->\n).*?(<!-- end -->)", lambda m: f"{m[1]}\n{page(lines)}\n\n{m[2]}", text)
-        )
-        return
-    keys = ("method", "told", "shape", "seed", "as_number")
-    done = {tuple(line[key] for key in keys) for line in lines}
-    shapes = ("wall", "corner", "disc")
-    for seed in range(given.seeds):
-        for method, told, shape, as_number in itertools.product(METHODS, OUTCOMES, shapes, (False, True)):
-            if (method, told, shape, seed, as_number) in done:
-                continue
-            line = {"method": method, "told": told, "shape": shape, "seed": seed, "as_number": as_number}
-            with given.out.open("a") as log:
-                log.write(json.dumps(line | run(method, told, shape, seed, as_number)) + "\n")
-
+STUDY = Study(
+    __doc__,
+    "failures.jsonl",
+    run,
+    {
+        "method": METHODS,
+        "told": OUTCOMES,
+        "shape": ("wall", "corner", "disc"),
+        "seed": range(10),
+        "as_number": (False, True),
+    },
+    table,
+    page=("failures.md", "table"),
+)
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -1,18 +1,18 @@
-# ruff: noqa: T201
-"""How tight upper bounds are, and how good methods that choose from tables: the tables of docs/certificates.md.
+"""Tightness of upper bounds, and quality of methods that choose from tables: the tables of docs/certificates.md.
 
-    python docs/certificates.py              # 200 graphs of each sort, a minute
-    python docs/certificates.py --graphs 20
+    python studies/certificates.py              # 200 graphs of each sort, a minute
+    python studies/certificates.py --graphs 20
 
 Two sorts of random graphs with loops, tables of standard normal numbers, the optimum by `exact`. Gaps and shares are in
 units of the optimum less what a random choice is worth on average.
 """
 
-import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import networkx as nx
 import numpy as np
+from study import markdown, parser_of, say
 
 import swarmbo as sb
 from swarmbo.coordination.plan import TableMethod
@@ -82,36 +82,43 @@ def as_printed(graph: sb.FactorGraph, tables: dict[str, np.ndarray]) -> float:
     return optimum + weights.size(weight="weight") - tree.size(weight="weight")
 
 
-def main() -> None:
-    """Print both tables for both sorts."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--graphs", type=int, default=200)
-    count: int = parser.parse_args().graphs
-    for sort in (sparse, dense):
-        solved = problems(sort, count)
-        bests = np.array([sb.exact(graph, tables).value for graph, tables in solved])
-        spans = bests - np.array([sum(float(table.mean()) for table in tables.values()) for _, tables in solved])
-        plain = sb.MGM(rounds=1)
-        without = [plain.solve(graph, tables).report for graph, tables in solved]
-        print(f"\n{sort.__name__}: {count} graphs\n\n| bound | holds | gap: mean | largest | kB |")
-        print("|---|--:|--:|--:|--:|")
-        printed = np.array([as_printed(graph, tables) for graph, tables in solved])
-        gaps = (printed - bests) / spans
-        print(f"| bounded max-sum as printed | {(gaps > -1e-9).sum()} | {gaps.mean():.3f} | {gaps.max():.2f} | |")
+def tables(sort: Callable[[np.random.Generator], dict[str, list[str]]], count: int) -> Iterator[str]:
+    """Both tables of a sort of graphs."""
+    solved = problems(sort, count)
+    bests = np.array([sb.exact(graph, tables).value for graph, tables in solved])
+    spans = bests - np.array([sum(float(table.mean()) for table in tables.values()) for _, tables in solved])
+
+    def bound_row(name: str, bounds: list[float], size: str = "") -> list[Any]:
+        gaps = (np.array(bounds) - bests) / spans
+        return [name, (gaps > -1e-9).sum(), f"{gaps.mean():.3f}", f"{gaps.max():.2f}", size]
+
+    def bounds() -> Iterator[list[Any]]:
+        yield bound_row("bounded max-sum as printed", [as_printed(graph, tables) for graph, tables in solved])
+        without = [sb.MGM(rounds=1).solve(graph, tables).report.bytes for graph, tables in solved]
         for name, method in BOUNDS.items():
             solutions = [method.solve(graph, tables) for graph, tables in solved]
-            gaps = (np.array([solution.upper_bound for solution in solutions], dtype=float) - bests) / spans
-            size = np.mean([s.report.bytes - bare.bytes for s, bare in zip(solutions, without, strict=True)]) / 1e3
-            holds = int((gaps > -1e-9).sum())
-            print(f"| {name} | {holds} | {gaps.mean():.3f} | {gaps.max():.2f} | {size:.1f} |")
-        print("\n| method | share: mean | smallest | optimum found | kB |\n|---|--:|--:|--:|--:|")
+            size = np.mean([s.report.bytes - bare for s, bare in zip(solutions, without, strict=True)]) / 1e3
+            yield bound_row(
+                name, [float("nan" if s.upper_bound is None else s.upper_bound) for s in solutions], f"{size:.1f}"
+            )
+
+    def methods() -> Iterator[list[Any]]:
         for name, method in METHODS.items():
             solutions = [method.solve(graph, tables, seed=k) for k, (graph, tables) in enumerate(solved)]
             shares = 1.0 - (bests - np.array([solution.value for solution in solutions])) / spans
             size = np.mean([solution.report.bytes for solution in solutions]) / 1e3
             found = int((shares > 1.0 - 1e-9).sum())
-            print(f"| {name} | {shares.mean():.3f} | {shares.min():.2f} | {found} | {size:.1f} |")
+            yield [name, f"{shares.mean():.3f}", f"{shares.min():.2f}", found, f"{size:.1f}"]
+
+    yield f"\n{sort.__name__}: {count} graphs\n"
+    yield from markdown(["bound", "holds", "gap: mean", "largest", "kB"], bounds(), right=True)
+    yield ""
+    yield from markdown(["method", "share: mean", "smallest", "optimum found", "kB"], methods(), right=True)
 
 
 if __name__ == "__main__":
-    main()
+    parser = parser_of(__doc__)
+    parser.add_argument("--graphs", type=int, default=200)
+    count: int = parser.parse_args().graphs
+    for sort in (sparse, dense):
+        say(tables(sort, count))

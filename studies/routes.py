@@ -1,0 +1,207 @@
+"""Teams that plan routes and others, on five landscapes: the runs behind docs/routes.md, and its tables.
+
+    python studies/routes.py --task level map peak --seeds 100-109  # adds what is missing of routes.jsonl
+    python studies/routes.py --table                                # prints the tables
+    python studies/routes.py --speed                                # time of a decision by the number of robots
+
+With ``--along 2`` robots measure twice on each leg besides, on which no plan counts.
+
+Robots start side by side at one depot, drawn by seed, and reach half as far in a round as by default (``--spread``:
+drawn starts and the default reach). All methods of a seed meet the same depot, headings, noise and number of rounds.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from study import Line, Study, markdown, say, select
+
+import swarmbo as sb
+from swarmbo.boundary.rng import stream
+from swarmbo.compare.statistics import paired_difference
+from swarmbo.metrics import level_f1, map_rmse
+from swarmbo_envs import robot_team_v0, robot_team_v1
+
+QUANTILE = 0.85  # of the field, that the level is
+FIELDS: dict[str, dict[str, Any]] = {
+    "elevation": {"field": {"elevation": "jacksboro"}, "noise_std": 5.0},
+    "window": {"field": {"elevation": "jacksboro", "window": [60, 140, 128, 128]}, "noise_std": 5.0},
+    "topobathy": {"field": {"elevation": "topobathy"}, "noise_std": 10.0},
+    "drawn": {"field": {"gp": {"lengthscale_m": 500.0}}, "noise_std": 0.05},  # a field for each seed
+    "oxford-ph": {"field": {"survey": "oxford-ph"}, "noise_std": 0.05, "max_cycles": 8},
+}
+GROUP = ("task", "robots", "spread", "along")  # of the runs of one table
+Kinds = tuple[str | dict[str, Any], str | dict[str, Any]]  # acquisition, coordination
+LAWN_MOWER: Kinds = ("information", "lawn-mower")
+VARIANCE = "variance one step, greedy"
+MCTS = "routes, Dec-MCTS"
+ROUTES = {"auction": "routes, auction", "sequential": "routes, sequential"}
+ANNEALED = {"kind": "db-gp-ucb", "exploration": "annealed"}
+METHODS: dict[str, dict[str, Kinds]] = {
+    "level": {
+        "straddle, greedy": ({"kind": "straddle"}, "greedy"),
+        "straddle, exact": ({"kind": "straddle"}, "exact"),
+        "lawn-mower": LAWN_MOWER,
+        VARIANCE: ({"kind": "targeted-variance"}, "greedy"),
+        ROUTES["sequential"]: ({"kind": "targeted-variance"}, {"kind": "routes", "order": "sequential"}),
+        ROUTES["auction"]: ({"kind": "targeted-variance"}, "routes"),
+        MCTS: ({"kind": "targeted-variance"}, "dec-mcts"),
+    },
+    "map": {
+        "information, greedy": ("information", "greedy"),
+        "lawn-mower": LAWN_MOWER,
+        VARIANCE: ("targeted-variance", "greedy"),
+        ROUTES["sequential"]: ("targeted-variance", {"kind": "routes", "order": "sequential"}),
+        ROUTES["auction"]: ("targeted-variance", "routes"),
+        MCTS: ("targeted-variance", "dec-mcts"),
+    },
+    "peak": {
+        "db-gp-ucb, greedy": (ANNEALED, "greedy"),
+        "lawn-mower": LAWN_MOWER,
+        "explore_share = 0.8": (ANNEALED, {"kind": "routes", "explore_share": 0.8}),
+    },
+}
+REFERENCE = {"level": ROUTES["auction"], "map": ROUTES["auction"], "peak": "explore_share = 0.8"}
+SCORES = {"level": ("level_f1", "map_rmse"), "map": ("map_rmse",), "peak": ("simple", "cumulative", "map_rmse")}
+
+
+def is_wanted(task: str, method: str, name: str, _: int, robots: int, spread: bool, along: int) -> bool:
+    """Task and method belong together."""
+    return method in METHODS[task] and not (along and name == "oxford-ph")  # robots sample its sites
+
+
+def survey(name: str, seed: int, robots: int, spread: bool, along: int = 0) -> Any:
+    """The world of a seed."""
+    arguments: dict[str, Any] = {"max_cycles": 25, **FIELDS[name], "robots": robots}
+    if name == "drawn":
+        arguments["field"] = {"gp": {**arguments["field"]["gp"], "seed": seed}}
+    make = robot_team_v0.parallel_env
+    if along:
+        make, arguments["samples_per_leg"] = robot_team_v1.parallel_env, along
+    if spread:
+        return make(**arguments)
+    plain: Any = make(**arguments).unwrapped
+    field, rng = plain.field, stream(seed, "depot")
+    side = field.high - field.low
+    depot = field.low + side * rng.uniform(0.05, 0.95, size=2)
+    around = 0.01 * side.max() * np.array([[i % 8, i // 8] for i in range(robots)])
+    starts = np.clip(depot + around, field.low, field.high - 0.0005 * side * np.arange(robots)[:, None])
+    drive_s = plain.round_time_s - np.pi / plain.settings.turn_rate_rad_s
+    half_s = np.pi / plain.settings.turn_rate_rad_s + 0.5 * drive_s
+    return make(**arguments, starts=starts.tolist(), round_time_s=half_s)
+
+
+def run(task: str, method: str, name: str, seed: int, robots: int, spread: bool, along: int) -> Line:
+    """What a survey came to."""
+    env: Any = survey(name, seed, robots, spread, along)
+    truth = env.unwrapped.ground_truth()
+    level = float(np.quantile(truth.values, QUANTILE))
+    acquisition, coordination = METHODS[task][method]
+    if isinstance(acquisition, dict) and task == "level":
+        acquisition = {**acquisition, "level": level}
+    team = sb.Team.for_env(env, acquisition=acquisition, coordination=coordination, seed=seed)
+    observations, infos = env.reset(seed=seed)
+    found, decided, messages = list[list[float]](), 0.0, 0
+    while env.agents:
+        before = time.process_time()
+        actions = team.act(observations, infos)
+        decided += time.process_time() - before
+        messages += 0 if team.last_report is None else team.last_report.messages
+        step = env.step(actions)
+        team.observe(*step)
+        observations, infos = step[0], step[-1]
+        found.append([float(truth.value(info["location"][None])[0]) for info in infos.values()])
+    mean = team.belief.posterior_mean(truth.points)
+    regrets = truth.maximum - np.array(found)
+    return {
+        "level_f1": level_f1(mean, truth.values, level), "map_rmse": map_rmse(mean, truth.values),
+        "simple": float(regrets.min()), "cumulative": float(regrets.mean()),
+        "decide_ms": 1e3 * decided / len(found), "messages": messages / len(found),
+    }  # fmt: skip
+
+
+def pooled(rows: list[Line], method: str, task: str, score: str) -> str:
+    """What the reference has less a method, paired by landscape and seed; errors in percent of the method's mean."""
+
+    def values(name: str) -> dict[tuple[str, int], float]:
+        return {(row["field"], row["seed"]): row[score] for row in select(rows, method=name)}
+
+    own, reference = values(method), values(REFERENCE[task])
+    if method == REFERENCE[task] or not reference:
+        return ""
+    pairs = sorted(own.keys() & reference.keys())
+    scale = dict.fromkeys(FIELDS, 1.0)
+    if score != "level_f1":
+        scale = {f: 0.01 * float(np.mean([own[p] for p in pairs if p[0] == f] or [1.0])) or 1.0 for f in FIELDS}
+    told = paired_difference(
+        *({i: found[pair] / scale[pair[0]] for i, pair in enumerate(pairs)} for found in (reference, own))
+    )
+    digits = 2 if score == "level_f1" else 1
+    return f"{told.mean:+.{digits}f} [{told.low:+.{digits}f}, {told.high:+.{digits}f}]"
+
+
+def tables(lines: list[Line]) -> Iterator[str]:
+    """Means by landscape, and differences pooled over all of them."""
+    for group in sorted({tuple(line[key] for key in GROUP) for line in lines}):
+        task, robots, spread, along = group
+        own = select(lines, **dict(zip(GROUP, group, strict=True)))
+        names = {name: len({row["seed"] for row in own if row["field"] == name}) for name in FIELDS}
+        names = {name: count for name, count in names.items() if count}
+        run_here = {row["method"] for row in own}
+        for score in SCORES[task]:
+            unit = "" if score == "level_f1" else ", %"
+            where = f"{robots} robots, {'spread starts' if spread else 'one depot'}"
+            yield f"\n{task}, {where}, {along} measurements on each leg: {score}, seeds {names}\n"
+            rows = list[list[str]]()
+            for method in METHODS[task]:
+                if method not in run_here:
+                    continue
+                found = [[row[score] for row in select(own, method=method, field=name)] for name in names]
+                means = (f"{np.mean(values):.3g}" if values else "–" for values in found)
+                rows.append([method, *means, pooled(own, method, task, score)])
+            yield from markdown(["", *names, f"{REFERENCE[task]} less it{unit}"], rows)
+
+
+def speed(rounds: int = 12) -> Iterator[str]:
+    """Processor time of decisions, fits left out, in the middle of a survey of the elevation model."""
+    sizes = (4, 8, 16, 32, 64)
+
+    def median_ms(method: str, robots: int) -> str:
+        acquisition, coordination = METHODS["map"][method]
+        env: Any = survey("elevation", 0, robots, spread=False)
+        settings: Any = {"kind": "exact", "refit_every": 10_000}
+        team = sb.Team.for_env(env, belief=settings, acquisition=acquisition, coordination=coordination)
+        observations, infos = env.reset(seed=0)
+        times = list[float]()
+        for _ in range(min(rounds, 192 // robots)):
+            before = time.process_time()
+            actions = team.act(observations, infos)
+            times.append(time.process_time() - before)
+            step = env.step(actions)
+            team.observe(*step)
+            observations, infos = step[0], step[-1]
+        return f"{1e3 * float(np.median(times[1:])):.0f}"
+
+    methods = (VARIANCE, ROUTES["sequential"], ROUTES["auction"], MCTS)
+    rows = ([f"{method}, ms", *(median_ms(method, robots) for robots in sizes)] for method in methods)
+    yield from markdown(["robots", *map(str, sizes)], rows)
+
+
+CHOICES = {
+    "task": tuple(METHODS),
+    "method": tuple(dict.fromkeys(method for own in METHODS.values() for method in own)),
+    "field": tuple(FIELDS),
+    "seed": range(8),
+    "robots": (4,),
+    "spread": (False,),
+    "along": (0,),
+}
+STUDY = Study(__doc__, "routes.jsonl", run, CHOICES, tables, wanted=is_wanted)
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--speed"]:
+        say(speed())
+    else:
+        STUDY.main()

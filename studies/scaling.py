@@ -1,0 +1,109 @@
+"""Time of a decision by numbers of robots and of factors: docs/images/scaling.png, and what it shows as text.
+
+    python studies/scaling.py
+
+The theory: a chain of N robots with Markov order B has N - B full blocks, and each costs one table and one elimination.
+With outcomes by factor, every factor is fitted by itself, and agents agree in so many rounds, however many they are.
+Times are those of the process, so busy neighbours disturb little.
+"""
+
+import functools
+import time
+from collections.abc import Callable
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from study import DOCS, say
+from threadpoolctl import threadpool_limits
+
+import swarmbo as sb
+from swarmbo.acquisition import Situation, chain_acquisition
+
+ORDER, PLACES, MEASUREMENTS = 2, 64, 100
+ROBOTS = (4, 8, 16, 24, 32, 48, 64)
+FACTORS, EVALUATIONS = (30, 100, 300, 1000), 20
+
+
+def situation(n_robots: int) -> Situation:
+    """Robots spread over a square, each with 64 places of its own around it, after 100 measurements."""
+    rng = np.random.default_rng(0)
+    domain = sb.Domain(np.zeros(2), np.full(2, 1000.0))
+    X = domain.from_unit(rng.random((MEASUREMENTS, 2)))
+    y = np.sin(X[:, 0] / 150.0) + np.cos(X[:, 1] / 220.0) + 0.05 * rng.normal(size=MEASUREMENTS)
+    belief = sb.ExactGP.create(sb.ExactGPSettings(), domain).update(X, y).fit(rng)
+    positions = {f"robot_{n}": domain.from_unit(rng.random(2)) for n in range(n_robots)}
+    places = {a: np.clip(p + rng.normal(scale=60.0, size=(PLACES, 2)), 0.0, 1000.0) for a, p in positions.items()}
+    return Situation(tuple(positions), places, positions, positions, belief, None, domain, 10, 25, 0)
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """The shortest of five runs."""
+    taken: list[float] = []
+    for _ in range(5):
+        start = time.process_time()
+        call()
+        taken.append(time.process_time() - start)
+    return min(taken)
+
+
+def decide(now: Situation) -> None:
+    """One joint decision, from the belief to the agreement."""
+    problem = sb.DBGPUCB(markov_order=ORDER, exploration="annealed").local_problem(now)
+    assert problem is not None
+    sb.Exact().solve(problem.graph, problem.tables)
+
+
+def team_of(n_factors: int) -> sb.Team:
+    """A chain of pairs, every factor with outcomes of its own; nothing is fitted yet."""
+    graph = sb.FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(n_factors)})
+    X = np.random.default_rng(0).random((EVALUATIONS, n_factors + 1))
+    team = sb.Team(graph, {f"x{i}": (0.0, 1.0) for i in range(n_factors + 1)}, outcomes="per-factor", seed=0)
+    team.attach(X, -((X[:, 1:] - X[:, :-1] - 0.2) ** 2) + 0.3 * np.sin(5.0 * X[:, :-1]))
+    return team
+
+
+def asked(n_factors: int) -> float:
+    """Seconds of a first query: hyper-parameters from scratch, then the agreement."""
+    team, start = team_of(n_factors), time.process_time()
+    team.ask()
+    return time.process_time() - start
+
+
+def draw(cost: np.ndarray, by_factor: np.ndarray) -> None:
+    """Measured seconds and the line of the median, robots to the left and factors to the right."""
+    blocks, factors = np.array(ROBOTS) - ORDER, np.array(FACTORS)
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    left.plot(blocks, 1e3 * cost, "o-", label="measured")
+    left.plot(blocks, 1e3 * np.median(cost / blocks) * blocks, "--", label="linear: median time a block")
+    left.set_xlabel(f"full blocks N - B (B = {ORDER}, {PLACES} candidates, {MEASUREMENTS} measurements)")
+    left.set_ylabel("time of a joint decision in a field (ms)")
+    right.loglog(factors, by_factor, "o-", label="measured")
+    right.loglog(factors, np.median(by_factor / factors) * factors, "--", label="linear: median a factor")
+    right.set_xlabel(f"factors in a chain (outcomes by factor, {EVALUATIONS} evaluations)")
+    right.set_ylabel("time of a first query (s)")
+    for axes in (left, right):
+        axes.legend()
+    figure.savefig(DOCS / "images" / "scaling.png", dpi=120)
+
+
+def main() -> None:
+    """Measure, print, draw."""
+    chain_acquisition._LARGE = 2**20  # pyright: ignore[reportPrivateUsage]  # all robots with all candidates
+    with threadpool_limits(1, user_api="blas"):
+        cost = np.array([seconds(functools.partial(decide, situation(n))) for n in ROBOTS])
+        for n in FACTORS:
+            asked(n)  # imports, and what is compiled: from some number of factors on
+        by_factor = np.array([min(asked(n) for _ in range(3)) for n in FACTORS])
+    for n, each in zip(ROBOTS, 1e3 * cost, strict=True):
+        block = n - ORDER
+        say([f"{n:3d} robots  {block:3d} full blocks  {each:7.1f} ms  {each / block:6.2f} ms a block"])
+    for n, taken in zip(FACTORS, by_factor, strict=True):
+        say([f"{n:4d} factors  {taken:6.2f} s  {1e3 * taken / n:6.2f} ms a factor"])
+    draw(cost, by_factor)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Regret of a team that is not told the structure of a function, by where its scopes come from.
+
+    python studies/structure.py            # runs what is missing of structure.jsonl, seeds 0 to 5
+    python studies/structure.py --page     # puts the tables in docs/structure.md
+
+A line has the simple regret after every evaluation, how many of the pairs of variables that meet in a factor of the
+function meet in a scope at the end, how many meet there in all, and processor seconds. The initial points are the same
+for all.
+"""
+
+import statistics
+import time
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from benchmark import INITIAL, Evaluations
+from benchmark_problems import Problem
+from benchmark_tables import cell
+from study import Line, Study, markdown, select
+
+import swarmbo as sb
+from swarmbo.graph import FactorGraph
+from swarmbo_envs.functions import AdditiveFunction
+
+PROBLEMS = {
+    "powell-moved": Problem("powell", (60, 100), is_moved=True),
+    "trimodal": Problem("trimodal", (40, 80)),
+    "additive-gp": Problem("additive-gp", (30, 60)),
+    "michalewicz": Problem("michalewicz", (60, 100)),
+}
+KNOWN, WHOLE = "known", "one whole factor"
+METHODS: dict[str, dict[str, Any] | None] = {
+    KNOWN: None,
+    WHOLE: None,
+    "sampled": {"kind": "sampled"},
+    "sampled, at most 4": {"kind": "sampled", "largest": 4},
+    "screened": {"kind": "screened"},
+}
+
+
+def graph_of(function: AdditiveFunction) -> FactorGraph:
+    """The function's factors, and one for each variable that it does not depend on."""
+    scopes = {f: [function.variables[j] for j in scope] for f, scope in function.scopes.items()}
+    idle = set(function.variables).difference(*scopes.values())
+    return FactorGraph.from_scopes(scopes | {f"none of {v}": [v] for v in sorted(idle)})
+
+
+def pairs(graph: FactorGraph) -> set[frozenset[str]]:
+    """Pairs of variables that meet in a scope."""
+    return {frozenset(pair) for scope in graph.scopes for pair in combinations(scope, 2)}
+
+
+def run(name: str, method: str, seed: int) -> Line:
+    """Regret, pairs and seconds of a run."""
+    problem = PROBLEMS[name]
+    evaluations = Evaluations(problem, seed, problem.looks[-1])
+    function = evaluations.function
+    truth = graph_of(function)
+    bounds = {v: (float(a), float(b)) for v, a, b in zip(function.variables, function.low, function.high, strict=True)}
+    structure = METHODS[method]
+    belief: dict[str, Any] = {"kind": "additive"} | ({"structure": structure} if structure else {})
+    given = truth if method == KNOWN else None
+    team = sb.Team(given, bounds, belief=belief, seed=seed, rounds=problem.looks[-1], initial=INITIAL)
+    start = time.process_time()
+    for _ in range(problem.looks[-1]):
+        query = team.ask()
+        x = np.array([query.point[variable] for variable in function.variables])
+        team.tell(query, float(evaluations(x).sum()))
+    seconds = time.process_time() - start
+    found, true = pairs(team.model.belief.graph), pairs(truth)
+    assert function.maximum is not None
+    return {
+        "seconds": round(seconds, 2),
+        "pairs": [len(found & true), len(true), len(found)],
+        "regret": [float(f"{function.maximum - best:.6g}") for best in evaluations.best],
+    }
+
+
+def rows(lines: list[Line], looks: tuple[int, ...]) -> Iterator[tuple[float, list[Any]]]:
+    """Median regret at the last look, and the row, of each method."""
+    for method in METHODS:
+        if runs := select(lines, method=method):
+            seconds = statistics.median(line["seconds"] for line in runs) / (looks[-1] - INITIAL)
+            hits, true, met = (sum(line["pairs"][i] for line in runs) for i in range(3))
+            recall = f"{hits / true:.0%}" if true else "none to find"
+            precision = f"{hits / met:.0%}" if met else "none meet"
+            regrets = [[line["regret"][look - 1] for line in runs] for look in looks]
+            cells = (cell(own, is_bold=True) for own in regrets)
+            yield statistics.median(regrets[-1]), [method, len(runs), *cells, recall, precision, f"{seconds:.2g}"]
+
+
+def table(lines: list[Line]) -> Iterator[str]:
+    """One table for each problem, its methods from the best to the worst."""
+    for name, problem in PROBLEMS.items():
+        looks = [f"N = {look}" for look in problem.looks]
+        head = ["scopes", "seeds", *looks, "true pairs that meet", "of all that meet", "s a decision"]
+        ranked = sorted(rows(select(lines, problem=name), problem.looks), key=lambda row: row[0])
+        yield f"### {name}\n"
+        yield from markdown(head, [row for _, row in ranked])
+        yield ""
+
+
+CHOICES = {"problem": tuple(PROBLEMS), "method": tuple(METHODS), "seed": range(6)}
+STUDY = Study(__doc__, "structure.jsonl", run, CHOICES, table, page=("structure.md", "tables"))
+
+if __name__ == "__main__":
+    STUDY.main()

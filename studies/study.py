@@ -1,0 +1,180 @@
+"""A study: cells that each leave a line of JSON, what of them is missing, and the tables and figures of the lines.
+
+A script names the keys of its cells (a method, a problem, a seed), how a cell is run and what its table says; this
+gives it the command line. What is recorded is not run again. Every run keeps to one BLAS thread, and ``--jobs`` starts
+several processes: more threads would be slower on busy cores, and would change last digits.
+"""
+
+import json
+import re
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+FOLDER = Path(__file__).parent
+DOCS = FOLDER.parent / "docs"
+Line = dict[str, Any]
+
+
+def read(path: Path) -> list[Line]:
+    """Recorded lines; none if there is no such file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line] if path.exists() else []
+
+
+def append(path: Path, line: Line) -> None:
+    """Record a line."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def select(lines: Iterable[Line], **values: Any) -> list[Line]:
+    """The lines that have these values."""
+    return [line for line in lines if all(line[key] == value for key, value in values.items())]
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[Any]], right: bool = False) -> list[str]:
+    """The lines of a table.
+
+    Args:
+        head: Names of columns.
+        rows: Cells.
+        right: Align all columns but the first to the right.
+    """
+    rule = "|---|" + "--:|" * (len(head) - 1) if right else "|---" * len(head) + "|"
+    return [f"| {' | '.join(head).lstrip()} |", rule, *(f"| {' | '.join(map(str, row))} |" for row in rows)]
+
+
+def say(lines: Iterable[str]) -> None:
+    """Print lines as they come."""
+    for line in lines:
+        print(line, flush=True)  # noqa: T201
+
+
+def seeds_of(text: str) -> range:
+    """A range of seeds, from ``FIRST-LAST`` or one number."""
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def parser_of(doc: str | None) -> ArgumentParser:
+    """A command line whose help is a script's docstring."""
+    return ArgumentParser(description=doc, formatter_class=RawDescriptionHelpFormatter)
+
+
+def between(text: str, marker: str, block: str) -> str:
+    r"""A page with what is between ``<!-- marker -->`` and ``<!-- /marker -->`` replaced.
+
+    Raises:
+        ValueError: If the page has no such pair of markers.
+
+    Example:
+        >>> between("a <!-- t --> b <!-- /t --> c", "t", "new")
+        'a <!-- t -->\nnew\n<!-- /t --> c'
+    """
+    pattern = re.compile(rf"(<!-- {marker} -->).*?(<!-- /{marker} -->)", re.DOTALL)
+    if len(pattern.findall(text)) != 1:
+        raise ValueError(f"wanted one pair of markers <!-- {marker} --> and <!-- /{marker} -->")
+    return pattern.sub(lambda match: f"{match[1]}\n{block}\n{match[2]}", text)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Cells, how one is run, and what their lines say.
+
+    Args:
+        doc: The script's docstring: help of its command line.
+        file: Where lines are recorded, in this folder.
+        run: From a cell's values, in the order of ``choices``, to the rest of its line; None: the cell has no result.
+        choices: Values of each key. ``seed`` has a range; a key of one value is an option with that default.
+        table: Lines of Markdown, from recorded lines.
+        page: Page in ``docs`` and marker between which ``--page`` puts the table.
+        wanted: Which cells there are, of all combinations.
+        draw: Draws the figure of recorded lines to a path.
+        figure: That path, in ``docs/images``.
+    """
+
+    doc: str | None
+    file: str
+    run: Callable[..., Line | None]
+    choices: Mapping[str, Sequence[Any]]
+    table: Callable[[list[Line]], Iterable[str]]
+    page: tuple[str, str] | None = None
+    wanted: Callable[..., bool] = field(default=lambda *_: True)
+    draw: Callable[[list[Line], Path], object] | None = None
+    figure: str = ""
+
+    def parser(self) -> ArgumentParser:
+        """The command line."""
+        parser = parser_of(self.doc)
+        for key, values in self.choices.items():
+            name, first = "--" + key.replace("_", "-"), values[0]
+            if isinstance(values, range):
+                parser.add_argument(name + "s", dest=key, type=seeds_of, default=values, help="such as 0-9")
+            elif isinstance(first, bool):
+                if len(values) == 1:
+                    parser.add_argument(name, action="store_const", const=[not first], default=[first])
+            else:
+                allowed = list(values) if isinstance(first, str) else None
+                parser.add_argument(name, nargs="+", type=type(first), choices=allowed, default=list(values))
+        parser.add_argument("--out", type=Path, default=FOLDER / self.file, help="where lines are recorded")
+        parser.add_argument("--jobs", type=int, default=1, help="processes")
+        parser.add_argument("--table", action="store_true", help="run nothing")
+        if self.page:
+            parser.add_argument(
+                "--page", action="store_true", help=f"run nothing, put the table in docs/{self.page[0]}"
+            )
+        if self.draw:
+            parser.add_argument("--figure", type=Path, default=DOCS / "images" / self.figure)
+        return parser
+
+    def cells(self, given: Namespace) -> Iterator[tuple[Any, ...]]:
+        """The cells that are asked for, first seeds first."""
+        keys = sorted(self.choices, key=lambda key: key != "seed")
+        for values in product(*(getattr(given, key, self.choices[key]) for key in keys)):
+            named = dict(zip(keys, values, strict=True))
+            cell = tuple(named[key] for key in self.choices)
+            if self.wanted(*cell):
+                yield cell
+
+    def work(self, cells: Iterable[tuple[Any, ...]], out: Path, jobs: int = 1) -> None:
+        """Run the cells that have no line yet, and record a line of each as it comes."""
+        done = {tuple(line[key] for key in self.choices) for line in read(out)}
+        left = [cell for cell in cells if cell not in done]
+
+        def record(cell: tuple[Any, ...], found: Line | None) -> None:
+            if found is not None:
+                append(out, dict(zip(self.choices, cell, strict=True)) | found)
+            print(*cell, file=sys.stderr, flush=True)  # noqa: T201
+
+        if jobs == 1:
+            with threadpool_limits(1, user_api="blas"):
+                for cell in left:
+                    record(cell, self.run(*cell))
+            return
+        with ProcessPoolExecutor(jobs, initializer=threadpool_limits, initargs=(1, "blas")) as pool:
+            running = {pool.submit(self.run, *cell): cell for cell in left}
+            for ended in as_completed(running):
+                record(running[ended], ended.result())
+
+    def main(self, arguments: Sequence[str] | None = None) -> None:
+        """Run what is missing, draw, and print the table or put it in its page."""
+        given = self.parser().parse_args(arguments)
+        is_page = self.page is not None and given.page
+        if not given.table and not is_page:
+            self.work(self.cells(given), given.out, given.jobs)
+        lines = read(given.out)
+        if self.draw and not given.table:
+            self.draw(lines, given.figure)
+        if self.page and is_page:
+            path = DOCS / self.page[0]
+            text = between(path.read_text(encoding="utf-8"), self.page[1], "\n" + "\n".join(self.table(lines)) + "\n")
+            path.write_text(text, encoding="utf-8")
+        else:
+            say(self.table(lines))

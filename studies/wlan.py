@@ -1,0 +1,214 @@
+"""How fast methods tune random WLANs, the tables of docs/wlan.md, one network for each seed.
+
+    python studies/wlan.py told           # by what is told of an evaluation; what is missing of wlan_study.jsonl
+    python studies/wlan.py walking        # users who walk, with and without a time axis; of wlan_mobility.jsonl
+    python studies/wlan.py ways           # teams and simple ways, what interference from all costs; wlan_ways.jsonl
+    python studies/wlan.py utilities      # what is best for each utility, on the default network
+
+With ``--table`` nothing is run. A share is that of the way from a median random setting to the best known one; of
+``ways`` that of the best known capacity. Other people's methods are run on such networks in docs/benchmarks.md.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import numpy as np
+from study import Line, Study, markdown, say, select
+
+import swarmbo as sb
+from swarmbo_envs import wlan_power_v0
+from swarmbo_envs.wlan_power import Utility, best_known
+from swarmbo_envs.wlan_power.network import UtilityName
+
+BUDGET, WALKED = 60, 80  # rounds
+DESIGN = 10  # rounds that no method chose, and that don't count where users walk
+LOW, HIGH = 1.0, 25.0  # dBm
+STEPS_M = (0.0, 1.0, 4.0)  # standard deviation of a user's step between rounds, along each axis
+DUMBO = {"acquisition": {"kind": "dumbo", "exploration": "paper"}}
+FADING = {"belief": {"kind": "additive", "time": {"kernel": "matern12"}}}
+THOMPSON = {"acquisition": "thompson"}
+PEERS = {"isotropic-gp": {"coordination": "isotropic-gp"}, "sobol": {"coordination": "sobol"}}  # see totals only
+METHODS: dict[str, dict[str, Any]] = {
+    "auto": {},
+    "dumbo": DUMBO,
+    "dec-hbo": {"acquisition": "dec-hbo"},
+    "thompson": THOMPSON,
+    **PEERS,
+}
+WALKING: dict[str, dict[str, Any]] = {
+    "auto": {},
+    "auto, weight / 4": {"acquisition": {"kind": "auto", "weight": 0.0125}},  # what it is with a time axis
+    "auto, time": FADING,
+    "dumbo": DUMBO,
+    "dumbo, time": DUMBO | FADING,
+    "thompson": THOMPSON,
+    "thompson, time": THOMPSON | FADING,
+    "sobol": PEERS["sobol"],
+}
+TEAMS: dict[str, dict[str, Any]] = {
+    "team, DuMBO": DUMBO,
+    "team, Thompson": THOMPSON,
+    "team, auto": {"acquisition": "auto"},
+    "one isotropic GP for all": PEERS["isotropic-gp"],
+    "CMA-ES": {"coordination": "cma-es"},
+    "Sobol": PEERS["sobol"],
+}
+REFERENCES = ("all at maximum", "best equal power", "random", "independent tuning", "sequential greedy")
+ASSUMED = "best if only the audible disturbed"
+
+
+def tuned(env: Any, seed: int, rounds: int, **settings: Any) -> Iterator[dict[str, Any]]:
+    """The actions of each round of a team that tunes a network."""
+    observations, infos = env.reset(seed=seed)
+    team = sb.Team.for_env(env, seed=seed, rounds=rounds, **settings)
+    team.begin(infos)
+    while env.agents:
+        actions = team.act(observations, infos)
+        step = env.step(actions)
+        team.observe(*step)
+        observations, infos = step[0], step[-1]
+        yield actions
+
+
+def totals(env: Any) -> np.ndarray:
+    """True capacities of all rounds."""
+    return env.get_state()["arrays"]["totals"]
+
+
+def median_of(env: Any, seed: int, count: int) -> float:
+    """True capacity of a median random setting, where users are now."""
+    drawn = np.random.default_rng(seed).uniform(LOW, HIGH, (count, len(env.possible_agents)))
+    return float(np.median(env.network.value(drawn)))
+
+
+def told(method: str, outcomes: str, seed: int) -> Line:
+    """The best true capacity found after every evaluation, that of a median random setting, and the best known."""
+    env = wlan_power_v0.parallel_env(topology_seed=seed, outcomes=outcomes, max_cycles=BUDGET)
+    best, median, start = float(env.best_known()[1]), median_of(env, seed, 2000), time.process_time()
+    for _ in tuned(env, seed, BUDGET, **METHODS[method]):
+        pass
+    seconds, found = time.process_time() - start, np.maximum.accumulate(totals(env))
+    found = [round(float(value), 6) for value in found]
+    return {"random": median, "best": best, "found": found, "seconds": round(seconds, 2)}
+
+
+def told_table(lines: list[Line]) -> list[str]:
+    """Shares, and evaluations until nine tenths of the way are gone."""
+
+    def count(evaluations: float) -> str:
+        return f"{evaluations:g}" if np.isfinite(evaluations) else f"more than {BUDGET}"
+
+    def rows() -> Iterator[list[Any]]:
+        for method in METHODS:
+            for outcomes in ("per-factor", "total"):
+                if own := select(lines, method=method, outcomes=outcomes):
+                    shares = np.array([(np.array(r["found"]) - r["random"]) / (r["best"] - r["random"]) for r in own])
+                    reached = [int(np.argmax(s >= 0.9)) + 1 if (s >= 0.9).any() else np.inf for s in shares]
+                    ends = [f"{100 * end:.1f} %" for end in (shares[:, -1].mean(), shares[:, -1].min())]
+                    counts = [count(float(np.median(reached))), count(max(reached))]
+                    yield [f"`{method}`", outcomes, *ends, *counts, len(own)]
+
+    head = [f"share at {BUDGET}: mean", "least", "evaluations to 90 %: median", "largest", "seeds"]
+    return markdown(["method", "told", *head], rows())
+
+
+def walking(method: str, step_m: float, seed: int) -> Line:
+    """The share that each round reached, by its true capacity and the best known for where users then are."""
+    env = wlan_power_v0.parallel_env(topology_seed=seed, outcomes="per-factor", max_cycles=WALKED, mobility_m=step_m)
+    shares, seconds, start = list[float](), 0.0, time.process_time()
+    for actions in tuned(env, seed, WALKED, **WALKING[method]):
+        seconds += time.process_time() - start
+        powers = np.array([[float(action[0]) for action in actions.values()]])
+        found, random = float(env.network.value(powers)[0]), median_of(env, seed, 500)
+        shares.append((found - random) / (best_known(env.network, LOW, HIGH, starts=8)[1] - random))
+        start = time.process_time()
+    return {"shares": [round(share, 4) for share in shares], "seconds": round(seconds, 2)}
+
+
+def walking_table(lines: list[Line]) -> list[str]:
+    """Means over rounds after the design and over seeds, and the least over seeds."""
+
+    def rows() -> Iterator[list[Any]]:
+        for method in WALKING:
+            cells, n = list[str](), 0
+            for step in STEPS_M:
+                own = [line["shares"] for line in select(lines, method=method, step_m=step)]
+                kept, n = [float(np.mean(shares[DESIGN:])) for shares in own], len(own)
+                cells.append(f"{100 * np.mean(kept):.1f} % | {100 * min(kept):.1f} %" if kept else "- | -")
+            yield [method, *cells, n]
+
+    found = markdown(["method", *(f"{step:g} m: mean | least" for step in STEPS_M), "seeds"], rows())
+    return [found[0], "|---" * (2 * len(STEPS_M) + 2) + "|", *found[2:]]
+
+
+def ways(seed: int, interference: str) -> Line:
+    """The best known capacity of a network, and the best that each way finds in as many joint settings."""
+    env = wlan_power_v0.parallel_env(topology_seed=seed, interference=interference, max_cycles=BUDGET)
+    best, found = env.best_known()[1], dict[str, float]()
+    if interference == "all":
+        assumed = wlan_power_v0.parallel_env(topology_seed=seed).best_known()[0]
+        found[ASSUMED] = float(env.network.value(assumed[None])[0])
+    found |= env.references(budget=BUDGET, seed=seed)
+    for method, settings in TEAMS.items():
+        for _ in tuned(env, seed, BUDGET, **settings):
+            pass
+        found[method] = float(totals(env).max())
+    return {"best_known": best, "found": found}
+
+
+def ways_table(lines: list[Line]) -> list[str]:
+    """Mean and least share over networks."""
+
+    def cells(method: str, interference: str) -> list[str]:
+        own = [line for line in select(lines, interference=interference) if method in line["found"]]
+        shares = [line["found"][method] / line["best_known"] for line in own]
+        return [f"{100 * np.mean(shares):.1f} %", f"{100 * np.min(shares):.1f} %"] if shares else ["", ""]
+
+    head = ["way", "audible only: mean", "least", "all disturb: mean", "least"]
+    names = [*REFERENCES, *TEAMS, ASSUMED]
+    return markdown(head, [[name, *cells(name, "audible"), *cells(name, "all")] for name in names])
+
+
+def utilities(rate_mbps: float = 20.0) -> list[str]:
+    """What the best known powers for each utility come to by the others, on the default network."""
+    network = wlan_power_v0.parallel_env().network
+
+    def row(name: UtilityName) -> list[Any]:
+        utility = Utility(name, rate_mbps if name == "users-above" else 0.0)
+        rates = network.user_capacities(np.array([best_known(network, LOW, HIGH, utility=utility)[0]]))[0]
+        return [f"`{name}`", f"{rates.sum():,.1f}", f"{rates.min():.4g}", (rates >= rate_mbps).sum()]
+
+    head = ["best known powers for", "sum (Mbit/s)", "least rate (Mbit/s)", f"users with {rate_mbps:g} Mbit/s"]
+    return markdown(head, map(row, get_args(UtilityName)))
+
+
+STUDIES = {
+    "told": Study(
+        __doc__,
+        "wlan_study.jsonl",
+        told,
+        {"method": tuple(METHODS), "outcomes": ("per-factor", "total"), "seed": range(20)},
+        told_table,
+        wanted=lambda method, outcomes, _: outcomes == "total" or method not in PEERS,
+        page=("wlan.md", "told"),
+    ),
+    "walking": Study(
+        __doc__,
+        "wlan_mobility.jsonl",
+        walking,
+        {"method": tuple(WALKING), "step_m": STEPS_M, "seed": range(5)},
+        walking_table,
+        page=("wlan.md", "walking"),
+    ),
+    "ways": Study(__doc__, "wlan_ways.jsonl", ways, {"seed": range(5), "interference": ("audible", "all")}, ways_table),
+}
+
+if __name__ == "__main__":
+    if (name := "".join(sys.argv[1:2])) in STUDIES:
+        STUDIES[name].main(sys.argv[2:])
+    elif name == "utilities":
+        say(utilities())
+    else:
+        sys.exit(f"got {name or 'no study'}; wanted one of {', '.join(STUDIES)}, utilities")

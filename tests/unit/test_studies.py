@@ -1,0 +1,138 @@
+"""Studies run what is missing and nothing else, and pages say what their lines say."""
+
+import doctest
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+STUDIES, DOCS = ROOT / "studies", ROOT / "docs"
+RECORDED = {  # scripts and the studies in them
+    "agreement": "",
+    "failures": "",
+    "fields": "",
+    "links": "",
+    "links_runs": "",
+    "routes": "",
+    "structure": "",
+    "wlan": "told walking",
+}
+
+
+@pytest.fixture(scope="module")
+def script():
+    """Imports a script of the folder, as `python studies/NAME.py` has it."""
+    known = set(sys.modules)
+    sys.path.insert(0, str(STUDIES))
+    try:
+        yield importlib.import_module
+    finally:
+        sys.path.remove(str(STUDIES))
+        for name in {path.stem for path in STUDIES.glob("*.py")} - known:
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def counted(script, tmp_path):
+    """A study of two methods, three seeds and a flag that counts what it runs."""
+    ran = []
+
+    def run(method, seed, loud):
+        ran.append((method, seed, loud))
+        return None if (method, seed) == ("b", 1) else {"found": 10 * seed}
+
+    def table(lines):
+        return [f"{line['method']} {line['seed']} {line['found']}" for line in lines]
+
+    choices = {"method": ("a", "b"), "seed": range(3), "loud": (False,)}
+    study = script("study").Study("About it.", str(tmp_path / "lines.jsonl"), run, choices, table)
+    return study, ran, tmp_path / "lines.jsonl"
+
+
+def test_a_study_runs_what_is_missing_records_it_and_prints_its_table(counted, capsys):
+    study, ran, path = counted
+    study.main(["--method", "a", "--seeds", "1-2"])
+    assert ran == [("a", 1, False), ("a", 2, False)]
+    assert capsys.readouterr().out == "a 1 10\na 2 20\n"
+    study.main(["--seeds", "0-2"])
+    assert ran[2:] == [("a", 0, False), ("b", 0, False), ("b", 1, False), ("b", 2, False)]
+    assert [json.loads(line) for line in path.read_text().splitlines()][2] == {
+        "method": "a",
+        "seed": 0,
+        "loud": False,
+        "found": 0,
+    }
+    study.main([])
+    assert ran[6:] == [("b", 1, False)]  # what has no result is tried again
+    study.main(["--method", "a", "--seeds", "0", "--loud"])
+    assert ran[7:] == [("a", 0, True)]
+    capsys.readouterr()
+    study.main(["--table"])
+    assert len(ran) == 8
+    assert len(capsys.readouterr().out.splitlines()) == 6
+
+
+def test_cells_that_are_not_wanted_are_not_run(counted, script):
+    study, ran, _ = counted
+    few = script("study").Study(
+        study.doc,
+        study.file,
+        study.run,
+        study.choices,
+        study.table,
+        wanted=lambda method, seed, _: (method, seed) != ("a", 0),
+    )
+    few.main(["--method", "a"])
+    assert [cell[:2] for cell in ran] == [("a", 1), ("a", 2)]
+
+
+def test_the_page_gets_the_table_between_its_markers(counted, script, tmp_path, monkeypatch):
+    study, ran, path = counted
+    path.write_text('{"method": "a", "seed": 0, "loud": false, "found": 3}\n')
+    (tmp_path / "page.md").write_text("before\n<!-- rows -->\nold\n<!-- /rows -->\nafter\n")
+    monkeypatch.setattr(script("study"), "DOCS", tmp_path)
+    here = script("study").Study("", study.file, study.run, study.choices, study.table, page=("page.md", "rows"))
+    here.main(["--page"])
+    assert (tmp_path / "page.md").read_text() == "before\n<!-- rows -->\n\na 0 3\n\n<!-- /rows -->\nafter\n"
+    assert not ran
+    assert doctest.testmod(script("study")).failed == 0
+    with pytest.raises(ValueError, match="wanted one pair of markers"):
+        script("study").between("no marker", "rows", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [(name, part) for name, parts in RECORDED.items() for part in parts.split() or [""]]
+)
+def test_pages_say_what_the_recorded_lines_say(script, name, part):
+    module = script(name)
+    study = module.STUDIES[part] if part else module.STUDY
+    lines = script("study").read(STUDIES / study.file)
+    if name == "fields" and not lines:
+        pytest.skip("no lines of this study are recorded so far")
+    rows = list(study.table(lines))
+    if study.page is None:  # a page that shows some of its rows
+        shown = [
+            row
+            for row in (DOCS / "routes.md").read_text("utf-8").partition("## Time")[0].splitlines()
+            if row[:1] == "|"
+        ]
+        assert len(shown) > 30
+        assert not set(shown) - set("\n".join(rows).splitlines())
+        return
+    page, marker = study.page
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert "\n".join(rows) in text.partition(f"<!-- {marker} -->")[2].partition(f"<!-- /{marker} -->")[0], (
+        "run it with --page"
+    )
+    keys = [tuple(line[key] for key in study.choices) for line in lines]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.py")), ids=lambda path: path.stem)
+def test_scripts_can_be_imported_and_are_named_on_a_page(script, path):
+    script(path.stem)
+    pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
+    assert path.stem in ("study", "benchmark_problems", "benchmark_tables") or f"studies/{path.name}" in pages
