@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 
 from swarmbo.records import GroundTruth
 from swarmbo_envs.fields.projection import Frame, LocalProjection
+from swarmbo_envs.fields.settings import Task
 
 Surface = Callable[[Float[np.ndarray, "k 2"]], Float[np.ndarray, " k"]]
 
@@ -66,7 +67,7 @@ class Field:
         return self.surface(np.clip(np.asarray(X, dtype=float), self.low, self.high))
 
     def truth(
-        self, task: str, level: float | None, at_round: "Callable[[int], GroundTruth] | None" = None
+        self, task: Task, level: float | None, at_round: "Callable[[int], GroundTruth] | None" = None
     ) -> GroundTruth:
         """The noise-free field, for metrics and figures.
 
