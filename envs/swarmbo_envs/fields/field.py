@@ -14,6 +14,8 @@ from swarmbo_envs.fields.projection import Frame, LocalProjection
 from swarmbo_envs.fields.settings import Task
 
 Surface = Callable[[Float[np.ndarray, "k 2"]], Float[np.ndarray, " k"]]
+_KEPT = 4  # rounds that are remembered: a step asks for its own again and again
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,11 +130,6 @@ def summit(
         if value > best_value:
             best_value, best_place = value, place
     return best_value, best_place
-
-
-_KEPT = 4  # rounds that are remembered: a step asks for its own again and again
-
-T = TypeVar("T")
 
 
 class Change(Protocol):
