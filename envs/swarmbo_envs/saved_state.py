@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from swarmbo.boundary.values import whole_number
 from swarmbo.errors import StateVersionError
 
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
 
 @dataclass
 class WorldEpisode:
@@ -49,9 +51,6 @@ def seed_and_number(seed: int | None, last: WorldEpisode | None) -> tuple[int, i
     if last is not None:
         return last.seed, last.number + 1
     return secrets.randbits(62), 0
-
-
-_Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

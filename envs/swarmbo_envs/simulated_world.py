@@ -262,9 +262,11 @@ def as_aec(world: Callable[..., Any]) -> tuple[Callable[..., AECEnv[str, Any, An
     """
 
     def raw_env(**arguments: Any) -> AECEnv[str, Any, Any]:
+        """The world as an AEC environment, without checks on the order of calls. Args: those of ``parallel_env``."""
         return parallel_to_aec_wrapper(world(**arguments))
 
     def env(**arguments: Any) -> AECEnv[str, Any, Any]:
+        """The world as an AEC environment that checks the order of calls. Args: those of ``parallel_env``."""
         return OrderEnforcingWrapper(raw_env(**arguments))
 
     return raw_env, env

@@ -21,6 +21,17 @@ _LARGEST = 1e12  # of coordinates and values; squares and products of a few stay
 _COORDINATES = ("x", "y")
 
 Rows = list[tuple[int, list[str]]]  # with the numbers of their lines
+_EAST = frozenset({"lon", "long", "lng", "longitude", "longitudes"})
+_NORTH = frozenset({"lat", "latitude", "latitudes"})
+_DEGREES = frozenset({"deg", "degs", "degree", "degrees", "wgs", "wgs84", "epsg4326"})
+_METRES = frozenset({"m", "km", "metre", "metres", "meter", "meters", "utm"})
+_PAIRS = (
+    (_EAST, _NORTH),
+    (frozenset({"x"}), frozenset({"y"})),
+    (frozenset({"east", "easting", "eastings"}), frozenset({"north", "northing", "northings"})),
+)
+_BESIDE = _DEGREES | _METRES | {"decimal", "gps", "coord", "coords", "coordinate", "pos", "position"}
+_DECIMALS = 4  # of most cells: a ten-thousandth of a degree is 11 m
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,19 +154,6 @@ def _number(settings: MeasuredSettings, row: list[str], column: int, line: int, 
     if abs(number) >= _LARGEST and not (is_fill(number) if settings.missing is None else number in settings.missing):
         raise ConfigError(f"line {line}, column {name!r}: got {text!r}; wanted a number below 1e12 in size", at=at)
     return number
-
-
-_EAST = frozenset({"lon", "long", "lng", "longitude", "longitudes"})
-_NORTH = frozenset({"lat", "latitude", "latitudes"})
-_DEGREES = frozenset({"deg", "degs", "degree", "degrees", "wgs", "wgs84", "epsg4326"})
-_METRES = frozenset({"m", "km", "metre", "metres", "meter", "meters", "utm"})
-_PAIRS = (
-    (_EAST, _NORTH),
-    (frozenset({"x"}), frozenset({"y"})),
-    (frozenset({"east", "easting", "eastings"}), frozenset({"north", "northing", "northings"})),
-)
-_BESIDE = _DEGREES | _METRES | {"decimal", "gps", "coord", "coords", "coordinate", "pos", "position"}
-_DECIMALS = 4  # of most cells: a ten-thousandth of a degree is 11 m
 
 
 def coordinate_columns(settings: MeasuredSettings, header: list[str], at: str) -> tuple[str, str]:

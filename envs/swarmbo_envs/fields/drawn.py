@@ -16,6 +16,11 @@ _N_FEATURES = 1024
 _MAX_SITES = 4096
 _MAX_EVALUATION_POINTS = 2500
 _MAX_MOVING_POINTS = 1000  # of a field whose truth is kept for every round
+_PUFFS_PER_ROUND = 4
+_LIFETIMES = 6.0  # a puff that has decayed to exp(-6) of its content is let go
+_PERIODS = (7.0, 17.0, 41.0)  # of the gusts, rounds
+_SURVEYED = range(0, 100, 2)  # rounds that are looked through for the range of the concentrations
+_SURVEY_POINTS = 120
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,13 +137,6 @@ def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
         minimum=float(surface(sites).min()),
         reach_m=0.15 * float(high.max()),
     )
-
-
-_PUFFS_PER_ROUND = 4
-_LIFETIMES = 6.0  # a puff that has decayed to exp(-6) of its content is let go
-_PERIODS = (7.0, 17.0, 41.0)  # of the gusts, rounds
-_SURVEYED = range(0, 100, 2)  # rounds that are looked through for the range of the concentrations
-_SURVEY_POINTS = 120
 
 
 @dataclass(frozen=True, eq=False)

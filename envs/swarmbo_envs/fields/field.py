@@ -11,8 +11,11 @@ from scipy.optimize import minimize
 
 from swarmbo.records import GroundTruth
 from swarmbo_envs.fields.projection import Frame, LocalProjection
+from swarmbo_envs.fields.settings import Task
 
 Surface = Callable[[Float[np.ndarray, "k 2"]], Float[np.ndarray, " k"]]
+_KEPT = 4  # rounds that are remembered: a step asks for its own again and again
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +69,7 @@ class Field:
         return self.surface(np.clip(np.asarray(X, dtype=float), self.low, self.high))
 
     def truth(
-        self, task: str, level: float | None, at_round: "Callable[[int], GroundTruth] | None" = None
+        self, task: Task, level: float | None, at_round: "Callable[[int], GroundTruth] | None" = None
     ) -> GroundTruth:
         """The noise-free field, for metrics and figures.
 
@@ -127,11 +130,6 @@ def summit(
         if value > best_value:
             best_value, best_place = value, place
     return best_value, best_place
-
-
-_KEPT = 4  # rounds that are remembered: a step asks for its own again and again
-
-T = TypeVar("T")
 
 
 class Change(Protocol):

@@ -29,6 +29,8 @@ from swarmbo_envs.fields.settings import (
 _METRES_PER_DEGREE = np.pi / 180 * 6_371_008.8  # of latitude, on a sphere with the Earth's mean radius
 _SUMMIT_OF_JACKSBORO = (200, 128, 128, 128)
 _MAX_EVALUATION_POINTS = 2500
+_DATA = Path(__file__).parent / "data"
+_OXFORD = "Oxford soil, pH"
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,10 +152,6 @@ def _every_nth_cell(
     while len(xs[::stride]) * len(ys[::stride]) > max_sites:
         stride += 1
     return np.stack(np.meshgrid(xs[::stride], ys[::stride]), axis=-1).reshape(-1, 2)
-
-
-_DATA = Path(__file__).parent / "data"
-_OXFORD = "Oxford soil, pH"
 
 
 def build_field(table: dict[str, Any] | None, max_sites: int, at: str = "$.field") -> Field:

@@ -19,6 +19,11 @@ from swarmbo_envs.fields.projection import Frame, LocalProjection
 from swarmbo_envs.fields.settings import RasterFieldSettings
 
 _MOST_PIXELS = 10**8
+_MAX_EVALUATION_POINTS = 2500
+_MOST_FOR_MAXIMUM = 250_000
+_EDGE = 257  # places along each edge that is projected
+_BEND = 0.05  # of a cell, by how much the edges of a cell of the map may bend in the raster
+_MOST_GAP_CELLS = 1024  # along each side, of gaps that are laid anew over a projected map
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +110,6 @@ def read_array(path: str, at: str) -> Raster:
         raise ConfigError(f"got {values.shape[1]} x {values.shape[0]} cells; wanted at most {_MOST_PIXELS:,}", at=at)
     nowhere, nothing = (0.0, 0.0, 0.0, 0.0), np.zeros(values.shape, dtype=bool)
     return Raster(values, nothing, nowhere, is_placed=False, is_north_up=True, crs=None)
-
-
-_MAX_EVALUATION_POINTS = 2500
-_MOST_FOR_MAXIMUM = 250_000
-_EDGE = 257  # places along each edge that is projected
-_BEND = 0.05  # of a cell, by how much the edges of a cell of the map may bend in the raster
-_MOST_GAP_CELLS = 1024  # along each side, of gaps that are laid anew over a projected map
 
 
 def raster_field(

@@ -11,6 +11,9 @@ from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.settings import Settings, Whole, convert, require, within
 
 Task = Literal["peak", "map", "level"]
+Pair = tuple[float, float]
+Window = tuple[int, int, int, int]
+CellSide = Annotated[float, within(1e-6, 1e9, "a length", "m")]
 
 
 class Watched(Protocol):
@@ -33,11 +36,6 @@ def require_level(settings: Watched) -> None:
         require(settings, "level", lambda value: value is not None, "the level that is watched, for the task 'level'")
     else:
         require(settings, "level", lambda value: value is None, "no level, or the task 'level'")
-
-
-Pair = tuple[float, float]
-Window = tuple[int, int, int, int]
-CellSide = Annotated[float, within(1e-6, 1e9, "a length", "m")]
 
 
 class ElevationSettings(Settings, frozen=True):

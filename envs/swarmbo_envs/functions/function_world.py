@@ -19,6 +19,8 @@ from swarmbo_envs.functions.settings import FunctionSettings, share_out
 from swarmbo_envs.saved_state import SavedState, WorldEpisode
 from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain, shown, with_last
 
+_N_TRUTH_POINTS = 1024
+
 
 @dataclass
 class Episode(WorldEpisode):
@@ -33,9 +35,6 @@ class Episode(WorldEpisode):
     setting: Float[np.ndarray, " n"]
     last: Float[np.ndarray, " agents"]
     best: list[float]
-
-
-_N_TRUTH_POINTS = 1024
 
 
 class FunctionWorld(SimulatedWorld[FunctionSettings, Episode], arguments=FunctionSettings, name="function_v0"):

@@ -13,6 +13,8 @@ from swarmbo_envs.ground.regions import Region
 
 _NODE_OFF_CORNER = 0.05  # sides of a cell: how far from a corner ways bend, so that they do not touch it
 _MOST_NODES = 3000  # all pairs of them are looked at
+_FINEST = 512  # finer cells along the map's longer side: of what is narrower than two of them nothing is said
+_AROUND = np.ones((3, 3), dtype=int)  # what is blocked hangs together by corners, too: nobody drives between
 
 
 class Ground:
@@ -158,10 +160,6 @@ class Ground:
 
 def _plain(places: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
     return np.ascontiguousarray(places, dtype=float)
-
-
-_FINEST = 512  # finer cells along the map's longer side: of what is narrower than two of them nothing is said
-_AROUND = np.ones((3, 3), dtype=int)  # what is blocked hangs together by corners, too: nobody drives between
 
 
 def widest_shut(ground: Ground) -> float | None:

@@ -9,6 +9,10 @@ from jaxtyping import Bool, Float
 from swarmbo_envs.fields.field import Field, seen_values
 from swarmbo_envs.saved_state import WorldEpisode
 
+_LAST = 3  # index of the last good measurement
+_SHADES = " .:-=+*#%@"
+_COLUMNS, _ROWS = 64, 24
+
 
 @dataclass
 class Episode(WorldEpisode):
@@ -35,9 +39,6 @@ class Episode(WorldEpisode):
     batteries: Float[np.ndarray, " robots"]
     bases: Float[np.ndarray, "robots 2"]
     engine: Float[np.ndarray, "robots n"]
-
-
-_LAST = 3  # index of the last good measurement
 
 
 def observation_ends(
@@ -70,10 +71,6 @@ def observe(
     left = np.full(len(last), episode.share_left(max_cycles))
     seen = [episode.poses, last, left] if charge is None else [episode.poses, last, left, charge]
     return np.clip(np.column_stack(seen), box.low, box.high)
-
-
-_SHADES = " .:-=+*#%@"
-_COLUMNS, _ROWS = 64, 24
 
 
 def text_map(field: Field, episode: Episode, max_cycles: int) -> str:

@@ -15,6 +15,9 @@ from swarmbo_envs.robot_team.motion import Driver, poses_at
 from swarmbo_envs.robot_team.settings import Rules
 
 _MOMENTS = 512  # of a round
+_MOST_BASES = 1024
+NEVER = np.iinfo(int).max // 4  # rounds to where there is no way, and of a battery without end
+SLACK = 1 + 1e-9  # a place exactly at the limit of time is within it, whatever the rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,11 +141,6 @@ class Spacing:
         squared = (self.least(robot) + more_m) ** 2
         squared[robot] = -np.inf
         return squared
-
-
-_MOST_BASES = 1024
-NEVER = np.iinfo(int).max // 4  # rounds to where there is no way, and of a battery without end
-SLACK = 1 + 1e-9  # a place exactly at the limit of time is within it, whatever the rounding
 
 
 @dataclass(frozen=True, eq=False)

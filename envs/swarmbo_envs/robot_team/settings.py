@@ -9,6 +9,13 @@ import numpy as np
 from swarmbo.settings import Count, Distance, Fraction, NoiseStd, NonNegative, Probability, Settings, require, within
 from swarmbo_envs.fields.settings import Task, require_level
 
+MOST_CELLS = 512  # along the longer side of a map, in which ways are found
+Pair = tuple[float, float]
+Speed = Annotated[float, within(1e-6, 1e12, "a speed", "m/s")]
+TurnRate = Annotated[float, within(1e-6, 1e6, "a turn rate", "rad/s")]
+Duration = Annotated[float, within(1e-6, 1e12, "a time", "s")]
+Number = TypeVar("Number")
+
 
 class MujocoSettings(Settings, frozen=True):
     """Rovers in MuJoCo.
@@ -44,15 +51,6 @@ class PhysicsSettings(Settings, frozen=True):
     """
 
     mujoco: MujocoSettings = MujocoSettings()
-
-
-MOST_CELLS = 512  # along the longer side of a map, in which ways are found
-
-Pair = tuple[float, float]
-Speed = Annotated[float, within(1e-6, 1e12, "a speed", "m/s")]
-TurnRate = Annotated[float, within(1e-6, 1e6, "a turn rate", "rad/s")]
-Duration = Annotated[float, within(1e-6, 1e12, "a time", "s")]
-Number = TypeVar("Number")
 
 
 @dataclass(frozen=True)

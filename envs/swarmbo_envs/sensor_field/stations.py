@@ -16,6 +16,8 @@ from swarmbo_envs.fields.measured import thinned
 from swarmbo_envs.fields.settings import Task, require_level
 
 Pair = tuple[float, float]
+_LLOYD_STEPS = 20
+_SLACK = 1.0 + 1e-9
 
 
 class SensorFieldSettings(Settings, frozen=True):
@@ -47,10 +49,6 @@ class SensorFieldSettings(Settings, frozen=True):
             lambda places: places is None or len(places) == self.sensors,
             f"one [x, y] per sensor: {self.sensors}",
         )
-
-
-_LLOYD_STEPS = 20
-_SLACK = 1.0 + 1e-9
 
 
 class Stations:

@@ -14,6 +14,8 @@ from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.sensor_field.scorer import Scorer
 from swarmbo_envs.sensor_field.stations import SensorFieldSettings, Stations
 
+_LAST = 2  # index of the last good measurement
+
 
 @dataclass
 class Episode(WorldEpisode):
@@ -183,9 +185,6 @@ class World:
             "left_j": float(self.left_j(episode)[sensor]),
             "cost": self.settings.energy_price * energy_j,
         }
-
-
-_LAST = 2  # index of the last good measurement
 
 
 def observation_ends(world: World) -> tuple[Float[np.ndarray, " 5"], Float[np.ndarray, " 5"]]:

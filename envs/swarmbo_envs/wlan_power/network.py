@@ -9,6 +9,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 _NEPERS_PER_DB = np.log(10.0) / 10.0
+UtilityName = Literal["sum", "proportional-fair", "minimum-rate", "cell-minimum", "users-above"]
+FLOOR_MBPS = 1e-3  # a user with less counts as this much where logarithms are summed
+_LABELS: dict[UtilityName, str] = {
+    "sum": "",
+    "proportional-fair": "sum of logarithms",
+    "minimum-rate": "least rate",
+    "cell-minimum": "sum of least rates",
+    "users-above": "users above",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,18 +150,6 @@ class Network:
 
     def __hash__(self) -> int:
         return hash(self.digest)
-
-
-UtilityName = Literal["sum", "proportional-fair", "minimum-rate", "cell-minimum", "users-above"]
-
-FLOOR_MBPS = 1e-3  # a user with less counts as this much where logarithms are summed
-_LABELS: dict[UtilityName, str] = {
-    "sum": "",
-    "proportional-fair": "sum of logarithms",
-    "minimum-rate": "least rate",
-    "cell-minimum": "sum of least rates",
-    "users-above": "users above",
-}
 
 
 @dataclass(frozen=True)

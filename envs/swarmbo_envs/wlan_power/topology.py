@@ -25,6 +25,9 @@ from swarmbo_envs.wlan_power.settings import (
 LOSS_AT_ONE_METRE_DB = 46.6777
 LOSS_PER_DECADE_DB = 30.0
 _NEAREST_M = 1.0  # the law is a far field's: nearer than this it would amplify
+_RESTARTS = 200
+_TRIES = 512  # places that are tried for one access point before starting over
+_LARGEST_M = 1e6
 
 
 def path_loss_db(distance_m: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
@@ -84,11 +87,6 @@ def shadowing_to_users(seed: int, std_db: float, n_points: int, n_users: int) ->
         n_users: Number of users m.
     """
     return std_db * stream(seed, "shadowing", "users").standard_normal((n_points, n_users))
-
-
-_RESTARTS = 200
-_TRIES = 512  # places that are tried for one access point before starting over
-_LARGEST_M = 1e6
 
 
 @dataclass(frozen=True, eq=False)

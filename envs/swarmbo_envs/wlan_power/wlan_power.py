@@ -157,7 +157,7 @@ if it failed |
         return graph
 
     def best_known(self) -> tuple[Array, float]:
-        """The best powers known for the network as it begins, and its utility then; see ``best_known.best_known``."""
+        """The best powers known for the network as it begins, and its utility then; see ``references.best_known``."""
         powers, value = best_known(self._first, self._low, self._high, utility=self.utility)
         return np.array(powers), value
 

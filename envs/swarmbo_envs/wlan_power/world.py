@@ -17,6 +17,8 @@ from swarmbo_envs.wlan_power.topology import Topology, noise_dbm, topology_of
 if TYPE_CHECKING:
     from swarmbo_envs.wlan_power.ns3 import Failure, Ns3Radio
 
+_ONLY_TIME = ("processes", "timeout_s")  # what changes how long a simulation takes, and not what comes out
+
 
 @dataclass
 class Episode(WorldEpisode):
@@ -66,9 +68,6 @@ def _reflected(
     sides = np.maximum(high - low, np.finfo(float).tiny)
     phase = np.mod(places - low, 2.0 * sides)
     return np.clip(low + np.minimum(phase, 2.0 * sides - phase), low, high)
-
-
-_ONLY_TIME = ("processes", "timeout_s")  # what changes how long a simulation takes, and not what comes out
 
 
 @dataclass(frozen=True, eq=False)

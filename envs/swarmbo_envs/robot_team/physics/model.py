@@ -20,6 +20,24 @@ from swarmbo_envs.robot_team.settings import MujocoSettings
 _RELIEF = 0.05  # of the map's longer side, where the field is no elevation
 _STEEPEST = 0.35  # its slope then, at the most: 19 degrees
 _MARGIN = 2.0  # lengths of a rover that the ground goes on beyond the map
+WHEEL = 0.2  # radius, in lengths of a rover
+HALF_TRACK = 0.34  # from the middle to a wheel
+SIDES = (1.0, -1.0)  # of the wheels: left and right
+_CASTER = 0.08  # radius
+_REACH = 0.42  # from the middle to a caster
+_SPRING = 0.04  # by which a caster is pressed in when the rover stands on the level,
+_LOAD = 0.1  # and the share of the weight that it then bears
+_TRAVEL = 0.1  # that it has each way
+_CHASSIS = (0.45, 0.22, 0.1)  # half its sides
+_BALLAST = -0.05  # height of the middle of mass over the axle
+_DENSITY = 30.0  # kg in a cube as long as the rover
+_WHEEL_MASS = 0.05  # of that
+_ARMATURE = 1e-3  # inertia of a motor, by the mass of a rover and its length squared
+_TORQUE = 35.0  # of a motor, N m for a rover of 1 m; like weights, it grows with the fourth power of the length
+_SLIP = 0.5  # rad/s by which a motor at its torque falls behind
+_GRAVITY = 9.81
+_HUB = 0.02  # radius of what the walls stop: the middle of the rover, which so stays on the map
+_BASE_M = 5.0  # of ground below its lowest place
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,26 +117,6 @@ class Terrain:
     @cached_property
     def _between(self) -> RegularGridInterpolator:
         return RegularGridInterpolator((self.ys, self.xs), self.heights, bounds_error=False, fill_value=None)  # pyright: ignore[reportArgumentType]
-
-
-WHEEL = 0.2  # radius, in lengths of a rover
-HALF_TRACK = 0.34  # from the middle to a wheel
-SIDES = (1.0, -1.0)  # of the wheels: left and right
-_CASTER = 0.08  # radius
-_REACH = 0.42  # from the middle to a caster
-_SPRING = 0.04  # by which a caster is pressed in when the rover stands on the level,
-_LOAD = 0.1  # and the share of the weight that it then bears
-_TRAVEL = 0.1  # that it has each way
-_CHASSIS = (0.45, 0.22, 0.1)  # half its sides
-_BALLAST = -0.05  # height of the middle of mass over the axle
-_DENSITY = 30.0  # kg in a cube as long as the rover
-_WHEEL_MASS = 0.05  # of that
-_ARMATURE = 1e-3  # inertia of a motor, by the mass of a rover and its length squared
-_TORQUE = 35.0  # of a motor, N m for a rover of 1 m; like weights, it grows with the fourth power of the length
-_SLIP = 0.5  # rad/s by which a motor at its torque falls behind
-_GRAVITY = 9.81
-_HUB = 0.02  # radius of what the walls stop: the middle of the rover, which so stays on the map
-_BASE_M = 5.0  # of ground below its lowest place
 
 
 def mjcf(terrain: Terrain, settings: MujocoSettings, speed_m_s: float, turn_rate_rad_s: float) -> str:

@@ -12,7 +12,7 @@ from swarmbo_envs.fields.field import Field
 from swarmbo_envs.ground import Ground
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.episode import Episode
-from swarmbo_envs.robot_team.moving import Drive, Stops
+from swarmbo_envs.robot_team.moving import Drive, Mover, Stops
 from swarmbo_envs.robot_team.physics.model import Terrain
 from swarmbo_envs.robot_team.physics.scene import Scene
 from swarmbo_envs.robot_team.physics.simulator import Outcome, Simulator
@@ -25,7 +25,7 @@ _TRACE = 10  # moments of control from one point of a trace to the next: a secon
 
 
 @dataclass(eq=False)
-class Rovers:
+class Rovers(Mover):
     """Robots with wheels on a terrain, each driven on its own: they keep apart by what they see of one another.
 
     Who tips over, gets stuck or slides off its way by more than three quarters of its length is put upright on the way,

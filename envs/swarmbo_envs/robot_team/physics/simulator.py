@@ -18,6 +18,15 @@ _CREEPS = 0.15  # of its speed, on the last metres
 _THERE = 0.1  # lengths from a bend, at which it has got there
 _GAIN = 2.5  # 1/s: of the turn rate, by what the heading is off
 _OFF = 0.5  # rad: it drives only where its heading is off by less
+_CONTROL_S = 0.1  # between commands
+_SETTLES_S = 1.0
+_TIPPED = 0.3  # of the way up that the rover's own upward axis still points: beyond 72 degrees it has tipped over
+_PATIENCE_S = 10.0  # in which it must get on by half a length, besides the time to turn about
+_ASTRAY = 0.75  # lengths of a rover off its way, at which it is stopped: it so stays within one
+_STANDS_M_S = 0.05
+_CLOSE = 0.25  # lengths of a rover from the end of its route at which it has arrived
+_DROP = 0.02  # lengths of a rover above the ground from which it is let down
+Failure = Literal["tipped over", "stuck", "off its way", "battery empty"]
 
 
 @dataclass
@@ -125,18 +134,6 @@ class Follower:
         share = min(1.0, (along - begin) / (end - begin))
         (ax, ay), (bx, by) = self._points[piece], self._points[piece + 1]
         return ax + share * (bx - ax), ay + share * (by - ay)
-
-
-_CONTROL_S = 0.1  # between commands
-_SETTLES_S = 1.0
-_TIPPED = 0.3  # of the way up that the rover's own upward axis still points: beyond 72 degrees it has tipped over
-_PATIENCE_S = 10.0  # in which it must get on by half a length, besides the time to turn about
-_ASTRAY = 0.75  # lengths of a rover off its way, at which it is stopped: it so stays within one
-_STANDS_M_S = 0.05
-_CLOSE = 0.25  # lengths of a rover from the end of its route at which it has arrived
-_DROP = 0.02  # lengths of a rover above the ground from which it is let down
-
-Failure = Literal["tipped over", "stuck", "off its way", "battery empty"]
 
 
 @dataclass(frozen=True, eq=False)

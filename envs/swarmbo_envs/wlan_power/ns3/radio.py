@@ -29,6 +29,7 @@ _FLAGS = ("-std=c++20", "-O2", "-shared", "-fPIC")
 _COMPILERS = ("g++", "c++", "clang++")
 _COMPILE_S = 600.0
 _AT = "$.radio"
+_CHILD = Path(__file__).with_name("child.py")
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,6 @@ def _reason(compiler: str, told: str) -> str:
     if ("No such file" in first or "file not found" in first) and "ns3/" not in first:
         return f"{compiler} finds no standard headers of C++ ({first}); install them, such as by `apt install g++`"
     return f"{compiler} cannot compile ns-3's part: {first}"
-
-
-_CHILD = Path(__file__).with_name("child.py")
 
 
 class Ns3Radio:
