@@ -24,7 +24,8 @@ from study import Line, Study, markdown, select
 import swarmbo as sb
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Agreement
-from swarmbo.coordination.by_deadline import agree_by_deadline, maximise_by_deadline
+from swarmbo.coordination.deadline_box import maximise_by_deadline
+from swarmbo.coordination.deadline_tables import agree_by_deadline
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
 from swarmbo.errors import BudgetError

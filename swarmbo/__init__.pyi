@@ -83,7 +83,7 @@ from swarmbo.coordination.agreement import (
 from swarmbo.coordination.methods.admm import (
     ADMM as ADMM,
 )
-from swarmbo.coordination.methods.refined_max_sum import (
+from swarmbo.coordination.methods.refined import (
     RefinedMaxSum as RefinedMaxSum,
 )
 from swarmbo.errors import (

@@ -11,7 +11,7 @@ import numpy as np
 from swarmbo.agent.saved import Saved
 from swarmbo.agent.told import Owned
 from swarmbo.belief.fusion import FusedBelief
-from swarmbo.coordination.by_deadline import has_deadline
+from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.participant import Participant
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, shares_outcomes

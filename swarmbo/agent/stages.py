@@ -21,18 +21,10 @@ from swarmbo.belief.fusion.fused import FusedBelief, Talk
 from swarmbo.belief.model import incumbents
 from swarmbo.coordination import schema as fitting
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
-from swarmbo.coordination.asynchronous import Punctual
-from swarmbo.coordination.asynchronous_box import PunctualInBox
-from swarmbo.coordination.box_terms import BoxTerms
-from swarmbo.coordination.by_deadline import (
-    TimedClimbs,
-    TimedTables,
-    has_deadline,
-    settled,
-    terms_of,
-    whole_factors,
-)
 from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.deadline_box import BoxTerms, PunctualInBox, TimedClimbs
+from swarmbo.coordination.deadline_tables import Punctual, Terms, TimedTables, settled, whole_factors
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post
 from swarmbo.coordination.messages import Key, Message, Note
 from swarmbo.coordination.part import Part
@@ -293,7 +285,7 @@ class Stages:
             own = yield Timed(
                 timed.deadline,
                 Routes([agent for agent in graph.agents if agent in self._members], request.links),
-                lambda decision: PunctualInBox.of(self.name, terms, functions, decision),
+                lambda decision: PunctualInBox(self.name, terms, functions, decision),
                 again=request.again,
             )
             word = stand | own
@@ -361,7 +353,7 @@ class Stages:
         claims = Claims.unpacked(graph, said)
         index = None
         if self.name in graph.agents:
-            terms = terms_of(timed, sizes, claims, declining(problem), request.seed)
+            terms = Terms(timed, sizes, claims, declining(problem), request.seed)
             links = Routes(graph.agents, request.links)
             word = yield Timed(
                 timed.deadline, links, lambda decision: Punctual(self.name, terms, own, decision), again=False

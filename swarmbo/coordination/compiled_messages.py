@@ -56,6 +56,7 @@ def _maxima(
     first, begin, width = _unsigned(at), _unsigned(start), _unsigned(n)
     for k in range(width):
         rest[k] = -np.inf
+    # both maxima in one loop: in one of its own each, the table would be read twice
     for j in range(_unsigned(d)):
         own, best = along[begin + j], -np.inf
         for k in range(width):
@@ -117,6 +118,7 @@ def renew_factor(
     Returns:
         The largest change of an entry.
     """
+    # a table over x_1 … x_a is read as x_1 against all others, and leaves one of an axis less (`factor_messages`)
     fresh, summed, rest, half = spare
     joint = 1
     for axis in range(first, first + n_axes):
@@ -125,7 +127,8 @@ def renew_factor(
     for axis in range(first, first + n_axes - 1):
         d = sizes[axis]
         joint //= d
-        width = 1  # of all sums of one entry from each message of the axes behind, put in place from the end
+        # all sums of one entry from each message of the axes behind, put in place from the end
+        width = 1
         summed[0] = 0.0
         for other in range(axis + 1, first + n_axes):
             size, message = sizes[other], starts[other]
@@ -207,7 +210,7 @@ def _variable_pass(
 
 
 def new_spare(shapes: Iterable[tuple[int, ...]]) -> Spare:
-    """What :func:`renew_factor` and :func:`renew_variable` may overwrite, where tables have such shapes."""
+    """Work arrays of :func:`renew_factor` and :func:`renew_variable`, for tables of some shapes."""
     most = max(max(*shape, prod(shape[1:])) for shape in shapes)
     return np.empty(most), np.empty(most), np.empty(most), np.empty(most)
 
@@ -221,21 +224,21 @@ def renew_factors(
     damping: float,
     out: Flat,
 ) -> float:
-    """What :func:`swarmbo.coordination.updates.renew_factors` does."""
+    """Compiled form of :func:`swarmbo.coordination.updates.renew_factors`."""
     shape, flat = tables.shape[1:], tables.reshape(-1)
     arrays = incoming, previous, spreads, damping, out, new_spare([shape])
     return _factor_pass(flat, np.array(shape), starts.copy(), *arrays)
 
 
 def renew_variables(starts: Int[np.ndarray, "n degree"], size: int, incoming: Flat, out: Flat) -> Int[np.ndarray, " n"]:
-    """What :func:`swarmbo.coordination.updates.renew_variables` does."""
+    """Compiled form of :func:`swarmbo.coordination.updates.renew_variables`."""
     choices = np.empty(len(starts), dtype=np.int64)
     _variable_pass(starts.reshape(-1), starts.shape[1], size, incoming, out, choices, new_spare([(size,)]))
     return choices
 
 
 def normalised_messages(tables: Table, incoming: Sequence[Messages]) -> list[Messages]:
-    """What :func:`swarmbo.coordination.updates.normalised_messages` does."""
+    """Compiled form of :func:`swarmbo.coordination.updates.normalised_messages`."""
     starts = np.cumsum([0, *(message.size for message in incoming)])[:-1]
     entries = np.concatenate([np.ravel(message) for message in incoming])
     out, units = np.empty_like(entries), np.ones(len(tables))

@@ -48,6 +48,7 @@ def breadth_first(
     up, seen = np.full(n_factors, _NONE), np.zeros(n_variables, dtype=np.bool_)
     n_found = n_gone = n_factors_found = 0
     for start in range(n_variables):
+        # each connected part has a root of its own
         if not seen[start]:
             seen[start] = True
             order[n_found] = start
@@ -72,56 +73,29 @@ def breadth_first(
 
 
 @compiled(nogil=True)
-def tree_rounds(
-    order: Places,
-    factor_order: Places,
-    up: Places,
-    first: Places,
-    variables: Places,
-    first_of: Places,
-    by_variable: Places,
-    factors: Places,
-) -> int:
-    """In how many rounds all messages of a forest become final; the number of ``part.tree_levels``.
+def tree_rounds(factor_order: Places, up: Places, first: Places, variables: Places, n_variables: int) -> int:
+    """Rounds after which all messages of a forest are final, as many as ``part.tree_levels``: half its longest path.
 
-    A variable's message is final a round after the last of those that it needs, and a factor's in the round of the last
-    one that it needs.
+    Args:
+        factor_order: See :func:`breadth_first`, like the next.
+        up: Its edges towards the first variable.
+        first: Of the edges.
+        variables: Of the edges.
+        n_variables: How many there are.
     """
-    of_variable, of_factor = np.zeros(len(factors), dtype=np.int64), np.zeros(len(factors), dtype=np.int64)
-    largest = 1
-    for i in range(len(factor_order) - 1, -1, -1):
-        f = factor_order[i]
-        latest = 1
+    behind = np.zeros(n_variables, dtype=np.int64)  # edges to what is furthest from a variable, away from the first
+    longest = 1
+    for back in range(len(factor_order)):
+        f = factor_order[len(factor_order) - 1 - back]
+        most, second = 0, 0
         for edge in range(first[f], first[f + 1]):
             if edge != up[f]:
-                x, heard = variables[edge], 0
-                for j in range(first_of[x], first_of[x + 1]):
-                    if by_variable[j] != edge:
-                        heard = max(heard, of_factor[by_variable[j]])
-                of_variable[edge] = heard + 1
-                latest = max(latest, heard + 1)
-        of_factor[up[f]] = latest
-        largest = max(largest, latest)
-    for x in order:
-        most, second = 0, 0
-        for j in range(first_of[x], first_of[x + 1]):
-            said = of_factor[by_variable[j]]
-            most, second = max(most, said), max(second, min(most, said))
-        for j in range(first_of[x], first_of[x + 1]):
-            edge = by_variable[j]
-            f = factors[edge]
-            if up[f] == edge and first[f + 1] - first[f] > 1:
-                of_variable[edge] = 1 + (second if of_factor[edge] == most else most)
-                largest = max(largest, of_variable[edge])
-                most_said, second_said = 0, 0
-                for other in range(first[f], first[f + 1]):
-                    said = of_variable[other]
-                    most_said, second_said = max(most_said, said), max(second_said, min(most_said, said))
-                for other in range(first[f], first[f + 1]):
-                    if other != edge:
-                        of_factor[other] = second_said if of_variable[other] == most_said else most_said
-                        largest = max(largest, of_factor[other])
-    return largest
+                length = behind[variables[edge]] + 1
+                most, second = max(most, length), max(second, min(most, length))
+        x = variables[up[f]]
+        longest = max(longest, most + second, behind[x] + most + 1)
+        behind[x] = max(behind[x], most + 1)
+    return (longest + 1) // 2
 
 
 @compiled(nogil=True)
@@ -149,6 +123,7 @@ def _tree_pass(
     second one puts right those that were not yet final.
     """
     said, heard = from_variables, from_factors
+    # towards the root: a factor has all messages from below when its variables below have been renewed
     for back in range(len(factor_order)):
         f = factor_order[len(factor_order) - 1 - back]
         for edge in range(first[f], first[f + 1]):
@@ -158,6 +133,7 @@ def _tree_pass(
                 renew_variable(of_variables, first_of[x], degree, sizes[edge], heard, said, spare)
         n_axes = first[f + 1] - first[f]
         renew_factor(tables, begins[f], sizes, starts, first[f], n_axes, said, heard, heard, 0.0, spare)
+    # away from it: a variable has heard the factor above it before its own turn comes
     for x in order:
         size, degree = sizes[by_variable[first_of[x]]], first_of[x + 1] - first_of[x]
         renew_variable(of_variables, first_of[x], degree, size, heard, said, spare)
@@ -182,7 +158,7 @@ def _conditioned(
     index: Places,
     out: Flat,
 ) -> None:
-    """What :func:`swarmbo.coordination.decoding.conditioned_message` says.
+    """Compiled form of :func:`swarmbo.coordination.decoding.conditioned_message`.
 
     Args:
         table: The factor's.
@@ -231,9 +207,10 @@ def _conditioned(
 
 @numba.njit(nogil=True)
 def _best_value(heard: Flat, degree: int, size: int) -> int:
-    """What :func:`swarmbo.coordination.decoding.best_value` chooses."""
+    """Compiled form of :func:`swarmbo.coordination.decoding.best_value`."""
     best, highest = 0, -np.inf
     for j in range(size):
+        # from the first factor to the last, as `best_value` adds, or ties would fall otherwise
         summed = heard[j]
         for k in range(1, degree):
             summed += heard[k * size + j]
@@ -321,11 +298,15 @@ def tree_messages(flooding: Flooding) -> tuple[Flat, Flat, int]:
         from_factors,
         new_spare(shapes),
     )
-    return from_variables, from_factors, int(tree_rounds(*found))
+    return (
+        from_variables,
+        from_factors,
+        int(tree_rounds(found[1], found[2], edges.first, edges.variables, len(found[0]))),
+    )
 
 
 def last_choices(flooding: Flooding, from_variables: Flat, from_factors: Flat) -> Int[np.ndarray, " n_variables"]:
-    """What :func:`swarmbo.coordination.decoding.decode` chooses where all factors and variables are in one place.
+    """Compiled form of :func:`swarmbo.coordination.decoding.decode`, where all factors and variables are in one place.
 
     Args:
         flooding: Of all.

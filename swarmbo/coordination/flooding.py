@@ -14,7 +14,7 @@ from swarmbo.graph import FactorGraph
 
 
 class Kernels(NamedTuple):
-    """How messages are renewed: in NumPy or compiled, both to the same bits.
+    """Functions that renew messages: in NumPy or compiled, both to the same bits.
 
     Args:
         messages: Of factors of one shape, given those of their variables by axis (n, d_k): normalised, by axis.
@@ -130,7 +130,8 @@ class Flooding:
         sizes_here = np.array([self.sizes[x] for x in self.variables], dtype=np.int64)
         degrees = edges.first_of[columns + 1] - edges.first_of[columns]
         heard = edges.of_variables(columns)
-        is_elsewhere = ~np.isin(edges.factors[heard], own)  # the factor is
+        # variables hear of factors that are not here, too: their messages have no table beside them
+        is_elsewhere = ~np.isin(edges.factors[heard], own)
         here.append(heard[is_elsewhere])
         lengths.append(np.repeat(sizes_here, degrees)[is_elsewhere])
         self._here, self._lengths = np.concatenate(here), np.concatenate(lengths)
@@ -191,7 +192,7 @@ class Flooding:
 
     @cached_property
     def _start(self) -> dict[Edge, int]:
-        """Where each message begins, by factor and variable."""
+        """First entry of each message, by factor and variable."""
         graph, edges = self.graph, self.graph.edges
         factors, variables = edges.factors[self._here].tolist(), edges.variables[self._here].tolist()
         begins = zip(factors, variables, self._starts.tolist(), strict=True)
@@ -199,12 +200,12 @@ class Flooding:
 
     @property
     def edge_starts(self) -> Int[np.ndarray, " e"]:
-        """Where each message begins, by edge of the graph; all factors are here."""
+        """First entry of each message, by edge of the graph; all factors are here."""
         return self._by_edge(self._starts)
 
     @property
     def edge_sizes(self) -> Int[np.ndarray, " e"]:
-        """How long each message is, by edge of the graph; all factors are here."""
+        """Length of each message, by edge of the graph; all factors are here."""
         return self._by_edge(self._lengths)
 
     def _by_edge(self, numbers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " e"]:

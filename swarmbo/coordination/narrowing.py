@@ -24,7 +24,7 @@ _FIRST, _LATER = MaxSum(rounds=50), MaxSum(rounds=20)  # choices between maxima 
 
 
 def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray, "m n"]]:
-    """What was put together on each level, the last first, then points that were given.
+    """Joint points put together on each level, the last first, then points that were given.
 
     Args:
         view: Of a part.

@@ -25,7 +25,7 @@ from swarmbo.belief.model.structured import in_structure
 from swarmbo.belief.model.success import Requirement
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Agreement
-from swarmbo.coordination.by_deadline import has_deadline
+from swarmbo.coordination.deadline import has_deadline
 from swarmbo.deciding.setup import JointPolicy, Maximiser
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph

@@ -11,7 +11,7 @@ import msgspec
 
 from swarmbo.belief.fusion import FusedSettings
 from swarmbo.boundary.files import read_regular, replacing
-from swarmbo.coordination.by_deadline import has_deadline
+from swarmbo.coordination.deadline import has_deadline
 from swarmbo.deciding.setup import Setup, settings_again
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
