@@ -7,7 +7,6 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from hashlib import blake2b
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -34,7 +33,7 @@ APART = {  # what is needed beside swarmbo
     "measured": "a survey, which its command downloads",
     "wlan-ns3": "the simulator ns-3",
 }
-ROUNDS, DIGITS = 5, 9
+ROUNDS, DIGITS = 5, 7
 FEWER = {"swarm": 2, "swarm-sensors": 2}  # rounds of the largest
 INITIAL = 2  # points of the initial design, so that a method decides some of the rounds
 
@@ -140,14 +139,13 @@ def driven(name: str, *, by_agents: bool, rounds: int | None = None) -> Iterator
         observations, infos = step[0], step[-1]
 
 
-def digest(found: Round) -> str:
-    """A short name of a point, to nine digits: the last of sixteen differ between processors."""
-    plain = {variable: float(f"{value:.{DIGITS}g}") for variable, value in found.point.items()}
-    return blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=8).hexdigest()
+def rounded(found: Round) -> dict[str, float]:
+    """A point to seven digits, as it is recorded."""
+    return {variable: float(f"{value:.{DIGITS}g}") for variable, value in found.point.items()}
 
 
-def recorded() -> dict[str, list[str]]:
-    """Digests of the rounds of each scenario, as they were recorded."""
+def recorded() -> dict[str, list[dict[str, float]]]:
+    """Points of the rounds of each scenario, as they were recorded."""
     return {(row := json.loads(line))["scenario"]: row["points"] for line in RECORD.read_text().splitlines()}
 
 
@@ -156,7 +154,7 @@ def main(names: list[str]) -> None:
     known = recorded() if RECORD.exists() else {}
     for name in names or [name for name in SCENARIOS if name not in APART]:
         with threadpool_limits(1, user_api="blas"):
-            known[name] = [digest(found) for found in driven(name, by_agents=False)]
+            known[name] = [rounded(found) for found in driven(name, by_agents=False)]
         lines = [json.dumps({"scenario": name, "points": known[name]}) for name in sorted(known)]
         RECORD.write_text("\n".join(lines) + "\n")
 
