@@ -136,3 +136,10 @@ def test_scripts_can_be_imported_and_are_named_on_a_page(script, path):
     script(path.stem)
     pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
     assert path.stem in ("study", "benchmark_problems", "benchmark_tables") or f"studies/{path.name}" in pages
+
+
+def test_the_tables_of_ensembles_are_those_of_their_lines(script):
+    benchmark, tables = script("benchmark"), script("benchmark_tables")
+    looks = {name: look for name, look in benchmark.looks().items() if name in ("hartmann", "zakharov", "drop-wave")}
+    text = tables.tables(STUDIES / "ensembles", looks, list(benchmark.PEERS), range(10))
+    assert f"<!-- tables -->\n{text}\n<!-- /tables -->" in (DOCS / "ensembles.md").read_text(encoding="utf-8")
