@@ -20,9 +20,9 @@ import numpy as np
 from study import Line, Study, markdown, say, select
 
 import swarmbo as sb
+from swarmbo.boundary.rng import stream
 from swarmbo.compare.statistics import paired_difference
 from swarmbo.metrics import level_f1, map_rmse
-from swarmbo.rng import stream
 from swarmbo_envs import robot_team_v0, robot_team_v1
 
 QUANTILE = 0.85  # of the field, that the level is
