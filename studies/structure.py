@@ -87,7 +87,7 @@ def rows(lines: list[Line], looks: tuple[int, ...]) -> Iterator[tuple[float, lis
             recall = f"{hits / true:.0%}" if true else "none to find"
             precision = f"{hits / met:.0%}" if met else "none meet"
             regrets = [[line["regret"][look - 1] for line in runs] for look in looks]
-            cells = (cell(own, is_bold=True) for own in regrets)
+            cells = (cell(own, is_bold=False) for own in regrets)
             yield statistics.median(regrets[-1]), [method, len(runs), *cells, recall, precision, f"{seconds:.2g}"]
 
 

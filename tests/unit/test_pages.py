@@ -25,3 +25,26 @@ def test_pictures_and_pages_that_are_linked_are_there(page):
     linked = {part.split(")")[0].split("#")[0] for part in text.split("](")[1:]}
     here = {name for name in linked if name and not name.startswith(("http", "mailto:")) and " " not in name}
     assert not [name for name in here if not (page.parent / name).exists()]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    is_code, found = False, set[str]()
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+        elif line.startswith("#") and not is_code:
+            heading = line.lstrip("#").strip().lower()
+            found.add("".join(c for c in heading if c.isalnum() or c in "-_ ").replace(" ", "-"))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_headings_that_are_linked_are_there(page):
+    dead = list[str]()
+    for part in page.read_text(encoding="utf-8").split("](")[1:]:
+        name, _, anchor = "".join(part.split(")")[0].split()).partition("#")
+        other = page.parent / name if name else page
+        if anchor and not name.startswith("http") and other.suffix == ".md" and anchor not in anchors(other):
+            dead.append(f"{name}#{anchor}")
+    assert not dead

@@ -3,6 +3,8 @@
 import doctest
 import importlib
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -54,6 +56,8 @@ def counted(script, tmp_path):
 
 def test_a_study_runs_what_is_missing_records_it_and_prints_its_table(counted, capsys):
     study, ran, path = counted
+    cells = list(study.cells(study.parser().parse_args(["--seeds", "1-2"])))
+    assert [cell[:2] for cell in cells] == [("a", 1), ("b", 1), ("a", 2), ("b", 2)]  # first seeds first
     study.main(["--method", "a", "--seeds", "1-2"])
     assert ran == [("a", 1, False), ("a", 2, False)]
     assert capsys.readouterr().out == "a 1 10\na 2 20\n"
@@ -136,3 +140,32 @@ def test_scripts_can_be_imported_and_are_named_on_a_page(script, path):
     script(path.stem)
     pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
     assert path.stem in ("study", "benchmark_problems", "benchmark_tables") or f"studies/{path.name}" in pages
+
+
+def test_the_tables_of_ensembles_are_those_of_their_lines(script):
+    benchmark, tables = script("benchmark"), script("benchmark_tables")
+    looks = {name: look for name, look in benchmark.looks().items() if name in ("hartmann", "zakharov", "drop-wave")}
+    text = tables.tables(STUDIES / "ensembles", looks, list(benchmark.PEERS), range(10))
+    assert f"<!-- tables -->\n{text}\n<!-- /tables -->" in (DOCS / "ensembles.md").read_text(encoding="utf-8")
+
+
+def test_several_processes_record_the_same_lines(tmp_path):
+    (tmp_path / "squares.py").write_text(
+        "from study import Study, markdown, select\n"
+        "def run(name, seed):\n"
+        "    return {'square': seed * seed}\n"
+        "def table(lines):\n"
+        "    found = sum(line['square'] for line in select(lines, name='b', seed=2))\n"
+        "    return markdown(['name', 'sum'], [['b', found]], right=True)\n"
+        "if __name__ == '__main__':\n"
+        "    Study('', 'squares.jsonl', run, {'name': ('a', 'b'), 'seed': range(3)}, table).main()\n"
+    )
+    command = [sys.executable, "squares.py", "--jobs", "2", "--out", "squares.jsonl"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(STUDIES), os.environ.get("PYTHONPATH", "")])}
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout == "| name | sum |\n|---|--:|\n| b | 4 |\n"
+    lines = [json.loads(line) for line in (tmp_path / "squares.jsonl").read_text().splitlines()]
+    assert sorted((line["name"], line["seed"], line["square"]) for line in lines) == [
+        (name, seed, seed * seed) for name in "ab" for seed in range(3)
+    ]
+    assert set(ran.stderr.splitlines()) == {f"{name} {seed}" for name in "ab" for seed in range(3)}
