@@ -10,8 +10,7 @@ from jaxtyping import Float, Int
 from swarmbo.acquisition.acquisition import Acquisition, Chooser
 from swarmbo.acquisition.assignment import assign, divide, shares_factor
 from swarmbo.acquisition.by_view import ViewSteps, are_rows, at_once, each
-from swarmbo.acquisition.chain import chains
-from swarmbo.acquisition.in_sight import told_by
+from swarmbo.acquisition.chain import chains, told_by
 from swarmbo.acquisition.in_turn import looked_at, turns
 from swarmbo.acquisition.local_problem import LocalProblem, TablesOnDemand
 from swarmbo.acquisition.local_worth import LocalWorth

@@ -3,7 +3,7 @@
 import numpy as np
 
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.expected_improvement import LogImprovements
+from swarmbo.acquisition.log_improvement import LogImprovements
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.belief.model.ensemble_model import EnsembleModel
 from swarmbo.belief.model.incumbents import starting_points

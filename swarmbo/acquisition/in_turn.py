@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.acquisition import Chooser
 from swarmbo.acquisition.by_view import ViewSteps, at_once, in_turn, is_row
-from swarmbo.acquisition.in_sight import told_by
+from swarmbo.acquisition.chain import told_by
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, quick_at, view_of
 from swarmbo.spaces import are_among

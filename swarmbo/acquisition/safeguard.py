@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.by_view import ViewSteps, are_numbers, each, in_turn
-from swarmbo.acquisition.in_sight import IN_SIGHT
+from swarmbo.acquisition.chain import IN_SIGHT
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.worth import BatchValue, Worth
 from swarmbo.belief import PlaceBelief, Views

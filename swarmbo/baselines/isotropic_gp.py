@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.box_functions import BoxFunctions
-from swarmbo.acquisition.contrast_bounds import ContrastBounds
-from swarmbo.acquisition.success_bound import bounded, gone_back, is_met, spreads
+from swarmbo.acquisition.confidence_bounds import ContrastBounds
+from swarmbo.acquisition.penalties import bounded, gone_back, is_met, spreads
 from swarmbo.acquisition.trust_region import TrustRegion, box_around
 from swarmbo.baselines.seen_totals import n_asked, seen_totals
 from swarmbo.belief.gp.additive import AdditiveGP

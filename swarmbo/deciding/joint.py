@@ -15,8 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.acquisition import Acquisition, BoxFunctions
-from swarmbo.acquisition.no_go_bound import kept_out
-from swarmbo.acquisition.success_bound import bounded, gone_back, is_met, parts_together, spreads
+from swarmbo.acquisition.penalties import bounded, gone_back, is_met, kept_out, parts_together, spreads
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model

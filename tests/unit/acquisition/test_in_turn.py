@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from swarmbo.acquisition import DBGPUCB, LocalWorth, Situation, chain_acquisition, choose_in_turn
-from swarmbo.acquisition.in_sight import IN_SIGHT, nearest, told_by
+from swarmbo.acquisition.chain import IN_SIGHT, nearest, told_by
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.at_places import AtPlaces
 from swarmbo.coordination import Exact
