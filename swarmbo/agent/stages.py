@@ -91,6 +91,14 @@ class Stages:
     def _absent(self) -> dict[str, OwnRows]:
         return {} if self.company is None else self.company.absent(self.setup.problem.agents)
 
+    @property
+    def _heard_over(self) -> "nx.Graph[str] | None":
+        """Who hears whom of those who take part; None: everyone hears everyone."""
+        if not self._absent:
+            return self.links
+        links = nx.complete_graph(self.setup.problem.agents) if self.links is None else self.links
+        return nx.restricted_view(links, [name for name in self._absent if name in links], [])
+
     def reports(
         self, log: Logbook, learner: FieldLearner, own: OwnRows, offer: Offer, known: Mapping[str, PackedOffer]
     ) -> Staged[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
@@ -105,11 +113,11 @@ class Stages:
         """
         keeps = isinstance(learner.belief, FusedBelief)
         problem = self.setup.problem
-        reports = Reports(problem, self.name, own, offer, self.links, keeps, self.sites, known)
+        reports = Reports(problem, self.name, own, offer, self._heard_over, keeps, self.sites, known)
         fits = schema.reports(problem, log, own.attached, self.sites, known)
         heard = yield from self._said("reports", asked(ToAll({self.name: reports.said()}, fits)))
         gone = Offer(takes_part=False)
-        heard |= {name: Reports(problem, name, rows, gone).said() for name, rows in self._absent.items()}
+        heard |= {name: Reports(problem, name, rows, gone, keeps=keeps).said() for name, rows in self._absent.items()}
         return (yield from answered(reports.merged(log, learner, heard), self._talked))
 
     def _visited(self, request: Visit) -> Staged[Decision]:

@@ -16,9 +16,10 @@ import networkx as nx
 from threadpoolctl import threadpool_limits
 
 from swarmbo.agent import Agent, run
+from swarmbo.deciding.own_rows import OwnRows, stops_by_round
 from swarmbo.deciding.setup import settings_again
-from swarmbo.fleet.hub import Hub
-from swarmbo.fleet.letters import Came, Word
+from swarmbo.fleet.hub import Hub, row_of
+from swarmbo.fleet.letters import Word
 from swarmbo.fleet.team import FleetTeam
 from swarmbo.records import Query, Traffic
 from swarmbo.runs.runner import assemble
@@ -88,18 +89,21 @@ class Members(Hub):
 
     def tell(self, query: str | None, news: Any, *, is_all: bool) -> None:
         """What came, to each agent its own."""
-        for name, letter in self._told(query, news, is_all, self.problem.agents[0]).items():
-            agent = self.members[name]
-            if isinstance(letter, Came):
-                total = math.nan if letter.total is None else letter.total
-                noise: Any = letter.noise.get("total") if letter.has_total else letter.noise or None
-                agent.tell(
-                    letter.query, total if letter.has_total else letter.factors, point=letter.stood, noise_std=noise
-                )
-            elif letter.reading is not None or letter.on_the_way or letter.has_ended:
-                info = {"sampled": False} if letter.reading is None else _info(letter.reading)
-                on_the_way = [_info(stop) for stop in letter.on_the_way]
-                agent.observe(letter.query, info | {"on_the_way": on_the_way}, is_all=letter.has_ended)
+        for name, agent in self.members.items():
+            row = row_of(self.problem, name, news, OwnRows(), self.problem.agents[0], has_ended=is_all)
+            if not self.problem.is_field and query is not None:
+                has_total = row.total is not msgspec.UNSET
+                noise: Any = row.total_noise if has_total else row.noise or None
+                agent.tell(query, _number(row.total) if has_total else row.factors, point=row.place, noise_std=noise)
+            elif self.problem.is_field and row.has_come:
+                (_, stops), *_ = stops_by_round({"q0": row}, name, agent.variables)
+                infos = list(map(_info, stops))
+                info = infos.pop(0) if row.factors else {"sampled": False}
+                agent.observe(query, info | {"on_the_way": infos}, is_all=row.has_ended)
+
+
+def _number(y: Any) -> float:
+    return math.nan if y is None else y
 
 
 def _info(stop: Any) -> dict[str, Any]:
