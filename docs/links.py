@@ -33,7 +33,8 @@ from swarmbo.coordination.participant import maximise_with_agents, solve_with_ag
 from swarmbo.errors import BudgetError
 from swarmbo.graph import stacks_of
 from swarmbo.rng import stream
-from swarmbo.runs.scenario import load, make_environment
+from swarmbo.runs.scenario import make_environment
+from swarmbo.runs.scenario_files import load
 from swarmbo.transport import Event, Faults
 
 Tables = Mapping[str, np.ndarray]

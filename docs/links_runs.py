@@ -22,7 +22,7 @@ import numpy as np
 
 from swarmbo.compare.statistics import FEWEST_PAIRS, paired_difference
 from swarmbo.runs.runner import run
-from swarmbo.runs.scenario import load
+from swarmbo.runs.scenario_files import load
 
 FILE = Path(__file__).with_suffix(".jsonl")
 LOCKSTEP, ALONE = "lockstep, no faults", "independent"
