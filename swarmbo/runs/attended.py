@@ -191,9 +191,9 @@ def spawned(
     Raises:
         ConfigError: If another process could not make the world.
     """
+    identifier, entry_point = scenario.environment["id"], _entry_point(scenario, at)
     context = get_context("spawn")
     receiving, sending = context.Pipe(duplex=False)
-    identifier, entry_point = scenario.environment["id"], _entry_point(scenario, at)
     process = context.Process(target=_begin, args=(sending, identifier, entry_point, work, arguments))
     with without_interrupts():
         process.start()

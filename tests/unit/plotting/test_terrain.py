@@ -141,7 +141,8 @@ def test_what_is_watched_for_a_level_shows_its_line_and_no_peak():
 def test_a_film_draws_the_line_of_a_level_bases_above_ways_and_the_last_rounds_broad(goal, level):
     world = replace(made()[0], goal=goal, level=level)
     rounds = [RoundRecord(n, [Sample("robot_0", [float(n), 0.0], 1.0)]) for n in range(20)]
-    rounds[-1] = msgspec.structs.replace(rounds[-1], best=Recommendation([3.0, 0.0], 1.0, 1.0))
+    found = Recommendation([3.0, 0.0], 1.0, 1.0)
+    rounds[-1] = msgspec.structs.replace(rounds[-1], best=found, recommendation=found)
     lattice = lattice_over(world, 20)
     ax = Figure().subplots()
     moving = MovingMap(ax, lattice, ["robot_0"], style.MEAN_COLOURS, Normalize(0, 1), "white", world, level)
@@ -154,4 +155,4 @@ def test_a_film_draws_the_line_of_a_level_bases_above_ways_and_the_last_rounds_b
     lines = [line[:, 0].tolist() for line in drawn["level"][0].get_segments()]
     assert all(np.allclose(line, 50.0) for line in lines)
     assert len(lines) == (level is not None)
-    assert len(drawn["best"]) == (goal == "peak")
+    assert [len(drawn["best"]), len(drawn["recommendation"])] == [goal == "peak"] * 2
