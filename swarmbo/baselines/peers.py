@@ -9,9 +9,9 @@ from jaxtyping import Float
 from swarmbo.baselines.drawn import known_totals, n_asked, seen_totals, trials
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.boundary.extras import needed
+from swarmbo.boundary.rng import stream
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Count, Fraction, Settings, require, within
 
 

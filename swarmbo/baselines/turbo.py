@@ -16,10 +16,10 @@ from scipy.linalg import cho_factor, cho_solve
 from swarmbo.baselines.drawn import n_asked, seen_totals, sobol_point
 from swarmbo.baselines.peers import peer_package
 from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.boundary.rng import sobol, stream
 from swarmbo.kernels import draw, kernel_matrix
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import sobol, stream
 from swarmbo.settings import AtOnce, Count, Positive, Settings, require
 
 _GAIN = 1e-3  # an improvement is larger than this share of the best outcome's size

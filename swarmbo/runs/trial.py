@@ -16,10 +16,10 @@ import msgspec
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import said
 from swarmbo.deciding.aims import acquisition_in_words
 from swarmbo.errors import ConfigError, SwarmboError
-from swarmbo.rng import stream
 from swarmbo.runs.attended import spawned
 from swarmbo.runs.recording import record_reset
 from swarmbo.runs.rounds import reset

@@ -18,8 +18,8 @@ from swarmbo.coordination.participant import (
     maximise_with_agents,
     solve_with_agents,
 )
-from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
+from swarmbo.problem.data import Dataset
 from swarmbo.records import SolveReport
 from swarmbo.spaces import Domain
 from swarmbo.testing.claims import claim, claim_close, claim_equal, claim_offers, claim_point
