@@ -30,7 +30,8 @@ from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
 from swarmbo.errors import BudgetError
 from swarmbo.graph import stacks_of
-from swarmbo.runs.scenario import load, make_environment
+from swarmbo.runs.scenario import make_environment
+from swarmbo.runs.scenario_files import load
 from swarmbo.transport import Event, Faults
 
 Tables = Mapping[str, np.ndarray]

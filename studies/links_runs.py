@@ -18,7 +18,7 @@ from study import Line, Study, markdown, select
 
 from swarmbo.compare.statistics import FEWEST_PAIRS, paired_difference
 from swarmbo.runs.runner import run
-from swarmbo.runs.scenario import load
+from swarmbo.runs.scenario_files import load
 
 LOCKSTEP, ALONE = "lockstep, no faults", "independent"
 FAULTY = ["transport.kind=faulty"]

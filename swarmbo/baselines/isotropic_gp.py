@@ -11,7 +11,7 @@ from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.confidence_bounds import ContrastBounds
 from swarmbo.acquisition.penalties import bounded, gone_back, is_met, spreads
 from swarmbo.acquisition.trust_region import TrustRegion, box_around
-from swarmbo.baselines.seen_totals import n_asked, seen_totals
+from swarmbo.baselines.drawn import n_asked, seen_totals
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.failures import reference, requirements
@@ -65,7 +65,7 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
     steps: Whole = 40
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Where the bound is largest in the box; the team's acquisition is not looked at."""
+        """Maximise the bound in the box; the team's acquisition is not looked at."""
         n, report = situation.domain.n_dims, SolveReport(status="not_needed")
         rng = stream(situation.seed, "isotropic baseline", evaluations=n_asked(situation))
         U, y = seen_totals(situation)

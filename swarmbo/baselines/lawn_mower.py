@@ -76,7 +76,7 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
 
 
 def strip_of_agents(situation: Situation) -> dict[str, int]:
-    """Which strip each agent sweeps: strips from west to east go to agents in the order of their starts."""
+    """Strips by agent: from west to east, in the order of their starts."""
     team = list(dict.fromkeys([*situation.starts, *situation.agents]))
 
     def start_x(agent: str) -> float:
@@ -86,7 +86,7 @@ def strip_of_agents(situation: Situation) -> dict[str, int]:
 
 
 def ground_of(domain: Domain, sites: Float[np.ndarray, "k 2"] | None) -> "SweptGround":
-    """Where there is something to measure; of the same sites the same ground."""
+    """Ground on which there is something to measure; of the same sites the same ground."""
     given = None if sites is None or not len(sites) else np.ascontiguousarray(sites, dtype=float).tobytes()
     return _ground(domain.low.tobytes(), domain.high.tobytes(), given)
 
@@ -98,7 +98,7 @@ def _ground(low: bytes, high: bytes, sites: bytes | None) -> "SweptGround":
 
 
 class SweptGround:
-    """Where there is something to measure, and ways round where there is not.
+    """Ground on which there is something to measure, and ways round where there is not.
 
     Args:
         domain: The map.
@@ -111,7 +111,7 @@ class SweptGround:
         self._gap = _CLOSED * float(np.sqrt(self.side.prod() / len(sites))) if sites is not None else np.inf
 
     def is_open(self, places: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
-        """Whether something can be measured near places."""
+        """Test of places: something can be measured near them."""
         if self._near is None:
             return np.ones(len(places), dtype=bool)
         return np.asarray(self._near.query(places)[0]) <= self._gap
@@ -134,7 +134,7 @@ class SweptGround:
         return [(x, float(y[a + 1]), float(y[b - 1])) for a, b in pairwise(ends) if b - a > 1]
 
     def way(self, start: Float[np.ndarray, " 2"], end: Float[np.ndarray, " 2"]) -> Float[np.ndarray, "k 2"] | None:
-        """Where a way bends, both ends included; None where there is none. Straight where nothing is closed."""
+        """Bends of a way, both ends included; None where there is none. Straight where nothing is closed."""
         straight = np.array([start, end])
         if self.sees(straight[:1], straight[1:])[0]:
             return straight
@@ -157,7 +157,7 @@ class SweptGround:
         )
 
     def _lengths(self, start: Float[np.ndarray, " 2"]) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]]:
-        """How far it is to each cell, and which one is before it on the way; -9999 of the first."""
+        """Distance to each cell, and the one before it on the way; -9999 of the first."""
         _, graph, near = self._grid
         length, before = dijkstra(graph, indices=np.array([near.query(start)[1]]), return_predecessors=True)
         return length[0], before[0]
@@ -165,14 +165,14 @@ class SweptGround:
     def ahead(
         self, start: Float[np.ndarray, " 2"], end: Float[np.ndarray, " 2"], reach: float
     ) -> Float[np.ndarray, " 2"]:
-        """Where to go in this round to get somewhere: there, or as far as it can on a way round what is closed."""
+        """Next place on the way to a target: the target, or as far as it can on a way round what is closed."""
         way = self.way(start, end)
         if way is None or len(way) == 2:
             return end
         return _at(way, np.array([min(reach, _along(way)[-1])]))[0]
 
     def sees(self, starts: Float[np.ndarray, "m 2"], ends: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
-        """Whether nothing is closed between places."""
+        """Test that nothing is closed between places."""
         if self._near is None or not len(starts):
             return np.ones(len(starts), dtype=bool)
         longest = float(np.linalg.norm(ends - starts, axis=1).max())
@@ -209,7 +209,7 @@ def sweep(
     start: tuple[float, float] | None = None,
     reach: float = np.inf,
 ) -> Float[np.ndarray, "rounds 2"]:
-    """Where an agent is to be at the end of each round.
+    """Places at which an agent is to be at the end of each round.
 
     Args:
         ground: Where there is something to measure.
@@ -248,7 +248,7 @@ def _judged(ground: SweptGround, west: float, east: float) -> Float[np.ndarray, 
 def _path(
     ground: SweptGround, strip: tuple[float, float], n_lanes: int, start: tuple[float, float] | None, entry: int
 ) -> Float[np.ndarray, "k 2"]:
-    """Where the path through all lanes of a strip bends, from the start on: cell by cell, the nearest one first.
+    """Bends of the path through all lanes of a strip, from the start on: cell by cell, the nearest one first.
 
     The first cell may be entered by any corner: ``entry`` is 0 for the nearest, to 3 for the farthest.
     """
@@ -304,11 +304,11 @@ def _cells(lanes: list[list[Lane]]) -> list[list[Lane]]:
 
 
 def _along(path: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
-    """How far it is to each bend."""
+    """Length of the path up to each bend."""
     return np.append(0.0, np.linalg.norm(np.diff(path, axis=0), axis=1).cumsum())
 
 
 def _at(path: Float[np.ndarray, "k 2"], lengths: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n 2"]:
-    """Where a path is after some lengths; its end from there on."""
+    """Points of a path after some lengths; its end from there on."""
     along = _along(path)
     return np.column_stack([np.interp(lengths, along, path[:, axis]) for axis in range(2)])

@@ -1,1 +1,1 @@
-"""What comes from outside and goes there: values of users and worlds, files, and what is said of data."""
+"""The boundary to the outside: values of users and worlds, files, and what is said of data."""

@@ -77,7 +77,7 @@ def stamp(path: str) -> bytes:
 
 
 class _Stamped:
-    """What is kept goes by the ``stamp``."""
+    """Stamp by which compiled code is kept."""
 
     _py_file: str
 

@@ -9,7 +9,7 @@ from swarmbo.boundary.files import open_regular
 
 
 class CsvRows(NamedTuple):
-    """What a CSV file holds.
+    """Content of a CSV file.
 
     Args:
         header: Names of the columns.
@@ -38,5 +38,5 @@ def read_csv(path: str | os.PathLike[str]) -> CsvRows:
 
 
 def other_separator(header: list[str]) -> str | None:
-    """What divides the columns of a file, if it is something else than commas."""
+    """Separator of the columns of a file, if it is something else than commas."""
     return next((mark for mark in ";\t|" if mark in header[0]), None) if len(header) == 1 else None

@@ -1,4 +1,4 @@
-"""How a process of the command line warns: in one line, once, without the place in the code."""
+"""Warnings of a process of the command line: in one line, once, without the place in the code."""
 
 import sys
 import warnings

@@ -54,7 +54,7 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
 
 
 def kind_of(mode: int) -> str:
-    """What a file is that is no regular one, by the mode that ``stat`` tells."""
+    """Name of the sort of a file that is no regular one, by the mode that ``stat`` tells."""
     kinds = {
         stat.S_ISLNK: "a link",
         stat.S_ISDIR: "a folder",
@@ -67,7 +67,7 @@ def kind_of(mode: int) -> str:
 
 
 def regular_file(path: Path) -> bool:
-    """Whether a regular file lies at a path; a link to one is none."""
+    """Test that a regular file lies at a path; a link to one is none."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:

@@ -1,4 +1,4 @@
-"""What notebooks show: small tables, in which nothing that a user named is taken for HTML."""
+"""Small tables for notebooks, in which nothing that a user named is taken for HTML."""
 
 from collections.abc import Iterable, Sequence
 from html import escape

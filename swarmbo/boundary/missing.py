@@ -17,18 +17,18 @@ _POSITIVE_SPREADS = 3.0
 
 
 def is_missing(cell: str) -> bool:
-    """Whether a cell is empty, or says that there is nothing: NA, nan, null, none, missing, -, ? and the like."""
+    """Test that a cell is empty, or says that there is nothing: NA, nan, null, none, missing, -, ? and the like."""
     return cell.strip().lower() in _WORDS
 
 
 def is_fill(number: float) -> bool:
-    """Whether a number is one of those, beyond any measurement, with which formats of data fill gaps."""
+    """Test that a number is one of those, beyond any measurement, with which formats of data fill gaps."""
     return any(math.isclose(abs(number), fill, rel_tol=1e-6) for fill in _FILL)
 
 
 @dataclass(frozen=True, eq=False)
 class Marked:
-    """What looks like a mark for a missing number in a column.
+    """Values in a column that look like marks for missing numbers.
 
     Args:
         rows: Those that hold one which is surely a mark (n,).

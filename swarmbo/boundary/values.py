@@ -1,4 +1,4 @@
-"""What users and worlds give where a number, a name or a table is wanted.
+"""Checks of what users and worlds give where a number, a name or a table is wanted.
 
 Users are told in one line what is wrong. What a world reports is an outcome whatever it is: there, what is no number
 has failed, and the run goes on.
@@ -221,18 +221,18 @@ def _as_number(value: object) -> float | None:
 
 
 def is_plain(number: str) -> bool:
-    """Whether the text of a number is written in ASCII's digits: Python reads others too, and ``_`` between digits."""
+    """Test that a number is written in ASCII's digits: Python reads others too, and ``_`` between digits."""
     return number.isascii() and "_" not in number
 
 
 def short(value: object) -> str:
-    """How a value is shown in a message, on one line and cut off where it is long."""
+    """Text of a value for a message, on one line and cut off where it is long."""
     text = " ".join(repr(value).split())
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
 
 
 def said(error: BaseException) -> str:
-    """What an exception says and where it was raised, in one line that is not long."""
+    """Text of an exception and where it was raised, in one line that is not long."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename.replace(chr(92), '/').rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
     text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")

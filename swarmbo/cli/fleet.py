@@ -6,13 +6,24 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from swarmbo.cli.ending import close, formats as formats_of, one_line_errors
-from swarmbo.cli.options import Dpi, FormatNames, NoFigures, Overrides, Quiet, Seed, Source, app
+from swarmbo.cli.options import (
+    Dpi,
+    FormatNames,
+    NoFigures,
+    Overrides,
+    Quiet,
+    Seed,
+    Source,
+    app,
+    close,
+    formats as formats_of,
+    one_line_errors,
+)
 from swarmbo.errors import ConfigError
 
 
 class _ScenarioFirst(TyperGroup):
-    """What is no command is a scenario to run."""
+    """Commands of a fleet; a word that is no command is a scenario to run."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, "--help", "-h"}:
@@ -26,9 +37,11 @@ fleet = typer.Typer(
 app.add_typer(fleet, name="fleet")
 Hosts = Annotated[
     list[str] | None,
-    typer.Option("--host", metavar="NAME=ADDRESS", help="Of a member on another machine, or `world`; may be repeated."),
+    typer.Option(
+        "--host", metavar="NAME=ADDRESS", help="Address of a member on another machine, or of `world`; repeatable."
+    ),
 ]
-Keys = Annotated[Path | None, typer.Option(metavar="DIR", help="What `swarmbo fleet keys` made.")]
+Keys = Annotated[Path | None, typer.Option(metavar="DIR", help="The folder that `swarmbo fleet keys` made.")]
 
 
 @fleet.command("run")
@@ -41,7 +54,7 @@ def run_fleet(
         str | None, typer.Option(metavar="tcp|tls|quic", help="Default: tls with --keys or --host, else tcp, here.")
     ] = None,
     keys: Keys = None,
-    port: Annotated[int, typer.Option(help="Of the hub; agents listen on the following ones.")] = 7447,
+    port: Annotated[int, typer.Option(help="Port of the hub; agents listen on the ports after it.")] = 7447,
     hosts: Hosts = None,
     elsewhere: Annotated[
         list[str] | None,
@@ -52,13 +65,13 @@ def run_fleet(
         typer.Option("--measures", metavar="NAME", help="An agent elsewhere that measures by itself; may be repeated."),
     ] = None,
     patience: Annotated[float, typer.Option(help="Seconds for which members wait for one another.")] = 60.0,
-    tick: Annotated[float, typer.Option(help="Seconds of a tick, where agents agree by a deadline.")] = 0.05,
+    tick: Annotated[float, typer.Option(help="Seconds of a tick, for agents that agree by a deadline.")] = 0.05,
     no_figures: NoFigures = False,
     formats: FormatNames = None,
     dpi: Dpi = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run a scenario, each agent a process of its own; decisions are those of `swarmbo run`.
+    """Run a scenario with a process for each agent; the decisions are those of `swarmbo run`.
 
     By a deadline they come as messages do, and go on without agents that are gone.
     """
@@ -101,7 +114,7 @@ def run_fleet(
 @fleet.command("keys")
 def make_fleet_keys(
     source: Source,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where they go.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the keys.")],
     overrides: Overrides = None,
     hosts: Hosts = None,
 ) -> None:
@@ -120,17 +133,19 @@ def make_fleet_keys(
 
 @app.command()
 def agent(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the agent.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the agent.")],
     plan: Annotated[Path, typer.Option("--fleet", metavar="FILE", help="The fleet.json that `swarmbo fleet` wrote.")],
     keys: Keys = None,
     measure: Annotated[
         str | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="Its own world: what it measures at a place; needs --trust."),
+        typer.Option(
+            metavar="MODULE:FUNCTION", help="Function that measures at a place, the agent's own world; needs --trust."
+        ),
     ] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Run the code that --measure names.")] = False,
     attached: Annotated[bool, typer.Option("--attached", hidden=True, help="End when standard input does.")] = False,
 ) -> None:
-    """Be one agent of a fleet, here or on another machine, until its run ends."""
+    """Run one agent of a fleet, here or on another machine, until the run ends."""
     with one_line_errors():
         from swarmbo.fleet.measuring import loaded
         from swarmbo.fleet.run import be_member

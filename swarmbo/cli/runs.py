@@ -1,4 +1,4 @@
-"""Commands that make runs, go on with them and read them."""
+"""Commands that make runs, go on with them and read them, and the one that solves a problem in tables."""
 
 import textwrap
 from collections import Counter
@@ -7,16 +7,6 @@ from typing import Annotated
 
 import typer
 
-from swarmbo.cli.ending import (
-    close,
-    draw,
-    figure_at,
-    formats as formats_of,
-    line_width,
-    one_line_errors,
-    resumable,
-    show,
-)
 from swarmbo.cli.options import (
     Dpi,
     FormatNames,
@@ -28,7 +18,15 @@ from swarmbo.cli.options import (
     Source,
     Trust,
     app,
+    close,
+    draw,
+    figure_at,
+    formats as formats_of,
+    line_width,
+    one_line_errors,
+    resumable,
     setting_paths_of,
+    show,
 )
 
 
@@ -73,7 +71,7 @@ def resume(
     """Go on with an interrupted run, as if it had never been interrupted."""
     with one_line_errors():
         from swarmbo.runs import RunFolder, resume as resume_run
-        from swarmbo.runs.summary import read_summary
+        from swarmbo.runs.reading import read_summary
 
         there, drawn_as = RunFolder.open(folder), formats_of(formats, dpi, no_figures)
         was_there = read_summary(there) is not None
@@ -108,7 +106,7 @@ def export(
 ) -> None:
     """Write one tidy table of a run, complete or not: a row for each measurement."""
     with one_line_errors():
-        from swarmbo.runs.export import export as export_runs
+        from swarmbo.runs.reading import export as export_runs
 
         written = export_runs(folder, file, csv=csv, parquet=parquet)
         if written is not None:
@@ -122,7 +120,7 @@ def check(
     quick: Annotated[bool, typer.Option("--quick", help="Do not try a round to estimate time and memory.")] = False,
     trust: Trust = False,
 ) -> None:
-    """Build the world and the team of a scenario, and try a round: what a run would refuse is refused here."""
+    """Build the world and the team of a scenario, and try a round; refuse whatever a run would refuse."""
     with one_line_errors():
         from swarmbo.runs import check as check_scenario, load
 
@@ -144,7 +142,7 @@ def list_known() -> None:
     """List the scenarios that swarmbo brings, and the environments and kinds that scenarios can name."""
     with one_line_errors():
         from swarmbo.registry import SLOTS, TEAMS, kinds, summary_of
-        from swarmbo.runs.scenario import available, summary_line
+        from swarmbo.runs.scenario_files import available, summary_line
         from swarmbo.runs.world import load_plug_ins, plug_in_ids
 
         typer.secho("scenarios", bold=True)
@@ -220,19 +218,21 @@ def compare(
     reference: Annotated[
         str | None, typer.Option(help="The method that others are compared to; default: the first.")
     ] = None,
-    against: Annotated[list[str] | None, typer.Option(help="Which others; default: all. May be repeated.")] = None,
+    against: Annotated[
+        list[str] | None, typer.Option(help="A method to compare; default: all others. Repeatable.")
+    ] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")] = None,
     figure: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the table; its ending names the format: png, pdf or svg.")
+        Path | None, typer.Option(metavar="FILE", help="Draw the table; the ending names the format: png, pdf or svg.")
     ] = None,
     formats: FormatNames = None,
     dpi: Dpi = None,
 ) -> None:
-    """Compare methods per problem, seed by seed, by what its goal is scored by: regret, map error, F1 of a level."""
+    """Compare methods on each problem, seed by seed, by the score of its goal: regret, map error or F1 of a level."""
     with one_line_errors():
         from swarmbo.compare import compare as compare_runs
-        from swarmbo.compare.table import comparison_tables, write_csv
+        from swarmbo.compare.output import comparison_tables, write_csv
 
         drawing = figure_at(figure, formats, dpi)
         comparison = compare_runs(folders, reference, against or [], level)
@@ -242,7 +242,64 @@ def compare(
         if csv is not None:
             typer.echo(write_csv(comparison, csv))
         if drawing is not None:
-            from swarmbo.compare.figure import draw_comparison
+            from swarmbo.compare.output import draw_comparison
 
             path, drawn_as = drawing
             typer.echo(draw_comparison(comparison, path, drawn_as.dpi))
+
+
+@app.command()
+def solve(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A problem in tables: pyDCOP's YAML, or UAI's; or the example, channels."),
+    ],
+    coordination: Annotated[
+        str, typer.Option("--coordination", "--algo", help="How agents choose: exact (dpop), max-sum, dsa or mgm.")
+    ] = "max-sum",
+    bound: Annotated[str | None, typer.Option(help="Also compute a bound on every choice: mplp.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Most rounds; default: the method's.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random draws of agents.")] = 0,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Another setting of the method. May be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the solution as JSON, or in UAI's format (.MPE).")
+    ] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write value, bound and traffic by round.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the trace; the ending names the format: png, pdf or svg.")
+    ] = None,
+    dpi: Dpi = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Solve a problem in tables (DCOP, MAP): choose a value for every variable, with a bound if you ask for one."""
+    with one_line_errors():
+        from swarmbo.interchange import read_problem
+        from swarmbo.interchange.solved import solve_problem
+        from swarmbo.runs.scenario_files import find, parse_override
+
+        drawing = figure_at(figure, None, dpi)
+        settings = {".".join(path): value for path, value in map(parse_override, overrides or [])}
+        given = {"kind": coordination, "bound": bound, "rounds": rounds}
+        settings |= {key: value for key, value in given.items() if value is not None}
+        brought = None if file.suffix else find(str(file), ".yaml")
+        problem = read_problem(brought or file)
+        solved = solve_problem(problem, settings, seed)
+        if as_json:
+            typer.echo(solved.json())
+        else:
+            show(solved.table())
+        for note in problem.notes:
+            typer.echo(f"swarmbo: {note}", err=True)
+        written = [solved.write(out)] if out is not None else []
+        written += [solved.write_trace(trace)] if trace is not None else []
+        if drawing is not None:
+            from swarmbo.plotting.solve_trace import draw_solve_trace
+
+            path, drawn_as = drawing
+            label = "cost" if problem.objective == "min" else "value"
+            written.append(draw_solve_trace(solved.trace, path, problem.name, label, problem.told, drawn_as))
+        for path in written:
+            typer.echo(path, err=as_json)

@@ -2,17 +2,16 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from swarmbo.compare.names import ProblemKey, method_labels, problem_names
 from swarmbo.compare.statistics import PairedDifference, paired_difference
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.metrics.by_goal import (
+from swarmbo.metrics.scores import (
     METRICS,
     MORE_IS_BETTER,
     Metric,
@@ -25,11 +24,12 @@ from swarmbo.metrics.by_goal import (
 from swarmbo.records import Goal
 from swarmbo.registry import SLOTS
 from swarmbo.registry.own_code import is_own
-from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.reading import find_runs
-from swarmbo.runs.summary import read_summary
-from swarmbo.runs.world_record import read_truth, read_world
+from swarmbo.runs.reading import find_runs, load_run
+from swarmbo.runs.world_record import read_truth
 
+ProblemKey = tuple[str, str]  # environment table and rounds as JSON, name of the scenario
+_Tables = Mapping[str, Mapping[str, Any]]
+_ABSENT = object()
 _MOST_NAMED = 6  # problems in one note
 
 
@@ -224,18 +224,17 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
     runs: list[_Run] = []
     notes: list[str] = []
     for path in paths:
-        folder = RunFolder.open(path)
-        summary = read_summary(folder)
+        run = load_run(path)
+        scenario, summary = run.scenario, run.summary
         if summary is None:
             notes.append(f"{path}: not complete; left out")
             continue
         if summary.score is None:
             notes.append(f"{path}: its world does not tell the truth, so it has no regret; left out")
             continue
-        scenario = folder.scenario()
         key = msgspec.json.encode([scenario.environment, scenario.rounds], order="sorted").decode()
         method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in SLOTS}
-        world, moves, records = read_world(folder), "frames" in read_truth(folder), folder.records()
+        world, records, moves = run.world, run.records, "frames" in read_truth(run.folder)
         runs.append(
             _Run(
                 path=path,
@@ -249,7 +248,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
                 metrics=metrics_of(records, world.goal, moves),
                 measurements=list(itertools.accumulate(len(record.evaluations) for record in records)),
                 values=scores_of(records, first_score(world.goal)),
-                code={name: digest for name, digest in folder.versions().items() if is_own(name)},
+                code={name: digest for name, digest in run.folder.versions().items() if is_own(name)},
             )
         )
     return runs, notes + _code_that_differs(runs)
@@ -267,3 +266,96 @@ def _code_that_differs(runs: Sequence[_Run]) -> list[str]:
             groups = "; ".join(f"{len(same)} as {same[0].path}" for same in made.values())
             notes.append(f"{name}: its code was not the same in all runs, so they may not be of one kind: {groups}")
     return notes
+
+
+def method_labels(
+    methods: Sequence[Mapping[str, Mapping[str, Any]]], problems: Sequence[Hashable] | None = None
+) -> list[str]:
+    """Short names that tell methods apart: the kinds in which they differ, and the settings in which one kind does.
+
+    Methods that differ in nothing are called by how they agree.
+
+    Args:
+        methods: For each run its method tables.
+        problems: For each run its problem. What differs only between problems is theirs, and not told. By default
+            all are on one.
+
+    Example:
+        >>> method_labels([{"coordination": {"kind": "exact"}}, {"coordination": {"kind": "max-sum", "rounds": 5}},
+        ...                {"coordination": {"kind": "max-sum", "rounds": 9}}])
+        ['exact', 'max-sum (rounds=5)', 'max-sum (rounds=9)']
+    """
+    flat = [{table: _flat(settings) for table, settings in method.items()} for method in methods]
+    groups: dict[Hashable, list[_Tables]] = {}
+    for method, problem in zip(flat, problems or [None] * len(flat), strict=True):
+        groups.setdefault(problem, []).append(method)
+    side_by_side = list(groups.values())
+    return [
+        ", ".join(filter(None, (_table_label(method, side_by_side, table) for table in method))) or _kind(method)
+        for method in flat
+    ]
+
+
+def problem_names(problems: Sequence[tuple[ProblemKey, str]]) -> dict[ProblemKey, str]:
+    """A name for each problem: its scenario's, and where that is not enough its world's, or the settings that differ.
+
+    Args:
+        problems: For each run its problem, and the name of its world.
+
+    Example:
+        >>> swept = [(f'[{{"robots": {number}}}, 25]', "robots") for number in (2, 3)]
+        >>> list(problem_names([(problem, "hills") for problem in swept]).values())
+        ['robots (robots=2)', 'robots (robots=3)']
+    """
+    worlds = dict(problems)
+    names: dict[ProblemKey, str] = {}
+    for problem, world in worlds.items():
+        scenario = problem[1]
+        twins = [other for other in worlds if other[1] == scenario]
+        if len(twins) == 1:
+            names[problem] = scenario
+        elif len({worlds[twin] for twin in twins}) == len(twins):
+            names[problem] = f"{scenario}: {world}"
+        else:
+            names[problem] = f"{scenario} ({_differing(_settings(problem), [_settings(twin) for twin in twins])})"
+    return names
+
+
+def _settings(problem: ProblemKey) -> dict[str, Any]:
+    environment, rounds = msgspec.json.decode(problem[0])
+    return {**_flat(environment), "rounds": rounds}
+
+
+def _differing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
+    """The settings of one of several in which any two of them differ."""
+    keys = dict.fromkeys([*own, *(key for other in others for key in other)])
+    differ = [key for key in keys if any(other.get(key, _ABSENT) != own.get(key, _ABSENT) for other in others)]
+    return ", ".join(f"{key}={own[key]}" if key in own else f"{key} by default" for key in differ)
+
+
+def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Settings of tables within tables by their dotted path."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        found |= _flat(value, f"{path}{key}.") if isinstance(value, Mapping) and value else {f"{path}{key}": value}
+    return found
+
+
+def _kind(method: _Tables) -> str:
+    return str(method.get("coordination", {}).get("kind", "all"))
+
+
+def _table_label(method: _Tables, side_by_side: Sequence[Sequence[_Tables]], table: str) -> str:
+    own, kind = method[table], method[table].get("kind")
+    kinds_differ = any(len({other[table].get("kind") for other in group}) > 1 for group in side_by_side)
+    twins = [[other[table] for other in group if other[table].get("kind") == kind] for group in side_by_side]
+    differing = [
+        key
+        for key in own
+        if key != "kind"
+        and any(twin.get(key, _ABSENT) != group[0].get(key, _ABSENT) for group in twins for twin in group)
+    ]
+    settings = ", ".join(f"{key}={own[key]}" for key in differing)
+    if kinds_differ:
+        return f"{kind} ({settings})" if settings else str(kind)
+    return f"{table} {settings}" if settings else ""

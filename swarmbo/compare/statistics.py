@@ -31,7 +31,7 @@ class PairedDifference(msgspec.Struct, frozen=True):
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval lies on one side of zero, with at least ``FEWEST_PAIRS`` pairs.
+        """True if the interval lies on one side of zero, with at least ``FEWEST_PAIRS`` pairs.
 
         No interval of a few differences reaches beyond the least and the largest of them, so with two pairs every other
         interval would lie on one side of zero by chance.

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition import Acquisition
-from swarmbo.baselines.sobol import sobol_point
+from swarmbo.baselines.drawn import sobol_point
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model

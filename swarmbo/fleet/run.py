@@ -25,14 +25,11 @@ from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.registry import name_of
 from swarmbo.routing import RoutePlanner
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.limits import require_within_reason
-from swarmbo.runs.lock import locked
-from swarmbo.runs.own_files import ELSEWHERE, NETWORK
+from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Drive, OnRound, drive, no_beat, tell_nobody
-from swarmbo.runs.scenario import Scenario, make_environment
-from swarmbo.runs.summary import Summary
-from swarmbo.runs.trust import own_names
-from swarmbo.runs.world import Environment
+from swarmbo.runs.scenario import Scenario, make_environment, require_within_reason
+from swarmbo.runs.stored_files import ELSEWHERE, NETWORK, locked
+from swarmbo.runs.world import Environment, own_names
 from swarmbo.transport import InProcess
 
 FOLDER = "fleet"  # within the folder of a run

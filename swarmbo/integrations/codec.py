@@ -40,7 +40,7 @@ class Number:
 
     @property
     def n_values(self) -> float:
-        """How many values it has; infinite where it is continuous."""
+        """Number of its values; infinite where it is continuous."""
         return math.inf if self.step is None else round((self.high - self.low) / self.step) + 1
 
     def decode(self, variables: Sequence[float]) -> float | int:
@@ -87,11 +87,11 @@ class Choice:
 
     @property
     def n_values(self) -> float:
-        """How many there are."""
+        """Number of categories."""
         return len(self.choices)
 
     def decode(self, variables: Sequence[float]) -> Any:
-        """What wins."""
+        """The category with the largest coordinate."""
         return self.choices[int(np.argmax(variables))]
 
     def encode(self, value: Any) -> list[float] | None:
@@ -214,5 +214,5 @@ class Codec:
 
 
 def key_of(values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells parameters apart, also those that can't be hashed or are not equal to themselves."""
+    """Key that tells parameters apart, also those that can't be hashed or are not equal to themselves."""
     return tuple((name, repr(values[name])) for name in sorted(values))

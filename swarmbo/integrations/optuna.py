@@ -152,7 +152,7 @@ class _Work:
         self.seen: dict[int, tuple[Any, ...]] = {}  # what was tried
 
     def is_for(self, study: Any, space: Mapping[str, Any]) -> bool:
-        """Whether it is of this study, and these parameters."""
+        """Test that it is of this study, and these parameters."""
         return study.study_name == self.study and dict(space) == self.space
 
     def learn(self, study: Any, asking: int) -> None:
@@ -185,7 +185,7 @@ class _Work:
         self.team.tell(query, outcome, failed=outcome is None, point=point)
 
     def _outcome(self, trial: Any) -> float | dict[str, float] | None:
-        """What is to be maximised; None where there is none."""
+        """Value to be maximised; None where there is none."""
         is_pruned = trial.state == optuna.trial.TrialState.PRUNED
         reported = trial.intermediate_values
         value = (reported[max(reported)] if reported else None) if is_pruned else trial.value

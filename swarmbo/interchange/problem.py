@@ -97,7 +97,7 @@ def graph_in_order(
 
 
 class Room:
-    """How many entries a file's tables may still have, and how long it may take to work them out; asked before."""
+    """Limits on the entries of a file's tables, and on the time to work them out; asked before they are made."""
 
     _taken = _steps = 0
 

@@ -178,7 +178,7 @@ def _loaded(text: str) -> dict[str, Any]:
 
 
 def _expanded(node: Any, known: dict[int, int]) -> int:
-    """How many parts and characters a node of YAML comes to, where each alias is written out."""
+    """Number of parts and characters of a node of YAML, where each alias is written out."""
     if id(node) not in known:
         known[id(node)] = _MOST_EXPANDED  # of what is in itself
         if isinstance(node.value, str):

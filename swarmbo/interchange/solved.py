@@ -25,7 +25,7 @@ _MOST_SHOWN = 24  # variables on a terminal
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """What came of a problem.
+    """Solution of a problem.
 
     Args:
         problem: It.

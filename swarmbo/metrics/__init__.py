@@ -1,8 +1,9 @@
-"""What is read off the records of a run: regret, map error, traffic, energy and travel."""
+"""Measures that are read off the records of a run: regret, map error, traffic, energy and travel."""
 
-from swarmbo.metrics.field_error import level_f1 as level_f1, map_rmse as map_rmse
-from swarmbo.metrics.regret import (
+from swarmbo.metrics.scores import (
     cumulative_regret as cumulative_regret,
+    level_f1 as level_f1,
+    map_rmse as map_rmse,
     mean_regret as mean_regret,
     score_round as score_round,
     simple_regret as simple_regret,

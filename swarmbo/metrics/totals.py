@@ -1,4 +1,4 @@
-"""What all rounds took: traffic to agree and to share measurements, costs, ways, and how often agents declined."""
+"""Totals of all rounds: traffic to agree and to share measurements, costs, ways, and how often agents declined."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,23 +9,23 @@ from swarmbo.records import LinkReport, RoundRecord, Traffic
 
 
 def agreement_traffic(records: Sequence[RoundRecord]) -> Traffic:
-    """What it took to agree on where to measure, over all rounds."""
+    """Traffic of agreeing on where to measure, over all rounds."""
     return sum((record.report.traffic for record in records if record.report is not None), Traffic())
 
 
 def sharing_traffic(records: Sequence[RoundRecord]) -> Traffic:
-    """What it took to pass every measurement to the other agents, over all rounds."""
+    """Traffic of passing every measurement to the other agents, over all rounds."""
     return sum((record.sharing for record in records), Traffic())
 
 
 def links_of(record: RoundRecord) -> LinkReport | None:
-    """How links fared in a round's agreement; None where none has faults and nobody has a deadline."""
+    """Report on links in a round's agreement; None where none has faults and nobody has a deadline."""
     links = UNSET if record.report is None else record.report.links
     return links if isinstance(links, LinkReport) else None
 
 
 def sharing_links_of(record: RoundRecord) -> LinkReport | None:
-    """How links fared while agents told one another what they measured in a round; None where none has faults."""
+    """Report on links while agents told one another what they measured in a round; None where none has faults."""
     return record.sharing_links if isinstance(record.sharing_links, LinkReport) else None
 
 
@@ -48,7 +48,7 @@ def total_cost(records: Sequence[RoundRecord]) -> float:
 
 
 def declined(records: Sequence[RoundRecord]) -> int:
-    """How often an agent declined to measure."""
+    """Number of times that an agent declined to measure."""
     return sum(sample.declined for record in records for sample in record.samples)
 
 

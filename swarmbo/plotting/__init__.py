@@ -8,10 +8,8 @@ from swarmbo.plotting.agent_maps import (
 from swarmbo.plotting.animation import render_frames as render_frames, write_animation as write_animation
 from swarmbo.plotting.belief_map import (
     belief_map_figure as belief_map_figure,
-    plot_findings as plot_findings,
     plot_level as plot_level,
     plot_mean as plot_mean,
-    plot_paths as plot_paths,
     plot_std as plot_std,
     plot_truth as plot_truth,
 )
@@ -21,7 +19,6 @@ from swarmbo.plotting.comparison import (
     comparison_figure as comparison_figure,
     plot_differences as plot_differences,
     plot_regret_curves as plot_regret_curves,
-    write_comparison_figure as write_comparison_figure,
 )
 from swarmbo.plotting.error_traffic import (
     ErrorTraces as ErrorTraces,
@@ -32,15 +29,13 @@ from swarmbo.plotting.factor_graph import (
     factor_graph_figure as factor_graph_figure,
     plot_factor_graph as plot_factor_graph,
 )
-from swarmbo.plotting.faults import (
-    faults_figure as faults_figure,
-    plot_age as plot_age,
-    plot_failures as plot_failures,
-    plot_fates as plot_fates,
-    plot_network as plot_network,
-)
 from swarmbo.plotting.formats import Formats as Formats
 from swarmbo.plotting.history import World as World
+from swarmbo.plotting.places import (
+    plot_findings as plot_findings,
+    plot_paths as plot_paths,
+    plot_sensors as plot_sensors,
+)
 from swarmbo.plotting.regret import (
     plot_best as plot_best,
     plot_declined as plot_declined,
@@ -50,9 +45,16 @@ from swarmbo.plotting.regret import (
     regret_figure as regret_figure,
 )
 from swarmbo.plotting.run_figures import write_figures as write_figures
-from swarmbo.plotting.sensors import plot_sensors as plot_sensors
-from swarmbo.plotting.style import applied as applied
-from swarmbo.plotting.traffic import plot_traffic as plot_traffic, traffic_figure as traffic_figure
+from swarmbo.plotting.style import applied as applied, save as save
+from swarmbo.plotting.traffic import (
+    faults_figure as faults_figure,
+    plot_age as plot_age,
+    plot_failures as plot_failures,
+    plot_fates as plot_fates,
+    plot_network as plot_network,
+    plot_traffic as plot_traffic,
+    traffic_figure as traffic_figure,
+)
 from swarmbo.plotting.variables import (
     plot_found as plot_found,
     plot_variables as plot_variables,

@@ -1,4 +1,4 @@
-"""What single agents know by their own measurements, what each believes once beliefs are fused, and all data pooled."""
+"""Maps of single agents: by their own measurements, as each believes once beliefs are fused, and by all data pooled."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ NO_VIEWS = "no maps of what each agent believes:\nthe run folder has no checkpoi
 
 @dataclass(frozen=True, eq=False)
 class AgentViews:
-    """What every agent believed after a round.
+    """Beliefs of all agents after a round.
 
     Args:
         round: Which one.

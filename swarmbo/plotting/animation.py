@@ -17,12 +17,12 @@ from matplotlib.ticker import MaxNLocator
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import style
-from swarmbo.plotting.frames import write_frames
+from swarmbo.plotting.formats import write_frames
 from swarmbo.plotting.history import World, agents_of, belief_after, failures
 from swarmbo.plotting.moving_map import MovingMap, band_colours
+from swarmbo.plotting.places import legend_of, sensor_legend
 from swarmbo.plotting.regret import scale_regret
-from swarmbo.plotting.sensors import SensorMap, sensor_legend
-from swarmbo.plotting.surface import Lattice, add_colour_bar, frame_map, lattice_order, lattice_over, terrain_legend
+from swarmbo.plotting.surface import Lattice, add_colour_bar, frame_map, lattice_order, lattice_over
 from swarmbo.records import Goal, RoundRecord, Score
 
 _RESOLUTION = 56
@@ -133,7 +133,7 @@ class _Scene:
     figure: Figure
     canvas: FigureCanvasAgg
     background: Any
-    maps: list[MovingMap | SensorMap]
+    maps: list[MovingMap]
     curve: Line2D
     head: Line2D
     heights: Float[np.ndarray, " rounds"]
@@ -158,8 +158,15 @@ class _Scene:
         ranges = [_range([layer]) for layer in layers]
         if n == 3:  # truth and mean in one scale
             ranges[0] = ranges[1] = _range(layers[:2])
+        agents = agents_of(records)
         maps = [
-            _moving_map(ax, layer, norm, records, world) for ax, layer, norm in zip(left, layers, ranges, strict=True)
+            MovingMap(
+                *(ax, layer.lattice, agents, layer.colours, norm),
+                style.INK if layer.is_deviation else "white",
+                world,
+                None if layer.is_deviation else world.level,
+            )
+            for ax, layer, norm in zip(left, layers, ranges, strict=True)
         ]
         for ax, layer, moving in zip(left, layers, maps, strict=True):
             ax.set_title(style.with_unit(layer.title, world.unit))
@@ -199,9 +206,11 @@ class _Scene:
         links = records[place + 1].links if place + 1 < len(records) else []
         self.canvas.restore_region(self.background)
         for moving, picture in zip(self.maps, pictures, strict=True):
-            moving.show(past, links, picture)
-            for artist in moving.artists():
-                moving.ax.draw_artist(artist)
+            for artists in moving.show(past, links, picture).values():
+                for artist in artists:
+                    moving.ax.draw_artist(artist)
+                    if artist is not moving.image:
+                        artist.remove()
         rounds = [record.round for record in past]
         self.curve.set_data(rounds, self.heights[: place + 1])
         self.head.set_data(rounds[-1:], self.heights[place : place + 1])
@@ -222,18 +231,6 @@ def _caption(records: Sequence[RoundRecord], place: int, world: World, stride: i
     return " · ".join([*parts, f"every {stride} rounds"] if stride > 1 else parts)
 
 
-def _moving_map(
-    ax: Axes, layer: _Layer, norm: Normalize, records: Sequence[RoundRecord], world: World
-) -> MovingMap | SensorMap:
-    link_colour = style.INK if layer.is_deviation else "white"
-    level = None if layer.is_deviation else world.level
-    if world.standpoints:
-        return SensorMap.on(
-            ax, layer.lattice, world.standpoints, layer.colours, norm, link_colour, world.goal == "peak", level
-        )
-    return MovingMap.on(ax, layer.lattice, agents_of(records), layer.colours, norm, link_colour, world, level)
-
-
 def _range(layers: Sequence[_Layer]) -> Normalize:
     """One colour range for all frames of some maps."""
     values = [values[layer.lattice.shown.ravel()] for layer in layers for values in layer.frames if values is not None]
@@ -245,7 +242,7 @@ def _range(layers: Sequence[_Layer]) -> Normalize:
 
 
 def _curve(records: Sequence[RoundRecord], world: World) -> tuple[np.ndarray, str, str]:
-    """What the run is about, where the truth is known, else the best measurement so far; its name and unit."""
+    """Score that the run is about, where the truth is known, else the best measurement so far; its name and unit."""
     if records[-1].score is None:
         return np.array([np.nan if r.best is None else r.best.mean for r in records]), "Best measurement", world.unit
     kept: dict[Goal, tuple[Callable[[Score], float | None], str, str]] = {
@@ -271,21 +268,11 @@ def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:
 
 
 def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D]:
-    level = [] if world.level is None else [style.legend_level(world.level, world.unit)]
     if world.standpoints:
-        peak = [style.legend_mark(style.RECOMMENDATION)] if world.goal == "peak" else []
         marks = [mark for mark in sensor_legend(len(failures(records)) > 0) if mark.get_label() != "earlier"]
-        return [*marks, *peak, *level]
-    handles = [
-        Line2D([], [], marker="o", color=style.MUTED, markersize=8, linewidth=1.4, label="robot and its path"),
-        Line2D([], [], color=style.INK, linewidth=1.1, linestyle=(0, (2, 1.5)), label="radio link"),
-        *terrain_legend(world),
-        *level,
-    ]
-    if any(isinstance(sample.battery, float) for record in records for sample in record.samples):
-        handles.append(Line2D([], [], **style.LEGEND_BATTERY))
-    if world.goal == "peak":
-        handles += [style.legend_mark(style.BEST), style.legend_mark(style.RECOMMENDATION)]
-    if len(failures(records)):
-        handles.append(Line2D([], [], **style.FAILED))
-    return handles
+        return [*marks, *legend_of(records, world, ["recommendation", "level"])]
+    path: dict[str, Any] = {"marker": "o", "markersize": 8, "linewidth": 1.4, "label": "robot and its path"}
+    link: dict[str, Any] = {"linewidth": 1.1, "linestyle": (0, (2, 1.5)), "label": "radio link"}
+    marks = [Line2D([], [], color=style.MUTED, **path), Line2D([], [], color=style.INK, **link)]
+    shown = ["no-go", "base", "level", "battery", "best", "recommendation", "failed"]
+    return [*marks, *legend_of(records, world, shown)]

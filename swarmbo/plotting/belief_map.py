@@ -11,17 +11,22 @@ from matplotlib.lines import Line2D
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import style
-from swarmbo.plotting.history import World, agents_of, belief_after, driven_by, failures, measurements, stops_of
-from swarmbo.plotting.sensors import plot_sensors, sensor_legend
+from swarmbo.plotting.history import World, agents_of, belief_after, failures, measurements
+from swarmbo.plotting.places import (
+    draw_terrain,
+    legend_of,
+    plot_findings,
+    plot_paths,
+    plot_sensors,
+    sensor_legend,
+)
 from swarmbo.plotting.surface import (
     Lattice,
-    draw_terrain,
     frame_map,
     lattice_order,
     lattice_over,
     plot_field,
     plot_lattice,
-    terrain_legend,
 )
 from swarmbo.records import RoundRecord
 
@@ -100,41 +105,6 @@ def plot_std(ax: Axes, belief: Belief | None, world: World, lattice: Lattice | N
     return frame_map(ax, world)
 
 
-def plot_paths(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
-    """Draw where each robot measured, joined by what it drove: a square at the start, dots, crosses where it failed.
-
-    Args:
-        ax: Where to draw.
-        records: The rounds, from the first on.
-
-    Returns:
-        The axes; each path is a line labelled with its agent.
-    """
-    agents = agents_of(records)
-    width = 1.7 if len(agents) <= 8 else 1.2
-    for index, agent in enumerate(agents):
-        path, colour = driven_by(records, agent), style.agent_colour(index)
-        stops = stops_of(records, agent)
-        ax.plot(
-            path[:, 0],
-            path[:, 1],
-            color=colour,
-            linestyle=style.agent_dashes(index),
-            linewidth=width,
-            label=agent,
-            path_effects=style.cased(width + 1.5),
-            clip_on=False,  # robots may stand on the very edge
-            zorder=4,
-        )
-        ax.plot(stops[:, 0], stops[:, 1], "o", color=colour, markersize=2.2 * width, markeredgewidth=0, zorder=4.2)
-        start: dict[str, Any] = {"markersize": 7, "markeredgecolor": "white", "markeredgewidth": 1.2, "zorder": 4.4}
-        ax.plot(path[:1, 0], path[:1, 1], "s", color=colour, clip_on=False, **start)
-    failed = failures(records)
-    if len(failed):
-        ax.plot(*failed.T[:2], markersize=7, path_effects=style.cased(3.6), clip_on=False, zorder=6, **style.FAILED)
-    return ax
-
-
 def plot_level(ax: Axes, world: World, level: float, belief: Belief | None = None) -> Axes:
     """Draw the line where a field, or the mean of a belief about it, is at a level.
 
@@ -158,25 +128,6 @@ def plot_level(ax: Axes, world: World, level: float, belief: Belief | None = Non
         lattice, values = found[0], world.values[found[1]]
     if values is not None and values.min() < level < values.max():
         ax.contour(lattice.x, lattice.y, lattice.image(values), levels=[level], **style.LEVEL)
-    return ax
-
-
-def plot_findings(ax: Axes, records: Sequence[RoundRecord], with_best: bool = True) -> Axes:
-    """Mark the best measurement and the recommendation after the last of these rounds.
-
-    Args:
-        ax: Where to draw.
-        records: The rounds, from the first on.
-        with_best: Whether to mark the best measurement; where the field changes, it says little.
-
-    Returns:
-        The axes.
-    """
-    best, recommendation = records[-1].best, records[-1].recommendation
-    if recommendation is not None:
-        ax.plot(*recommendation.location[:2], **style.RECOMMENDATION)
-    if best is not None and with_best:
-        ax.plot(*best.location[:2], **style.BEST)
     return ax
 
 
@@ -221,7 +172,7 @@ def belief_map_figure(records: Sequence[RoundRecord], world: World, settings: Ex
         for ax in panels[1:]:
             ax.label_outer(remove_inner_ticks=True)
         figure.suptitle(_headline(records, world), x=0.01, ha="left", fontsize=12.5)
-        handles = _legend_handles(records, world, has_truth)
+        handles = _legend_handles(records, world)
         columns = min(len(handles), int(figure.get_figwidth() / 1.45))
         figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=1.6, columnspacing=1.4)
     return figure
@@ -272,36 +223,19 @@ def _headline(records: Sequence[RoundRecord], world: World) -> str:
     return " · ".join([*parts, f"{n_failed} failed"] if n_failed else parts)
 
 
-def _legend_handles(records: Sequence[RoundRecord], world: World, has_truth: bool) -> list[Line2D]:
+def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D]:
+    last, found = records[-1], ["maximum"]
+    if last.recommendation is not None:
+        found.insert(0, "recommendation")
+    if last.best is not None and world.frames is None:
+        found.insert(0, "best")
     if world.standpoints:
-        marks = sensor_legend(len(failures(records)) > 0)
-        if world.level is not None:
-            marks.append(style.legend_level(world.level, world.unit))
-        return [*marks, *_found_handles(records, world, has_truth)]
+        return [*sensor_legend(len(failures(records)) > 0), *legend_of(records, world, ["level", *found])]
     robots = [
         Line2D([], [], color=style.agent_colour(index), linestyle=style.agent_dashes(index), linewidth=2.4, label=agent)
         for index, agent in enumerate(agents_of(records))
     ]
-    grey = style.MUTED
-    marks = [
-        Line2D([], [], marker="s", color=grey, linestyle="none", markersize=6, label="start"),
-        Line2D([], [], marker="o", color=grey, linestyle="none", markersize=4, label="measurement"),
-    ]
-    if len(failures(records)):
-        marks.append(Line2D([], [], **style.FAILED))
-    if world.level is not None:
-        marks.append(style.legend_level(world.level, world.unit))
-    return [*robots, *marks, *terrain_legend(world), *_found_handles(records, world, has_truth)]
-
-
-def _found_handles(records: Sequence[RoundRecord], world: World, has_truth: bool) -> list[Line2D]:
-    marks: list[Line2D] = []
-    if world.goal != "peak":
-        return marks
-    if records[-1].best is not None and world.frames is None:
-        marks.append(style.legend_mark(style.BEST))
-    if records[-1].recommendation is not None:
-        marks.append(style.legend_mark(style.RECOMMENDATION))
-    if has_truth:
-        marks.append(style.legend_mark(style.MAXIMUM))
-    return marks
+    grey: dict[str, Any] = {"color": style.MUTED, "linestyle": "none"}
+    start, measured = ("s", 6, "start"), ("o", 4, "measurement")
+    marks = [Line2D([], [], marker=m, markersize=size, label=label, **grey) for m, size, label in (start, measured)]
+    return [*robots, *marks, *legend_of(records, world, ["failed", "level", "no-go", "base", *found])]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -236,33 +235,6 @@ def comparison_figure(
         handles = [_handle(index, method) for index, method in enumerate(methods)]
         figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), int(width / 1.6)))
     return figure
-
-
-def write_comparison_figure(
-    curves: Sequence[RegretCurves],
-    differences: Sequence[Difference],
-    reference: str,
-    path: Path,
-    cumulated: Sequence[Difference] = (),
-    dpi: int = 150,
-) -> Path:
-    """Write ``comparison_figure`` to a file.
-
-    Args:
-        curves: All methods on all problems.
-        differences: Of all methods but the reference.
-        reference: The method that the others are compared to.
-        path: Where to; its ending names the format.
-        cumulated: The same of regret cumulated over all measurements.
-        dpi: Dots per inch.
-
-    Returns:
-        The path.
-
-    Raises:
-        ShapeError: If there are no curves.
-    """
-    return style.save(comparison_figure(curves, differences, reference, cumulated), path, dpi)
 
 
 def _look(index: int) -> tuple[str, str]:

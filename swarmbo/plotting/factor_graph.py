@@ -86,7 +86,7 @@ def plot_factor_graph(
 
 
 def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """What many names have in common up to an underscore, and each name's end, where all ends are numbers.
+    """Common beginning of names up to an underscore, and each name's end, where all ends are numbers.
 
     Args:
         names: Of variables, or of factors.

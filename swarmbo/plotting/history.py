@@ -1,4 +1,4 @@
-"""What a figure needs of a run, drawn from its records: paths, measurements, failures, and the belief of a round."""
+"""History of a run as figures need it, from its records: paths, measurements, failures, and the belief of a round."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from swarmbo.spaces import Domain
 
 @dataclass(frozen=True)
 class World:
-    """What figures need to know of the world of a run, without its live environment.
+    """World of a run as figures see it, without its live environment.
 
     Args:
         domain: The box of locations; figures with maps want two axes.
@@ -76,7 +76,7 @@ class World:
 
     @property
     def has_map(self) -> bool:
-        """Whether agents move in a plane."""
+        """True if agents move in a plane."""
         return self.domain.n_dims == 2 and not self.variables
 
     def require_plane(self) -> None:
@@ -113,7 +113,7 @@ def driven_by(records: Sequence[RoundRecord], agent: str) -> Float[np.ndarray, "
 
 
 def stops_of(records: Sequence[RoundRecord], agent: str) -> Float[np.ndarray, "n d"]:
-    """Where an agent measured, or tried to, at the ends of its ways and on them."""
+    """Places where an agent measured, or tried to, at the ends of its ways and on them."""
     samples = [sample for record in records for sample in record.samples if sample.agent == agent]
     places = [stop for s in samples if not s.declined for stop in (*(one.location for one in s.along), s.location)]
     return np.asarray(places, dtype=float)

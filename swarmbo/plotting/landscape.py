@@ -15,9 +15,10 @@ from matplotlib.lines import Line2D
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import style
-from swarmbo.plotting.frames import write_frames
+from swarmbo.plotting.formats import write_frames
 from swarmbo.plotting.history import World, agents_of, belief_after, driven_by, failures, stops_of
-from swarmbo.plotting.surface import Lattice, lattice_over, terrain_legend
+from swarmbo.plotting.places import draw_bases, draw_failed, draw_stops, draw_ways, legend_of
+from swarmbo.plotting.surface import Lattice, lattice_over
 from swarmbo.records import RoundRecord
 
 _RESOLUTION = 64
@@ -31,7 +32,7 @@ _APART = 15.0, 18.0  # pixels that numbers need, to the right and up
 
 
 class Scene(Protocol):
-    """What draws a world in three dimensions; ``env.unwrapped.scene(width, height)`` makes one.
+    """Drawing of a world in three dimensions; ``env.unwrapped.scene(width, height)`` makes one.
 
     Args:
         size: Width and height of its pictures.
@@ -50,7 +51,7 @@ class Scene(Protocol):
         ...
 
     def pixels(self, places: Float[np.ndarray, "k 2"], above: float = 0.0) -> Float[np.ndarray, "k 2"]:
-        """Where places are in the last picture."""
+        """Pixels of places in the last picture."""
         ...
 
 
@@ -182,7 +183,7 @@ class _Stage:
     def _ground(
         self, told: Sequence[RoundRecord], ways: Mapping[str, Float[np.ndarray, "k 2"]], place: int
     ) -> UInt8[np.ndarray, "rows columns 3"]:
-        """What the ground is painted with: the belief, ways, measurements, and what may not be entered."""
+        """Paint of the ground: the belief, ways, measurements, and what may not be entered."""
         ax, mean = self._map, self._beliefs[place]
         ax.clear()
         ax.set_axis_off()
@@ -203,31 +204,11 @@ class _Stage:
                 ax.contour(self._lattice.x, self._lattice.y, image, levels=[level], colors=[style.INK], linewidths=4.0)
         for rings in self._world.no_go:
             style.draw_no_go(ax, rings)
-        for index, agent in enumerate(self._agents):
-            colour = style.agent_colour(index)
-            ax.plot(*ways[agent].T, color=colour, linewidth=3.0, path_effects=style.cased(5.5), zorder=3)
-            ax.plot(
-                *stops_of(told, agent).T,
-                "o",
-                color=colour,
-                markersize=8,
-                markeredgecolor="white",
-                markeredgewidth=1.4,
-                zorder=4,
-            )
-            if agent in self._world.bases:
-                (base,) = ax.plot(*self._world.bases[agent], color=colour, **style.BASE)
-                base.set_markersize(26)
-        failed = failures(told)
-        ax.plot(
-            *failed.T,
-            "x",
-            color=style.INK,
-            markersize=13,
-            markeredgewidth=3.2,
-            path_effects=style.cased(6.0),
-            zorder=4.5,
-        )
+        draw_ways(ax, [ways[agent] for agent in self._agents], 3.0, path_effects=style.cased(5.5), zorder=3)
+        stops = [stops_of(told, agent) for agent in self._agents]
+        draw_stops(ax, stops, 8, markeredgecolor="white", markeredgewidth=1.4, zorder=4)
+        draw_bases(ax, self._world, 26)
+        draw_failed(ax, failures(told), 13, 3.2, casing=6.0, zorder=4.5)
         ax.set_xlim(low[0], high[0])
         ax.set_ylim(low[1], high[1])
         self._map_canvas.draw()
@@ -235,14 +216,7 @@ class _Stage:
 
     def _marks(self) -> list[Line2D]:
         ways = Line2D([], [], marker="o", color=style.MUTED, markersize=6, linewidth=1.8, label="way and measurements")
-        marks = [ways, *terrain_legend(self._world)]
-        if self._world.goal == "peak":
-            marks.append(style.legend_mark(style.BEST))
-        if self._world.level is not None:
-            marks.append(style.legend_level(self._world.level, self._world.unit))
-        if len(failures(self._records)):
-            marks.append(Line2D([], [], **style.FAILED))
-        return marks
+        return [ways, *legend_of(self._records, self._world, ["no-go", "base", "best", "level", "failed"])]
 
 
 def _blank(world: World) -> tuple[FigureCanvasAgg, Axes]:
@@ -254,7 +228,7 @@ def _blank(world: World) -> tuple[FigureCanvasAgg, Axes]:
 
 
 def _way(records: Sequence[RoundRecord], agent: str, share: float) -> Float[np.ndarray, "k 2"]:
-    """Where an agent went, and of the last of these rounds a share of that."""
+    """Way of an agent, of the last of these rounds a share only."""
     earlier, all_of_it = driven_by(records[:-1], agent), driven_by(records, agent)
     if share >= 1.0 or not len(earlier) or len(all_of_it) == len(earlier):
         return all_of_it

@@ -1,7 +1,6 @@
-"""A map whose field, paths, robots and radio links change from frame to frame."""
+"""A map whose field, places and radio links change from frame to frame."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,11 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap, ListedColormap, Normalize
-from matplotlib.image import AxesImage
-from matplotlib.lines import Line2D
-from matplotlib.text import Text
 
 from swarmbo.plotting import style
 from swarmbo.plotting.history import World, driven_by, failures, path_of, stops_of
-from swarmbo.plotting.surface import Lattice, draw_terrain, level_lines
+from swarmbo.plotting.places import draw_bases, draw_failed, draw_sensors, draw_stops, draw_ways
+from swarmbo.plotting.surface import Lattice, level_lines
 from swarmbo.records import RoundRecord
 
 _RECENT = 6  # rounds of which paths are drawn broad: those of a long run would hide the map
@@ -24,169 +21,137 @@ _MOST_APART = 8  # robots that are told apart one by one: more are crowded
 _DISC_PT = 12.2  # across a robot, with its edge
 _BANDS = 14  # colours of a map: few enough that a GIF compresses, and the edge of a band reads as a contour line
 
+Drawn = dict[str, Sequence[Artist]]  # by what they are, in the order of drawing
 
-@dataclass
+
 class MovingMap:
-    """The artists of one map that change from frame to frame; they are drawn over a map that does not."""
+    """One map of an animation: its image stays, what is drawn over it is made anew for each frame.
 
-    ax: Axes
-    image: AxesImage
-    lattice: Lattice
-    trails: dict[str, Line2D]
-    recent: dict[str, Line2D]
-    heads: dict[str, Line2D]
-    numbers: dict[str, Text]
-    links: LineCollection
-    failed: Line2D
-    best: Line2D
-    recommendation: Line2D
-    boundary: LineCollection
-    level: float | None
-    marks_peak: bool
-    terrain: list[Artist]
-    stops: dict[str, Line2D]
-    batteries: list[Artist] = field(default_factory=list[Artist])
+    Args:
+        ax: The map.
+        lattice: Where the field is evaluated.
+        agents: Names of the agents, in the team's order.
+        colours: Colour map of the field, cut into bands.
+        norm: Its range, the same for all frames.
+        link_colour: Of the radio links.
+        world: Of the run: agents with standpoints are drawn as sensors, others as robots.
+        level: Where the field is at it, a line is drawn; None draws none.
+    """
 
-    @classmethod
-    def on(
-        cls,
+    def __init__(
+        self,
         ax: Axes,
         lattice: Lattice,
         agents: Sequence[str],
         colours: Colormap,
         norm: Normalize,
         link_colour: str,
-        world: World | None = None,
+        world: World,
         level: float | None = None,
-    ) -> "MovingMap":
-        """Add empty artists to a map.
+    ) -> None:
+        self.ax, self._lattice, self._agents, self._world = ax, lattice, tuple(agents), world
+        self._link_colour, self._level = link_colour, level
+        self.image = ax.imshow(
+            np.ma.masked_all(lattice.shown.shape),
+            extent=lattice.extent,
+            cmap=ListedColormap(band_colours(colours)),
+            norm=norm,
+            interpolation="bilinear",
+            interpolation_stage="data",
+            aspect="equal",
+            animated=True,
+        )
+        self.image.set_in_layout(False)  # what moves must not push the axes about
+
+    def show(self, records: Sequence[RoundRecord], links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> Drawn:
+        """Bring the map to the last of these records.
 
         Args:
-            ax: The map.
-            lattice: Where the field is evaluated.
-            agents: Names of the agents, in the team's order.
-            colours: Colour map of the field, cut into bands.
-            norm: Its range, the same for all frames.
-            link_colour: Of the radio links.
-            world: With what is no-go, and bases; None: there is nothing of that.
-            level: Where the field is at it, a line is drawn; None draws none.
-        """
-        image = moving_image(ax, lattice, colours, norm)
-        terrain = [] if world is None else draw_terrain(ax, world)
-        for artist in terrain:
-            artist.set_animated(True)  # the image below it moves
-        trails: dict[str, Line2D] = {}
-        recent: dict[str, Line2D] = {}
-        stops: dict[str, Line2D] = {}
-        heads: dict[str, Line2D] = {}
-        numbers: dict[str, Text] = {}
-        is_crowded = len(agents) > _MOST_APART
-        broad: dict[str, Any] = (
-            {"linewidth": 0.9} if is_crowded else {"linewidth": 1.6, "path_effects": style.cased(3.0)}
-        )
-        for index, agent in enumerate(agents):
-            colour = style.agent_colour(index)
-            line: dict[str, Any] = {"color": colour, "linestyle": style.agent_dashes(index), "animated": True}
-            (trails[agent],) = ax.plot([], [], zorder=4, linewidth=0.9, **line)
-            (recent[agent],) = ax.plot([], [], zorder=4, **line, **broad)
-            (stops[agent],) = ax.plot([], [], "o", color=colour, markersize=2.8, markeredgewidth=0, animated=True)
-            (heads[agent],) = ax.plot(
-                [],
-                [],
-                "o",
-                color=colour,
-                markersize=_DISC_PT - 1.2,
-                markeredgecolor="white",
-                markeredgewidth=1.2,
-                animated=True,
-                clip_on=False,
-                zorder=6,
-            )
-            numbers[agent] = ax.text(
-                0,
-                0,
-                str(index),
-                color="white",
-                fontsize=6.5,
-                weight="bold",
-                ha="center",
-                va="center_baseline",
-                animated=True,
-                zorder=7,
-                path_effects=style.cased(1.2, style.INK),
-            )
-        links = LineCollection(
-            [],
-            colors=link_colour,
-            linewidths=0.6 if is_crowded else 1.1,
-            linestyles=(0, (2, 1.5)),
-            animated=True,
-            zorder=5,
-        )
-        ax.add_collection(links)
-        (failed,) = ax.plot(
-            [],
-            [],
-            "x",
-            color=style.INK,
-            markersize=6,
-            markeredgewidth=1.6,
-            path_effects=style.cased(3.2),
-            animated=True,
-            zorder=4.5,
-        )
-        (best,) = ax.plot([], [], animated=True, **style.BEST)
-        (recommendation,) = ax.plot([], [], animated=True, **style.RECOMMENDATION)
-        boundary = LineCollection([], animated=True, **style.LEVEL)
-        ax.add_collection(boundary)
-        marks_peak = world is None or world.goal == "peak"
-        found = (failed, best, recommendation, boundary, level, marks_peak)
-        made = cls(ax, image, lattice, trails, recent, heads, numbers, links, *found, terrain, stops)
-        for artist in made.artists():
-            artist.set_in_layout(False)  # what moves must not push the axes about
-        return made
+            records: The rounds, from the first on.
+            links: Pairs of agents that hear each other.
+            picture: Values on the lattice.
 
-    def show(self, records: Sequence[RoundRecord], links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> None:
-        """Bring all artists to the last of these records."""
+        Returns:
+            All that is to be drawn, in that order. Whoever draws it removes all but the image.
+        """
         self.image.set_data(picture)
-        paths = {agent: path_of(records, agent) for agent in self.trails}
-        if self.level is not None and picture.count():
-            self.boundary.set_segments(level_lines(self.lattice, picture, self.level))
-        for agent in paths:
-            driven = driven_by(records, agent)
-            before = len(driven_by(records[:-_RECENT], agent))
-            self.trails[agent].set_data(*driven.T[:2])
-            self.recent[agent].set_data(*driven[max(0, before - 1) :].T[:2])
-            self.stops[agent].set_data(*stops_of(records, agent).T[:2])
-        failed, best, recommendation = failures(records), records[-1].best, records[-1].recommendation
-        if not self.marks_peak:
-            best = recommendation = None
+        lines = self._level is not None and picture.count() and level_lines(self._lattice, picture, self._level)
+        drawn: Drawn = {"field": [self.image], "level": self._lines(lines or [], **style.LEVEL)}
+        return drawn | (self._sensors if self._world.standpoints else self._robots)(records, links)
+
+    def _sensors(self, records: Sequence[RoundRecord], links: list[tuple[str, str]]) -> Drawn:
+        stands = self._world.standpoints
+        look: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.5, "alpha": 0.7}
+        return {
+            "links": self._lines([np.stack([stands[a], stands[b]]) for a, b in links], **look),
+            "sensors": draw_sensors(self.ax, records[-1], stands, sizes=(22, 30, 6), width=1.6),
+            "recommendation": self._recommendation(records[-1]),
+        }
+
+    def _robots(self, records: Sequence[RoundRecord], links: list[tuple[str, str]]) -> Drawn:
+        ax, agents, is_crowded = self.ax, self._agents, len(self._agents) > _MOST_APART
+        ends = {agent: path_of(records, agent)[-1] for agent in agents}
+        ways = [driven_by(records, agent) for agent in agents]
+        before = [len(driven_by(records[:-_RECENT], agent)) for agent in agents]
+        broad: dict[str, Any] = {"width": 0.9} if is_crowded else {"width": 1.6, "path_effects": style.cased(3.0)}
+        best = records[-1].best if self._world.goal == "peak" else None
         told = {one.agent: one.battery for one in records[-1].samples if isinstance(one.battery, float)}
-        ends = np.array([path[-1] for path in paths.values()])
-        heads = dict(zip(paths, self._placed(ends, None if best is None else best.location, bool(told)), strict=True))
-        for artist in self.batteries:
-            artist.remove()
-        self.batteries = []
-        for index, agent in enumerate(paths):
-            if agent in told:
-                is_above = bool(self._lacks_room(heads[agent][None])[0])
-                colour = style.agent_colour(index)
-                self.batteries += style.draw_battery(self.ax, heads[agent], told[agent], colour, is_above)
-        self.links.set_segments([np.stack([paths[a][-1], paths[b][-1]]) for a, b in links if a in paths and b in paths])
-        self.failed.set_data(failed[:, 0], failed[:, 1])
-        self.recommendation.set_data(
-            *([], []) if recommendation is None else np.asarray(recommendation.location)[:, None]
-        )
+        star, spots = None if best is None else np.array(best.location), np.array(list(ends.values()))
+        spots, star = self.side_by_side(spots, star, bool(told))
+        heads = dict(zip(agents, spots, strict=True))
+        pairs = [np.stack([ends[a], ends[b]]) for a, b in links if a in ends and b in ends]
+        look: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.6 if is_crowded else 1.1}
+        return {
+            "no-go": [style.draw_no_go(ax, rings) for rings in self._world.no_go],
+            "ways": draw_ways(ax, ways, 0.9),
+            "recent": draw_ways(ax, [way[max(0, n - 1) :] for n, way in zip(before, ways, strict=True)], **broad),
+            "stops": draw_stops(ax, [stops_of(records, agent) for agent in agents], 2.8),
+            "bases": draw_bases(ax, self._world),  # above the ways that lead there
+            "failed": draw_failed(ax, failures(records), 6, 1.6, casing=3.2),
+            "links": self._lines(pairs, linestyles=(0, (2, 1.5)), **look),
+            "recommendation": self._recommendation(records[-1]),
+            "best": [] if star is None else ax.plot(*star, **style.BEST),
+            "batteries": [
+                box
+                for index, agent in enumerate(agents)
+                if agent in told
+                for box in self._battery(index, heads[agent], told[agent])
+            ],
+            "robots": [artist for index, agent in enumerate(agents) for artist in self._robot(index, heads[agent])],
+        }
+
+    def _robot(self, index: int, place: Float[np.ndarray, " 2"]) -> list[Artist]:
+        """A disc with the number of the robot in it."""
+        disc: dict[str, Any] = {"markersize": _DISC_PT - 1.2, "markeredgecolor": "white", "markeredgewidth": 1.2}
+        look: dict[str, Any] = {"color": "white", "fontsize": 6.5, "weight": "bold", "ha": "center"}
+        (x, y), colour = place.tolist(), style.agent_colour(index)
+        number = self.ax.text(x, y, str(index), va="center_baseline", path_effects=style.cased(1.2, style.INK), **look)
+        return [*self.ax.plot(x, y, "o", color=colour, clip_on=False, **disc), number]
+
+    def _battery(self, index: int, place: Float[np.ndarray, " 2"], share: float) -> list[Artist]:
+        """A battery under a robot; over it where it would reach out of the map."""
+        is_above = bool(self._lacks_room(place[None])[0])
+        return style.draw_battery(self.ax, place, share, style.agent_colour(index), is_above)
+
+    def _recommendation(self, record: RoundRecord) -> Sequence[Artist]:
+        if record.recommendation is None or self._world.goal != "peak":
+            return []
+        return self.ax.plot(*record.recommendation.location[:2], **style.RECOMMENDATION)
+
+    def _lines(self, segments: Sequence[np.ndarray], **look: Any) -> Sequence[Artist]:
+        lines = LineCollection(segments, **look)
+        self.ax.add_collection(lines, autolim=False)
+        return [lines]
 
     def _lacks_room(self, places: Float[np.ndarray, "agents 2"]) -> Bool[np.ndarray, " agents"]:
-        """Under which robots a battery would reach out of the map."""
+        """Test of each robot: a battery under it would reach out of the map."""
         reach = style.BATTERY_POINTS[2] * self.ax.figure.dpi / 72.0
         return self.ax.transData.transform(places)[:, 1] - reach < self.ax.bbox.y0
 
-    def _placed(
-        self, places: Float[np.ndarray, "agents 2"], best: Sequence[float] | None = None, have_batteries: bool = False
-    ) -> Float[np.ndarray, "agents 2"]:
-        """Robots put where they are; those in one place, or on the best measurement, side by side.
+    def side_by_side(
+        self, places: Float[np.ndarray, "agents 2"], best: Float[np.ndarray, " 2"] | None, have_batteries: bool
+    ) -> tuple[Float[np.ndarray, "agents 2"], Float[np.ndarray, " 2"] | None]:
+        """Places at which robots are drawn: where they are; those in one place, or on the best measurement, abreast.
 
         They and their batteries stay on the map. Of many robots that would be a row across it.
 
@@ -194,54 +159,28 @@ class MovingMap:
             places: Where they are.
             best: Where the best measurement is, whose mark stays there unless it is crowded out at the edge.
             have_batteries: Whether each has one beside it.
-        """
-        found = np.reshape([] if best is None else best, (-1, 2))
-        if len(places) <= _MOST_APART:
-            to_pixels, points = self.ax.transData, self.ax.figure.dpi / 72.0
-            wide = high = _DISC_PT * points
-            if have_batteries:
-                width, _, reach = (length * points for length in style.BATTERY_POINTS)
-                wide = max(wide, width + 1.5 * points)
-                high = 2.0 * reach if self._lacks_room(places).any() else reach + 0.5 * high
-            drawn = np.vstack([places, found])
-            spots = to_pixels.transform(drawn)
-            weights = np.ones(len(spots))
-            weights[len(places) :] = 1e9
-            inside = (self.ax.bbox.x0 + 0.5 * wide, self.ax.bbox.x1 - 0.5 * wide)
-            moved = spots + style.side_by_side(spots, (wide, high), weights, inside)
-            is_aside = (np.abs(moved - spots) > 1e-6).any(axis=1)
-            drawn[is_aside] = to_pixels.inverted().transform(moved[is_aside])
-            places, found = drawn[: len(places)], drawn[len(places) :]
-        for agent, place in zip(self.heads, places, strict=True):
-            self.heads[agent].set_data(place[:1], place[1:])
-            self.numbers[agent].set_position(place)
-        self.best.set_data(*found.T)
-        return places
 
-    def artists(self) -> list[Artist]:
-        """In the order of drawing."""
-        heads = [artist for agent in self.heads for artist in (self.heads[agent], self.numbers[agent])]
-        paths = [*self.trails.values(), *self.recent.values(), *self.stops.values()]
-        bases = [artist for artist in self.terrain if isinstance(artist, Line2D)]  # above the ways that lead there
-        no_go = [artist for artist in self.terrain if artist not in bases]
-        marks = [self.failed, self.links, self.recommendation, self.best]
-        return [self.image, self.boundary, *no_go, *paths, *bases, *marks, *self.batteries, *heads]
+        Returns:
+            Where to draw the robots, and the mark of the best measurement.
+        """
+        if len(places) > _MOST_APART:
+            return places, best
+        to_pixels, points = self.ax.transData, self.ax.figure.dpi / 72.0
+        wide = high = _DISC_PT * points
+        if have_batteries:
+            width, _, reach = (length * points for length in style.BATTERY_POINTS)
+            wide = max(wide, width + 1.5 * points)
+            high = 2.0 * reach if self._lacks_room(places).any() else reach + 0.5 * high
+        drawn = np.array(places) if best is None else np.vstack([places, best])
+        spots = to_pixels.transform(drawn)
+        weights = np.where(np.arange(len(drawn)) < len(places), 1.0, 1e9)
+        inside = (self.ax.bbox.x0 + 0.5 * wide, self.ax.bbox.x1 - 0.5 * wide)
+        moved = spots + style.side_by_side(spots, (wide, high), weights, inside)
+        is_aside = (np.abs(moved - spots) > 1e-6).any(axis=1)
+        drawn[is_aside] = to_pixels.inverted().transform(moved[is_aside])
+        return drawn[: len(places)], None if best is None else drawn[-1]
 
 
 def band_colours(colours: Colormap) -> Float[np.ndarray, "bands 4"]:
     """The colours (RGBA) that are left of a colour map on a moving map."""
     return colours(np.linspace(0.0, 1.0, _BANDS))
-
-
-def moving_image(ax: Axes, lattice: Lattice, colours: Colormap, norm: Normalize) -> AxesImage:
-    """An image on a lattice with nothing in it yet, whose data change from frame to frame."""
-    return ax.imshow(
-        np.ma.masked_all(lattice.shown.shape),
-        extent=lattice.extent,
-        cmap=ListedColormap(band_colours(colours)),
-        norm=norm,
-        interpolation="bilinear",
-        interpolation_stage="data",
-        aspect="equal",
-        animated=True,
-    )

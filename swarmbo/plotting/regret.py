@@ -1,4 +1,4 @@
-"""How close the team is to the maximum, and its map to the truth, against rounds."""
+"""Regret and map error against rounds: how close the team is to the maximum, and its map to the truth."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -185,7 +185,7 @@ def plot_best(
 
 
 def regret_figure(records: Sequence[RoundRecord], world: World) -> Figure:
-    """What was found, and where the truth is known regret and, of a field, map error, against rounds.
+    """Figure of what was found, and where the truth is known of regret and, for a field, map error, against rounds.
 
     Of a field that is not watched for its peak: map error, and how well it is told where a level is exceeded. Where
     agents declined to measure, also how many did.

@@ -14,11 +14,10 @@ from swarmbo.plotting.animation import write_animation
 from swarmbo.plotting.belief_map import belief_map_figure
 from swarmbo.plotting.error_traffic import error_traffic_figure
 from swarmbo.plotting.factor_graph import factor_graph_figure
-from swarmbo.plotting.faults import faults_figure
 from swarmbo.plotting.formats import Formats
 from swarmbo.plotting.history import World
 from swarmbo.plotting.regret import regret_figure
-from swarmbo.plotting.traffic import total_traffic, traffic_figure
+from swarmbo.plotting.traffic import faults_figure, total_traffic, traffic_figure
 from swarmbo.plotting.variables import variables_figure
 from swarmbo.records import NetworkRecord, RoundRecord
 

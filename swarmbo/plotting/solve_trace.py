@@ -1,4 +1,4 @@
-"""How a joint choice came about: the best so far and its bound, against rounds and against what was sent."""
+"""Trace of a joint choice: the best so far and its bound, against rounds and against what was sent."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""How figures are made and saved; their look is ``swarmbo.boundary.look``'s, which pictures of worlds share."""
+"""Style of figures, and how they are saved; their look is ``swarmbo.boundary.look``'s, which pictures of worlds share."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,7 +100,7 @@ def say(ax: Axes, message: str) -> Axes:
 
 
 def role_of(agents: Sequence[str]) -> str:
-    """What the agents of a team are called: ``sensor`` for ``sensor_0`` and so on, else ``agent``."""
+    """Common noun of the agents of a team: ``sensor`` for ``sensor_0`` and so on, else ``agent``."""
     roles = {agent.rpartition("_")[0] for agent in agents}
     return roles.pop() if len(roles) == 1 and all(roles) else "agent"
 
@@ -187,7 +187,7 @@ def side_by_side(
     weights: Float[np.ndarray, " robots"] | None = None,
     edges: tuple[float, float] = (-np.inf, np.inf),
 ) -> Float[np.ndarray, "robots 2"]:
-    """How far marks must go to the right, those of robots in one place evenly to both sides, to be read.
+    """Shifts of marks to the right, those of robots in one place evenly to both sides, so that all can be read.
 
     Args:
         spots: Where they belong, pixels.

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 from contourpy import contour_generator
 from jaxtyping import Bool, Float
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from scipy.spatial import cKDTree
 
@@ -215,31 +213,8 @@ def add_colour_bar(ax: Axes | Sequence[Axes], mappable: ScalarMappable, label: s
 
 
 def level_lines(lattice: Lattice, picture: np.ma.MaskedArray, level: float) -> list[Float[np.ndarray, "k 2"]]:
-    """Where a picture on a lattice is at a level."""
+    """Lines on which a picture on a lattice is at a level."""
     return [np.asarray(line) for line in contour_generator(lattice.x, lattice.y, picture).lines(level)]
-
-
-def draw_terrain(ax: Axes, world: World) -> list[Artist]:
-    """Draw what no agent may enter, and where agents load their batteries.
-
-    Args:
-        ax: The map.
-        world: With these.
-
-    Returns:
-        What was drawn.
-    """
-    drawn = [style.draw_no_go(ax, rings) for rings in world.no_go]
-    for agent, base in world.bases.items():
-        colour = style.agent_colour(list(world.bases).index(agent))
-        drawn += ax.plot(*base[:2], color=colour, **style.BASE)
-    return drawn
-
-
-def terrain_legend(world: World) -> list[Line2D]:
-    """Marks of ``draw_terrain``."""
-    shown = [(style.LEGEND_NO_GO, bool(world.no_go)), (style.LEGEND_BASE, bool(world.bases))]
-    return [Line2D([], [], **mark) for mark, is_there in shown if is_there]
 
 
 def frame_map(ax: Axes, world: World) -> Axes:

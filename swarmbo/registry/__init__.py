@@ -1,4 +1,4 @@
-"""What a name in a scenario or an argument stands for: a kind that swarmbo brings, or code of a user's own."""
+"""Names in scenarios and arguments: kinds that swarmbo brings, or code of a user's own."""
 
 from swarmbo.registry.slots import (
     FIELD as FIELD,

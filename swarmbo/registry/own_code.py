@@ -28,7 +28,7 @@ _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def is_own(name: object) -> TypeGuard[str]:
-    """Whether a name is one of a user's own code: kinds and ids of worlds have no colon.
+    """Test that a name is one of a user's own code: kinds and ids of worlds have no colon.
 
     Example:
         >>> is_own("my_methods:BestMean"), is_own("max-sum")
@@ -71,7 +71,7 @@ def find_in(folders: Sequence[str], name: str, at: str) -> None:
 
 
 def load(name: str, at: str) -> Any:
-    """What ``module:Class`` names.
+    """Object that ``module:Class`` names.
 
     Args:
         name: Module, colon, and a name in it; dots lead into packages and classes.
@@ -130,7 +130,7 @@ def make(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> Any:
 
 
 def takes(method: Any, *given: str) -> bool:
-    """Whether a function, or a method of a class, can be called with so many arguments by position."""
+    """Test that a function, or a method of a class, can be called with so many arguments by position."""
     try:
         inspect.signature(method).bind(*given)
     except TypeError:
@@ -141,7 +141,7 @@ def takes(method: Any, *given: str) -> bool:
 
 
 def takes_named(method: Any, name: str) -> bool:
-    """Whether a function, or a method of an object, has a parameter of this name, and says so."""
+    """Test that a function, or a method of an object, has a parameter of this name, and says so."""
     try:
         return name in inspect.signature(method).parameters
     except (TypeError, ValueError):
@@ -149,7 +149,7 @@ def takes_named(method: Any, name: str) -> bool:
 
 
 def takes_anything(maker: Any) -> bool:
-    """Whether a class, or a function, has parameters; compiled code that does not tell may have."""
+    """Test that a class, or a function, has parameters; compiled code that does not tell may have."""
     try:
         return bool(inspect.signature(maker).parameters)
     except (TypeError, ValueError):
@@ -157,7 +157,7 @@ def takes_anything(maker: Any) -> bool:
 
 
 def checked_as(wanted: Any, given: Any, owner: object, method: str) -> Any:
-    """What a method of somebody's returned, if it is of the class that is wanted.
+    """Result of somebody's method, if it is of the class that is wanted.
 
     Raises:
         ShapeError: If it is not.

@@ -69,7 +69,7 @@ def name_of(settings: Settings | type[Settings]) -> str:
 
 
 def summary_of(settings: type[Settings]) -> str:
-    """What a kind says of itself: the first line of its docstring, as plain text."""
+    """Summary of a kind: the first line of its docstring, as plain text."""
     return (settings.__doc__ or "").strip().partition("\n")[0].replace("``", "")
 
 
@@ -90,13 +90,13 @@ def kinds(slot: Slot, team: Team | None = None) -> dict[str, type[Settings]]:
 
 
 def is_kind(thing: object) -> bool:
-    """Whether an object is the settings of a kind, not of a class that is derived from one."""
+    """Test that an object is the settings of a kind, not of a class that is derived from one."""
     return any(type(thing) in kinds(slot).values() for slot in SLOTS)
 
 
 @functools.cache
 def schema(slot: Slot) -> Any:
-    """What a table of a scenario is converted to: the union of the kinds of its slot."""
+    """Type that a table of a scenario is converted to: the union of the kinds of its slot."""
     return Union[tuple(kinds(slot).values())]  # noqa: UP007  of classes that are only known now
 
 

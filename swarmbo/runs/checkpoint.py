@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from swarmbo.boundary.files import read_regular
-from swarmbo.errors import RunFolderError, StateVersionError
+from swarmbo.errors import StateVersionError
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.own_files import CHECKPOINTS
-from swarmbo.runs.seal import digest_of_arrays
+from swarmbo.runs.stored_files import CHECKPOINTS, digest_of_arrays
 
 STATE_VERSION = 1
 
@@ -71,7 +70,7 @@ def read_checkpoint(folder: RunFolder) -> Checkpoint | None:
     path = folder.path / "checkpoint.json"
     if not path.is_file():
         return None
-    try:
+    with folder.reading(path.name, "delete it, and `swarmbo resume` starts from round 0"):
         version = json.loads(read_regular(path))["version"]
         if version != STATE_VERSION:
             raise StateVersionError(f"{path}: has version {version!r:.20}; this swarmbo reads {STATE_VERSION}")
@@ -81,24 +80,14 @@ def read_checkpoint(folder: RunFolder) -> Checkpoint | None:
         arrays = folder.read_arrays(name)
         if folder.is_sealed and plain["arrays_digest"] != digest_of_arrays(arrays):
             raise ValueError(f"{name} was changed or damaged: its digest does not fit")
-        states = {
-            part: {
+        team, world = (
+            {
                 "json": plain[part],
-                "arrays": {
-                    name.removeprefix(f"{part}/"): array
-                    for name, array in arrays.items()
-                    if name.startswith(f"{part}/")
-                },
+                "arrays": {n.removeprefix(f"{part}/"): a for n, a in arrays.items() if n.startswith(f"{part}/")},
             }
             for part in ("team", "world")
-        }
-        return Checkpoint(round=plain["round"], **states)
-    except (StateVersionError, RunFolderError):
-        raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RunFolderError(
-            f"{path}: is damaged ({error}); delete it, and `swarmbo resume` starts from round 0"
-        ) from error
+        )
+        return Checkpoint(plain["round"], team, world)
 
 
 def _arrays_name(round_number: int) -> str:

@@ -8,7 +8,8 @@
 import os
 import platform
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,24 +21,39 @@ import scipy
 import tomli_w
 
 import swarmbo
-from swarmbo.boundary.files import PARTIAL, read_regular, regular_file
-from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.boundary.arrays import read_arrays, write_arrays
+from swarmbo.boundary.files import PARTIAL, read_regular, regular_file, replacing
+from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.records import NetworkRecord, RoundRecord
-from swarmbo.runs.limits import require_shallow
-from swarmbo.runs.own_files import LOCK, NETWORK, SCENARIO, own_files, require_own, stale_files
-from swarmbo.runs.round_log import LoggedLines, Timing, logged_lines, logged_timings
-from swarmbo.runs.scenario import Scenario, dump, read_toml, scenario_of
-from swarmbo.runs.seal import SEAL_LENGTH, digest_of_table, read_seal, seal
-from swarmbo.runs.stored_files import StoredFiles
+from swarmbo.runs.scenario import Scenario, require_shallow, scenario_of
+from swarmbo.runs.scenario_files import dump, read_toml
+from swarmbo.runs.stored_files import (
+    LOCK,
+    NETWORK,
+    SCENARIO,
+    SEAL_LENGTH,
+    LoggedLines,
+    Timing,
+    digest_of_table,
+    logged_lines,
+    logged_timings,
+    own_files,
+    read_seal,
+    require_own,
+    seal,
+    stale_files,
+)
 
 
 @dataclass(frozen=True)
-class RunFolder(StoredFiles):
+class RunFolder:
     """A folder that holds one run.
 
     Args:
         path: Of the folder.
     """
+
+    path: Path
 
     @classmethod
     def make(cls, path: Path) -> Path:
@@ -91,7 +107,7 @@ class RunFolder(StoredFiles):
 
     @staticmethod
     def holds_run(path: Path) -> bool:
-        """Whether a run was begun here."""
+        """Test that a run was begun here."""
         return (path / SCENARIO).is_file()
 
     def clear(self) -> None:
@@ -147,7 +163,7 @@ class RunFolder(StoredFiles):
             raise RunFolderError(f"{self.path / SCENARIO}: {error.at}: {error.message}") from error
 
     def versions(self) -> dict[str, str]:
-        """What wrote the run.
+        """Versions that wrote the run.
 
         Raises:
             RunFolderError: If its scenario was changed or damaged.
@@ -191,13 +207,84 @@ class RunFolder(StoredFiles):
 
     @property
     def is_sealed(self) -> bool:
-        """Whether its files have digests; those of earlier versions do not."""
+        """True if its files have digests; those of earlier versions have none."""
         return "digest" in self._told[1]
 
     @property
     def _start(self) -> str | None:
-        """What the digests of the log go on from: that of the settings; None for a run of an earlier version."""
+        """Digest that those of the log go on from: that of the settings; None for a run of an earlier version."""
         return digest_of_table(self._told[0]) if self.is_sealed else None
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a file whole or not at all."""
+        self._replace(name, text.encode())
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write plain data or a Struct with a digest, whole or not at all."""
+        self._replace(name, seal(msgspec.json.format(msgspec.json.encode(value))))
+
+    def write_sealed(self, name: str, text: str) -> None:
+        """Write a JSON object with a digest, whole or not at all."""
+        self._replace(name, seal(text.encode()))
+
+    def read_sealed(self, name: str) -> bytes:
+        """A JSON object as it was written.
+
+        Raises:
+            OSError: If it cannot be read.
+            ValueError: If it was changed since.
+        """
+        text = read_regular(self.path / name)
+        sealed = read_seal(text)
+        if sealed is None and self.is_sealed:
+            raise ValueError("its digest is missing")
+        if sealed is not None and not sealed.fits:
+            raise ValueError("it was changed or damaged: its digest does not fit")
+        return text if sealed is None else sealed.text
+
+    def write_arrays(self, name: str, arrays: dict[str, np.ndarray]) -> None:
+        """Write arrays of numbers, whole or not at all.
+
+        Raises:
+            RunFolderError: If they cannot be written.
+            ValueError: If one holds Python objects, which could only be pickled.
+        """
+        with self.writing(name):
+            write_arrays(self.path / name, arrays)
+
+    def read_arrays(self, name: str) -> dict[str, np.ndarray]:
+        """Arrays as they were written.
+
+        Raises:
+            OSError: If they cannot be read.
+            ValueError: If they are damaged.
+        """
+        return read_arrays(self.path / name)
+
+    def _replace(self, name: str, content: bytes) -> None:
+        with self.writing(name), replacing(self.path / name) as file:
+            file.write(content)
+
+    @contextmanager
+    def reading(self, name: str, how: str) -> Generator[None]:
+        """A block that reads a file: what fails in it names the file, and says ``how`` to go on without it."""
+        try:
+            yield
+        except (RunFolderError, StateVersionError):
+            raise
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            what = "cannot be read" if isinstance(error, OSError) else "is damaged"
+            raise RunFolderError(f"{self.path / name}: {what} ({error}); {how}") from error
+
+    @contextmanager
+    def writing(self, name: str) -> Generator[None]:
+        """A block that writes a file: what fails in it names the file, as the system does not of a full disk."""
+        try:
+            yield
+        except OSError as error:
+            begun = (self.path / SCENARIO).is_file()
+            safe = f"; what was logged is safe, `swarmbo resume {self.path}` goes on" if begun else ""
+            raise RunFolderError(f"{self.path / name}: cannot be written: {error.strerror or error}{safe}") from error
 
     def _read(self, name: str) -> bytes:
         try:
@@ -250,7 +337,7 @@ class RunFolder(StoredFiles):
             log.write(noted + b"\n")
 
     def _last_digest(self) -> str | None:
-        """What the digest of the next line goes on from, by the end of the log."""
+        """Digest that the one of the next line goes on from, by the end of the log."""
         start, log = self._start, self.path / "rounds.jsonl"
         if start is None or not regular_file(log):
             return start
@@ -260,7 +347,7 @@ class RunFolder(StoredFiles):
         return start if last is None else last.digest
 
     def network(self) -> list[NetworkRecord]:
-        """What a fleet's network took in each round; empty where the run was none. A torn last line is left out.
+        """Records of a fleet's network, one a round; empty where the run was none. A torn last line is left out.
 
         Raises:
             RunFolderError: If it is damaged, or cannot be read.
@@ -272,7 +359,7 @@ class RunFolder(StoredFiles):
             raise RunFolderError(f"{self.path / NETWORK}: is damaged: {error}") from error
 
     def timings(self) -> list[Timing]:
-        """How long the rounds took; rounds whose timing was lost to a crash are missing.
+        """Seconds that the rounds took; rounds whose timing was lost to a crash are missing.
 
         Raises:
             RunFolderError: If a line was changed.
@@ -282,7 +369,7 @@ class RunFolder(StoredFiles):
 
 
 def versions() -> dict[str, str]:
-    """What a run's numbers may depend on."""
+    """Versions of the packages that a run's numbers may depend on."""
     return {
         "swarmbo": swarmbo.__version__,
         "numpy": np.__version__,
@@ -296,5 +383,5 @@ def _without_digest(note: dict[str, str]) -> dict[str, str]:
 
 
 def _digest(settings: dict[str, Any], note: dict[str, str]) -> str:
-    """What tells whether a scenario was changed, however it was formatted."""
+    """Digest of a scenario, however it was formatted."""
     return digest_of_table({**settings, "versions": note})

@@ -20,80 +20,9 @@ from rich.table import Column
 from swarmbo.records import RoundRecord, Traffic
 
 
-class _Shown:
-    """What has a display while it is a context."""
-
-    _display: "_Display"
-
-    def __enter__(self) -> Self:
-        self._display.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._display.close()
-
-
-class Progress(_Shown):
-    """Shows a run round by round: best found, scores where the truth is known, traffic, time left. A context manager.
-
-    Args:
-        rounds: Rounds to come after the one at reset.
-        quiet: Whether to show nothing.
-    """
-
-    def __init__(self, rounds: int, *, quiet: bool = False) -> None:
-        self.rounds, self.quiet = rounds, quiet
-        self._traffic = Traffic()
-        self._display = _Display(rounds, "round", quiet=quiet)
-
-    def show(self, record: RoundRecord, was_logged: bool) -> None:
-        """Show one round; the ``on_round`` of ``run`` and ``resume``."""
-        self._traffic += record.sharing
-        if record.report is not None:
-            self._traffic += record.report.traffic
-        text = round_text(record, self._traffic)
-        self._display.advance(record.round, f"{text}, checked against the log" if was_logged else text)
-
-
-class SweepProgress(_Shown):
-    """Shows a sweep run by run. A context manager.
-
-    Args:
-        n_trials: Runs to come.
-        quiet: Whether to show only failures.
-    """
-
-    def __init__(self, n_trials: int, *, quiet: bool = False) -> None:
-        self._count = 0
-        self._display = _Display(n_trials, "run", quiet=quiet)
-
-    def show(self, status: str, out: Path, message: str = "") -> None:
-        """Show one run that ended: what became of it, its folder, and why it failed."""
-        self._count += 1
-        self._display.advance(self._count, f"{status}: {out}")
-        if status == "failed":
-            place, message = str(out), " ".join(message.split())
-            self._display.say(f"swarmbo: {message}" if message.startswith(place) else f"swarmbo: {place}: {message}")
-
-
-def round_text(record: RoundRecord, traffic: Traffic) -> str:
-    """What happened so far, in a few words."""
-    parts = ["no measurement yet" if record.best is None else f"best {record.best.mean:.6g}"]
-    if (score := record.score) is not None:
-        watched = score.level_f1 is not None
-        parts.append(f"F1 {score.level_f1:.3f}" if watched else f"regret {score.simple_regret:.4g}")
-        if score.map_rmse is not None:
-            parts.append(f"map error {score.map_rmse:.4g}")
-    if record.failure is not None:
-        parts.append(f"the world failed: {record.failure}")
-    if traffic.messages:
-        parts.append(f"{traffic.messages} messages, {traffic.bytes / 1000:.1f} kB")
-    return ", ".join(parts)
-
-
 class _Display:
+    """A bar, or lines, which are shown while this is a context."""
+
     def __init__(self, total: int, noun: str, *, quiet: bool) -> None:
         self.total, self.noun, self.quiet = total, noun, quiet
         self._console = Console(file=sys.stderr, soft_wrap=True, highlight=False, markup=False)
@@ -114,17 +43,18 @@ class _Display:
             )
             self._task = self._bar.add_task("", total=total)
 
-    def open(self) -> None:
-        if self._bar is None:
-            return
-        if self._console.is_jupyter:  # a live display of rich would need ipywidgets there
+    def __enter__(self) -> Self:
+        if self._bar is not None and self._console.is_jupyter:  # a live display of rich would need ipywidgets there
             from IPython.display import display  # pyright: ignore[reportMissingImports]
 
             self._shown = display(self._bar, display_id=True)
-        else:
+        elif self._bar is not None:
             self._bar.start()
+        return self
 
-    def close(self) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._bar is not None and self._shown is None:
             self._bar.stop()
 
@@ -150,6 +80,63 @@ class _Display:
 
     def say(self, text: str) -> None:
         self._console.print(text)
+
+
+class Progress(_Display):
+    """Shows a run round by round: best found, scores where the truth is known, traffic, time left. A context manager.
+
+    Args:
+        rounds: Rounds to come after the one at reset.
+        quiet: Whether to show nothing.
+    """
+
+    def __init__(self, rounds: int, *, quiet: bool = False) -> None:
+        super().__init__(rounds, "round", quiet=quiet)
+        self._traffic = Traffic()
+
+    def show(self, record: RoundRecord, was_logged: bool) -> None:
+        """Show one round; the ``on_round`` of ``run`` and ``resume``."""
+        self._traffic += record.sharing
+        if record.report is not None:
+            self._traffic += record.report.traffic
+        text = round_text(record, self._traffic)
+        self.advance(record.round, f"{text}, checked against the log" if was_logged else text)
+
+
+class SweepProgress(_Display):
+    """Shows a sweep run by run. A context manager.
+
+    Args:
+        n_trials: Runs to come.
+        quiet: Whether to show only failures.
+    """
+
+    def __init__(self, n_trials: int, *, quiet: bool = False) -> None:
+        super().__init__(n_trials, "run", quiet=quiet)
+        self._count = 0
+
+    def show(self, status: str, out: Path, message: str = "") -> None:
+        """Show one run that ended: what became of it, its folder, and why it failed."""
+        self._count += 1
+        self.advance(self._count, f"{status}: {out}")
+        if status == "failed":
+            place, message = str(out), " ".join(message.split())
+            self.say(f"swarmbo: {message}" if message.startswith(place) else f"swarmbo: {place}: {message}")
+
+
+def round_text(record: RoundRecord, traffic: Traffic) -> str:
+    """State of a run after a round, in a few words."""
+    parts = ["no measurement yet" if record.best is None else f"best {record.best.mean:.6g}"]
+    if (score := record.score) is not None:
+        watched = score.level_f1 is not None
+        parts.append(f"F1 {score.level_f1:.3f}" if watched else f"regret {score.simple_regret:.4g}")
+        if score.map_rmse is not None:
+            parts.append(f"map error {score.map_rmse:.4g}")
+    if record.failure is not None:
+        parts.append(f"the world failed: {record.failure}")
+    if traffic.messages:
+        parts.append(f"{traffic.messages} messages, {traffic.bytes / 1000:.1f} kB")
+    return ", ".join(parts)
 
 
 def _fitted(text: str, room: int) -> str:

@@ -1,53 +1,41 @@
-"""A run that was made, complete or not: what it was, what came of it, and its figures."""
+"""A run that was made, complete or not: what it was, what came of it, its tables and its figures."""
 
 import os
+import sys
 import warnings
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
+
+import msgspec
 
 from swarmbo.boundary.html import html_table
 from swarmbo.errors import ConfigError, DataWarning, RunFolderError
-from swarmbo.records import Recommendation, RoundRecord
+from swarmbo.records import (
+    Recommendation,
+    RoundRecord,
+)
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.report import report_rows
+from swarmbo.runs.report import Summary, report_rows
 from swarmbo.runs.scenario import Scenario
-from swarmbo.runs.summary import Summary, read_summary
-from swarmbo.runs.table import Columns, measurements, to_frame
+from swarmbo.runs.table import Columns, measurements, stacked, to_frame, write_csv, write_parquet, write_rows
 from swarmbo.runs.world_record import WorldRecord, read_world
 
 _MEDIA = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}  # what a page can show
 
 
-@dataclass(frozen=True, eq=False)
-class Pictures(Sequence[Path]):
-    """Files of figures, which notebooks show.
+class Pictures(tuple[Path, ...]):
+    """Files of figures, which notebooks show."""
 
-    Args:
-        paths: Of the files.
-    """
-
-    paths: tuple[Path, ...]
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    @overload
-    def __getitem__(self, index: int) -> Path: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Path]: ...
-
-    def __getitem__(self, index: int | slice) -> Path | Sequence[Path]:
-        return self.paths[index]
+    __slots__ = ()
 
     def _repr_html_(self) -> str:
         """Those that a page can show, as part of it; of others the names."""
-        return "".join(_shown(path) for path in self.paths)
+        return "".join(map(_shown, self))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,7 +65,7 @@ class Run:
 
     @cached_property
     def scenario(self) -> Scenario:
-        """What was run.
+        """The resolved scenario.
 
         Raises:
             RunFolderError: If it was changed or damaged; so do all that follow of what they read.
@@ -103,12 +91,12 @@ class Run:
 
     @cached_property
     def summary(self) -> Summary | None:
-        """What came of it; None while it is not complete."""
+        """Summary of the run; None while it is not complete."""
         return read_summary(self.folder)
 
     @property
     def is_complete(self) -> bool:
-        """Whether all its rounds were run."""
+        """True once all its rounds were run."""
         return self.summary is not None
 
     @property
@@ -118,7 +106,7 @@ class Run:
 
     @property
     def recommendation(self) -> Recommendation | None:
-        """Where the team held the maximum to be after the last round that was logged."""
+        """Maximum that the team believed in after the last round that was logged, and its place."""
         return self.records[-1].recommendation if self.records else None
 
     def table(self) -> Columns:
@@ -160,10 +148,10 @@ class Run:
         files = {path.stem: path for path in drawn_files(self.path)}
         if strangers := [name for name in names if name not in files]:
             raise ConfigError(f"got {strangers[0]!r}; wanted some of {', '.join(files) or 'none: no round is logged'}")
-        return Pictures(tuple(files[name] for name in names or [name for name in files if name != "run"]))
+        return Pictures(files[name] for name in names or [name for name in files if name != "run"])
 
     def __repr__(self) -> str:
-        """What it is and how far, in one line."""
+        """Name, progress and best measurement, in one line."""
         best = "" if self.best is None else f", best {self.best.mean:.6g}"
         return f"<{self._title}{best}; {self.path}>"
 
@@ -224,3 +212,68 @@ def _shown(path: Path) -> str:
         return f"<p>{escape(str(path))}</p>"
     content = b64encode(path.read_bytes()).decode()
     return f'<img alt="{escape(path.stem)}" style="max-width:100%" src="data:{media};base64,{content}">'
+
+
+def read_summary(folder: RunFolder) -> Summary | None:
+    """The summary of a complete run; None while rounds of it are missing from the log.
+
+    Raises:
+        RunFolderError: If it is damaged, or cannot be read.
+    """
+    path = folder.path / "summary.json"
+    if not path.is_file():
+        return None
+    with folder.reading(path.name, "delete it and resume the run"):
+        summary = msgspec.json.decode(folder.read_sealed(path.name), type=Summary)
+    return summary if len(folder.lines()) == summary.rounds + 1 else None
+
+
+def read_report(path: Path) -> Summary:
+    """The summary of a complete run.
+
+    Raises:
+        RunFolderError: If there is none, or the run is not complete.
+    """
+    summary = read_summary(RunFolder.open(path))
+    if summary is None:
+        raise RunFolderError(f"{path}: this run is not complete; `swarmbo resume {path}` goes on with it")
+    return summary
+
+
+STDOUT = Path("-")
+
+
+def export(folder: Path, file: Path | None = None, *, csv: bool = False, parquet: bool = False) -> Path | None:
+    """Write the table of a run, or those of all runs below a folder as one, with a column ``run``.
+
+    Args:
+        folder: Of the run, or of runs.
+        file: Where to; by default ``measurements.csv`` or ``measurements.parquet`` in the folder. ``-`` is standard
+            output, of CSV.
+        csv: Whether to write CSV, the default unless the file's name ends in ``.parquet``.
+        parquet: Whether to write Parquet.
+
+    Returns:
+        The file; None where standard output was written.
+
+    Raises:
+        RunFolderError: If no run lies there, or its scenario or world is damaged.
+        ConfigError: If both formats are wanted, or what writes Parquet is not installed.
+        OSError: If the file cannot be written.
+    """
+    if csv and parquet:
+        raise ConfigError("got --csv and --parquet; wanted one of them")
+    as_parquet = parquet or (not csv and file is not None and file.suffix == ".parquet")
+    if as_parquet and file == STDOUT:
+        raise ConfigError("got - for Parquet; wanted a file")
+    if RunFolder.holds_run(folder):
+        table = load_run(folder).table()
+    else:
+        top = folder.resolve()
+        table = stacked({run.relative_to(top).as_posix(): load_run(run).table() for run in find_runs([folder])})
+    if file == STDOUT:
+        write_rows(table, sys.stdout)
+        return None
+    path = folder / f"measurements.{'parquet' if as_parquet else 'csv'}" if file is None else file
+    (write_parquet if as_parquet else write_csv)(table, path)
+    return path

@@ -1,8 +1,8 @@
-"""One line of the log: what the world answered and what the team made of it."""
+"""Records of a run while it goes on: one line of the log for each round, and the summary at its end."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -13,8 +13,32 @@ from msgspec import UNSET, UnsetType
 from swarmbo.belief import means_by_agent
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
-from swarmbo.metrics import score_round
-from swarmbo.records import Evaluation, GroundTruth, LinkReport, Recommendation, RoundRecord, Sample
+from swarmbo.metrics import (
+    agreement_traffic,
+    declined,
+    distance_travelled,
+    links_over_rounds,
+    mean_regret,
+    score_round,
+    sharing_links_of,
+    sharing_traffic,
+    total_cost,
+)
+from swarmbo.metrics.scores import metrics_of
+from swarmbo.records import (
+    TRUE_MAXIMUM,
+    Evaluation,
+    GroundTruth,
+    Labels,
+    LinkReport,
+    Recommendation,
+    RoundRecord,
+    Sample,
+)
+from swarmbo.runs.report import CENTRALISED, THIS_RUN, Summary
+from swarmbo.runs.scenario import Scenario
+from swarmbo.runs.stored_files import Timing
+from swarmbo.runs.world_record import ScopeInUse
 from swarmbo.team import Team
 from swarmbo.worlds import FunctionWorld, Infos, Report
 
@@ -116,7 +140,7 @@ def _stop(told: Report) -> Evaluation:
 
 @dataclass(frozen=True)
 class _Believed:
-    """What the team believes after a round.
+    """Belief of the team after a round.
 
     Args:
         noise_std: Standard deviation of one measurement's noise.
@@ -227,3 +251,130 @@ def noise_std_of(model: Model) -> float:
         stds = [w.marginals(z, np.array([v]))[1][0] for w, z, v in zip(warps, best, variances, strict=True)]
         variances = [std**2 for std in stds]
     return math.sqrt(math.fsum(variances))
+
+
+@dataclass(frozen=True)
+class References:
+    """Values that a joint run is compared to.
+
+    Args:
+        values: Best true value that other ways find, by name.
+        worst_off: What those get who get least, by name of the way, this run first, and what it is; empty where the
+            world can't tell.
+    """
+
+    values: dict[str, float] = field(default_factory=dict[str, float])
+    worst_off: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
+
+
+def find_references(
+    scenario: Scenario, env: Any, team: Team, truth: GroundTruth | None, best: Recommendation | None
+) -> References:
+    """Values that other ways find within the scenario's rounds, all of them without noise.
+
+    Args:
+        scenario: What was run.
+        env: Its world. Only one that offers ``references(budget, seed)`` is asked, and what a process for all would
+            find is worked out only where the truth is known; one that offers ``worst_off(place)`` and
+            ``reference_points(budget, seed)`` also for those who get least.
+        team: Of the run: for the variables. One in a field is held against nothing.
+        truth: The world's.
+        best: The best measurement of the run.
+    """
+    values, places, world = dict[str, float](), dict[str, Any](), team.world
+    if best is not None:
+        places[THIS_RUN] = best.location
+    if isinstance(world, FunctionWorld) and hasattr(env.unwrapped, "references"):
+        budget = {"budget": scenario.rounds, "seed": scenario.seed}
+        values = {**env.unwrapped.references(**budget)}
+        if hasattr(env.unwrapped, "reference_points"):
+            places |= env.unwrapped.reference_points(**budget)
+        if truth is not None:
+            values[CENTRALISED], places[CENTRALISED] = _centralised(scenario, team, world, truth)
+    if not hasattr(env.unwrapped, "worst_off"):
+        return References(values)
+    told: dict[str, dict[str, float]] = {label: env.unwrapped.worst_off(place) for label, place in places.items()}
+    return References(values, {label: worst for label, worst in told.items() if worst})
+
+
+def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: GroundTruth) -> tuple[float, np.ndarray]:
+    """The isotropic process, told the true total of every point that it asks for: its best value, and where."""
+    bounds = {
+        v: (float(a), float(b)) for v, a, b in zip(team.graph.variables, team.domain.low, team.domain.high, strict=True)
+    }
+    alone = Team(None, bounds, coordination="isotropic-gp", seed=scenario.seed, rounds=scenario.rounds)
+    best, where = -np.inf, np.zeros(0)
+    for _ in range(scenario.rounds):
+        query = alone.ask()
+        place = np.array(world.place(query.point))
+        value = float(truth.value(place[None])[0])
+        alone.tell(query, value)
+        if value > best:
+            best, where = value, place
+    return best, where
+
+
+def summarise(
+    scenario: Scenario,
+    records: Sequence[RoundRecord],
+    timings: Sequence[Timing],
+    truth: GroundTruth | None,
+    references: References,
+    scopes: Sequence[ScopeInUse],
+    labels: Labels,
+    acquisition: str | UnsetType,
+) -> Summary:
+    """The summary of a run from its records."""
+    evaluations = [evaluation for record in records for evaluation in record.evaluations]
+    succeeded = sum(evaluation.measurement is not None for evaluation in evaluations)
+    last = records[-1]
+    late_rounds = -(-last.round // 4)
+    late = [record.joint.measurement for record in records[1:][-late_rounds:] if record.joint is not None]
+    told = [value for value in late if value is not None]
+    goal, moves = ("peak", False) if truth is None else (truth.goal, truth.at_round is not None)
+    links, sharing_links = links_over_rounds(records), links_over_rounds(records, sharing_links_of)
+    blocked = sum(record.report is not None and record.report.status == "blocked" for record in records)
+    return Summary(
+        name=scenario.name,
+        seed=scenario.seed,
+        rounds=last.round,
+        measurements=succeeded,
+        failures=len(evaluations) - succeeded,
+        best=last.best,
+        recommendation=last.recommendation,
+        score=last.score,
+        mean_regret=None if last.score is None else mean_regret(records),
+        maximum=None if truth is None else float(truth.at(last.round).maximum),
+        distance=distance_travelled(records),
+        agreement=agreement_traffic(records),
+        sharing=sharing_traffic(records),
+        seconds=sum(timing.total for timing in timings),
+        unit=labels.unit,
+        axis_unit=labels.axis_unit,
+        is_joint=any(record.joint is not None for record in records),
+        references=references.values,
+        worst_off=references.worst_off,
+        source=_common([record.source for record in records if record.source is not None]),
+        declined=declined(records),
+        cost=total_cost(records),
+        late_mean=float(np.mean(told)) if told else None,
+        late_rounds=late_rounds,
+        scopes=list(scopes),
+        goal=goal,
+        moves=moves,
+        maximum_is=TRUE_MAXIMUM if truth is None else truth.maximum_is,
+        best_round=next(
+            (record.round for record in records if last.best is not None and record.best == last.best), None
+        ),
+        failed_rounds=sum(record.failure is not None for record in records),
+        links=UNSET if links is None else links,
+        blocked=UNSET if links is None else blocked,
+        sharing_links=UNSET if sharing_links is None else sharing_links,
+        acquisition=acquisition,
+        metrics={str(metric): value for metric, value in metrics_of(records, goal, moves).items()},
+    )
+
+
+def _common(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    first = sources[0] if sources else {}
+    return {key: value for key, value in first.items() if all(source.get(key) == value for source in sources)}

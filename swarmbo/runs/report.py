@@ -9,11 +9,12 @@ from msgspec import UNSET, UnsetType
 from rich.table import Table
 
 from swarmbo.boundary.html import html_table
-from swarmbo.metrics.by_goal import METRIC_TEXT, METRICS, MORE_IS_BETTER
+from swarmbo.metrics.scores import METRIC_TEXT, METRICS, MORE_IS_BETTER
 from swarmbo.records import TRUE_MAXIMUM, Goal, LinkReport, Recommendation, Score, Traffic
-from swarmbo.runs.references import THIS_RUN
-from swarmbo.runs.scopes_in_use import ScopeInUse
+from swarmbo.runs.world_record import ScopeInUse
 
+CENTRALISED = "one Gaussian process for all"
+THIS_RUN = "this run"
 _MOST_COORDINATES = 24
 _MOST_SCOPES = 12
 
@@ -49,7 +50,7 @@ class Summary(msgspec.Struct, frozen=True):
         scopes: Those that the team had learned or drawn after the last round; none where it went by its own graph.
         goal: What the field is watched for.
         moves: Whether it changes.
-        metrics: What the goal is scored by; see ``swarmbo.metrics.by_goal``.
+        metrics: What the goal is scored by; see ``swarmbo.metrics.scores``.
         failed_rounds: Rounds in which the world gave no outcomes at all: its step raised, or took too long.
         maximum_is: What to call ``maximum``.
         best_round: Round of the largest measurement.
@@ -103,7 +104,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def report_rows(summary: Summary) -> list[tuple[str, str]]:
-    """What to tell at the end of a run: a label and its text in each row."""
+    """Rows of the closing table of a run: a label and its text in each."""
     unit = summary.unit
     best = _found(summary.best, unit, summary.axis_unit, with_std=False) + _when(summary)
     if summary.best is None and summary.recommendation is not None:
@@ -143,7 +144,7 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _link_rows(summary: Summary) -> list[tuple[str, str]]:
-    """How links fared, where they may have faults, or agents act at a deadline."""
+    """Rows on links, where they may have faults, or agents act at a deadline."""
     links, rows, lost = summary.links, list[tuple[str, str]](), list[str]()
     for what, own in (("agree", links), ("share", summary.sharing_links)):
         if isinstance(own, LinkReport) and (total := own.total).messages:
@@ -169,7 +170,7 @@ def _link_rows(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _score_rows(summary: Summary) -> list[tuple[str, str]]:
-    """How the run fares against the truth; regret only where the peak is looked for."""
+    """Rows on scores against the truth; regret only where the peak is looked for."""
     unit, score, rows = summary.unit, summary.score, list[tuple[str, str]]()
     then = ", last round" if summary.moves else ""
     if summary.maximum is not None:
@@ -225,7 +226,7 @@ def report_table(summary: Summary) -> Table:
 
 
 def reference_table(summary: Summary) -> Table | None:
-    """What was found beside what simple ways find within as many rounds; None where the world can't tell."""
+    """Table of the values that this run and simple ways find within as many rounds; None where the world can't tell."""
     if not summary.references:
         return None
     found, maximum = found_by_way(summary), summary.maximum

@@ -20,14 +20,12 @@ from swarmbo.errors import ConfigError, RunFolderError, TransportError
 from swarmbo.records import GroundTruth, Labels, RoundRecord
 from swarmbo.runs.checkpoint import Checkpoint, State, read_checkpoint, write_checkpoint
 from swarmbo.runs.folder import RunFolder, versions
-from swarmbo.runs.recording import record_reset, record_round
-from swarmbo.runs.references import find_references
-from swarmbo.runs.round_log import Timing
+from swarmbo.runs.recording import find_references, record_reset, record_round, summarise
+from swarmbo.runs.report import Summary
 from swarmbo.runs.scenario import Scenario
-from swarmbo.runs.scopes_in_use import scopes_in_use
-from swarmbo.runs.summary import Summary, summarise
+from swarmbo.runs.stored_files import Timing
 from swarmbo.runs.world import Environment
-from swarmbo.runs.world_record import keep_world, read_world
+from swarmbo.runs.world_record import keep_world, read_world, scopes_in_use
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld
 
@@ -45,7 +43,7 @@ def no_beat(step: int | None) -> None:
 
 @dataclass(frozen=True)
 class Drive:
-    """What is needed to run.
+    """Parts of a run.
 
     Args:
         scenario: What to run.
@@ -68,7 +66,7 @@ class Drive:
 
 @dataclass(frozen=True)
 class _Run(Drive):
-    """What stays the same from round to round; of ``failures``, those that were logged too.
+    """Parts of a run that stay the same from round to round; ``failures`` has those that were logged too.
 
     Args:
         truth: The world's, where it tells.
@@ -102,7 +100,7 @@ class _Standing:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a step brought; by default nothing, as one that failed does."""
+    """Answer of the world to a step; by default empty, as of one that failed."""
 
     observations: Mapping[str, Any] = field(default_factory=dict[str, Any])
     rewards: Mapping[str, float] = field(default_factory=dict[str, float])

@@ -17,14 +17,12 @@ from swarmbo.errors import RunFolderError
 from swarmbo.records import RoundRecord
 from swarmbo.runs.attended import attend
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.limits import require_within_reason
-from swarmbo.runs.lock import locked
-from swarmbo.runs.own_files import ELSEWHERE
+from swarmbo.runs.reading import read_summary
+from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Drive, Heartbeat, OnRound, drive, no_beat, reset, tell_nobody
-from swarmbo.runs.scenario import Scenario, make_environment
-from swarmbo.runs.summary import Summary, read_summary
-from swarmbo.runs.trust import digests, require_trust, told_by_name
-from swarmbo.runs.world import Environment
+from swarmbo.runs.scenario import Scenario, make_environment, require_within_reason
+from swarmbo.runs.stored_files import ELSEWHERE, locked
+from swarmbo.runs.world import Environment, digests, require_trust, told_by_name
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld
 
@@ -63,7 +61,7 @@ def run(
     """
     require_trust(scenario, trust)
     path = Path(out)
-    if RunFolder.holds_run(path) and not force and (summary := _ended(scenario, RunFolder.open(path))) is not None:
+    if not force and (summary := ended(scenario, path, trust)) is not None:
         return summary
     with _told(on_round, progress, scenario) as told:
         if scenario.step_timeout_s is None:
@@ -211,11 +209,16 @@ def _resume(out: Path, trust: bool, on_round: OnRound, failures: Mapping[int, st
             return drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat))
 
 
-def _ended(scenario: Scenario, folder: RunFolder) -> Summary | None:
-    """The summary of this very run, if it is complete; what is not is looked at under its lock."""
-    if folder.scenario() != scenario:
+def ended(scenario: Scenario, path: Path, trust: bool) -> Summary | None:
+    """The summary of this very run, if it lies there and is complete; what is not is looked at under its lock.
+
+    Raises:
+        RunFolderError: If it is damaged, or code of a user's own was changed.
+    """
+    if not RunFolder.holds_run(path) or (folder := RunFolder.open(path)).scenario() != scenario:
         return None
-    folder.require_same_code(digests(scenario))
+    if trust:
+        folder.require_same_code(digests(scenario))
     return read_summary(folder)
 
 

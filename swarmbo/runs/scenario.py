@@ -1,41 +1,46 @@
-"""A scenario: everything that a run depends on, as one TOML file."""
+"""A scenario: everything that a run depends on, its limits, and the world that it names.
+
+Settings are free of the limits here where they are used in scripts. They keep a file that somebody mistyped, or that a
+program wrote, from running for years, or for want of memory into a traceback.
+"""
 
 import difflib
 import inspect
-import itertools
-import os
-import tomllib
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Annotated, Any, Literal
 
 import msgspec
 import pettingzoo
-import tomli_w
 from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
-import swarmbo
-from swarmbo.boundary.files import read_regular
 from swarmbo.boundary.values import short
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
 from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
 from swarmbo.registry.own_code import is_own, load as load_own, make
-from swarmbo.runs.limits import require_shallow
-from swarmbo.runs.override import apply_overrides, parse_override
-from swarmbo.runs.trust import folders_of, own_names, require_trust
-from swarmbo.runs.world import Environment, default_kinds, load_plug_ins, plug_in_ids, settings_in, team_in
+from swarmbo.runs.world import (
+    Environment,
+    default_kinds,
+    load_plug_ins,
+    own_names,
+    plug_in_ids,
+    require_trust,
+    settings_in,
+    team_in,
+)
 from swarmbo.settings import Count, Settings, Whole, convert, require, within
 
+DEEPEST = 32
+LARGEST_COUNT = 100_000
+LARGEST_TABLE = 2**31  # entries
+LARGEST_SIZE, SMALLEST_SIZE = 1e12, 1e-12
 MAX_ROUNDS = 100_000
-_PROBLEMS = (".yaml", ".yml", ".uai")  # endings of what `swarmbo solve` reads
-_FILES = ("csv", "raster", "geojson")  # keys of an environment whose values are paths
 
 
 class Scenario(Settings, frozen=True):
-    """What to run. Every table is the settings of the object it names.
+    """Settings of a run. Every table is the settings of the object it names.
 
     A table whose kind is ``"module:Class"`` stays a table: what it names is loaded only to run it.
 
@@ -105,7 +110,7 @@ def require_no_stranger(data: dict[str, Any]) -> None:
 
 
 def paths_to(key: str, data: dict[str, Any]) -> list[str]:
-    """Where a scenario takes a key: at the top, of its world, of its kinds, or where it has it already.
+    """Paths at which a scenario takes a key: at the top, of its world, of its kinds, or where it has it already.
 
     Args:
         key: Without a path.
@@ -115,18 +120,37 @@ def paths_to(key: str, data: dict[str, Any]) -> list[str]:
         >>> paths_to("robots", {"environment": {"id": "swarmbo/robot_team-v0"}})
         ['environment.robots']
     """
+    return [path for path in setting_paths(data) if path.removesuffix(".kind").rpartition(".")[2] == key]
+
+
+def setting_paths(data: dict[str, Any]) -> list[str]:
+    """Paths of all settings that a scenario takes: at the top, of its world, of its kinds, and those in its world.
+
+    Args:
+        data: The tables of the scenario.
+    """
     environment = data.get("environment")
     world = environment if isinstance(environment, dict) else {}
     usual = default_kinds(world.get("id"))
-    found = [key] if key in Scenario.__struct_fields__ and key not in SLOTS else []
-    found += [f"{key}.kind"] if key in SLOTS else []
-    found += [f"environment.{key}"] if key in settings_in(world.get("id")) else []
-    for table in SLOTS:
-        stated = data.get(table)
-        settings = kinds(table).get(str(stated.get("kind", usual[table]) if isinstance(stated, dict) else usual[table]))
-        found += [f"{table}.{key}"] if settings is not None and key in settings.__struct_fields__ else []
-    nested = [f"environment.{name}.{key}" for name, part in world.items() if isinstance(part, dict) and key in part]
-    return list(dict.fromkeys(found + nested))
+    found = [name for name in Scenario.__struct_fields__ if name not in SLOTS]
+    found += [f"{slot}.kind" for slot in SLOTS]
+    takes = settings_in(world.get("id")) or [key for key in world if key != "id"]
+    found += [f"environment.{key}" for key in takes]
+    for slot in SLOTS:
+        stated = data.get(slot)
+        settings = kinds(slot).get(str(stated.get("kind", usual[slot]) if isinstance(stated, dict) else usual[slot]))
+        found += [] if settings is None else [f"{slot}.{key}" for key in settings.__struct_fields__]
+    nested = {key: part for key, part in world.items() if isinstance(part, dict)}
+    return list(dict.fromkeys([*found, *_stated_in(nested, "environment.")]))
+
+
+def _stated_in(table: Mapping[str, Any], above: str) -> Iterator[str]:
+    """Paths of all that a table states, tables within tables too."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _stated_in(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}"
 
 
 def _default(table: Slot) -> Any:
@@ -183,155 +207,6 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     return scenario
 
 
-def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: bool = False) -> Scenario:
-    """A scenario from a TOML file, or by the name of one that swarmbo brings.
-
-    Args:
-        source: A name as in ``swarmbo list``, or a path.
-        overrides: ``table.key=value``, applied in order; see ``apply_overrides``. Their ``csv`` paths are relative
-            to the working directory, those of the file to the file.
-        trust: Whether code of a user's own that the scenario names may be run. Its modules are looked for beside the
-            file, in the working directory, and where Python looks.
-
-    Returns:
-        The scenario, checked. A ``versions`` table, as in a run folder's ``scenario.toml``, is a note and not read.
-
-    Raises:
-        ConfigError: If the file cannot be read, is not TOML, states a wrong setting, or names code without ``trust``.
-    """
-    path = locate(source)
-    data = read_toml(path)
-    data.pop("versions", None)
-    require_shallow(data, at=str(path))
-    data.setdefault("name", path.stem)
-    _resolve_paths(data, path.parent)
-    if trust:  # a world of a user's own is loaded for the kinds that suit it, so it must be found before
-        named = [text for text in overrides if parse_override(text)[0] in (("environment", "id"), ("modules",))]
-        stated = apply_overrides(data, named)
-        _find_modules(stated, path.parent)
-        require_trust(stated, trust)
-    data = apply_overrides(data, overrides, trust)
-    _resolve_paths(data, Path())
-    _find_modules(data, path.parent)
-    require_trust(data, trust)
-    return scenario_of(data, trust)
-
-
-def locate(source: str | os.PathLike[str]) -> Path:
-    """The file of a scenario that is given by name or by path."""
-    text = os.fspath(source)
-    if text.endswith(".toml") or Path(text).is_file():
-        return Path(text)
-    if (found := find(text)) is not None:
-        return found
-    if Path(text).exists():
-        return Path(text)
-    known = ", ".join(available()) or "none"
-    raise ConfigError(f"no scenario of this name, and no such file; wanted a path or one of: {known}", at=text)
-
-
-def find(name: str, ending: str = ".toml") -> Path | None:
-    """The file of a scenario that swarmbo brings: inside the installed package first, then beside it, as in a clone.
-
-    Args:
-        name: Of the scenario.
-        ending: Of the file; problems in tables lie there too, with others.
-    """
-    for folder in _folders():
-        if (path := folder / f"{name}{ending}").is_file():
-            return path
-    return None
-
-
-def available() -> dict[str, Path]:
-    """Names and files of the scenarios that swarmbo brings, sorted by name."""
-    found: dict[str, Path] = {}
-    for folder in _folders():
-        for path in folder.rglob("*.toml"):
-            found.setdefault(path.relative_to(folder).with_suffix("").as_posix(), path)
-    return dict(sorted(found.items()))
-
-
-def summary_line(path: Path) -> str:
-    """What a scenario file says of itself: its first comment, to an empty line."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    first = itertools.takewhile(lambda line: line.startswith("#") and line.strip("# "), lines)
-    return " ".join(line.lstrip("# ") for line in first)
-
-
-def dump(scenario: Scenario, versions: dict[str, str] | None = None) -> str:
-    """A scenario as TOML text that ``load`` reads back to an equal one.
-
-    Args:
-        scenario: The scenario, with every default spelled out in the text.
-        versions: What wrote it, for a table of its own.
-    """
-    data = _without_none(msgspec.to_builtins(scenario))
-    return tomli_w.dumps(data if versions is None else {**data, "versions": versions})
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file.
-
-    Raises:
-        ConfigError: If it cannot be read, or is not TOML; with the name of the file.
-    """
-    if path.suffix in _PROBLEMS:
-        wanted = f"a scenario, in TOML; `swarmbo solve {path}` solves it, in one process"
-        raise ConfigError(f"is a problem in tables; wanted {wanted}", at=str(path))
-    try:
-        return tomllib.loads(read_regular(path).decode("utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}; wanted a TOML file", at=str(path)) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError("holds bytes that are not UTF-8 text; wanted a TOML file", at=str(path)) from error
-    except ValueError as error:  # TOMLDecodeError, and integers too long to convert
-        raise ConfigError(f"is not TOML: {error}", at=str(path)) from error
-    except RecursionError as error:
-        raise ConfigError("is nested too deeply; wanted a TOML file of plain tables", at=str(path)) from error
-
-
-def _folders() -> tuple[Path, ...]:
-    package = Path(swarmbo.__file__).parent
-    return (package / "_scenarios", package.parent / "scenarios")
-
-
-def _find_modules(data: dict[str, Any], beside: Path) -> None:
-    """Note where the modules lie that a scenario names, so that every process that runs it finds them."""
-    stated = data.get("modules")
-    own = [folder for folder in stated if isinstance(folder, str)] if isinstance(stated, list) else []
-    if folders := folders_of(data, *(beside / folder for folder in own), beside, Path()):
-        data["modules"] = folders
-
-
-def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
-    """Make the paths of the environment table absolute."""
-    if isinstance(environment := data.get("environment"), dict):
-        data["environment"] = _absolute(environment, folder)
-
-
-def _absolute(table: dict[str, Any], folder: Path) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            out[key] = _absolute(value, folder)
-        elif isinstance(value, list):
-            out[key] = [_absolute(part, folder) if isinstance(part, dict) else part for part in value]
-        else:
-            is_path = key in _FILES and isinstance(value, str) and value
-            out[key] = os.path.abspath(folder / value) if is_path else value
-    return out
-
-
-def _without_none(value: Any) -> Any:
-    """TOML has no null: a setting that is None is one that is not stated."""
-    if isinstance(value, dict):
-        return {key: _without_none(part) for key, part in value.items() if part is not None}
-    if isinstance(value, list | tuple):
-        return [_without_none(part) for part in value]
-    return value
-
-
 def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
     """The world of a scenario, not yet reset.
 
@@ -383,3 +258,56 @@ def _own_environment(scenario: Scenario, name: str) -> Environment:
     if not isinstance(env, pettingzoo.ParallelEnv):
         raise ConfigError(f"{name} returned {short(env)}; wanted a pettingzoo.ParallelEnv", at=at)
     return env
+
+
+def require_within_reason(scenario: msgspec.Struct) -> None:
+    """Refuse numbers that no run can work with in the tables of a scenario that make its team.
+
+    Raises:
+        ConfigError: If a count is above 100 000 (2^31 for what counts entries of tables), or another number is neither
+            zero nor from 1e-12 to 1e12 in size.
+    """
+    for table in SLOTS:
+        for path, key, value in _numbers(msgspec.to_builtins(getattr(scenario, table)), f"$.{table}"):
+            _require(path, key, value)
+
+
+def require_shallow(data: Mapping[str, Any], at: str) -> None:
+    """Refuse tables within tables beyond any sense, which would exhaust the stack of whatever walks through them.
+
+    Args:
+        data: As read from a file.
+        at: Where from, for the message.
+
+    Raises:
+        ConfigError: If tables and lists are nested more than 32 deep.
+    """
+    level: list[Any] = [data]
+    for _ in range(DEEPEST):
+        level = [part for value in level for part in _parts(value)]
+    if level:
+        raise ConfigError(f"is nested more than {DEEPEST} deep; wanted plain tables", at=at)
+
+
+def _parts(value: Any) -> list[Any]:
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return [part for part in parts if isinstance(part, Mapping | list | tuple)]
+
+
+def _numbers(value: Any, path: str, key: str = "") -> list[tuple[str, str, float]]:
+    if isinstance(value, Mapping):
+        return [found for name, part in value.items() for found in _numbers(part, f"{path}.{name}", name)]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [found for index, part in enumerate(value) for found in _numbers(part, f"{path}[{index}]", key)]
+    return [(path, key, value)] if isinstance(value, int | float) and not isinstance(value, bool) else []
+
+
+def _require(path: str, key: str, value: float) -> None:
+    if isinstance(value, int):
+        most = LARGEST_TABLE if key.endswith(("entries", "budget")) else LARGEST_COUNT
+        if abs(value) > most and not key.endswith("seed"):
+            raise ConfigError(f"got {value}; wanted an integer up to {most}", at=path)
+    elif value != 0.0 and not SMALLEST_SIZE <= abs(value) <= LARGEST_SIZE:
+        raise ConfigError(
+            f"got {value}; wanted zero or a number from {SMALLEST_SIZE:g} to {LARGEST_SIZE:g} in size", at=path
+        )

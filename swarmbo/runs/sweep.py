@@ -3,7 +3,6 @@
 import itertools
 import os
 import re
-import signal
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -17,16 +16,13 @@ from typing import Literal
 
 import msgspec
 
-from swarmbo.boundary.data_warnings import tell_in_one_line
 from swarmbo.boundary.values import said
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
+from swarmbo.runs.attended import begin_process, end_workers, without_interrupts
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.override import split_alternatives
-from swarmbo.runs.processes import end_workers, leave_with_parent, without_interrupts
-from swarmbo.runs.runner import check, resume, run
-from swarmbo.runs.scenario import Scenario, load
-from swarmbo.runs.summary import read_summary
-from swarmbo.runs.trust import digests
+from swarmbo.runs.runner import check, ended, resume, run
+from swarmbo.runs.scenario import Scenario
+from swarmbo.runs.scenario_files import load, split_alternatives
 
 _LONGEST_SLUG = 96
 _KILLED = (
@@ -46,7 +42,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a trial.
+    """Outcome of a trial.
 
     Args:
         trial: Which one.
@@ -152,7 +148,7 @@ def _run_side_by_side(
     started: list[ProcessPoolExecutor] = []
 
     def start() -> ProcessPoolExecutor:
-        started.append(pools.enter_context(ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin_process)))
+        started.append(pools.enter_context(ProcessPoolExecutor(1, get_context("spawn"), initializer=begin_process)))
         return started[-1]
 
     idle, running = [start() for _ in range(n_processes)], dict[Future[Outcome], tuple[int, ProcessPoolExecutor]]()
@@ -183,22 +179,9 @@ def _run_side_by_side(
         raise
 
 
-def _begin_process() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Windows; the sweep ends its processes itself
-    leave_with_parent()
-    tell_in_one_line()
-
-
 def _is_complete(trial: Trial) -> bool:
-    if not RunFolder.holds_run(trial.out):
-        return False
     try:
-        folder = RunFolder.open(trial.out)
-        if folder.scenario() != trial.scenario or read_summary(folder) is None:
-            return False
-        if trial.trust:
-            folder.require_same_code(digests(trial.scenario))
-        return True
+        return ended(trial.scenario, trial.out, trial.trust) is not None
     except RunFolderError:  # damaged: running it fails with the same message, and the others go on
         return False
 

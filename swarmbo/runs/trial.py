@@ -1,4 +1,4 @@
-"""What a run will take: one of its last rounds is tried, in a process of its own, and measured.
+"""Estimate of the time and memory of a run: one of its last rounds is tried, in a process of its own, and measured.
 
 A formula would have to know every method, and the worlds of plug-ins. So the team is given as many made-up measurements
 as it will have at the end, up to 600, and one round is run with them. What is beyond is extrapolated: the work of a
@@ -9,7 +9,6 @@ minutes from years.
 import os
 import sys
 import time
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -17,18 +16,16 @@ import msgspec
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from swarmbo.boundary.data_warnings import tell_in_one_line
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import said
 from swarmbo.deciding.aims import acquisition_in_words
 from swarmbo.errors import ConfigError, SwarmboError
-from swarmbo.runs.attended import NamedWorld, find_world, register_world
-from swarmbo.runs.processes import leave_with_parent, without_interrupts
+from swarmbo.runs.attended import spawned
 from swarmbo.runs.recording import record_reset
 from swarmbo.runs.rounds import reset
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import Scenario
-from swarmbo.runs.trust import told_by_name
+from swarmbo.runs.world import told_by_name
 from swarmbo.team import Team
 
 PATIENCE_S = 20.0
@@ -39,7 +36,7 @@ _START_S = 120.0  # to import everything, on a slow disk
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """What a run is thought to take on this machine.
+    """Estimated time and memory of a run on this machine.
 
     Args:
         seconds: In all; at least that if the trial was broken off.
@@ -69,27 +66,19 @@ def estimate(scenario: Scenario, trust: bool = False) -> Estimate:
     Raises:
         ConfigError: If the world or the team refuse their settings, or a round needs more memory than there is.
     """
-    context = get_context("spawn")
-    receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_try, args=(sending, find_world(scenario, at="$.environment.id"), scenario, trust))
-    with without_interrupts():
-        process.start()
-    sending.close()
-    try:
-        if not (receiving.poll(_START_S) and receiving.recv() and receiving.poll(PATIENCE_S)):
-            return Estimate(PATIENCE_S, is_least=True)  # its reset alone takes longer
-        measured: dict[str, Any] = receiving.recv()
-        if "is_reset" in measured:
-            if not receiving.poll(PATIENCE_S):
-                return Estimate(scenario.rounds * PATIENCE_S / 4.0, is_least=True, acquisition=measured["acquisition"])
-            measured = receiving.recv()
-    except EOFError:
-        process.join()
-        raise _too_large(f"its process was ended, with status {process.exitcode}") from None
-    finally:
-        process.kill()
-        process.join()
-        receiving.close()
+    with spawned(scenario, "$.environment.id", _try, scenario, trust) as (receiving, process):
+        try:
+            if not (receiving.poll(_START_S) and receiving.recv() and receiving.poll(PATIENCE_S)):
+                return Estimate(PATIENCE_S, is_least=True)  # its reset alone takes longer
+            measured: dict[str, Any] = receiving.recv()
+            if "is_reset" in measured:
+                if not receiving.poll(PATIENCE_S):
+                    known = measured["acquisition"]
+                    return Estimate(scenario.rounds * PATIENCE_S / 4.0, is_least=True, acquisition=known)
+                measured = receiving.recv()
+        except EOFError:
+            process.join()
+            raise _too_large(f"its process was ended, with status {process.exitcode}") from None
     if isinstance(error := measured.get("error"), SwarmboError):
         raise error
     if error is not None:
@@ -133,11 +122,7 @@ def _memory() -> float | None:
     return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
 
 
-def _try(sending: Connection, world: NamedWorld, scenario: Scenario, trust: bool) -> None:
-    """What the other process does."""
-    leave_with_parent()
-    tell_in_one_line()
-    register_world(world)
+def _try(sending: Connection, scenario: Scenario, trust: bool) -> None:
     sending.send(True)
     try:
         _bound_memory()

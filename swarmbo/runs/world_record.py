@@ -1,20 +1,24 @@
-"""What figures and metrics need of the world of a run: ``world.json`` and ``world.npz``."""
+"""The record of a run's world, which figures and metrics read: ``world.json`` and ``world.npz``."""
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from swarmbo.belief.model import Learned
+from swarmbo.belief.model.groupings import graph_of_groups
 from swarmbo.errors import RunFolderError
-from swarmbo.records import TRUE_MAXIMUM, Goal, GroundTruth, Labels
+from swarmbo.graph import FactorGraph
+from swarmbo.records import TRUE_MAXIMUM, Goal, GroundTruth, Labels, RoundRecord
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scenario import Scenario
-from swarmbo.runs.seal import digest_of_arrays
+from swarmbo.runs.stored_files import digest_of_arrays
 from swarmbo.spaces import Domain
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld, FunctionWorld, Offers, Report
+
+_WITHOUT = "delete world.json and summary.json there, and `swarmbo resume {}` writes them again"
 
 
 class WorldRecord(msgspec.Struct, frozen=True):
@@ -141,13 +145,8 @@ def read_world(folder: RunFolder) -> WorldRecord:
     Raises:
         RunFolderError: If it is missing or damaged.
     """
-    path = folder.path / "world.json"
-    try:
-        return msgspec.json.decode(folder.read_sealed(path.name), type=WorldRecord)
-    except RunFolderError:
-        raise  # of the scenario
-    except (OSError, ValueError, RecursionError) as error:
-        raise _unreadable(path, error) from error
+    with folder.reading("world.json", _WITHOUT.format(folder.path)):
+        return msgspec.json.decode(folder.read_sealed("world.json"), type=WorldRecord)
 
 
 def read_truth(folder: RunFolder) -> dict[str, np.ndarray]:
@@ -156,15 +155,11 @@ def read_truth(folder: RunFolder) -> dict[str, np.ndarray]:
     Raises:
         RunFolderError: If they are missing or damaged.
     """
-    try:
+    with folder.reading("world.npz", _WITHOUT.format(folder.path)):
         arrays = folder.read_arrays("world.npz")
         if folder.is_sealed and digest_of_arrays(arrays) != read_world(folder).arrays:
             raise ValueError("it was changed or damaged: its digest does not fit")
         return arrays
-    except RunFolderError:
-        raise
-    except (OSError, ValueError) as error:
-        raise _unreadable(folder.path / "world.npz", error) from error
 
 
 def _places(team: Team) -> tuple[Domain, dict[str, Any]]:
@@ -179,6 +174,62 @@ def _places(team: Team) -> tuple[Domain, dict[str, Any]]:
     return world.domain, table
 
 
-def _unreadable(path: Path, error: Exception) -> RunFolderError:
-    how = f"delete world.json and summary.json there, and `swarmbo resume {path.parent}` writes them again"
-    return RunFolderError(f"{path}: cannot be read ({error}); {how}")
+class ScopeInUse(msgspec.Struct, frozen=True):
+    """A scope that a team learned or drew.
+
+    Args:
+        variables: Its variables.
+        share: Its part of the prior variance of the sum as fitted, from 0 to 1.
+    """
+
+    variables: list[str]
+    share: float
+
+
+def scopes_in_use(record: RoundRecord, world: WorldRecord) -> list[ScopeInUse]:
+    """The scopes that the belief had after a round, with which the next point is chosen.
+
+    Args:
+        record: Of the round.
+        world: Of the run.
+
+    Returns:
+        In the order of the factors; none where the belief has the team's own graph, or models all variables as a whole
+        because that fits better.
+    """
+    if not world.variables or record.hyperparameters is None:
+        return []
+    learned = msgspec.convert(record.hyperparameters, Learned)
+    groups = _groups(learned, _variables(world))
+    outputscales = learned.hyperparameters.in_one_unit().outputscales
+    if len(groups) != len(outputscales):  # no groups, or an acquisition of the user's own with other factors
+        return []
+    pairs = zip(groups, outputscales, strict=True)
+    return [ScopeInUse(list(group), variance / sum(outputscales)) for group, variance in pairs]
+
+
+def graph_in_use(record: RoundRecord, world: WorldRecord) -> FactorGraph | None:
+    """The same as a graph with the world's owners; None where there are none.
+
+    Args:
+        record: Of the round.
+        world: Of the run.
+    """
+    scopes, variables = scopes_in_use(record, world), _variables(world)
+    if not scopes:
+        return None
+    owners = tuple(world.variable_owners[variable] for variable in variables)
+    whole = FactorGraph(("+".join(["sum", *variables]),), (variables,), owners[:1], variables, owners)
+    return graph_of_groups(whole, [scope.variables for scope in scopes])
+
+
+def _groups(learned: Learned, variables: Sequence[str]) -> Sequence[Sequence[str]]:
+    if learned.structure is not None:
+        return [[variables[i] for i in scope] for scope in learned.structure.scopes]
+    return learned.scopes if learned.scopes is not None and len(learned.scopes) > 1 else ()
+
+
+def _variables(world: WorldRecord) -> tuple[str, ...]:
+    """Those of the team's graph, in its order: the world's, without those that are in no factor."""
+    inside = {variable for scope in (world.scopes or {}).values() for variable in scope}
+    return tuple(variable for variable in world.variables if world.scopes is None or variable in inside)

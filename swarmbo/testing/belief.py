@@ -1,4 +1,4 @@
-"""What a belief keeps to."""
+"""Contract of a belief."""
 
 import json
 from collections.abc import Callable

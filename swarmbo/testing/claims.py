@@ -57,7 +57,7 @@ def claim_close(got: Any, expected: Any, what: str, wanted: str, tolerance: floa
 
 
 def claim_point(chosen: Any, low: np.ndarray, high: np.ndarray, where: str) -> np.ndarray:
-    """What was chosen, as an array, if it is a point of the box."""
+    """The chosen point as an array, if it is one of the box."""
     point = np.asarray(chosen, dtype=float)
     claim(point.shape == low.shape, f"{where}: the shape of the point", point.shape, low.shape)
     inside = np.isfinite(point).all() and (point >= low - 1e-9).all() and (point <= high + 1e-9).all()

@@ -1,4 +1,4 @@
-"""What a world keeps to."""
+"""Contract of a world."""
 
 import copy
 import json
@@ -209,7 +209,7 @@ def _check_state(make: Callable[[], Any], cycles: int) -> None:
 
 
 def _check_offers(env: Any) -> None:
-    """What it tells its team, besides outcomes, fits."""
+    """Check of what a world tells its team besides outcomes."""
     world = env.unwrapped
     agents = set(env.possible_agents)
     if hasattr(world, "interaction_graph"):
@@ -240,7 +240,7 @@ def _check_offers(env: Any) -> None:
 
 
 def _check_travel(env: Any, box: Domain) -> None:
-    """What it tells planners of ways, batteries and bases."""
+    """Check of what a world tells planners of ways, batteries and bases."""
     world, X = env.unwrapped, box.from_unit(np.random.default_rng(2).uniform(size=(3, box.n_dims)))
     for agent in env.agents:
         name, rounds = f"travel_rounds({agent!r}, origins, places)", np.asarray(world.travel_rounds(agent, X, X[:2]))

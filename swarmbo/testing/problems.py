@@ -1,4 +1,4 @@
-"""What ways to agree are tried on: small graphs, and sums of smooth functions with one maximum."""
+"""Problems that ways to agree are tried on: small graphs, and sums of smooth functions with one maximum."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace

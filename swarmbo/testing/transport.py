@@ -1,4 +1,4 @@
-"""What a transport keeps to."""
+"""Contract of a transport."""
 
 from collections.abc import Callable
 from typing import Any

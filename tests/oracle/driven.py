@@ -23,7 +23,7 @@ from swarmbo.fleet.letters import Word
 from swarmbo.fleet.team import FleetTeam
 from swarmbo.records import Query, Traffic
 from swarmbo.runs.runner import assemble
-from swarmbo.runs.scenario import load
+from swarmbo.runs.scenario_files import load
 from swarmbo.team import Team
 from swarmbo.transport import InProcess
 

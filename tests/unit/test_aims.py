@@ -11,7 +11,7 @@ from swarmbo.agent import Agent, run
 from swarmbo.cli import app
 from swarmbo.errors import AimWarning, ConfigError
 from swarmbo.problem import Problem
-from swarmbo.runs.scenario import load
+from swarmbo.runs.scenario_files import load
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
 from swarmbo_envs import robot_team_v0, sensor_field_v0

@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion
-from swarmbo.baselines.turbo_region import TurboRegion
+from swarmbo.baselines.turbo import TurboRegion
 from swarmbo.errors import StateVersionError
 
 GRAPHS = {

@@ -12,7 +12,7 @@ from swarmbo.records import LinkReport
 from swarmbo.runs.reading import load_run
 from swarmbo.runs.report import report_rows
 from swarmbo.runs.runner import run
-from swarmbo.runs.scenario import load
+from swarmbo.runs.scenario_files import load
 from swarmbo_envs import function_v0
 
 NAMES = ["a", "b", "c", "d"]

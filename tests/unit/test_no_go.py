@@ -12,7 +12,8 @@ from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.problem import Problem
 from swarmbo.runs import run
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.scenario import dump, scenario_of
+from swarmbo.runs.scenario import scenario_of
+from swarmbo.runs.scenario_files import dump
 from swarmbo.spaces import Domain
 
 BOX = Domain(np.array([-2.0, 10.0]), np.array([4.0, 30.0]))

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from typer.testing import CliRunner
 
 from swarmbo.cli import app
-from swarmbo.runs.scenario import find
+from swarmbo.runs.scenario_files import find
 
 BASE = tomllib.loads(find("robots").read_text(encoding="utf-8"))
 BASE["environment"] |= {"speed_m_s": 5.0, "starts": [[100.0, 100.0], [900.0, 100.0], [100.0, 900.0], [900.0, 900.0]]}

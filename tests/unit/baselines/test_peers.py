@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from swarmbo.baselines import CMAES, AxDefault, BoTorchLogNEI, OptunaGP, OptunaTPE, Turbo1
-from swarmbo.baselines.peer_packages import peer_package
-from swarmbo.baselines.seen_totals import trials
+from swarmbo.baselines.drawn import trials
+from swarmbo.baselines.peers import peer_package
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 
@@ -185,7 +185,7 @@ def test_draws_of_turbo_have_the_mean_and_variance_of_gpytorchs_posterior():
 def test_log_nei_asks_where_improvement_over_joint_draws_at_the_points_evaluated_is_largest(noise, joint_situation):
     torch = pytest.importorskip("torch")
     pytest.importorskip("botorch")
-    from swarmbo.baselines.botorch_log_nei import _fitted
+    from swarmbo.baselines.peers import _fitted
 
     X = np.linspace(-2.0, 3.0, 7)[:, None]
     y = np.sin(2.0 * X[:, 0]) + noise * np.array([0.3, -1.2, 0.8, 0.1, -0.5, 1.1, -0.4])

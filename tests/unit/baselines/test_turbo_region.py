@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.baselines.turbo_region import TurboRegion, perturbed, region_around
+from swarmbo.baselines.turbo import TurboRegion, perturbed, region_around
 from swarmbo.settings import convert
 
 RISING = [float(2**i) for i in range(40)]

@@ -5,13 +5,12 @@ import numpy as np
 import pytest
 
 from swarmbo.compare import compare
-from swarmbo.compare.comparison import find_runs
-from swarmbo.compare.figure import draw_comparison
-from swarmbo.compare.names import method_labels, problem_names
-from swarmbo.compare.table import comparison_tables, write_csv
+from swarmbo.compare.comparison import method_labels, problem_names
+from swarmbo.compare.output import comparison_tables, draw_comparison, write_csv
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.metrics import cumulative_regret
 from swarmbo.runs import RunFolder, run
+from swarmbo.runs.reading import find_runs
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from rich.console import Console
 from swarmbo.errors import RunFolderError
 from swarmbo.records import Recommendation, Traffic
 from swarmbo.runs import run
+from swarmbo.runs.reading import read_report
 from swarmbo.runs.report import quantity, report_rows, report_table, traffic_text
-from swarmbo.runs.summary import read_report
 
 
 def test_the_closing_table_tells_what_the_summary_holds(tmp_path, bump_scenario):

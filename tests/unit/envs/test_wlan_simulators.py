@@ -17,8 +17,8 @@ from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.runs import run, scenario
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.reading import read_report
 from swarmbo.runs.report import reference_table, report_rows
-from swarmbo.runs.summary import read_report
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power.ns3 import Children, Failure, Library, radio
 

@@ -14,7 +14,7 @@ from swarmbo.fleet.letters import Answer
 from swarmbo.fleet.measuring import answered, loaded, require_measurable
 from swarmbo.problem import Problem
 from swarmbo.runs import load, resume, run
-from swarmbo.runs.own_files import ELSEWHERE
+from swarmbo.runs.stored_files import ELSEWHERE
 from swarmbo.spaces import Domain
 from swarmbo_envs import function_v0, robot_team_v1
 

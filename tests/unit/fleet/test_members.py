@@ -14,7 +14,7 @@ from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, new_run
 from swarmbo.fleet.run import NetworkReport, members_of
 from swarmbo.records import NetworkRecord
-from swarmbo.runs.scenario import load
+from swarmbo.runs.scenario_files import load
 from swarmbo_envs import function_v0
 
 ROUNDS = 6

@@ -4,8 +4,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from swarmbo.errors import ShapeError
-from swarmbo.plotting import Difference, RegretCurves, comparison_figure, plot_differences, plot_regret_curves
-from swarmbo.plotting.comparison import bootstrap_band, write_comparison_figure
+from swarmbo.plotting import Difference, RegretCurves, comparison_figure, plot_differences, plot_regret_curves, save
+from swarmbo.plotting.comparison import bootstrap_band
 
 MEASUREMENTS = np.arange(4, 44, 4)
 
@@ -65,7 +65,7 @@ def test_one_column_per_problem_and_one_colour_per_method(tmp_path):
     assert [ax.get_title(loc="left") for ax in tops] == ["hills", "soil"]
     for index in range(3):
         assert tops[0].get_lines()[index].get_color() == tops[1].get_lines()[index].get_color()
-    assert write_comparison_figure(many, rows, "team", tmp_path / "new" / "c.png").stat().st_size > 20_000
+    assert save(comparison_figure(many, rows, "team"), tmp_path / "new" / "c.png").stat().st_size > 20_000
 
 
 def test_cumulated_regret_has_a_row_of_its_own_where_it_is_known():

@@ -15,20 +15,20 @@ def test_artists_follow_the_records(run):
     made = run(failing=0.3)
     lattice = lattice_over(made.world, 20)
     agents = [f"robot_{i}" for i in range(4)]
-    moving = MovingMap.on(Figure().subplots(), lattice, agents, style.MEAN_COLOURS, Normalize(0, 1), "white")
+    moving = MovingMap(Figure().subplots(), lattice, agents, style.MEAN_COLOURS, Normalize(0, 1), "white", made.world)
     past = made.records[:4]
     picture = lattice.image(np.arange(lattice.shown.size, dtype=float))
-    moving.show(past, [("robot_0", "robot_3")], picture)
-    for agent in agents:
-        path = path_of(past, agent)
-        np.testing.assert_array_equal(moving.trails[agent].get_xydata(), path)
-        np.testing.assert_array_equal(moving.heads[agent].get_xydata(), path[-1:])
-        assert moving.numbers[agent].get_position() == tuple(path[-1])
+    drawn = moving.show(past, [("robot_0", "robot_3")], picture)
+    for index, agent in enumerate(agents):
+        path, (disc, number) = path_of(past, agent), drawn["robots"][2 * index : 2 * index + 2]
+        np.testing.assert_array_equal(drawn["ways"][index].get_xydata(), path)
+        np.testing.assert_array_equal(disc.get_xydata(), path[-1:])
+        assert (number.get_position(), number.get_text()) == (tuple(path[-1]), str(index))
     ends = [past[-1].samples[0].location, past[-1].samples[3].location]
-    np.testing.assert_array_equal(moving.links.get_segments(), [ends])
+    np.testing.assert_array_equal(drawn["links"][0].get_segments(), [ends])
     failed = [s.location for r in past for s in r.samples if s.measurement is None]
-    np.testing.assert_array_equal(moving.failed.get_xydata(), np.reshape(failed, (-1, 2)))
-    np.testing.assert_array_equal(moving.best.get_xydata(), [past[-1].best.location])
+    np.testing.assert_array_equal(drawn["failed"][0].get_xydata(), np.reshape(failed, (-1, 2)))
+    np.testing.assert_array_equal(drawn["best"][0].get_xydata(), [past[-1].best.location])
     np.testing.assert_array_equal(moving.image.get_array(), picture)
 
 
@@ -36,17 +36,15 @@ def test_robots_in_one_place_are_drawn_side_by_side(run):
     made = run()
     lattice = lattice_over(made.world, 20)
     agents = [f"robot_{i}" for i in range(4)]
-    moving = MovingMap.on(Figure().subplots(), lattice, agents, style.MEAN_COLOURS, Normalize(0, 1), "white")
+    moving = MovingMap(Figure().subplots(), lattice, agents, style.MEAN_COLOURS, Normalize(0, 1), "white", made.world)
     west, east, south, north = lattice.extent
     middle, corner = np.array([west + east, south + north]) / 2, np.array([west, south])
-    moving._placed(np.array([middle, corner, middle, middle * 1.001]))
-    heads = np.concatenate([moving.heads[agent].get_xydata() for agent in agents])
+    heads, _ = moving.side_by_side(np.array([middle, corner, middle, middle * 1.001]), None, have_batteries=False)
     assert heads[1].tolist() == corner.tolist()
     pixels = moving.ax.transData.transform(heads)
-    disc = moving.heads["robot_0"].get_markersize() * moving.ax.figure.dpi / 72
+    disc = 11.0 * moving.ax.figure.dpi / 72
     gaps = np.abs(pixels[:, None] - pixels).max(axis=2)
     assert (gaps[~np.eye(4, dtype=bool)] > disc).all()
-    assert [moving.numbers[agent].get_position() for agent in agents] == list(map(tuple, heads))
 
 
 @pytest.mark.parametrize("corner", [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.5, 0.5)])
@@ -54,20 +52,20 @@ def test_neither_batteries_nor_the_best_measurement_are_covered_and_robots_toget
     made = run()
     lattice, agents = lattice_over(made.world, 20), [f"robot_{i}" for i in range(4)]
     ax = style.new_figure(4.0, 4.0).subplots()
-    moving = MovingMap.on(ax, lattice, agents, style.MEAN_COLOURS, Normalize(0, 1), "white")
+    moving = MovingMap(ax, lattice, agents, style.MEAN_COLOURS, Normalize(0, 1), "white", made.world)
     low, size = made.world.domain.low, made.world.domain.high - made.world.domain.low
     shares = np.clip(corner + 0.03 * np.array([[0, 0], [0.3, 0], [1, 0.5], [0.2, 1.0]]), 0.0, 1.0)
     places = (low + size * shares).tolist()
     samples = [Sample(agent, place, 1.0, battery=0.4) for agent, place in zip(agents, places, strict=True)]
     best = Recommendation(places[1], 1.0, 0.1)
-    moving.show([RoundRecord(0, samples, best=best)], [], lattice.image(np.zeros(lattice.shown.size)))
+    drawn = moving.show([RoundRecord(0, samples, best=best)], [], lattice.image(np.zeros(lattice.shown.size)))
     if corner != (0.0, 0.0) and corner != (0.0, 1.0):  # there others stand between it and the edge
-        np.testing.assert_array_equal(moving.best.get_xydata(), places[1:2])
-    discs = [ax.transData.transform(moving.heads[agent].get_xydata())[0] for agent in agents]
-    (star,) = ax.transData.transform(moving.best.get_xydata())
-    radius = 0.5 * moving.heads["robot_0"].get_markersize() * ax.figure.dpi / 72
+        np.testing.assert_array_equal(drawn["best"][0].get_xydata(), places[1:2])
+    discs = [ax.transData.transform(disc.get_xydata())[0] for disc in drawn["robots"][::2]]
+    (star,) = ax.transData.transform(drawn["best"][0].get_xydata())
+    radius = 0.5 * drawn["robots"][0].get_markersize() * ax.figure.dpi / 72
     assert min(np.hypot(*(disc - star)) for disc in discs) > 2 * radius
-    bars = [bar.get_window_extent() for bar in moving.batteries[2::3]]
+    bars = [bar.get_window_extent() for bar in drawn["batteries"][2::3]]
     for own, (disc, bar) in enumerate(zip(discs, bars, strict=True)):
         assert ax.bbox.y0 <= bar.y0
         assert bar.y1 <= ax.bbox.y1
@@ -83,11 +81,14 @@ def test_neither_batteries_nor_the_best_measurement_are_covered_and_robots_toget
 def test_a_robot_alone_at_the_edge_stays_there_and_is_drawn_whole(run):
     made = run()
     lattice = lattice_over(made.world, 20)
-    moving = MovingMap.on(Figure().subplots(), lattice, ["robot_0"], style.MEAN_COLOURS, Normalize(0, 1), "white")
+    moving = MovingMap(
+        Figure().subplots(), lattice, ["robot_0"], style.MEAN_COLOURS, Normalize(0, 1), "white", made.world
+    )
     records = [RoundRecord(0, [Sample("robot_0", made.world.domain.low.tolist(), 1.0, battery=0.4)])]
-    moving.show(records, [], lattice.image(np.zeros(lattice.shown.size)))
-    assert moving.heads["robot_0"].get_xydata().tolist() == [made.world.domain.low.tolist()]
-    assert not any(artist.get_clip_on() for artist in (moving.heads["robot_0"], *moving.batteries))
+    drawn = moving.show(records, [], lattice.image(np.zeros(lattice.shown.size)))
+    disc, _ = drawn["robots"]
+    assert disc.get_xydata().tolist() == [made.world.domain.low.tolist()]
+    assert not any(artist.get_clip_on() for artist in (disc, *drawn["batteries"]))
 
 
 def test_marks_go_aside_by_least_squares_within_the_edges():

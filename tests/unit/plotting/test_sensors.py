@@ -4,8 +4,9 @@ from matplotlib.colors import Normalize, to_rgba
 from matplotlib.figure import Figure
 
 from swarmbo.plotting import World, plot_declined, plot_level, plot_regret, plot_sensors, style
+from swarmbo.plotting.moving_map import MovingMap
+from swarmbo.plotting.places import Looks
 from swarmbo.plotting.regret import plot_best
-from swarmbo.plotting.sensors import Looks, SensorMap
 from swarmbo.plotting.surface import lattice_over
 from swarmbo.records import RoundRecord, Sample, Score
 from swarmbo.spaces import Domain
@@ -52,17 +53,19 @@ def test_sensors_are_drawn_where_they_stand_with_beams_to_what_they_looked_at():
 
 
 def test_a_moving_map_of_sensors_follows_the_records_and_draws_the_level():
-    ax, world = axes(), World(DOMAIN)
+    ax, world = axes(), World(DOMAIN, standpoints=STANDS)
     lattice = lattice_over(world, 30)
-    moving = SensorMap.on(ax, lattice, STANDS, style.MEAN_COLOURS, Normalize(0, 100), "white", True, level=50.0)
-    moving.show(records(), [("sensor_0", "sensor_1")], lattice.image(lattice.points[:, 0]))
-    np.testing.assert_array_equal(moving.links.get_segments(), [[STANDS["sensor_0"], STANDS["sensor_1"]]])
-    np.testing.assert_array_equal(moving.spots.get_offsets(), [[15.0, 12.0]])
-    (boundary,) = moving.boundary.get_segments()
+    moving = MovingMap(ax, lattice, list(STANDS), style.MEAN_COLOURS, Normalize(0, 100), "white", world, level=50.0)
+    drawn = moving.show(records(), [("sensor_0", "sensor_1")], lattice.image(lattice.points[:, 0]))
+    np.testing.assert_array_equal(drawn["links"][0].get_segments(), [[STANDS["sensor_0"], STANDS["sensor_1"]]])
+    _, _, spots, failed = drawn["sensors"]
+    np.testing.assert_array_equal(spots.get_offsets(), [[15.0, 12.0]])
+    np.testing.assert_array_equal(failed.get_xydata(), [[88.0, 30.0]])
+    (boundary,) = drawn["level"][0].get_segments()
     np.testing.assert_allclose(boundary[:, 0], 50.0)
-    moving.show(records()[:1], [], lattice.image(lattice.points[:, 0]))
-    assert len(moving.spots.get_offsets()) == 3
-    assert all(artist.get_animated() for artist in moving.artists())
+    drawn = moving.show(records()[:1], [], lattice.image(lattice.points[:, 0]))
+    assert len(drawn["sensors"][-1].get_offsets()) == 3
+    assert moving.image.get_animated()
 
 
 def test_the_line_of_a_level_lies_where_the_truth_crosses_it():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from matplotlib.colors import Normalize, to_hex
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch, Rectangle
 
 from swarmbo.belief import ExactGP, ExactGPSettings
@@ -142,17 +141,18 @@ def test_what_is_watched_for_a_level_shows_its_line_and_no_peak():
 def test_a_film_draws_the_line_of_a_level_bases_above_ways_and_the_last_rounds_broad(goal, level):
     world = replace(made()[0], goal=goal, level=level)
     rounds = [RoundRecord(n, [Sample("robot_0", [float(n), 0.0], 1.0)]) for n in range(20)]
-    rounds[-1] = msgspec.structs.replace(rounds[-1], best=Recommendation([3.0, 0.0], 1.0, 1.0))
+    found = Recommendation([3.0, 0.0], 1.0, 1.0)
+    rounds[-1] = msgspec.structs.replace(rounds[-1], best=found, recommendation=found)
     lattice = lattice_over(world, 20)
     ax = Figure().subplots()
-    moving = MovingMap.on(ax, lattice, ["robot_0"], style.MEAN_COLOURS, Normalize(0, 1), "white", world, level)
-    moving.show(rounds, [], lattice.image(lattice.points[:, 0] / 25.0))
-    assert moving.trails["robot_0"].get_xydata()[0].tolist() == [0.0, 0.0]
-    assert moving.recent["robot_0"].get_xydata()[:, 0].tolist() == [13.0, 14.0, 15.0, 16.0, 17.0, 18.0, 19.0]
-    order = moving.artists()
-    base = next(artist for artist in moving.terrain if isinstance(artist, Line2D))
-    assert order.index(base) > order.index(moving.recent["robot_0"])
-    drawn = [line[:, 0].tolist() for line in moving.boundary.get_segments()]
-    assert all(np.allclose(line, 50.0) for line in drawn)
-    assert len(drawn) == (level is not None)
-    assert len(moving.best.get_xydata()) == (goal == "peak")
+    moving = MovingMap(ax, lattice, ["robot_0"], style.MEAN_COLOURS, Normalize(0, 1), "white", world, level)
+    drawn = moving.show(rounds, [], lattice.image(lattice.points[:, 0] / 25.0))
+    assert drawn["ways"][0].get_xydata()[0].tolist() == [0.0, 0.0]
+    assert drawn["recent"][0].get_xydata()[:, 0].tolist() == [13.0, 14.0, 15.0, 16.0, 17.0, 18.0, 19.0]
+    order = list(drawn)
+    assert order.index("bases") > order.index("recent")
+    assert len(drawn["bases"]) == 1
+    lines = [line[:, 0].tolist() for line in drawn["level"][0].get_segments()]
+    assert all(np.allclose(line, 50.0) for line in lines)
+    assert len(lines) == (level is not None)
+    assert [len(drawn["best"]), len(drawn["recommendation"])] == [goal == "peak"] * 2

@@ -6,9 +6,8 @@ from typer.testing import CliRunner
 from swarmbo.cli import app
 from swarmbo.errors import ConfigError
 from swarmbo.registry import SLOTS
-from swarmbo.runs.completion import scenario_names, setting_paths
-from swarmbo.runs.override import apply_overrides
-from swarmbo.runs.scenario import available, find, read_toml, scenario_of
+from swarmbo.runs.scenario import scenario_of
+from swarmbo.runs.scenario_files import apply_overrides, available, find, read_toml, scenario_names, settings_begun
 
 
 def completed(words, begun):
@@ -33,15 +32,15 @@ def test_settings_are_those_of_the_scenario_on_the_line():
     assert completed(["run", "robots", "--set"], "coordination.kind=max") == ["coordination.kind=max-sum"]
     assert "coordination.table_budget=" in completed(["sweep", "robots", "--set"], "coordination.t")
     assert "coordination.penalty=" in completed(["check", "powell", "--set"], "coordination.p")
-    assert "environment.audible_dbm=" in setting_paths("wlan", "environment.")
-    assert "environment.id=swarmbo/wlan_power-v0" in setting_paths(None, "environment.id=")
-    assert "rounds=" in setting_paths("no-such-scenario", "r")
-    assert setting_paths("robots", "nothing.like") == []
+    assert "environment.audible_dbm=" in settings_begun("wlan", "environment.")
+    assert "environment.id=swarmbo/wlan_power-v0" in settings_begun(None, "environment.id=")
+    assert "rounds=" in settings_begun("no-such-scenario", "r")
+    assert settings_begun("robots", "nothing.like") == []
 
 
 @pytest.mark.parametrize("name", ["robots", "wlan", "field-plume", "camel"])
 def test_every_setting_that_is_offered_is_known(name):
-    data, offered = read_toml(find(name)), setting_paths(name, "")
+    data, offered = read_toml(find(name)), settings_begun(name, "")
     assert len(offered) > 30
     for path in offered:
         table, _, key = path.rstrip("=").partition(".")

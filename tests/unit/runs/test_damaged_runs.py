@@ -15,9 +15,9 @@ from swarmbo.plotting import style
 from swarmbo.runs import RunFolder, resume, run
 from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.figures import draw_run, is_drawn, world_of
-from swarmbo.runs.scenario import dump
-from swarmbo.runs.seal import seal
-from swarmbo.runs.summary import read_summary
+from swarmbo.runs.reading import read_summary
+from swarmbo.runs.scenario_files import dump
+from swarmbo.runs.stored_files import seal
 
 LOG = "rounds.jsonl"
 

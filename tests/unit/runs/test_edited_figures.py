@@ -7,7 +7,7 @@ import pytest
 from swarmbo.errors import SwarmboError
 from swarmbo.runs import RunFolder, run
 from swarmbo.runs.figures import draw_run
-from swarmbo.runs.scenario import dump
+from swarmbo.runs.scenario_files import dump
 
 
 @pytest.fixture

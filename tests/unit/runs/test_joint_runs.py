@@ -24,8 +24,9 @@ from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.recording import evaluation_of
 from swarmbo.runs.report import report_rows, report_table
 from swarmbo.runs.runner import assemble, check
-from swarmbo.runs.scenario import available, make_environment, scenario_of
-from swarmbo.runs.scopes_in_use import ScopeInUse
+from swarmbo.runs.scenario import make_environment, scenario_of
+from swarmbo.runs.scenario_files import available
+from swarmbo.runs.world_record import ScopeInUse
 from swarmbo.spaces import Domain
 from swarmbo_envs.functions import get
 

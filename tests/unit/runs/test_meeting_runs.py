@@ -9,7 +9,7 @@ import pytest
 
 from swarmbo.errors import RunFolderError
 from swarmbo.runs import RunFolder, load, run
-from swarmbo.runs.summary import read_summary
+from swarmbo.runs.reading import read_summary
 
 CHEAP = ["rounds=1", "environment.robots=2", "belief.restarts=0", "coordination.kind=random"]
 

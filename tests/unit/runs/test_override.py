@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from swarmbo.errors import ConfigError
-from swarmbo.runs.override import apply_overrides, parse_override, split_alternatives
+from swarmbo.runs.scenario_files import apply_overrides, parse_override, split_alternatives
 
 words = st.text(st.characters(categories=("L", "N"), include_characters="-_"), min_size=1, max_size=8)
 

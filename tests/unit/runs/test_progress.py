@@ -27,7 +27,7 @@ def shown(monkeypatch, width, rounds=100):
     monkeypatch.setattr(progress, "Console", lambda **given: console(**{**given, "file": out}))
     with Progress(rounds) as display:
         display.show(RECORD, False)
-        display._display._bar.refresh()
+        display._bar.refresh()
     return [line for line in re.split(r"[\r\n]|\x1b\[[0-9;?]*[a-zA-Z]", out.getvalue()) if "7/" in line]
 
 

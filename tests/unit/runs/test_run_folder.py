@@ -10,8 +10,7 @@ from swarmbo.records import RoundRecord, Sample
 from swarmbo.runs import run
 from swarmbo.runs.figures import draw_run
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.lock import locked
-from swarmbo.runs.round_log import Timing
+from swarmbo.runs.stored_files import Timing, locked
 
 TIMING = Timing(0, 0.0, 0.1, 0.2, 0.3)
 

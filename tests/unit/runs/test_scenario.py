@@ -7,7 +7,8 @@ import pytest
 import swarmbo
 from swarmbo.errors import ConfigError
 from swarmbo.runs import scenario as module
-from swarmbo.runs.scenario import available, dump, find, load, locate, scenario_of, summary_line
+from swarmbo.runs.scenario import scenario_of
+from swarmbo.runs.scenario_files import available, dump, find, load, locate, summary_line
 
 MINIMAL = {"name": "mine", "environment": {"id": "swarmbo/robot_team-v0"}}
 

@@ -4,11 +4,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from swarmbo.compare import Comparison, ComparisonRow, compare, figure
+from swarmbo.compare import Comparison, ComparisonRow, compare, output
 from swarmbo.compare.comparison import ScoreTrace
-from swarmbo.compare.figure import draw_comparison
+from swarmbo.compare.output import comparison_tables, draw_comparison
 from swarmbo.compare.statistics import PairedDifference
-from swarmbo.compare.table import comparison_tables
 from swarmbo.metrics import declined, level_f1, score_round, total_cost
 from swarmbo.plotting.history import belief_after
 from swarmbo.records import Evaluation, GroundTruth, Recommendation, RoundRecord, Sample, Score, Traffic
@@ -16,9 +15,9 @@ from swarmbo.runs import load, run
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.progress import round_text
+from swarmbo.runs.reading import read_report
 from swarmbo.runs.report import quantity, report_rows
-from swarmbo.runs.scenario import available
-from swarmbo.runs.summary import read_report
+from swarmbo.runs.scenario_files import available
 from swarmbo_envs import sensor_field_v0
 
 CHEAP = ["rounds=4", "environment.sensors=5", "belief.prior.restarts=0", "environment.failure_rate=0.15"]
@@ -219,6 +218,6 @@ def test_curves_stand_at_the_mean_number_of_measurements_of_their_seeds():
     """Teams that decline make more measurements with one seed than with another."""
     traces = [ScoreTrace("lake", "team", 0, "map_rmse", "m", [4, 8, 12], [3.0, 2.0, 1.0])]
     traces.append(ScoreTrace("lake", "team", 1, "map_rmse", "m", [4, 5, 5], [3.0, 2.5, 2.5]))
-    curves = figure._curves(("lake", "team"), traces)
+    curves = output._curves(("lake", "team"), traces)
     assert curves.measurements.tolist() == [4.0, 6.5, 8.5]
     assert curves.quantity == "map RMSE"

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.runs import RunFolder, load, plan, run, sweep
-from swarmbo.runs.lock import locked
+from swarmbo.runs.stored_files import locked
 from swarmbo.runs.sweep import Trial, _execute, folder_name, setting_slug
 
 FILE = """

@@ -12,9 +12,9 @@ from swarmbo.plotting import agent_maps, agent_maps_figure
 from swarmbo.runs import load, resume, run
 from swarmbo.runs.figures import draw_run, views_of, world_of
 from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.reading import read_report
 from swarmbo.runs.report import report_rows
 from swarmbo.runs.runner import assemble
-from swarmbo.runs.summary import read_report
 
 LOSSY = ["belief.loss=0.5", "belief.steps=1", "belief.prior.restarts=0"]
 SMALL = ["rounds=4", "environment.sensors=6", *LOSSY]

@@ -10,10 +10,11 @@ from rich.console import Console
 
 from swarmbo.runs.figures import draw_run, world_of
 from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.reading import read_report
 from swarmbo.runs.report import reference_table
 from swarmbo.runs.runner import resume, run
-from swarmbo.runs.scenario import load, scenario_of
-from swarmbo.runs.summary import read_report
+from swarmbo.runs.scenario import scenario_of
+from swarmbo.runs.scenario_files import load
 from swarmbo_envs import wlan_power_v0
 
 SMALL = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}}

@@ -1,0 +1,353 @@
+"""Optimisers of other packages, centralised: CMA-ES, BoTorch, Ax and Optuna."""
+
+import logging
+from typing import Annotated, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.baselines.drawn import known_totals, n_asked, seen_totals, trials
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.boundary.extras import needed
+from swarmbo.boundary.rng import stream
+from swarmbo.records import SolveReport
+from swarmbo.registry import FUNCTION, kind
+from swarmbo.settings import Count, Fraction, Settings, require, within
+
+
+def peer_package(name: str, kind: str) -> Any:
+    """Import a module of the extra ``peers``.
+
+    Args:
+        name: Of the module.
+        kind: The kind of coordination that needs it.
+
+    Returns:
+        The module, untyped: type checks must not depend on what is installed.
+
+    Raises:
+        ConfigError: If it, or a package that it needs, is not installed.
+    """
+    return needed(name, "peers", repr(kind), at="$.coordination.kind")
+
+
+_SAME = 1e-9  # of a side: a coordinate that went through physical units and back
+
+
+@kind("coordination", FUNCTION)
+class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
+    """Covariance matrix adaptation, centralised, by its authors' package ``cma`` with its defaults and bounds.
+
+    It starts from the best point of the initial design. Nothing of it is stored: whole generations are told again in
+    the order of the history, so a decision is a function of history, points pending and seed. When the strategy stops
+    (it has converged, or sees no differences), it starts again from a random place with twice the population.
+
+    Source: Hansen & Ostermeier 2001; restarts: Auger & Hansen 2005 (IPOP).
+
+    Args:
+        step: Standard deviation of the first generation, as a share of the sides of the domain, in (0, 1].
+        population: Points in a generation, >= 2; None: 4 + floor(3 log n).
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
+        >>> team = sb.Team(graph, bounds, coordination={"kind": "cma-es", "population": 8})
+        >>> team.coordination == sb.CMAES(population=8)
+        True
+        >>> team.ask().point == sb.Team(graph, bounds).ask().point  # the initial design is that of all methods
+        True
+    """
+
+    step: Fraction = 0.25
+    population: Annotated[int, within(2)] | None = None
+
+    def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
+        """The next point of the present generation, in the unit cube; the acquisition is not looked at.
+
+        While more points are pending than the generation has, further ones come from the same distribution.
+
+        Raises:
+            ConfigError: If the package ``cma`` is not installed.
+        """
+        U, y = seen_totals(situation)
+        n = situation.domain.n_dims
+        own, attached = situation.chosen, situation.history.attached
+        late = np.zeros(len(y), dtype=bool) if attached is None else attached & (np.cumsum(own) > 0)
+        first = ~own & ~late & np.isfinite(y)  # the initial design, and what was known by then
+        centre = U[first][int(y[first].argmax())] if first.any() else np.full(n, 0.5)
+        worst = np.nanmin(y[~late]) if np.isfinite(y[~late]).any() else 0.0
+        losses = -np.where(np.isfinite(y), y, worst)[own]
+        U, awaited = U[own], np.flatnonzero(~situation.steps()[own])
+        n_back = int(awaited[0]) if len(awaited) else len(U)  # a generation is told when all of it came back
+        restarts, told = 0, 0
+        strategy = self._strategy(situation.seed, restarts, centre)
+        while True:
+            asked = np.array(strategy.ask())
+            size = len(asked)
+            if told + size > n_back:
+                break
+            rows = U[told : told + size]
+            points = np.where(np.abs(rows - asked) <= _SAME, asked, rows)
+            strategy.tell(list(points), losses[told : told + size].tolist())
+            told += size
+            if strategy.stop():
+                restarts += 1
+                fresh = stream(situation.seed, "cma-es baseline", "place", restart=restarts).random(n)
+                strategy = self._strategy(situation.seed, restarts, fresh, 2 * size)
+        turn = len(U) - told + len(situation.pending)
+        while turn >= size:
+            asked, turn = np.array(strategy.ask()), turn - size
+        return np.clip(asked[turn], 0.0, 1.0), SolveReport(status="not_needed")
+
+    def _strategy(self, seed: int, restart: int, centre: Float[np.ndarray, " n"], population: int | None = None) -> Any:
+        rng = stream(seed, "cma-es baseline", "generations", restart=restart)
+        options: dict[str, Any] = {
+            "bounds": [0.0, 1.0],
+            "randn": lambda *shape: rng.standard_normal(shape),  # pyright: ignore[reportUnknownLambdaType]
+            "seed": np.nan,  # leaves NumPy's global state alone
+            "verbose": -9,
+        }
+        if (size := population or self.population) is not None:
+            options["popsize"] = size
+        return peer_package("cma", "cma-es").CMAEvolutionStrategy(centre, self.step, options)
+
+
+_LOG_NEI = "botorch-log-nei"
+
+
+@kind("coordination", FUNCTION)
+class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
+    """BoTorch's single Gaussian process with its defaults, and log noisy expected improvement, centralised.
+
+    ``SingleTaskGP``: lengthscale priors that grow with the dimension and a noise that is inferred, both log-normal;
+    outcomes standardised; points in the unit cube (which is what ``Normalize`` makes of them, given the bounds). It is
+    fitted anew for each decision. Improvement is over the unknown values at the points evaluated
+    (``qLogNoisyExpectedImprovement``, with the baseline pruned), noise or not: the noise is inferred, so the best
+    *outcome* is no bound for what was reached. Points pending are integrated over. Half of the points that starts are
+    chosen from lie around the best evaluated ones (``sample_around_best``, an option that is off by default).
+
+    Source: Ament et al. 2023 (log EI and its noisy form); Hvarfner et al. 2024 (priors); Papenmeier et al. 2025 (why
+    starts around the best matter in tens of variables).
+
+    Args:
+        restarts: Starts of L-BFGS-B, >= 1.
+        raw_samples: Points all over the cube that the starts are chosen from, >= ``restarts``; as many more lie around
+            the best.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
+        >>> team = sb.Team(graph, bounds, coordination={"kind": "botorch-log-nei", "restarts": 4})
+        >>> team.coordination == sb.BoTorchLogNEI(restarts=4)
+        True
+        >>> team.ask().point == sb.Team(graph, bounds).ask().point  # the initial design is that of all methods
+        True
+    """
+
+    restarts: Count = 10
+    raw_samples: int = 512
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "raw_samples", lambda v: v >= self.restarts, "an integer >= `restarts`")
+
+    def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
+        """Maximise log noisy expected improvement; the team's acquisition is not looked at.
+
+        Raises:
+            ConfigError: If BoTorch is not installed.
+        """
+        n, report = situation.domain.n_dims, SolveReport(status="not_needed")
+        U, y = known_totals(situation)
+        rng = stream(situation.seed, "botorch baseline", evaluations=n_asked(situation))
+        if not len(y):
+            return rng.random(n), report
+        torch, sampling = peer_package("torch", _LOG_NEI), peer_package("botorch.utils.sampling", _LOG_NEI)
+        seed = int(rng.integers(2**31))
+        pending = torch.tensor(situation.domain.to_unit(situation.out.points), dtype=torch.float64)
+        with sampling.manual_seed(seed):
+            model, X = _fitted(U, y)
+            bounds = torch.stack([torch.zeros(n, dtype=torch.float64), torch.ones(n, dtype=torch.float64)])
+            best, _ = peer_package("botorch.optim", _LOG_NEI).optimize_acqf(
+                _improvement(model, X, pending if len(pending) else None),
+                bounds=bounds,
+                q=1,
+                num_restarts=self.restarts,
+                raw_samples=self.raw_samples,
+                options={"seed": seed, "sample_around_best": True},
+            )
+        return np.clip(best.detach().numpy()[0], 0.0, 1.0), report
+
+
+def _improvement(model: Any, X: Any, pending: Any) -> Any:
+    functions = peer_package("botorch.acquisition.logei", _LOG_NEI)
+    return functions.qLogNoisyExpectedImprovement(model, X_baseline=X, X_pending=pending, prune_baseline=True)
+
+
+def _fitted(U: Float[np.ndarray, "t n"], y: Float[np.ndarray, " t"]) -> tuple[Any, Any]:
+    torch, models = peer_package("torch", _LOG_NEI), peer_package("botorch.models", _LOG_NEI)
+    standardise = peer_package("botorch.models.transforms.outcome", _LOG_NEI).Standardize(m=1)
+    X = torch.tensor(U, dtype=torch.float64)
+    model = models.SingleTaskGP(X, torch.tensor(y[:, None], dtype=torch.float64), outcome_transform=standardise)
+    evidence = peer_package("gpytorch.mlls", _LOG_NEI).ExactMarginalLogLikelihood(model.likelihood, model)
+    peer_package("botorch.fit", _LOG_NEI).fit_gpytorch_mll(evidence)
+    return model, X
+
+
+_AX = "ax"
+
+
+@kind("coordination", FUNCTION)
+class AxDefault(Settings, frozen=True, tag_field="kind", tag=_AX):
+    """Ax's ``Client`` with the generation strategy that it chooses by itself, centralised.
+
+    Ax transforms and winsorises outcomes, fits a BoTorch process and maximises log noisy expected improvement from 20
+    starts out of 1,024 points. The client is told again for each decision: the points of the team's initial design,
+    which take the place of the centre of the box and Sobol points that Ax would begin with, then all others in order;
+    pending points are running trials, evaluations that failed are failed trials. So a decision is a function of
+    history, points pending and seed.
+
+    Source: Ax (Olson et al. 2025), its ``Client``.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
+        >>> team = sb.Team(graph, bounds, coordination="ax")
+        >>> team.coordination == sb.AxDefault()
+        True
+        >>> team.ask().point == sb.Team(graph, bounds).ask().point  # the initial design is that of all methods
+        True
+    """
+
+    def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
+        """The next point of the client; the team's acquisition is not looked at.
+
+        Raises:
+            ConfigError: If Ax is not installed.
+        """
+        handler = peer_package("ax.utils.common.logger", _AX).ROOT_STREAM_HANDLER
+        level, rng = handler.level, stream(situation.seed, "ax baseline", evaluations=n_asked(situation))
+        handler.setLevel(logging.ERROR)  # or some lines for each trial that is told again
+        try:
+            params = _generated(situation, int(rng.integers(2**31)))
+        finally:
+            handler.setLevel(level)
+        return np.clip(params, 0.0, 1.0), SolveReport(status="not_needed")
+
+
+def _generated(situation: JointSituation, seed: int) -> list[float]:
+    api, configs = peer_package("ax.api.client", _AX), peer_package("ax.api.configs", _AX)
+    names = [f"x{j}" for j in range(situation.domain.n_dims)]  # Ax reads names as Python
+    client = api.Client(random_seed=seed)
+    sides = [configs.RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0)) for name in names]
+    client.configure_experiment(parameters=sides)
+    client.configure_optimization(objective="total")
+    client.configure_generation_strategy(
+        initialization_budget=situation.initial,
+        initialization_random_seed=seed,
+        initialize_with_center=False,
+        allow_exceeding_initialization_budget=True,  # more Sobol points while none of them is told, not an error
+    )
+    _tell(client, situation, names)
+    ((_, params),) = client.get_next_trials(max_trials=1).items()
+    return [params[name] for name in names]
+
+
+def _tell(client: Any, situation: JointSituation, names: list[str]) -> None:
+    for point, status, total in trials(situation):
+        trial = client.attach_trial(dict(zip(names, point, strict=True)))
+        if status == "complete":
+            client.complete_trial(trial, raw_data={"total": total})
+        elif status == "failed":
+            client.mark_trial_failed(trial)
+
+
+@kind("coordination", FUNCTION)
+class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
+    """Optuna's ``GPSampler`` with its defaults, centralised.
+
+    A Matern-5/2 process with a lengthscale per variable and inferred noise, log expected improvement. The study is told
+    again for each decision: the points of the team's initial design, which take the place of Optuna's random ones,
+    then all others in order; pending points are running trials, evaluations that failed are failed trials. So a
+    decision is a function of history, points pending and seed. (A study that lives on starts its fit from the one
+    before; here it starts from the defaults.)
+
+    Source: Optuna (Akiba et al. 2019), its ``GPSampler``.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
+        >>> team = sb.Team(graph, bounds, coordination="optuna-gp")
+        >>> team.coordination == sb.OptunaGP()
+        True
+        >>> team.ask().point == sb.Team(graph, bounds).ask().point  # the initial design is that of all methods
+        True
+    """
+
+    def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
+        """The suggestion of the sampler; the team's acquisition is not looked at.
+
+        Raises:
+            ConfigError: If Optuna, or PyTorch, is not installed.
+        """
+        peer_package("torch", "optuna-gp")  # Optuna asks for it late, and not in one line
+        return _suggested(situation, "GPSampler", "optuna-gp")
+
+
+@kind("coordination", FUNCTION)
+class OptunaTPE(Settings, frozen=True, tag_field="kind", tag="optuna-tpe"):
+    """Optuna's ``TPESampler``, the default of Optuna, centralised: Parzen estimators of good and of other points.
+
+    Since version 5 it is multivariate for one objective. The study is told again for each decision, as for
+    ``OptunaGP``.
+
+    Source: Bergstra et al. 2011; Watanabe 2023; Optuna (Akiba et al. 2019).
+
+    Example:
+        >>> import swarmbo as sb
+        >>> graph, bounds = sb.FactorGraph.from_scopes({"f": ["x", "y"]}), dict.fromkeys("xy", (0.0, 1.0))
+        >>> team = sb.Team(graph, bounds, coordination="optuna-tpe")
+        >>> team.coordination == sb.OptunaTPE()
+        True
+        >>> team.ask().point == sb.Team(graph, bounds).ask().point  # the initial design is that of all methods
+        True
+    """
+
+    def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
+        """The suggestion of the sampler; the team's acquisition is not looked at.
+
+        Raises:
+            ConfigError: If Optuna is not installed.
+        """
+        return _suggested(situation, "TPESampler", "optuna-tpe")
+
+
+def _suggested(situation: JointSituation, sampler: str, kind: str) -> tuple[Float[np.ndarray, " n"], SolveReport]:
+    optuna = peer_package("optuna", kind)
+    seed = int(stream(situation.seed, "optuna baseline", evaluations=n_asked(situation)).integers(2**31))
+    space = {variable: optuna.distributions.FloatDistribution(0.0, 1.0) for variable in situation.graph.variables}
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # or a line for each study, of which each decision has one
+    try:
+        made = getattr(optuna.samplers, sampler)(seed=seed, n_startup_trials=situation.initial)
+        study = optuna.create_study(direction="maximize", sampler=made)
+        study.add_trials(_trials(situation, optuna, space))
+        params = study.ask(space).params
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+    point = np.array([params[variable] for variable in situation.graph.variables])
+    return np.clip(point, 0.0, 1.0), SolveReport(status="not_needed")
+
+
+def _trials(situation: JointSituation, optuna: Any, space: dict[str, Any]) -> list[Any]:
+    states = optuna.trial.TrialState
+    state_of = {"complete": states.COMPLETE, "failed": states.FAIL, "running": states.RUNNING}
+    return [
+        optuna.trial.create_trial(
+            state=state_of[status],
+            params=dict(zip(space, point, strict=True)),
+            distributions=space,
+            value=total if status == "complete" else None,
+        )
+        for point, status, total in trials(situation)
+    ]

@@ -1,0 +1,233 @@
+"""Scores against the truth: regret, map error and F1 of a level, round by round, and what methods are compared by."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.errors import ShapeError
+from swarmbo.records import Evaluation, Goal, GroundTruth, Recommendation, RoundRecord, Sample, Score
+
+
+def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> float:
+    """Root mean squared error of a map, in the unit of the outcome.
+
+    Args:
+        mean: The belief's mean at the evaluation points (m,).
+        values: The noise-free field there (m,).
+
+    Raises:
+        ShapeError: If they are not two equal vectors with at least one entry.
+
+    Example:
+        >>> map_rmse(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+        1.4142135623730951
+    """
+    _require_equal_vectors(mean, values)
+    return float(np.sqrt(np.mean((mean - values) ** 2)))
+
+
+def level_f1(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"], level: float) -> float:
+    """F1 score of the places where a map exceeds a level: harmonic mean of precision and recall, from 0 to 1.
+
+    Source: Gotovos, Casati, Hitz & Krause 2013, Active learning for level set estimation, section 5.
+
+    Args:
+        mean: The belief's mean at the evaluation points (m,).
+        values: The noise-free field there (m,).
+        level: In the unit of the outcome.
+
+    Returns:
+        1 where neither the map nor the field exceeds the level anywhere.
+
+    Raises:
+        ShapeError: If they are not two equal vectors with at least one entry.
+
+    Example:
+        >>> round(level_f1(np.array([1.0, 3.0, 3.0]), np.array([1.0, 1.0, 4.0]), 2.0), 3)
+        0.667
+    """
+    _require_equal_vectors(mean, values)
+    said, true = mean > level, values > level
+    total = int(said.sum() + true.sum())
+    return 2.0 * int((said & true).sum()) / total if total else 1.0
+
+
+def _require_equal_vectors(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> None:
+    if mean.ndim != 1 or mean.shape != values.shape or not mean.size:
+        raise ShapeError(f"got shapes {mean.shape} and {values.shape}; wanted two equal vectors")
+
+
+def score_round(
+    truth: GroundTruth,
+    previous: RoundRecord | None,
+    samples: Sequence[Evaluation] | Sequence[Sample],
+    recommendation: Recommendation | None,
+    mean: Float[np.ndarray, " m"] | None,
+    means: Mapping[str, Float[np.ndarray, " m"]] | None = None,
+    on_the_way: Sequence[Evaluation] = (),
+) -> Score | None:
+    """The score of one round. Measurements that failed count for nothing.
+
+    Source: Daxberger & Low (2017), section 2: batch regret is a term of their R_T, total regret one of their R'_T.
+
+    Args:
+        truth: The world's, of this round.
+        previous: The round before; None for the one at reset.
+        samples: What this round asked for; where agents set variables of one function, the one evaluation of it.
+        recommendation: The belief's maximum after this round.
+        mean: The belief's mean at the truth's evaluation points (m,); None without belief.
+        means: That of each agent, where each has a belief of its own.
+        on_the_way: What agents measured besides: simple regret counts it, those of the batch do not.
+
+    Returns:
+        The score; None while every measurement so far has failed.
+    """
+    found = _places([*samples, *on_the_way])
+    places = _places(samples)
+    before = None if previous is None or previous.score is None else previous.score.simple_regret
+    if not len(found) and before is None:
+        return None
+    regrets = truth.maximum - truth.value(places) if len(places) else np.empty(0)
+    batch = float(regrets.min()) if len(places) else None
+    recommended = None
+    if recommendation is not None:
+        recommended = float(truth.maximum - truth.value(np.array([recommendation.location]))[0])
+    known = float((truth.maximum - truth.value(found)).min()) if len(found) else None
+    if truth.at_round is not None:
+        known = recommended if known is None else known  # who did not look has what the belief says
+        before = before if known is None else None  # the maximum of an earlier round is not this one's
+    so_far = [regret for regret in (before, known) if regret is not None]
+    return Score(
+        simple_regret=min(so_far),
+        batch_regret=batch,
+        total_regret=float(regrets.sum()),
+        recommendation_regret=recommended,
+        map_rmse=None if mean is None else map_rmse(mean, truth.values),
+        level_f1=None if mean is None or truth.level is None else level_f1(mean, truth.values, truth.level),
+        view_rmse=None if means is None else {agent: map_rmse(own, truth.values) for agent, own in means.items()},
+        recommended_so_far=0.0 if previous is None else _recommended_until(previous) + (recommended or 0.0),
+    )
+
+
+def _places(samples: Sequence[Evaluation | Sample]) -> Float[np.ndarray, "n d"]:
+    return np.array([sample.location for sample in samples if sample.measurement is not None])
+
+
+def _recommended_until(record: RoundRecord) -> float:
+    return 0.0 if record.score is None else record.score.recommended_so_far
+
+
+def simple_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
+    """Maximum less the best true value measured so far, for each round; NaN where it is unknown."""
+    return np.array([np.nan if record.score is None else record.score.simple_regret for record in records])
+
+
+def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
+    """Sum over all measurements so far of maximum less true value, for each round.
+
+    The measurements at reset and on the way, which no method chose, do not count, nor do those that failed. NaN from
+    the first round on that has measurements but no score.
+    """
+    return np.cumsum([_total_regret(record) for record in records])
+
+
+def mean_regret(records: Sequence[RoundRecord]) -> float:
+    """Cumulative regret at the end, divided by the number of measurements it sums over; NaN if there is none."""
+    count = sum(sample.measurement is not None for record in records[1:] for sample in record.asked)
+    return float(cumulative_regret(records)[-1]) / count if count else float("nan")
+
+
+def _total_regret(record: RoundRecord) -> float:
+    if record.round == 0 or all(sample.measurement is None for sample in record.asked):
+        return 0.0  # also before the first success, when there is no score yet
+    return float("nan") if record.score is None else record.score.total_regret
+
+
+Metric = Literal[
+    "simple_regret",
+    "simple_regret_over_rounds",
+    "mean_regret",
+    "level_f1",
+    "level_f1_over_rounds",
+    "map_rmse",
+    "map_rmse_over_rounds",
+]
+METRICS: tuple[Metric, ...] = get_args(Metric)
+METRIC_TEXT: dict[Metric, str] = {
+    "simple_regret": "simple regret at the end",
+    "simple_regret_over_rounds": "simple regret, mean over rounds",
+    "mean_regret": "mean regret per measurement (cumulative regret / measurements)",
+    "level_f1": "F1 of where the level is exceeded at the end",
+    "level_f1_over_rounds": "F1 of where the level is exceeded, mean over rounds",
+    "map_rmse": "map RMSE at the end",
+    "map_rmse_over_rounds": "map RMSE, mean over rounds",
+}
+MORE_IS_BETTER: frozenset[Metric] = frozenset({"level_f1", "level_f1_over_rounds"})  # these have no unit either
+Scored = Literal["simple_regret", "level_f1", "map_rmse"]
+_SCORED_BY: dict[Goal, tuple[Scored, ...]] = {
+    "peak": ("simple_regret", "map_rmse"),
+    "map": ("map_rmse",),
+    "level": ("level_f1", "map_rmse"),
+}
+_OVER_ROUNDS: dict[Scored, Metric] = {
+    "simple_regret": "simple_regret_over_rounds",
+    "level_f1": "level_f1_over_rounds",
+    "map_rmse": "map_rmse_over_rounds",
+}
+SCORE_TEXT: dict[Scored, str] = {
+    "simple_regret": "simple regret",
+    "level_f1": "F1 of the level",
+    "map_rmse": "map RMSE",
+}
+SHORT_TEXT: dict[Metric, str] = {
+    **SCORE_TEXT,
+    "mean_regret": "mean regret",
+    **{metric: f"{SCORE_TEXT[scored]}, mean over rounds" for scored, metric in _OVER_ROUNDS.items()},
+}  # for axes
+
+
+def first_metric(goal: Goal, moves: bool) -> Metric:
+    """Metric that a goal is scored by in the first place.
+
+    Args:
+        goal: What the field is watched for.
+        moves: Whether the field changes; then every round counts, else the end does.
+    """
+    scored = first_score(goal)
+    return _OVER_ROUNDS[scored] if moves else scored
+
+
+def first_score(goal: Goal) -> Scored:
+    """The score of a round that counts most for a goal."""
+    return _SCORED_BY[goal][0]
+
+
+def metrics_of(records: Sequence[RoundRecord], goal: Goal, moves: bool) -> dict[Metric, float]:
+    """Metrics of a run.
+
+    Args:
+        records: All its rounds.
+        goal: What the field is watched for. Regret is told of those who look for the peak only.
+        moves: Whether the field changes: scores are then means over the rounds that the team chose, not those of the
+            last round.
+
+    Returns:
+        Only what is known; without any score nothing.
+    """
+    found: dict[Metric, float] = {}
+    for scored in _SCORED_BY[goal]:
+        known = [value for value in scores_of(records[1:] if moves else records[-1:], scored) if not math.isnan(value)]
+        if known:
+            found[_OVER_ROUNDS[scored] if moves else scored] = math.fsum(known) / len(known)
+    if goal == "peak" and found and not math.isnan(mean := mean_regret(records)):
+        found["mean_regret"] = mean
+    return found
+
+
+def scores_of(records: Sequence[RoundRecord], scored: Scored) -> list[float]:
+    """One score round by round; NaN where it is unknown."""
+    values = (None if record.score is None else getattr(record.score, scored) for record in records)
+    return [math.nan if value is None else float(value) for value in values]

@@ -1,0 +1,313 @@
+"""Files of scenarios, and settings on the command line: ``table.key=value``, and lists of alternatives for sweeps."""
+
+import itertools
+import os
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import tomli_w
+
+import swarmbo
+from swarmbo.boundary.files import read_regular
+from swarmbo.errors import ConfigError
+from swarmbo.registry import SLOTS, kinds
+from swarmbo.runs.scenario import DEEPEST, Scenario, require_shallow, scenario_of, setting_paths
+from swarmbo.runs.world import default_kinds, folders_of, plug_in_ids, require_trust
+
+_PROBLEMS = (".yaml", ".yml", ".uai")  # endings of what `swarmbo solve` reads
+_FILES = ("csv", "raster", "geojson")  # keys of an environment whose values are paths
+
+
+def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: bool = False) -> Scenario:
+    """A scenario from a TOML file, or by the name of one that swarmbo brings.
+
+    Args:
+        source: A name as in ``swarmbo list``, or a path.
+        overrides: ``table.key=value``, applied in order; see ``apply_overrides``. Their ``csv`` paths are relative
+            to the working directory, those of the file to the file.
+        trust: Whether code of a user's own that the scenario names may be run. Its modules are looked for beside the
+            file, in the working directory, and where Python looks.
+
+    Returns:
+        The scenario, checked. A ``versions`` table, as in a run folder's ``scenario.toml``, is a note and not read.
+
+    Raises:
+        ConfigError: If the file cannot be read, is not TOML, states a wrong setting, or names code without ``trust``.
+    """
+    path = locate(source)
+    data = read_toml(path)
+    data.pop("versions", None)
+    require_shallow(data, at=str(path))
+    data.setdefault("name", path.stem)
+    _resolve_paths(data, path.parent)
+    if trust:  # a world of a user's own is loaded for the kinds that suit it, so it must be found before
+        named = [text for text in overrides if parse_override(text)[0] in (("environment", "id"), ("modules",))]
+        stated = apply_overrides(data, named)
+        _find_modules(stated, path.parent)
+        require_trust(stated, trust)
+    data = apply_overrides(data, overrides, trust)
+    _resolve_paths(data, Path())
+    _find_modules(data, path.parent)
+    require_trust(data, trust)
+    return scenario_of(data, trust)
+
+
+def locate(source: str | os.PathLike[str]) -> Path:
+    """The file of a scenario that is given by name or by path."""
+    text = os.fspath(source)
+    if text.endswith(".toml") or Path(text).is_file():
+        return Path(text)
+    if (found := find(text)) is not None:
+        return found
+    if Path(text).exists():
+        return Path(text)
+    known = ", ".join(available()) or "none"
+    raise ConfigError(f"no scenario of this name, and no such file; wanted a path or one of: {known}", at=text)
+
+
+def find(name: str, ending: str = ".toml") -> Path | None:
+    """The file of a scenario that swarmbo brings: inside the installed package first, then beside it, as in a clone.
+
+    Args:
+        name: Of the scenario.
+        ending: Of the file; problems in tables lie there too, with others.
+    """
+    for folder in _folders():
+        if (path := folder / f"{name}{ending}").is_file():
+            return path
+    return None
+
+
+def available() -> dict[str, Path]:
+    """Names and files of the scenarios that swarmbo brings, sorted by name."""
+    found: dict[str, Path] = {}
+    for folder in _folders():
+        for path in folder.rglob("*.toml"):
+            found.setdefault(path.relative_to(folder).with_suffix("").as_posix(), path)
+    return dict(sorted(found.items()))
+
+
+def summary_line(path: Path) -> str:
+    """Summary in a scenario file: its first comment, to an empty line."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    first = itertools.takewhile(lambda line: line.startswith("#") and line.strip("# "), lines)
+    return " ".join(line.lstrip("# ") for line in first)
+
+
+def dump(scenario: Scenario, versions: dict[str, str] | None = None) -> str:
+    """A scenario as TOML text that ``load`` reads back to an equal one.
+
+    Args:
+        scenario: The scenario, with every default spelled out in the text.
+        versions: What wrote it, for a table of its own.
+    """
+    data = _without_none(msgspec.to_builtins(scenario))
+    return tomli_w.dumps(data if versions is None else {**data, "versions": versions})
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises:
+        ConfigError: If it cannot be read, or is not TOML; with the name of the file.
+    """
+    if path.suffix in _PROBLEMS:
+        wanted = f"a scenario, in TOML; `swarmbo solve {path}` solves it, in one process"
+        raise ConfigError(f"is a problem in tables; wanted {wanted}", at=str(path))
+    try:
+        return tomllib.loads(read_regular(path).decode("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}; wanted a TOML file", at=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError("holds bytes that are not UTF-8 text; wanted a TOML file", at=str(path)) from error
+    except ValueError as error:  # TOMLDecodeError, and integers too long to convert
+        raise ConfigError(f"is not TOML: {error}", at=str(path)) from error
+    except RecursionError as error:
+        raise ConfigError("is nested too deeply; wanted a TOML file of plain tables", at=str(path)) from error
+
+
+def _folders() -> tuple[Path, ...]:
+    package = Path(swarmbo.__file__).parent
+    return (package / "_scenarios", package.parent / "scenarios")
+
+
+def _find_modules(data: dict[str, Any], beside: Path) -> None:
+    """Note where the modules lie that a scenario names, so that every process that runs it finds them."""
+    stated = data.get("modules")
+    own = [folder for folder in stated if isinstance(folder, str)] if isinstance(stated, list) else []
+    if folders := folders_of(data, *(beside / folder for folder in own), beside, Path()):
+        data["modules"] = folders
+
+
+def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
+    """Make the paths of the environment table absolute."""
+    if isinstance(environment := data.get("environment"), dict):
+        data["environment"] = _absolute(environment, folder)
+
+
+def _absolute(table: dict[str, Any], folder: Path) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            out[key] = _absolute(value, folder)
+        elif isinstance(value, list):
+            out[key] = [_absolute(part, folder) if isinstance(part, dict) else part for part in value]
+        else:
+            is_path = key in _FILES and isinstance(value, str) and value
+            out[key] = os.path.abspath(folder / value) if is_path else value
+    return out
+
+
+def _without_none(value: Any) -> Any:
+    """TOML has no null: a setting that is None is one that is not stated."""
+    if isinstance(value, dict):
+        return {key: _without_none(part) for key, part in value.items() if part is not None}
+    if isinstance(value, list | tuple):
+        return [_without_none(part) for part in value]
+    return value
+
+
+def apply_overrides(data: dict[str, Any], overrides: Sequence[str], trust: bool = False) -> dict[str, Any]:
+    """Replace settings of a scenario.
+
+    An override of a table's ``kind`` that changes it (from the world's default, where the table states none) starts the
+    table afresh: what the file said of the other kind does not carry over. Such overrides come first, so that ``kind``
+    and settings of the new kind may be given in any order.
+
+    Args:
+        data: The tables of a scenario; left as they are.
+        overrides: ``table.key=value``. The value is TOML; what is not TOML is taken as a string.
+        trust: Whether a world of a user's own may be loaded, to see which kinds suit it.
+
+    Returns:
+        New tables.
+
+    Raises:
+        ConfigError: If an override is malformed, or runs through something that is not a table.
+
+    Example:
+        >>> apply_overrides({"rounds": 25}, ["rounds=5", "coordination.kind=max-sum"])
+        {'rounds': 5, 'coordination': {'kind': 'max-sum'}}
+    """
+    parsed = [parse_override(text) for text in overrides]
+    out = _copy(data)
+    for path, value in sorted(parsed, key=lambda item: item[0][-1] != "kind"):
+        table = out
+        for depth, key in enumerate(path[:-1]):
+            table = table.setdefault(key, {})
+            if not isinstance(table, dict):
+                at = ".".join(("$", *path[: depth + 1]))
+                raise ConfigError(f"got {table!r}; wanted a table, for the override of {'.'.join(path)}", at=at)
+        if path[-1] == "kind":
+            before = table["kind"] if "kind" in table else _default_kind(path[0], data, parsed, trust)
+            if before != value:
+                table.clear()
+        table[path[-1]] = value
+    return out
+
+
+def _default_kind(
+    table: str, data: dict[str, Any], parsed: list[tuple[tuple[str, ...], Any]], trust: bool
+) -> str | None:
+    """The kind of a table that states none, in the world that the scenario will have."""
+    environment = data.get("environment")
+    stated = environment.get("id") if isinstance(environment, dict) else None
+    overridden = [value for path, value in parsed if path == ("environment", "id")]
+    return default_kinds(overridden[-1] if overridden else stated, trust).get(table)
+
+
+def parse_override(text: str) -> tuple[tuple[str, ...], Any]:
+    """The key, as the tables to go through, and the value of one override.
+
+    Raises:
+        ConfigError: If there is no ``=``, a part of the key is empty, or a value that starts as TOML is not.
+    """
+    key, equals, value = text.partition("=")
+    path = tuple(part.strip() for part in key.split("."))
+    if not equals or not all(path):
+        raise ConfigError(f"got {text!r}; wanted table.key=value", at="--set")
+    if path[-1] in SLOTS and len(path) == 1 and value.strip()[:1] != "{":
+        path += ("kind",)  # as Python takes it
+    if len(path) > DEEPEST:
+        raise ConfigError(f"got a key of {len(path)} parts; wanted table.key=value", at="--set")
+    return path, _parse_value(".".join(path), value.strip())
+
+
+def split_alternatives(text: str) -> tuple[str, list[str]]:
+    """The key and the alternatives of ``table.key=a,b``; commas inside quotes, brackets or braces do not separate.
+
+    Example:
+        >>> split_alternatives("acquisition.markov_order=1,2")
+        ('acquisition.markov_order', ['1', '2'])
+        >>> split_alternatives("environment.start=[[0, 0], [1, 1]]")
+        ('environment.start', ['[[0, 0], [1, 1]]'])
+    """
+    path, _ = parse_override(text.partition("=")[0] + "=" + "0" if "=" in text else text)
+    alternatives, depth, quote, part = list[str](), 0, "", ""
+    for character in text.partition("=")[2]:
+        if character == "," and depth == 0 and not quote:
+            alternatives.append(part.strip())
+            part = ""
+            continue
+        part += character
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        else:
+            depth += (character in "[{") - (character in "]}")
+    alternatives.append(part.strip())
+    if not all(alternatives):
+        raise ConfigError(f"got {text!r}; wanted alternatives separated by single commas", at="--set")
+    return ".".join(path), alternatives
+
+
+def _parse_value(key: str, text: str) -> Any:
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError) as error:
+        if text[:1] in {'"', "'", "[", "{"}:
+            raise ConfigError(f"got {text}, which is not TOML: {error}", at=f"$.{key}") from error
+        return text
+    value = parsed["value"]
+    is_plain = len(parsed) == 1 and isinstance(value, bool | int | float | str | list | dict)
+    return value if is_plain else text
+
+
+def _copy(value: Any) -> Any:
+    return {key: _copy(part) for key, part in value.items()} if isinstance(value, dict) else value
+
+
+def scenario_names(begun: str) -> list[str]:
+    """Scenarios that swarmbo brings, and TOML files, whose names begin so.
+
+    Example:
+        >>> scenario_names("robots-t")
+        ['robots-topobathy']
+    """
+    files = sorted(str(path) for path in Path().glob("*.toml"))
+    return [name for name in (*available(), *files) if name.startswith(begun)]
+
+
+def settings_begun(source: str | None, begun: str) -> list[str]:
+    """Settings of a scenario that begin so, each with its ``=``; of kinds and worlds with each name that there is.
+
+    Args:
+        source: The scenario; None, or one that cannot be read, has the defaults of a field.
+        begun: What was typed.
+
+    Example:
+        >>> settings_begun("robots", "coordination.kind=max"), settings_begun("robots", "coordination.t")
+        (['coordination.kind=max-sum'], ['coordination.table_budget='])
+    """
+    try:
+        tables = {} if source is None else read_toml(locate(source))
+    except ConfigError:  # a name that is not whole yet, perhaps
+        tables = {}
+    named = {"environment.id": plug_in_ids(), **{f"{slot}.kind": kinds(slot) for slot in SLOTS}}
+    found = [f"{path}=" for path in setting_paths(tables) if path not in ("environment", "modules", *named)]
+    found += [f"{path}={name}" for path, names in named.items() for name in names]
+    return [path for path in found if path.startswith(begun)]
