@@ -1,4 +1,4 @@
-"""Style of figures, and how they are saved; their look is ``swarmbo.boundary.look``'s, which pictures of worlds share."""
+"""Style of figures, and how they are saved; their look is that of ``swarmbo.boundary.look``, as of pictures of worlds."""
 
 from collections.abc import Sequence
 from pathlib import Path
