@@ -61,6 +61,7 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
     """
 
     __signature__: ClassVar[inspect.Signature | None]
+    _arguments: ClassVar[Any]  # the type of its settings
     _action_in_words: ClassVar[str]  # its coordinates, for messages: ``[x, y]``
     _states: ClassVar[tuple[str, int]]  # what ``get_state`` writes down, in words, and the version of its form
     _action_spaces: dict[str, gymnasium.spaces.Box]
@@ -73,6 +74,7 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
             modes = ["rgb_array", "ansi", "human"]
             cls.metadata = {"name": name, "render_modes": modes, "is_parallelizable": True, "render_fps": 4}
         if arguments is not None:
+            cls._arguments = arguments
             found = inspect.signature(arguments).parameters.values()
             cls.__signature__ = inspect.Signature([one.replace(kind=one.KEYWORD_ONLY) for one in found])
         elif "__init__" in vars(cls):
@@ -84,6 +86,15 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         self.possible_agents = agents
         self.agents: list[str] = []
         self._episode: EpisodeKind | None = None
+
+    @classmethod
+    def _settings_of(cls, arguments: Mapping[str, Any]) -> SettingsKind:
+        """Settings of a world's arguments, in which numbers and arrays may be numpy's.
+
+        Raises:
+            ConfigError: If an argument is wrong; the message has its path.
+        """
+        return convert(plain(arguments), cls._arguments)
 
     def _set_spaces(self, actions: Mapping[str, Ends], observations: Mapping[str, Ends], state: Ends) -> None:
         """Make the boxes of every agent, and that of the state."""
@@ -239,6 +250,23 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
     def _text(self) -> str:
         """The episode in words."""
 
+    @staticmethod
+    def _with_last(low: ArrayLike, high: ArrayLike, after: ArrayLike = ()) -> tuple[Array, Array]:
+        """Ends of observations of a function: own values, the last good measurement, the share of rounds left.
+
+        Args:
+            low: Of own values.
+            high: Of own values.
+            after: Ends (2, m) of what comes after that.
+        """
+        more = np.reshape(np.asarray(after, dtype=float), (2, -1))
+        return np.concatenate([low, [-LARGEST, 0.0], more[0]]), np.concatenate([high, [LARGEST, 1.0], more[1]])
+
+    @staticmethod
+    def _shown(last: Array) -> Array:
+        """Last good measurements as observations show them: the lower bound while there is none."""
+        return np.clip(np.nan_to_num(last, nan=-LARGEST), -LARGEST, LARGEST)
+
     def _number_of(self, agent: str) -> int:
         if agent not in self._observation_spaces:
             raise ConfigError(f"got {agent!r}; wanted one of {self.possible_agents}", at="$.agent")
@@ -275,23 +303,6 @@ def as_aec(world: Callable[..., Any]) -> tuple[Callable[..., AECEnv[str, Any, An
 def _box(ends: Ends) -> Box:
     low, high = (np.array(end, dtype=float) for end in ends)
     return Box(low, high, dtype=np.float64)
-
-
-def with_last(low: ArrayLike, high: ArrayLike, after: ArrayLike = ()) -> tuple[Array, Array]:
-    """Ends of observations of a function: own values, the last good measurement, the share of rounds left.
-
-    Args:
-        low: Of own values.
-        high: Of own values.
-        after: Ends (2, m) of what comes after that.
-    """
-    more = np.reshape(np.asarray(after, dtype=float), (2, -1))
-    return np.concatenate([low, [-LARGEST, 0.0], more[0]]), np.concatenate([high, [LARGEST, 1.0], more[1]])
-
-
-def shown(last: Array) -> Array:
-    """Last good measurements as observations show them: the lower bound while there is none."""
-    return np.clip(np.nan_to_num(last, nan=-LARGEST), -LARGEST, LARGEST)
 
 
 def checked_actions(

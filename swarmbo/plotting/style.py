@@ -1,4 +1,4 @@
-"""Style of figures, and how they are saved; their look is that of ``swarmbo.boundary.look``, as of pictures of worlds."""
+"""Style of figures, and how they are saved; fonts and colours are those of ``swarmbo.boundary.look``."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The state of an episode: everything that changes from round to round."""
+"""An additive function as a PettingZoo environment, and the state of its episodes."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
-from swarmbo.settings import convert
 from swarmbo_envs.functions.additive_function import AdditiveFunction
 from swarmbo_envs.functions.library import get
 from swarmbo_envs.functions.settings import FunctionSettings, share_out
 from swarmbo_envs.saved_state import SavedState, WorldEpisode
-from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain, shown, with_last
+from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
 
 _N_TRUTH_POINTS = 1024
 
@@ -98,7 +97,7 @@ and that did not fail |
 
     def __init__(self, *, function: str | AdditiveFunction = "powell", **settings: Any) -> None:
         name = function if isinstance(function, str) else function.name
-        s = convert(plain({"function": name, **settings}), FunctionSettings)
+        s = self._settings_of({"function": name, **settings})
         if isinstance(function, AdditiveFunction):
             function = function.moved(s.function_seed) if s.moved else function
             self.function = function.rescaled(s.function_seed) if s.rescaled else function
@@ -116,7 +115,7 @@ and that did not fail |
         place = {variable: j for j, variable in enumerate(f.variables)}
         self._columns = {agent: [place[v] for v in self._owners.of(agent)] for agent in self.possible_agents}
         own = {agent: (f.low[columns], f.high[columns]) for agent, columns in self._columns.items()}
-        seen = {agent: with_last(*ends) for agent, ends in own.items()}
+        seen = {agent: self._with_last(*ends) for agent, ends in own.items()}
         self._set_spaces(own, seen, (np.append(f.low, 0.0), np.append(f.high, 1.0)))
 
     @property
@@ -223,7 +222,7 @@ and that did not fail |
         return np.append(episode.setting, episode.share_left(self.max_cycles))
 
     def _observe(self, episode: Episode) -> dict[str, Array]:
-        last, left = shown(episode.last), episode.share_left(self.max_cycles)
+        last, left = self._shown(episode.last), episode.share_left(self.max_cycles)
         return {
             agent: np.concatenate([episode.setting[columns], [last[i], left]])
             for i, (agent, columns) in enumerate(self._columns.items())

@@ -8,7 +8,6 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from swarmbo.records import GroundTruth
-from swarmbo.settings import convert
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.landscape import build_field
 from swarmbo_envs.fields.settings import Task, require_table
@@ -18,7 +17,7 @@ from swarmbo_envs.robot_team.laid_out import laid_out
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
 from swarmbo_envs.robot_team.world import World
 from swarmbo_envs.saved_state import SavedState
-from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain
+from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
 
 
 class RobotTeam(SimulatedWorld[RobotTeamSettings, Episode], arguments=RobotTeamSettings, name="robot_team_v0"):
@@ -112,7 +111,7 @@ site nearest to that place) |
     _action_in_words, _states = "[x, y]", ("robot-team", 2)
 
     def __init__(self, **arguments: Any) -> None:
-        settings = convert(require_table(plain(arguments)), RobotTeamSettings)
+        settings = self._settings_of(require_table(arguments))
         field_of_it = build_field(settings.field, settings.max_sites)
         self._set_up(settings, *laid_out(field_of_it, {"starts": settings.starts}))
 

@@ -8,14 +8,13 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from swarmbo.records import GroundTruth
-from swarmbo.settings import convert
 from swarmbo_envs.fields.landscape import build_field_in_time
 from swarmbo_envs.fields.settings import Task, require_table
 from swarmbo_envs.radio import RadioLinks
 from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.sensor_field.stations import SensorFieldSettings, Stations
 from swarmbo_envs.sensor_field.world import Episode, World, observation_ends, observe
-from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain
+from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
 
 _DEFAULT_FIELD: dict[str, Any] = {"gp": {"lengthscale_m": 600.0, "time": {"lengthscale_rounds": 12.0}}}
 _MAX_SITES = 2048
@@ -116,7 +115,7 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
     def __init__(self, **arguments: Any) -> None:
         if arguments.get("field") is None:
             arguments["field"] = _DEFAULT_FIELD
-        settings = convert(require_table(plain(arguments)), SensorFieldSettings)
+        settings = self._settings_of(require_table(arguments))
         super().__init__(settings, [f"sensor_{i}" for i in range(settings.sensors)])
         self.field = build_field_in_time(settings.field, _MAX_SITES)
         self.stations = Stations(settings, self.field.first)

@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.records import GroundTruth
-from swarmbo.settings import convert
 from swarmbo_envs.saved_state import SavedState
-from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld, plain, shown, with_last
+from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld
 from swarmbo_envs.wlan_power.network import Network, Utility
 from swarmbo_envs.wlan_power.references import Reference, best_known, references
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
@@ -103,7 +102,7 @@ if it failed |
     _action_in_words, _states = "[power in dBm]", ("WLAN", 1)
 
     def __init__(self, **arguments: Any) -> None:
-        s = convert(plain(arguments), WlanPowerSettings)
+        s = self._settings_of(arguments)
         self._world = World.of(s)
         super().__init__(s, self._world.agents)
         self.topology, self.hears, self._heard = self._world.topology, self._world.hears, self._world.heard
@@ -115,7 +114,7 @@ if it failed |
         self._set_spaces(
             dict.fromkeys(self.possible_agents, ([low], [high])),
             {
-                agent: with_last([low], [high], [[low] * len(heard), [high] * len(heard)])
+                agent: self._with_last([low], [high], [[low] * len(heard), [high] * len(heard)])
                 for agent, heard in zip(self.possible_agents, self._heard, strict=True)
             },
             (np.concatenate([[low] * k, -last, [0.0]]), np.concatenate([[high] * k, last, [1.0]])),
@@ -302,10 +301,10 @@ if it failed |
     def state(self) -> Array:
         """All powers, all last good measurements (the lower bound while there is none), the share of rounds left."""
         episode = self._current()
-        return np.concatenate([episode.powers, shown(episode.last), [episode.share_left(self.max_cycles)]])
+        return np.concatenate([episode.powers, self._shown(episode.last), [episode.share_left(self.max_cycles)]])
 
     def _observe(self, episode: Episode) -> dict[str, Array]:
-        powers, last, left = episode.powers, shown(episode.last), episode.share_left(self.max_cycles)
+        powers, last, left = episode.powers, self._shown(episode.last), episode.share_left(self.max_cycles)
         return {
             agent: np.array([powers[i], last[i], left, *powers[self._heard[i]]])
             for i, agent in enumerate(self.possible_agents)
