@@ -24,8 +24,8 @@ from benchmark_tables import Look, pages, parallel, results, tables
 from study import FOLDER, Line, Study, append, parser_of, say, seeds_of
 
 import swarmbo as sb
+from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
-from swarmbo.rng import stream
 from swarmbo_envs.functions import AdditiveFunction
 
 INITIAL = 10

@@ -1,4 +1,4 @@
-"""What docs/benchmark.py runs methods on: functions of the library, and some made here."""
+"""What `benchmark.py` runs methods on: functions of the library, and some made here."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy.optimize import minimize
 
+from swarmbo.boundary.rng import stream
 from swarmbo.kernels import draw
-from swarmbo.rng import stream
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.functions import AdditiveFunction, get
 

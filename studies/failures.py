@@ -14,7 +14,7 @@ import numpy as np
 from study import Line, Study, markdown, select
 
 import swarmbo as sb
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 
 METHODS = ("auto", "dec-hbo", "dumbo", "expected-improvement", "thompson")
 OUTCOMES = ("total", "per-factor")

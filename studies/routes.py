@@ -4,8 +4,7 @@
     python studies/routes.py --table                                # prints the tables
     python studies/routes.py --speed                                # time of a decision by the number of robots
 
-With ``--along 2`` robots measure twice on each leg besides, and each method that plans stands there twice: counting on
-it, and blind to it.
+With ``--along 2`` robots measure twice on each leg besides, on which no plan counts.
 
 Robots start side by side at one depot, drawn by seed, and reach half as far in a round as by default (``--spread``:
 drawn starts and the default reach). All methods of a seed meet the same depot, headings, noise and number of rounds.
@@ -20,9 +19,9 @@ import numpy as np
 from study import Line, Study, markdown, say, select
 
 import swarmbo as sb
+from swarmbo.boundary.rng import stream
 from swarmbo.compare.statistics import paired_difference
 from swarmbo.metrics import level_f1, map_rmse
-from swarmbo.rng import stream
 from swarmbo_envs import robot_team_v0, robot_team_v1
 
 QUANTILE = 0.85  # of the field, that the level is
@@ -64,18 +63,13 @@ METHODS: dict[str, dict[str, Kinds]] = {
         "explore_share = 0.8": (ANNEALED, {"kind": "routes", "explore_share": 0.8}),
     },
 }
-BLIND = ", blind"  # to what is measured on the way: what a method is called then
 REFERENCE = {"level": ROUTES["auction"], "map": ROUTES["auction"], "peak": "explore_share = 0.8"}
 SCORES = {"level": ("level_f1", "map_rmse"), "map": ("map_rmse",), "peak": ("simple", "cumulative", "map_rmse")}
 
 
 def is_wanted(task: str, method: str, name: str, _: int, robots: int, spread: bool, along: int) -> bool:
-    """Task and method belong together; only who plans may be blind to what is measured on the way."""
-    plain = method.removesuffix(BLIND)
-    is_blind = plain != method
-    if along and name == "oxford-ph":  # robots sample its sites
-        return False
-    return plain in METHODS[task] and (not is_blind or (along > 0 and METHODS[task][plain][1] != "lawn-mower"))
+    """Task and method belong together."""
+    return method in METHODS[task] and not (along and name == "oxford-ph")  # robots sample its sites
 
 
 def survey(name: str, seed: int, robots: int, spread: bool, along: int = 0) -> Any:
@@ -104,10 +98,7 @@ def run(task: str, method: str, name: str, seed: int, robots: int, spread: bool,
     env: Any = survey(name, seed, robots, spread, along)
     truth = env.unwrapped.ground_truth()
     level = float(np.quantile(truth.values, QUANTILE))
-    acquisition, coordination = METHODS[task][method.removesuffix(BLIND)]
-    if method.endswith(BLIND):
-        plain = {"kind": acquisition} if isinstance(acquisition, str) else acquisition
-        acquisition = {**plain, "on_the_way": False}
+    acquisition, coordination = METHODS[task][method]
     if isinstance(acquisition, dict) and task == "level":
         acquisition = {**acquisition, "level": level}
     team = sb.Team.for_env(env, acquisition=acquisition, coordination=coordination, seed=seed)
@@ -164,7 +155,7 @@ def tables(lines: list[Line]) -> Iterator[str]:
             where = f"{robots} robots, {'spread starts' if spread else 'one depot'}"
             yield f"\n{task}, {where}, {along} measurements on each leg: {score}, seeds {names}\n"
             rows = list[list[str]]()
-            for method in (*METHODS[task], *(f"{method}{BLIND}" for method in METHODS[task])):
+            for method in METHODS[task]:
                 if method not in run_here:
                     continue
                 found = [[row[score] for row in select(own, method=method, field=name)] for name in names]
@@ -198,11 +189,9 @@ def speed(rounds: int = 12) -> Iterator[str]:
     yield from markdown(["robots", *map(str, sizes)], rows)
 
 
-PLAIN = tuple(dict.fromkeys(method for own in METHODS.values() for method in own))
-ALL = (*PLAIN, *(f"{method}{BLIND}" for method in PLAIN))
 CHOICES = {
     "task": tuple(METHODS),
-    "method": ALL,
+    "method": tuple(dict.fromkeys(method for own in METHODS.values() for method in own)),
     "field": tuple(FIELDS),
     "seed": range(8),
     "robots": (4,),

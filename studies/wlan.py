@@ -20,7 +20,7 @@ from study import Line, Study, markdown, say, select
 import swarmbo as sb
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power import Utility, best_known
-from swarmbo_envs.wlan_power.utility import UtilityName
+from swarmbo_envs.wlan_power.network import UtilityName
 
 BUDGET, WALKED = 60, 80  # rounds
 DESIGN = 10  # rounds that no method chose, and that don't count where users walk

@@ -83,7 +83,7 @@ from swarmbo.coordination.agreement import (
 from swarmbo.coordination.methods.admm import (
     ADMM as ADMM,
 )
-from swarmbo.coordination.methods.refined_max_sum import (
+from swarmbo.coordination.methods.refined import (
     RefinedMaxSum as RefinedMaxSum,
 )
 from swarmbo.errors import (
@@ -95,13 +95,13 @@ from swarmbo.graph import (
 from swarmbo.kernels import (
     register_kernel as register_kernel,
 )
-from swarmbo.no_go import (
+from swarmbo.problem import (
+    Problem as Problem,
+)
+from swarmbo.problem.no_go import (
     NoGoBall as NoGoBall,
     NoGoBox as NoGoBox,
     NoGoPolygon as NoGoPolygon,
-)
-from swarmbo.problem import (
-    Problem as Problem,
 )
 from swarmbo.records import (
     Query as Query,

@@ -1,4 +1,4 @@
-"""Who hears whom."""
+"""Links by radio."""
 
 from collections.abc import Sequence
 

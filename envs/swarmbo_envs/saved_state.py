@@ -1,16 +1,56 @@
-"""States of worlds, as ``get_state`` writes them: plain JSON and arrays, held to be whole when read."""
+"""Episodes of worlds and their states, as plain JSON and arrays that are held to be whole when read."""
 
+import secrets
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from swarmbo.boundary.values import whole_number
 from swarmbo.errors import StateVersionError
-from swarmbo_envs.episodes import WorldEpisode
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+@dataclass
+class WorldEpisode:
+    """State that the episodes of all worlds have in common; each adds what changes in it from round to round.
+
+    Args:
+        seed: Of all randomness since the last reset that gave one.
+        number: Episodes since that reset; each has its own randomness.
+        round: Rounds that are over.
+        running: Whether the episode goes on.
+    """
+
+    seed: int
+    number: int
+    round: int
+    running: bool
+
+    def share_left(self, max_cycles: int) -> float:
+        """Share of the rounds that are still to come, >= 0."""
+        return max(0.0, 1.0 - self.round / max_cycles)
+
+
+def seed_and_number(seed: int | None, last: WorldEpisode | None) -> tuple[int, int]:
+    """The seed of the episode that begins, and its number among those of this seed.
+
+    Args:
+        seed: As given to ``reset``. None goes on to the next episode of the last seed.
+        last: The episode before; None: there was none, and without a seed the first one is random.
+
+    Raises:
+        ConfigError: If the seed is no integer >= 0.
+    """
+    if seed is not None:
+        return whole_number(seed, 0, "$.seed"), 0
+    if last is not None:
+        return last.seed, last.number + 1
+    return secrets.randbits(62), 0
 
 
 class Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,7 +149,7 @@ class SavedState:
         return array
 
     def rows_of(self, name: str) -> int:
-        """How many rows an array has that may have any number."""
+        """Number of rows of an array that may have any."""
         return len(np.atleast_1d(np.asarray(self._arrays.get(name), dtype=object)))
 
     def _part(self, state: Any, name: str) -> Mapping[str, Any]:

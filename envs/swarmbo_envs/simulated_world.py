@@ -1,9 +1,9 @@
-"""What all worlds have in common: boxes of actions and observations, rounds of an episode, its state and its looks."""
+"""Base of all worlds: spaces, rounds of an episode, its state and its looks. Each world gives rules only."""
 
 import inspect
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -11,22 +11,29 @@ import gymnasium
 import msgspec
 import numpy as np
 from gymnasium.error import ResetNeeded
+from gymnasium.spaces import Box
+from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from pettingzoo import ParallelEnv
+from pettingzoo.utils import OrderEnforcingWrapper
+from pettingzoo.utils.conversions import parallel_to_aec_wrapper
+from pettingzoo.utils.env import AECEnv
 
+from swarmbo.boundary.values import real_array, short, table
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert
-from swarmbo_envs.actions import checked_actions
-from swarmbo_envs.episodes import WorldEpisode, seed_and_number
-from swarmbo_envs.saved_state import SavedState, to_state
+from swarmbo_envs.saved_state import SavedState, WorldEpisode, seed_and_number, to_state
+
+LARGEST = 1e12  # what an observation shows of a measurement is cut off here
 
 Array = NDArray[np.float64]
+Ends = tuple[ArrayLike, ArrayLike]  # of a box: low and high
 Infos = dict[str, dict[str, Any]]
 EpisodeKind = TypeVar("EpisodeKind", bound=WorldEpisode)
 
 
 class WorldSettings(Protocol):
-    """What the settings of every world have."""
+    """Settings that every world has."""
 
     @property
     def max_cycles(self) -> int:
@@ -35,7 +42,7 @@ class WorldSettings(Protocol):
 
     @property
     def render_mode(self) -> str | None:
-        """How it is shown."""
+        """Mode in which it is shown."""
         ...
 
 
@@ -45,7 +52,8 @@ SettingsKind = TypeVar("SettingsKind", bound=WorldSettings)
 class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, EpisodeKind]):
     """A ``ParallelEnv`` whose agents have boxes.
 
-    A subclass sets these, and says how an episode begins, what happens in a round, what agents see, and how that looks.
+    A subclass names its settings (``arguments``) and itself (``name``), sets the attributes below and the spaces, and
+    says how an episode begins, what happens in a round, what agents see, and how that looks.
 
     Args:
         settings: Of the world, frozen.
@@ -58,9 +66,12 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
     _action_spaces: dict[str, gymnasium.spaces.Box]
     _observation_spaces: dict[str, gymnasium.spaces.Box]
 
-    def __init_subclass__(cls, arguments: type[Settings] | None = None) -> None:
+    def __init_subclass__(cls, arguments: type[Settings] | None = None, name: str = "") -> None:
         """Note the settings that a world's arguments are: help shows them, with their defaults, which stand once."""
         super().__init_subclass__()
+        if name:
+            modes = ["rgb_array", "ansi", "human"]
+            cls.metadata = {"name": name, "render_modes": modes, "is_parallelizable": True, "render_fps": 4}
         if arguments is not None:
             found = inspect.signature(arguments).parameters.values()
             cls.__signature__ = inspect.Signature([one.replace(kind=one.KEYWORD_ONLY) for one in found])
@@ -73,6 +84,12 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         self.possible_agents = agents
         self.agents: list[str] = []
         self._episode: EpisodeKind | None = None
+
+    def _set_spaces(self, actions: Mapping[str, Ends], observations: Mapping[str, Ends], state: Ends) -> None:
+        """Make the boxes of every agent, and that of the state."""
+        self._action_spaces = {agent: _box(ends) for agent, ends in actions.items()}
+        self._observation_spaces = {agent: _box(ends) for agent, ends in observations.items()}
+        self.state_space = _box(state)
 
     def observation_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The box of an agent's observations; the same object on each call."""
@@ -133,9 +150,11 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         asked = checked_actions(actions, agents, self._action_spaces, self._action_in_words)
         if not agents:
             return {}, {}, {}, {}, {}
+        # the round counts before it is played: noise of a round is named by its number, 0 being the reset
         episode.round += 1
         infos, rewards = self._play(episode, asked)
         over = episode.round >= self.max_cycles
+        # PettingZoo wants the last observations of agents that end, so they are made while all are live
         observations = self._observe(episode)
         if over:
             episode.running, self.agents = False, []
@@ -157,8 +176,13 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
             StateVersionError: If it was written by another version or with other arguments (the message says which), if
                 a file of data has other ones now, or if it is not a whole state. This environment stays as it was.
         """
+        # read as a whole first: a state that is refused leaves this environment as it was
         self._episode = episode = self._read(SavedState(state, *self._states, self._description()))
         self.agents = self.possible_agents.copy() if episode.running else []
+
+    def state(self) -> Array:
+        """The observations of all agents, one after the other."""
+        return np.concatenate(list(self._observe(self._current()).values()))
 
     def render(self) -> Any:
         """A picture (height, width, 3) of bytes, a text, or (``human``) nothing: the text goes to the terminal."""
@@ -183,7 +207,7 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         """The episode of a seed and a number, in which nothing has happened yet."""
 
     def _first_infos(self, episode: EpisodeKind) -> Infos:
-        """What agents are told when it begins; nothing, unless they measure at once."""
+        """Infos of agents when it begins; empty, unless they measure at once."""
         return {agent: {} for agent in self.agents}
 
     @abstractmethod
@@ -192,14 +216,14 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
 
     @abstractmethod
     def _observe(self, episode: EpisodeKind) -> dict[str, Array]:
-        """What every agent sees."""
+        """Observation of every agent."""
 
     @abstractmethod
     def _description(self) -> dict[str, Any]:
-        """What makes this world what it is, as plain JSON."""
+        """Description that tells this world from others, as plain JSON."""
 
     def _arrays(self, episode: EpisodeKind) -> dict[str, Any]:
-        """What the world adds to an episode, as a state has it."""
+        """Arrays that the world adds to an episode, as a state has them."""
         added = [field.name for field in fields(episode) if field.name not in WorldEpisode.__dataclass_fields__]
         return {name: getattr(episode, name) for name in added}
 
@@ -228,6 +252,85 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         if self._episode is None:
             raise ResetNeeded("call reset() first")
         return self._episode
+
+
+def as_aec(world: Callable[..., Any]) -> tuple[Callable[..., AECEnv[str, Any, Any]], Callable[..., Any]]:
+    """``raw_env`` and ``env`` of a module: a world as an AEC environment, without and with checks on the order.
+
+    Args:
+        world: Of what class; both take its arguments.
+    """
+
+    def raw_env(**arguments: Any) -> AECEnv[str, Any, Any]:
+        """The world as an AEC environment, without checks on the order of calls. Args: those of ``parallel_env``."""
+        return parallel_to_aec_wrapper(world(**arguments))
+
+    def env(**arguments: Any) -> AECEnv[str, Any, Any]:
+        """The world as an AEC environment that checks the order of calls. Args: those of ``parallel_env``."""
+        return OrderEnforcingWrapper(raw_env(**arguments))
+
+    return raw_env, env
+
+
+def _box(ends: Ends) -> Box:
+    low, high = (np.array(end, dtype=float) for end in ends)
+    return Box(low, high, dtype=np.float64)
+
+
+def with_last(low: ArrayLike, high: ArrayLike, after: ArrayLike = ()) -> tuple[Array, Array]:
+    """Ends of observations of a function: own values, the last good measurement, the share of rounds left.
+
+    Args:
+        low: Of own values.
+        high: Of own values.
+        after: Ends (2, m) of what comes after that.
+    """
+    more = np.reshape(np.asarray(after, dtype=float), (2, -1))
+    return np.concatenate([low, [-LARGEST, 0.0], more[0]]), np.concatenate([high, [LARGEST, 1.0], more[1]])
+
+
+def shown(last: Array) -> Array:
+    """Last good measurements as observations show them: the lower bound while there is none."""
+    return np.clip(np.nan_to_num(last, nan=-LARGEST), -LARGEST, LARGEST)
+
+
+def checked_actions(
+    actions: Mapping[str, ArrayLike], agents: list[str], boxes: Mapping[str, Box], what: str
+) -> dict[str, Float[np.ndarray, " d"]]:
+    """The actions of live agents, in their order.
+
+    Args:
+        actions: One per live agent.
+        agents: The live agents.
+        boxes: Action spaces of all agents.
+        what: The coordinates in words, for messages: ``[x, y]``.
+
+    Raises:
+        ConfigError: If there is no table of actions; naming the agent whose action is missing, not wanted, of another
+            shape or not in its box.
+    """
+    for agent in table(actions, "{agent: action}", "$.actions"):
+        if agent not in agents:
+            raise ConfigError(
+                f"got an action, but this agent is not live; live agents: {agents}", at=f"$.actions.{agent}"
+            )
+    checked: dict[str, Float[np.ndarray, " d"]] = {}
+    for agent in agents:
+        at, box = f"$.actions.{agent}", boxes[agent]
+        if agent not in actions:
+            raise ConfigError("got no action; wanted one per live agent", at=at)
+        if (action := real_array(actions[agent])) is None:
+            raise ConfigError(f"got {short(actions[agent])}; wanted {what}", at=at)
+        if action.shape != box.shape:
+            raise ConfigError(f"got shape {action.shape}; wanted {what}, of shape {box.shape}", at=at)
+        # an action may have been rounded to float32
+        slack = 1e-6 * np.maximum(np.abs(box.low), np.abs(box.high))
+        if not ((action >= box.low - slack) & (action <= box.high + slack)).all():
+            raise ConfigError(
+                f"got {action.tolist()}; wanted {what} from {box.low.tolist()} to {box.high.tolist()}", at=at
+            )
+        checked[agent] = np.clip(action, box.low, box.high)
+    return checked
 
 
 def plain(value: Any) -> Any:

@@ -28,6 +28,6 @@ from swarmbo.acquisition.situation import Decision as Decision, Situation as Sit
 from swarmbo.acquisition.straddle import Straddle as Straddle
 from swarmbo.acquisition.targeted_variance import TargetedVariance as TargetedVariance
 from swarmbo.acquisition.thompson import Thompson as Thompson
-from swarmbo.acquisition.travel import OnTheWay as OnTheWay, Travel as Travel
+from swarmbo.acquisition.travel import Travel as Travel
 from swarmbo.acquisition.trust_region import Restarts as Restarts, TrustRegion as TrustRegion
 from swarmbo.acquisition.worth import Worth as Worth, greedy_batch as greedy_batch, shortlist as shortlist

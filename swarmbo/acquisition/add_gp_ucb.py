@@ -6,17 +6,20 @@ from typing import Literal
 import msgspec
 
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.additive_schedules import GroupExploration, group_beta, practical_beta
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
+from swarmbo.acquisition.schedules import GroupExploration, group_beta, practical_beta
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.groupings import check_disjoint, graph_of_groups, random_groups
-from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.model.joint_situation import JointSituation, OutcomeMode
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
+from swarmbo.belief.structure import SampledStructure
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Count, Positive, ProperFraction
+
+_AT = "$.belief.structure"
 
 
 @kind("acquisition", FUNCTION)
@@ -111,3 +114,25 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
             betas = {factor: group_beta(size, n_groups, n_dims, t, self.delta) for factor, size in sizes.items()}
         weights = {factor: self.exploration_scale * math.sqrt(beta) for factor, beta in betas.items()}
         return ConfidenceBounds.on_cube(model.belief, sqrt_beta=weights)
+
+
+def check_structure(settings: AdditiveGPSettings, acquisition: Acquisition, outcomes: OutcomeMode) -> None:
+    """Refuse a structure to be learned where that makes no sense.
+
+    Raises:
+        ConfigError: If outcomes are those of given factors, or Add-GP-UCB is to learn groups of its own, or might get
+            scopes that overlap.
+    """
+    structure = settings.structure
+    if structure is None:
+        return
+    if outcomes == "per-factor":
+        raise ConfigError("got outcomes per factor; wanted totals: those outcomes are of given factors", at=_AT)
+    if isinstance(acquisition, AddGPUCB):
+        kind = structure.__struct_config__.tag
+        if acquisition.groups == "learned":
+            raise ConfigError(f"got {kind!r}, and 'learned' in $.acquisition.groups; wanted one of them", at=_AT)
+        is_disjoint = isinstance(structure, SampledStructure) and structure.samples == 1
+        if not is_disjoint:
+            wanted = "sampled with samples = 1, or kind = 'dec-hbo', where scopes may overlap"
+            raise ConfigError(f"got {kind!r}, whose scopes overlap, for Add-GP-UCB; wanted {wanted}", at=_AT)

@@ -7,16 +7,13 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.additive_schedules import practical_beta
-from swarmbo.acquisition.box_functions import BoxFunctions
+from swarmbo.acquisition.box_functions import BoxFunctions, FixedPoint
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
-from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
-from swarmbo.acquisition.contrast_bounds import ContrastBounds
+from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, ContrastBounds
 from swarmbo.acquisition.db_gp_ucb import DBGPUCB
-from swarmbo.acquisition.expected_improvement import LogImprovements
-from swarmbo.acquisition.fixed_point import FixedPoint
 from swarmbo.acquisition.information import Information
-from swarmbo.acquisition.split_improvements import SplitImprovements
+from swarmbo.acquisition.log_improvement import LogImprovements, SplitImprovements
+from swarmbo.acquisition.schedules import practical_beta
 from swarmbo.acquisition.straddle import Straddle
 from swarmbo.acquisition.targeted_variance import TargetedVariance
 from swarmbo.acquisition.thompson import SampledFunctions
@@ -28,10 +25,10 @@ from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
 from swarmbo.belief.model.splitting import split_graph
 from swarmbo.belief.model.transforms import learn_factors, learn_totals
+from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Even, NonNegative
 
 _BOLDER = 4.0  # bounds alone need more of the standard deviation than beside draws

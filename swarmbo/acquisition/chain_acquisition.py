@@ -10,8 +10,7 @@ from jaxtyping import Float, Int
 from swarmbo.acquisition.acquisition import Acquisition, Chooser
 from swarmbo.acquisition.assignment import assign, divide, shares_factor
 from swarmbo.acquisition.by_view import ViewSteps, are_rows, at_once, each
-from swarmbo.acquisition.chain import chains
-from swarmbo.acquisition.in_sight import told_by
+from swarmbo.acquisition.chain import chains, told_by
 from swarmbo.acquisition.in_turn import looked_at, turns
 from swarmbo.acquisition.local_problem import LocalProblem, TablesOnDemand
 from swarmbo.acquisition.local_worth import LocalWorth
@@ -51,9 +50,8 @@ class ChainAcquisition(Acquisition, frozen=True):
             what an agent needs to get out of the way of all that it shares a factor with: B = 4 fits 2^18, B = 6 2^26.
             Tables of more than 48 agents have eight times as many in all, unless 2B + 1 candidates take more: at B = 2
             those of 64 agents have 32 candidates each, and those of 256 have 20.
-        on_the_way: Whether a place is worth what it is with what is measured on the way there, and others take that as
-            measured, in worlds whose agents do so and say where (``on_the_way``). A rule that does not say what that
-            is worth, as expected improvement, values the place alone.
+        on_the_way: Of no account any more: a place is worth what it tells by itself, whatever is measured on the way
+            there. Earlier scenarios and run folders have it.
 
     Example:
         >>> import numpy as np
@@ -168,34 +166,27 @@ class ChainAcquisition(Acquisition, frozen=True):
             for agent in known
         }
         views = {agent: view_of(looked, agent) for agent in known}  # each by what it believes itself
-        legs = {agent: situation.leg(agent, place) for agent, place in picks.items()}
-        beliefs = _with_the_unseen(views, groups, order, legs, places, situation.domain)
-        counts_way = any(worth.counts_way for worth in worths.values())
+        beliefs = _with_the_unseen(views, groups, order, picks, places, situation.domain)
 
         def listed(agent: str) -> list[int]:
             pick = (in_turn or {}).get(agent)
-            way = situation.way(agent, places[agent]) if counts_way else None
-            return _listed(beliefs[agent], places[agent], size, worths[agent], pick, way).tolist()
+            return _listed(beliefs[agent], places[agent], size, worths[agent], pick).tolist()
 
         def fits(agent: str, rows: Any) -> bool:
             return are_rows(rows, len(places[agent])) and len(rows) <= size
 
         rows = yield from each(situation, "shortlists", tuple(places), listed, fits)
         shortlists = {agent: own[rows[agent]] for agent, own in places.items()}
-        ways = {agent: situation.way(agent, own) if counts_way else None for agent, own in shortlists.items()}
         for agent in shortlists.keys() & situation.prices.keys():
             shortlists[agent] = np.vstack([shortlists[agent], np.full(situation.domain.n_dims, np.nan)])
-            if (way := ways[agent]) is not None:
-                ways[agent] = np.concatenate([way, np.full_like(way[:1], np.nan)])
         scopes = {f"w_{agent}": list(group[n : n + order + 1]) for group in groups for n, agent in enumerate(group)}
         owners = {f"w_{agent}": agent for agent in places}
         graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners={agent: agent for agent in places})
 
         def table(factor: str) -> np.ndarray:
             agent, *_ = scope = scopes[factor]
-            options, given = [shortlists[other] for other in scope], [ways[other] for other in scope]
-            legs = [] if all(way is None for way in given) else list(map(_or_nothing, given, options))
-            return local_acquisition(beliefs[agent], options, worths[agent], situation.prices.get(agent, 0.0), legs)
+            options = [shortlists[other] for other in scope]
+            return local_acquisition(beliefs[agent], options, worths[agent], situation.prices.get(agent, 0.0))
 
         safeguard = Safeguard(
             chains=tuple(groups),
@@ -204,7 +195,6 @@ class ChainAcquisition(Acquisition, frozen=True):
             worths=worths,
             prices=situation.prices,
             in_turn=in_turn,
-            leg=situation.leg if any(way is not None for way in ways.values()) else None,
         )
         return LocalProblem(graph, TablesOnDemand(graph.factors, table), shortlists, safeguard)
 
@@ -240,22 +230,16 @@ def _by_worth(acquisition: ChainAcquisition, situation: Situation) -> Chooser:
         own = id(view_of(situation.belief, agent))
         if own not in worths:
             worths[own] = worth_of(acquisition, situation.seen_by(agent))
-        worth, price = worths[own], situation.prices.get(agent)
-        way = situation.way(agent, places) if worth.counts_way else None
-        return worth.best_of(belief, places, price) if way is None else worth.best_of(belief, places, price, way)
+        return worths[own].best_of(belief, places, situation.prices.get(agent))
 
     return choose
-
-
-def _or_nothing(way: Float[np.ndarray, "n k d"] | None, places: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k d"]:
-    return np.empty((len(places), 0, places.shape[1])) if way is None else way
 
 
 def _with_the_unseen(
     beliefs: Mapping[str, PlaceBelief],
     groups: Sequence[Sequence[str]],
     order: int,
-    legs: Mapping[str, Float[np.ndarray, "s d"]],
+    picks: Mapping[str, Float[np.ndarray, " d"]],
     places: Mapping[str, Float[np.ndarray, "_ d"]],
     domain: Domain,
 ) -> dict[str, PlaceBelief]:
@@ -264,12 +248,12 @@ def _with_the_unseen(
     Of these the nearest to its places are taken into account, as where agents choose in turn.
     """
     agents = [agent for group in groups for agent in group]
-    choosing = [m for m, agent in enumerate(agents) if agent in legs]
+    choosing = [m for m, agent in enumerate(agents) if agent in picks]
     unseen, given = ~shares_factor(groups, order)[:, choosing], dict(beliefs)
     for agent, there in zip(agents, unseen, strict=True):
-        others = [legs[agents[choosing[m]]] for m in np.flatnonzero(there)]
+        others = [picks[agents[choosing[m]]] for m in np.flatnonzero(there)]
         if others and agent in beliefs:
-            told = told_by(beliefs[agent], places[agent], others, domain)
+            told = told_by(beliefs[agent], places[agent], np.array(others), domain)
             given[agent] = beliefs[agent].condition_on_pending(told)
     return given
 
@@ -280,10 +264,9 @@ def _listed(
     size: int,
     worth: Worth,
     pick: Float[np.ndarray, " d"] | None,
-    way: Float[np.ndarray, "k s d"] | None,
 ) -> Int[np.ndarray, " s"]:
     """Which places are on the shortlist, with the one that the agent would choose in turn."""
-    chosen = shortlist(belief, places, size, worth, way)
+    chosen = shortlist(belief, places, size, worth)
     if pick is not None:
         at = np.flatnonzero((places == pick).all(axis=1))[:1]
         if len(at) and not (chosen == at).any():
@@ -296,7 +279,6 @@ def local_acquisition(
     options: Sequence[Float[np.ndarray, "_ d"]],
     worth: Worth,
     price: float = 0.0,
-    ways: Sequence[Float[np.ndarray, "_ k d"]] = (),
 ) -> np.ndarray:
     """Table of w_n over options of agent n and its successors: what its place is worth given theirs, less the price.
 
@@ -305,8 +287,6 @@ def local_acquisition(
         options: Candidates of agent n, then of each successor, in physical units; a last row of NaN is to decline.
         worth: What a place is good for.
         price: Of a measurement of agent n, in the unit of the outcome.
-        ways: What each measures on the way to each candidate, NaN where nothing; empty: nobody does, or it does not
-            count.
 
     Returns:
         One axis per agent; -inf where two of them would be at one place. Where agent n declines, what idleness is
@@ -315,7 +295,7 @@ def local_acquisition(
     Source:
         Daxberger & Low 2017, eqs. (3) and (5).
     """
-    table = worth.table_of(belief, options, price, ways) if ways else worth.table_of(belief, options, price)
+    table = worth.table_of(belief, options, price)
     copied = type(worth) is LocalWorth  # it makes a new one each time; of others it may be kept
     keys = [place_keys(own) for own in options]
     for i, j in itertools.combinations(range(len(options)), 2):

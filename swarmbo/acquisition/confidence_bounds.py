@@ -1,4 +1,4 @@
-"""Sums of upper confidence bounds: what Add-GP-UCB and DEC-HBO maximise."""
+"""Upper confidence bounds of factors, and of their difference to the incumbent, as terms of a sum."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,14 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.belief_functions import BeliefFunctions
+from swarmbo.acquisition.belief_functions import BeliefFunctions, ContrastFunctions
 from swarmbo.acquisition.box_functions import Received
+from swarmbo.belief.gp.local_posterior import Marginals
 from swarmbo.graph import FactorStack
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ConfidenceBounds(BeliefFunctions):
-    """The local functions mu_i + sqrt(beta_i) sigma_i.
+    """The local functions mu_i + sqrt(beta_i) sigma_i, which Add-GP-UCB and DEC-HBO maximise in sum.
 
     Args:
         sqrt_beta: Weight of each factor's standard deviation.
@@ -26,20 +27,69 @@ class ConfidenceBounds(BeliefFunctions):
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
         """Each factor's bound, in the unit the belief is about."""
         self.check_owned(stack)
-        marginals = self.belief.local(stack, U)
-        return marginals.mean + self._weights(stack) * np.sqrt(marginals.var + self.variance_floor(stack))
+        return _bounds(self, stack, self.belief.local(stack, U), self._weights(stack))
 
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """Each factor's bound and its gradient."""
         self.check_owned(stack)
-        marginals = self.belief.local(stack, U, gradient=True)
-        assert marginals.dmean is not None
-        assert marginals.dvar is not None
-        weights, std = self._weights(stack), np.sqrt(marginals.var + self.variance_floor(stack))
-        slope = (weights / (2.0 * std))[..., None]
-        return marginals.mean + weights * std, marginals.dmean + slope * marginals.dvar
+        return _bounds_and_gradients(self, stack, self.belief.local(stack, U, gradient=True), self._weights(stack))
 
     def _weights(self, stack: FactorStack) -> Float[np.ndarray, "g 1"]:
         return np.array([self.sqrt_beta[factor] for factor in stack.factors])[:, None]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ContrastBounds(ContrastFunctions):
+    """The local functions mean + weight x std of f_i(u) - f_i(reference).
+
+    From totals the offset of one factor against another cannot be told; it inflates the variance of f_i and cancels in
+    the difference.
+
+    Args:
+        weight: Of the standard deviation; times the root of a factor's number of variables.
+    """
+
+    weight: float
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
+        """Each factor's bound, in the unit the belief is about."""
+        return self._values(stack, U, rough=False)
+
+    def rough_value(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> Float[np.ndarray, "g m"]:
+        """The same to some digits, which tables need that say where to look; of many factors that is much quicker."""
+        return self._values(stack, U, rough=True)
+
+    def _values(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, rough: bool) -> Float[np.ndarray, "g m"]:
+        self.check_owned(stack)
+        marginals = self.belief.local_contrast(stack, U, self.reference, rough=rough)
+        return _bounds(self, stack, marginals, self._weight(stack))
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Each factor's bound and its gradient."""
+        self.check_owned(stack)
+        marginals = self.belief.local_contrast(stack, U, self.reference, gradient=True)
+        return _bounds_and_gradients(self, stack, marginals, self._weight(stack))
+
+    def _weight(self, stack: FactorStack) -> float:
+        return self.weight * float(np.sqrt(stack.size))
+
+
+def _bounds(
+    functions: BeliefFunctions, stack: FactorStack, marginals: Marginals, weight: float | Float[np.ndarray, "g 1"]
+) -> Float[np.ndarray, "g m"]:
+    return marginals.mean + weight * np.sqrt(marginals.var + functions.variance_floor(stack))
+
+
+def _bounds_and_gradients(
+    functions: BeliefFunctions, stack: FactorStack, marginals: Marginals, weight: float | Float[np.ndarray, "g 1"]
+) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+    assert marginals.dmean is not None
+    assert marginals.dvar is not None
+    std = np.sqrt(marginals.var + functions.variance_floor(stack))
+    return marginals.mean + weight * std, marginals.dmean + (weight / (2.0 * std))[..., None] * marginals.dvar

@@ -6,15 +6,15 @@ from typing import Annotated, Literal
 import numpy as np
 
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.additive_schedules import (
+from swarmbo.acquisition.averaged_bounds import AveragedBounds, Sampled, sampled_beliefs
+from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
+from swarmbo.acquisition.schedules import (
     ContinuousExploration,
     continuous_beta,
     finite_beta,
     growing_lattice,
     practical_beta,
 )
-from swarmbo.acquisition.averaged_bounds import AveragedBounds, Sampled, sampled_beliefs
-from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.model.incumbents import known
 from swarmbo.belief.model.joint_situation import JointSituation

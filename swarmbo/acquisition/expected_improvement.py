@@ -1,60 +1,12 @@
 """Expected improvement over the incumbent: of a function factor by factor, in a field agent by agent."""
 
-from dataclasses import dataclass
-
-import numpy as np
-from jaxtyping import Float, Int
-
-from swarmbo.acquisition.belief_functions import ContrastFunctions
-from swarmbo.acquisition.box_functions import Received
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.joint_improvement import JointImprovement
-from swarmbo.acquisition.log_improvement import log_improvement
+from swarmbo.acquisition.log_improvement import LogImprovements
 from swarmbo.acquisition.situation import Situation
-from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.model import JointSituation, Model
-from swarmbo.belief.model.incumbents import to_beat
-from swarmbo.graph import FactorStack
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LogImprovements(ContrastFunctions):
-    """The local functions log E[max(f_i(u) - f_i(reference), 0)].
-
-    The difference's own posterior is used: offsets between factors, which totals can't tell, cancel in it. The floor
-    under the root keeps the value finite at the reference itself, where the difference is known to be zero.
-    """
-
-    @classmethod
-    def over_incumbent(cls, belief: AdditiveGP) -> "LogImprovements":
-        """On the whole unit cube, over the best of what was evaluated, and of what is expected of pending points."""
-        return cls.on_cube(belief, reference=to_beat(belief))
-
-    def starting_from(
-        self, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]
-    ) -> "LogImprovements":
-        """The same over the best point of what was evaluated or is pending."""
-        return super().starting_from(best, columns, beaten)._over(beaten, columns)
-
-    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """Each factor's log expected improvement; the improvement is in the unit the belief is about."""
-        self.check_owned(stack)
-        marginals = self.belief.local_contrast(stack, U, self.reference)
-        return log_improvement(marginals.mean, np.sqrt(marginals.var + self.variance_floor(stack)))[0]
-
-    def value_and_gradient(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Each factor's log expected improvement and its gradient."""
-        self.check_owned(stack)
-        marginals = self.belief.local_contrast(stack, U, self.reference, gradient=True)
-        assert marginals.dmean is not None
-        assert marginals.dvar is not None
-        std = np.sqrt(marginals.var + self.variance_floor(stack))
-        value, by_mean, by_std = log_improvement(marginals.mean, std)
-        return value, by_mean[..., None] * marginals.dmean + (0.5 * by_std / std)[..., None] * marginals.dvar
 
 
 @kind("acquisition", FIELD, FUNCTION)
@@ -78,6 +30,7 @@ class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improveme
         Ament et al. 2023 for its logarithm.
 
     Example:
+        >>> import numpy as np
         >>> import swarmbo as sb
         >>> graph, x = sb.FactorGraph.from_scopes({"f": ["x"]}), np.linspace(0.0, 1.0, 11)
         >>> team = sb.Team(graph, {"x": (0.0, 1.0)}, acquisition=sb.ExpectedImprovement())

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.acquisition import Chooser
 from swarmbo.acquisition.by_view import ViewSteps, at_once, in_turn, is_row
-from swarmbo.acquisition.in_sight import told_by
+from swarmbo.acquisition.chain import told_by
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, quick_at, view_of
 from swarmbo.spaces import are_among
@@ -28,8 +28,8 @@ def looked_at(situation: Situation, belief: PlaceBelief) -> PlaceBelief:
 def choose_in_turn(situation: Situation, choose: Chooser) -> dict[str, Float[np.ndarray, " d"]]:
     """Each agent's best place by itself, the choices before it taken as measured (Desautels et al. 2014).
 
-    Agents choose in the order of the situation, by what they believe themselves; no place is chosen twice. What they
-    measure on the way to their choices is taken as measured, too. Of the choices before it an agent takes the 64 into
+    Agents choose in the order of the situation, by what they believe themselves; no place is chosen twice. Of
+    the choices before it an agent takes the 64 into
     account that are nearest to the middle of what it can reach, and of many measurements those that tell it anything.
 
     Args:
@@ -54,21 +54,14 @@ def turns(
     """
     belief, candidates = looked_at(situation, situation.belief) if looked is None else looked, situation.candidates
 
-    known: dict[tuple[str, int], Float[np.ndarray, "s d"]] = {}  # of each choice, as others ask about it many times
-
-    def leg(agent: str, row: int) -> Float[np.ndarray, "s d"]:
-        if (agent, row) not in known:
-            known[agent, row] = situation.leg(agent, candidates[agent][row])
-        return known[agent, row]
-
     def pick(agent: str, before: Mapping[str, Any]) -> int | None:
         places, own = candidates[agent], view_of(belief, agent)
         left = np.arange(len(places))
         before = {other: row for other, row in before.items() if row is not None}
         if before:
-            legs = [leg(other, row) for other, row in before.items()]
-            left = left[~are_among(places, np.array([stops[0] for stops in legs]))]
-            own = own.condition_on_pending(told_by(own, places, legs, situation.domain))
+            others = np.array([candidates[other][row] for other, row in before.items()])
+            left = left[~are_among(places, others)]
+            own = own.condition_on_pending(told_by(own, places, others, situation.domain))
         chosen = choose(agent, own, places[left]) if len(left) else None
         return None if chosen is None else int(left[chosen])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.markov import Block, of_successors, pivots
+from swarmbo.acquisition.markov import Block, of_first, of_successors
 from swarmbo.acquisition.worth import BatchValue, Scores, Worth
 from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import AtPlaces, Looked
@@ -64,32 +64,15 @@ class PlaceWorth(Worth):
         """
         return float(self.table(Block.of_single(mean, cov), 0.0).item())
 
-    def of_leg(
-        self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], own: int, to_the_letter: bool = False
-    ) -> float:
-        """What a place is worth with what is measured on the way to it, given some others; of rules that count that.
-
-        Args:
-            mean: Of the place, of those on the way to it, and of the others.
-            cov: Their covariance, without noise.
-            own: How many come before the others.
-            to_the_letter: As for ``of_first``.
-        """
-        raise NotImplementedError(f"{type(self).__name__} does not count what is measured on the way")
-
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "PlaceScores":
         """What places are worth one by one."""
         return PlaceScores(self, belief, places, picks)
 
     def table_of(
-        self,
-        belief: PlaceBelief,
-        options: Sequence[Float[np.ndarray, "_ d"]],
-        price: float,
-        ways: Sequence[Float[np.ndarray, "_ k d"]] = (),
+        self, belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]], price: float
     ) -> Float[np.ndarray, "..."]:
         """What the first agent's candidates are worth less a price, given each choice of its successors' candidates."""
-        return self.table(Block.of(belief, options, ways), price)
+        return self.table(Block.of(belief, options), price)
 
     def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> "PlaceValue":
         """By what batches of some places are valued."""
@@ -177,12 +160,9 @@ class PlaceValue(BatchValue):
     mean: Float[np.ndarray, " m"]
     cov: Float[np.ndarray, "m m"]
 
-    def of_first(self, rows: Sequence[int], to_the_letter: bool = False, own: int = 1) -> float:
+    def of_first(self, rows: Sequence[int], to_the_letter: bool = False) -> float:
         """What the first of some of the places is worth given the others."""
-        mean, cov = self.mean[list(rows)], self.cov[np.ix_(rows, rows)]
-        if own > 1:
-            return self.worth.of_leg(mean, cov, own, to_the_letter)
-        return self.worth.of_first(mean, cov, to_the_letter)
+        return self.worth.of_first(self.mean[list(rows)], self.cov[np.ix_(rows, rows)], to_the_letter)
 
 
 @dataclass(frozen=True)
@@ -192,10 +172,6 @@ class LocalWorth(PlaceWorth):
     A single place is worth merit(mean) + sqrt_beta std. In a batch the standard deviation is replaced by what the place
     tells beyond its neighbours in the chain: merit(mean) + bonus sqrt(log Psi), Psi the conditional variance of its
     residual in units of ``noise_variance``.
-
-    Where agents also measure on their way, Psi is the determinant of the conditional covariance of all the residuals of
-    an agent, as blocks are in Daxberger & Low 2017; a single place's variance is the sum of those of the place and of
-    the measurements on the way, each given the ones before. The merit is that of the place where an agent goes.
 
     Args:
         sqrt_beta: Weight of the standard deviation, >= 0.
@@ -225,13 +201,7 @@ class LocalWorth(PlaceWorth):
         """What places are worth one by one."""
         return self.merit(mean) + self.sqrt_beta * np.sqrt(var)
 
-    def best_of(
-        self,
-        belief: PlaceBelief,
-        places: Float[np.ndarray, "k d"],
-        price: float | None = None,
-        way: Float[np.ndarray, "k s d"] | None = None,
-    ) -> int | None:
+    def best_of(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], price: float | None = None) -> int | None:
         """The place that is worth most by itself; None where declining is worth more.
 
         Where a belief is quick at them, places are looked at in the order of what they would be worth if nothing were
@@ -239,10 +209,10 @@ class LocalWorth(PlaceWorth):
         """
         rows = None
         # of a subclass nobody knows that less variance is worth no more
-        if type(self) is LocalWorth and way is None and isinstance(belief, AtPlaces):
+        if type(self) is LocalWorth and isinstance(belief, AtPlaces):
             rows = belief.rows_of(places)
         if rows is None:
-            return super().best_of(belief, places, price, way)
+            return super().best_of(belief, places, price)
         assert isinstance(belief, AtPlaces)
         at_most = self.single(*belief.of_rows(rows, on_data=True))
         order, n, value = np.argsort(-at_most, kind="stable"), 0, -np.inf
@@ -271,42 +241,20 @@ class LocalWorth(PlaceWorth):
         """Variance of the noise in what neighbours measure."""
         return self.noise_variance if self.neighbours_noise is None else self.neighbours_noise
 
-    @property
-    def counts_way(self) -> bool:
-        """Where variance counts at all."""
-        return self.sqrt_beta > 0.0 or self.bonus > 0.0
-
-    def with_way(
-        self, belief: PlaceBelief, places: Float[np.ndarray, "n d"], way: Float[np.ndarray, "n k d"]
-    ) -> Float[np.ndarray, " n"]:
-        """What places are worth one by one, each with what is measured on the way to it."""
-        block, noise = Block.of(belief, [places], [way]), belief.noise_variance
-        variances = [block.variances[0], *(var + noise for var in block.variances[1:])]
-        end, *stops = pivots(block, variances)
-        return self.single(block.means[0], np.maximum(end, 0.0) + sum(np.maximum(stop - noise, 0.0) for stop in stops))
-
     def table(self, block: Block, price: float) -> Float[np.ndarray, "..."]:
         """w_n = merit(mean(x_n)) + bonus sqrt(log Psi_n|nB) - price."""
         # who declines changes no conditional variance: it has no covariance, whatever its own variance
         variances = [block.variances[0]] + [
-            np.where(there, var + (self.told_noise if axis else self.noise_variance), self.noise_variance)
-            for var, there, axis in zip(block.variances[1:], block.measures[1:], block.axes[1:], strict=True)
+            np.where(there, var + self.told_noise, self.noise_variance)
+            for var, there in zip(block.variances[1:], block.measures[1:], strict=True)
         ]
         merit = np.where(block.measures[0], self.merit(block.means[0]) - price, self.idle)
         table, known = np.empty(block.shape), of_successors(block, variances)
         n_rows = max(1, _AT_ONCE // math.prod(block.shape[1:]))
         for start in range(0, len(table), n_rows):
             part = slice(start, start + n_rows)
-            rows = block.first(part)
-            own = [var[part] for var in variances[: block.own]]
-            end, *stops = pivots(rows, [*own, *variances[block.own :]], known)
-            if not stops:
-                self.gain(end, out=table[part])
-                table[part] += block.on_axes(merit[part], 0)
-                continue
-            log_psi = sum(np.log(np.maximum(stop / self.noise_variance, 1.0)) for stop in stops)
-            log_psi = log_psi + np.log1p(np.maximum(end, 0.0) / self.noise_variance)  # below 0 is rounding
-            table[part] = block.on_axes(merit[part], 0) + self.bonus * np.sqrt(log_psi)
+            self.gain(of_first(block.first(part), [variances[0][part], *variances[1:]], known), out=table[part])
+            table[part] += block.on_axes(merit[part], 0)
         return table
 
     def of_first(
@@ -316,13 +264,3 @@ class LocalWorth(PlaceWorth):
         told = cov[1:, 1:] + (self.noise_variance if to_the_letter else self.told_noise) * np.eye(len(mean) - 1)
         var = cov[0, 0] - cov[0, 1:] @ np.linalg.solve(told, cov[1:, 0])
         return float(self.merit(mean[:1])[0] + self.gain(var))
-
-    def of_leg(
-        self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], own: int, to_the_letter: bool = False
-    ) -> float:
-        """The same with what is measured on the way, by the determinant."""
-        others = len(mean) - own
-        told = cov[own:, own:] + (self.noise_variance if to_the_letter else self.told_noise) * np.eye(others)
-        left = cov[:own, :own] - cov[:own, own:] @ np.linalg.solve(told, cov[own:, :own])
-        log_psi = float(np.linalg.slogdet(np.eye(own) + left / self.noise_variance)[1])
-        return float(self.merit(mean[:1])[0] + self.bonus * np.sqrt(max(log_psi, 0.0)))

@@ -1,12 +1,20 @@
-"""The logarithm of the expected improvement of a normal variable over zero, accurate for all arguments.
+"""Log expected improvement: of a normal variable over zero, accurate for all arguments, and of factors as a sum.
 
 With z = mean / std, h(z) = phi(z) + z Phi(z): E[max(Y, 0)] = std h(z). For z -> -inf both terms of h cancel; there
 h(z) = phi(z) (1 + z R(z)) with the Mills ratio R = Phi/phi, and far out the series of 1 + z R in 1/z².
 """
 
+from dataclasses import dataclass
+
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import erfcx, ndtr
+
+from swarmbo.acquisition.belief_functions import ContrastFunctions
+from swarmbo.acquisition.box_functions import BoxFunctions, Received
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.model.incumbents import to_beat
+from swarmbo.graph import FactorStack, stacks_of
 
 _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 _FAR = -20.0  # below it the series is the more accurate, above it the cancellation is bearable
@@ -33,6 +41,89 @@ def log_improvement(
     z = mean / std
     log_h, cdf_ratio, pdf_ratio = _ratios(z)
     return log_h + np.log(std), cdf_ratio / std, pdf_ratio / std
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LogImprovements(ContrastFunctions):
+    """The local functions log E[max(f_i(u) - f_i(reference), 0)].
+
+    The difference's own posterior is used: offsets between factors, which totals can't tell, cancel in it. The floor
+    under the root keeps the value finite at the reference itself, where the difference is known to be zero.
+    """
+
+    @classmethod
+    def over_incumbent(cls, belief: AdditiveGP) -> "LogImprovements":
+        """On the whole unit cube, over the best of what was evaluated, and of what is expected of pending points."""
+        return cls.on_cube(belief, reference=to_beat(belief))
+
+    def starting_from(
+        self, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]
+    ) -> "LogImprovements":
+        """The same over the best point of what was evaluated or is pending."""
+        return super().starting_from(best, columns, beaten)._over(beaten, columns)
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
+        """Each factor's log expected improvement; the improvement is in the unit the belief is about."""
+        self.check_owned(stack)
+        marginals = self.belief.local_contrast(stack, U, self.reference)
+        return log_improvement(marginals.mean, np.sqrt(marginals.var + self.variance_floor(stack)))[0]
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Each factor's log expected improvement and its gradient."""
+        self.check_owned(stack)
+        marginals = self.belief.local_contrast(stack, U, self.reference, gradient=True)
+        assert marginals.dmean is not None
+        assert marginals.dvar is not None
+        std = np.sqrt(marginals.var + self.variance_floor(stack))
+        value, by_mean, by_std = log_improvement(marginals.mean, std)
+        return value, by_mean[..., None] * marginals.dmean + (0.5 * by_std / std)[..., None] * marginals.dvar
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SplitImprovements(BoxFunctions):
+    """Log expected improvements of factors, and of parts of those that are split.
+
+    Args:
+        whole: Of the factors as they are, those that are split included.
+        parts: Of the split ones' parts, by factor.
+    """
+
+    whole: LogImprovements
+    parts: dict[str, LogImprovements]
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
+        """Each factor's log expected improvement, in the unit of its own belief."""
+        self.check_owned(stack)
+        out = np.empty(U.shape[:2])
+        for functions, sub, rows in self._by_source(stack):
+            out[rows] = functions.value(sub, U[rows], received)
+        return out
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Each factor's log expected improvement and its gradient."""
+        self.check_owned(stack)
+        out, slopes = np.empty(U.shape[:2]), np.empty(U.shape)
+        for functions, sub, rows in self._by_source(stack):
+            out[rows], slopes[rows] = functions.value_and_gradient(sub, U[rows], received)
+        return out, slopes
+
+    def _by_source(self, stack: FactorStack) -> list[tuple[LogImprovements, FactorStack, list[int]]]:
+        """Which functions know which factors of a stack, as a stack of their own graph, and its rows here."""
+        sources = {part: split for split in self.parts for part in self.parts[split].graph.factors}
+        rows: dict[str | None, list[int]] = {}
+        for row, factor in enumerate(stack.factors):
+            rows.setdefault(sources.get(factor), []).append(row)
+        found = list[tuple[LogImprovements, FactorStack, list[int]]]()
+        for split, own in rows.items():
+            functions = self.whole if split is None else self.parts[split]
+            (sub,) = stacks_of(functions.graph, [stack.factors[row] for row in own])
+            by_name = {stack.factors[row]: row for row in own}
+            found.append((functions, sub, [by_name[factor] for factor in sub.factors]))
+        return found
 
 
 def _ratios(z: Float[np.ndarray, "..."]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

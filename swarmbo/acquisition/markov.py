@@ -12,56 +12,41 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import Looked
 from swarmbo.belief.gp.joint_posterior import JointPosterior
-from swarmbo.belief.views import PosteriorCache
-
-_AT_ONCE = 32  # pairs whose covariances are worked out at once, with those of all others among them
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
     """What is believed of the candidates of an agent and of its successors in the chain, B + 1 agents in all.
 
-    Each row is one measurement of one agent, and has an entry for each of its candidates. The agent's first row is
-    where it goes; the rows after it are what it measures on the way there. What is no place (the last candidate of who
-    declines; a way with fewer measurements than others) has mean, variance and covariances 0.
+    What is no place, the last candidate of who declines, has mean, variance and covariances 0.
 
     Args:
-        means: Of each row (C_i,), C_i candidates of its agent.
+        means: Of each agent (C_i,), C_i candidates.
         variances: As ``means`` (C_i,), without noise.
-        covariances: covariances[i][j], j > i, between row i and row j: (C_i, C_j), or (C_i,) of candidate by candidate
-            where both are the same agent's.
+        covariances: covariances[i][j], j > i, between agent i and agent j: (C_i, C_j).
         measures: Which entries (C_i,) are places.
-        axes: The agent of each row, by its number in the block; rows of the first agent come first.
     """
 
     means: list[Float[np.ndarray, " _"]]
     variances: list[Float[np.ndarray, " _"]]
     covariances: list[list[Float[np.ndarray, "..."]]]
     measures: list[Bool[np.ndarray, " _"]]
-    axes: tuple[int, ...]
 
     @classmethod
-    def of(
-        cls,
-        belief: PlaceBelief,
-        options: Sequence[Float[np.ndarray, "_ d"]],
-        ways: Sequence[Float[np.ndarray, "_ k d"]] = (),
-    ) -> "Block":
+    def of(cls, belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]]) -> "Block":
         """As a belief has it.
 
         Args:
             belief: Whose.
             options: Candidates of each agent, in physical units; a last row of NaN is to decline.
-            ways: What each measures on the way to each candidate, NaN where nothing.
         """
-        parts, axes = rows_of(options, ways)
-        measures = [~np.isnan(own[:, 0]) for own in parts]
-        places = [own[there] for own, there in zip(parts, measures, strict=True)]
+        measures = [~np.isnan(own[:, 0]) for own in options]
+        places = [own[there] for own, there in zip(options, measures, strict=True)]
         cache = belief.posterior_cache(np.concatenate(places))
         ends = np.cumsum([0, *map(len, places)])
         rows = [np.arange(start, stop) for start, stop in itertools.pairwise(ends)]
@@ -70,23 +55,19 @@ class Block:
         parts_of = whole if isinstance(cache, JointPosterior | Looked) else rows
 
         def between(i: int, j: int) -> Float[np.ndarray, "..."]:
-            if axes[i] == axes[j]:
-                both, out = measures[i] & measures[j], np.zeros(len(parts[i]))
-                out[both] = paired(cache, rows[i][both[measures[i]]], rows[j][both[measures[j]]])
-                return out
             known = cache.cov(parts_of[i], parts_of[j])  # pyright: ignore[reportArgumentType]
-            if known.shape == (len(parts[i]), len(parts[j])):
+            if known.shape == (len(options[i]), len(options[j])):
                 return known
-            out = np.zeros((len(parts[i]), len(parts[j])))
+            out = np.zeros((len(options[i]), len(options[j])))
             out[np.ix_(measures[i], measures[j])] = known
             return out
 
-        n = range(len(parts))
+        n = range(len(options))
         covariances = [[between(i, j) if j > i else np.empty((0, 0)) for j in n] for i in n]
-        means, variances = ([np.zeros(len(own)) for own in parts] for _ in range(2))
+        means, variances = ([np.zeros(len(own)) for own in options] for _ in range(2))
         for i, there in enumerate(measures):
             means[i][there], variances[i][there] = cache.mean[rows[i]], cache.var[rows[i]]
-        return cls(means, variances, covariances, measures, axes)
+        return cls(means, variances, covariances, measures)
 
     @classmethod
     def of_single(cls, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"]) -> "Block":
@@ -94,66 +75,35 @@ class Block:
         every = range(len(mean))
         covariances = [[cov[i : i + 1, j : j + 1] if j > i else np.empty((0, 0)) for j in every] for i in every]
         there = [np.ones(1, dtype=bool) for _ in every]
-        return cls(
-            [mean[i : i + 1] for i in every], [cov[i, i : i + 1] for i in every], covariances, there, tuple(every)
-        )
+        return cls([mean[i : i + 1] for i in every], [cov[i, i : i + 1] for i in every], covariances, there)
 
     def first(self, part: slice) -> "Block":
         """The same with some of the first agent's candidates."""
-        own = self.own
         means, variances, measures = (
-            [*(row[part] for row in rows[:own]), *rows[own:]] for rows in (self.means, self.variances, self.measures)
+            [rows[0][part], *rows[1:]] for rows in (self.means, self.variances, self.measures)
         )
-        covariances = [[cov[part] for cov in row] for row in self.covariances[:own]] + self.covariances[own:]
-        return Block(means, variances, covariances, measures, self.axes)
-
-    @property
-    def own(self) -> int:
-        """How many rows are the first agent's."""
-        return self.axes.count(0)
+        covariances = [[cov[part] for cov in self.covariances[0]], *self.covariances[1:]]
+        return Block(means, variances, covariances, measures)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of a table over the candidates."""
-        return tuple(len(self.means[self.axes.index(axis)]) for axis in range(self.axes[-1] + 1))
+        return tuple(map(len, self.means))
 
-    def on_axes(self, array: Float[np.ndarray, "..."], *rows: int) -> Float[np.ndarray, "..."]:
-        """An array over the candidates of the agents of some rows, so that it multiplies a table over all of them."""
-        shape = [1] * (self.axes[-1] + 1)
-        for size, axis in zip(array.shape, dict.fromkeys(self.axes[row] for row in rows), strict=True):
-            shape[axis] = size
+    def on_axes(self, array: Float[np.ndarray, "..."], *agents: int) -> Float[np.ndarray, "..."]:
+        """An array over the candidates of some agents, so that it multiplies a table over those of all."""
+        shape = [1] * len(self.means)
+        for size, agent in zip(array.shape, agents, strict=True):
+            shape[agent] = size
         return array.reshape(shape)
 
 
-def rows_of(
-    options: Sequence[Float[np.ndarray, "_ d"]], ways: Sequence[Float[np.ndarray, "_ k d"]]
-) -> tuple[list[Float[np.ndarray, "_ d"]], tuple[int, ...]]:
-    """The places of each row of a block, and whose rows they are.
-
-    Args:
-        options: Candidates of each agent.
-        ways: What each measures on the way to each; empty: nothing.
-    """
-    parts, axes = list[np.ndarray](), list[int]()
-    for axis, own in enumerate(options):
-        legs = [own, *(np.moveaxis(ways[axis], 1, 0) if ways else ())]
-        parts += legs
-        axes += [axis] * len(legs)
-    return parts, tuple(axes)
-
-
-def paired(cache: PosteriorCache, rows: Int[np.ndarray, " n"], cols: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Covariances of the first row with the first column, of the second with the second, and so on."""
-    parts = [slice(start, start + _AT_ONCE) for start in range(0, len(rows), _AT_ONCE)]
-    return np.concatenate([np.zeros(0), *(np.diagonal(cache.cov(rows[part], cols[part])) for part in parts)])
-
-
 class Taken(NamedTuple):
-    """A row of a successor, given all rows after it, by which those before it are conditioned.
+    """A successor given all after it, by which those before it are conditioned.
 
     Args:
-        variance: Of the row, with noise.
-        covariances: With each row of a successor before it.
+        variance: Of its candidates, with noise.
+        covariances: With those of each successor before it.
     """
 
     variance: Float[np.ndarray, "..."]
@@ -161,50 +111,48 @@ class Taken(NamedTuple):
 
 
 def of_successors(block: Block, variances: list[Float[np.ndarray, " _"]]) -> list[Taken]:
-    """The rows of successors, the last first: the part of ``pivots`` that is the same for all places of the first one.
+    """The successors, the last first: the part of ``of_first`` that is the same for all places of the first agent.
 
     Args:
-        block: With covariances between rows.
-        variances: As of ``pivots``.
+        block: With covariances between agents.
+        variances: As of ``of_first``.
     """
-    n, own, taken = len(variances), block.own, list[Taken]()
-    given = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(own, n) for j in range(i + 1, n)}
-    given |= {(i, i): block.on_axes(variances[i], i) for i in range(own, n)}
-    for k in range(n - 1, own - 1, -1):
-        taken.append(Taken(given[k, k], {i: given[i, k] for i in range(own, k)}))
-        _condition(given, range(own, k), k)
+    n, taken = len(variances), list[Taken]()
+    given = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(1, n) for j in range(i + 1, n)}
+    given |= {(i, i): block.on_axes(variances[i], i) for i in range(1, n)}
+    for k in range(n - 1, 0, -1):
+        taken.append(Taken(given[k, k], {i: given[i, k] for i in range(1, k)}))
+        _condition(given, range(1, k), k)
     return taken
 
 
-def pivots(
+def of_first(
     block: Block, variances: list[Float[np.ndarray, " _"]], successors: list[Taken] | None = None
-) -> list[Float[np.ndarray, "..."]]:
-    """Variance of each row of the first agent given the rows after it, for all combinations of candidates at once.
+) -> Float[np.ndarray, "..."]:
+    """Variance of the first agent's candidates given those of its successors, for all combinations at once.
 
     Args:
-        block: With covariances between rows.
-        variances: Of each row (C_i,), with the noise that it is measured with.
+        block: With covariances between agents.
+        variances: Of each agent (C_i,), with the noise that it measures with.
         successors: ``of_successors``, where that is known.
 
     Returns:
-        Tables that multiply one over the candidates, in the order of the rows: with two rows, one of each agent, the
-        entry (c_0, c_1) is Var[x_0 = c_0 | x_1 = c_1].
+        A table that multiplies one over the candidates: of two agents the entry (c_0, c_1) is
+        Var[x_0 = c_0 | x_1 = c_1].
         Only sums and products of single entries are taken, so that a table never depends on what is computed beside it.
     """
-    n, own = len(variances), block.own
-    given = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(own) for j in range(i + 1, n)}
-    given |= {(i, i): block.on_axes(variances[i], i) for i in range(own)}
+    n = len(variances)
+    given = {(0, j): block.on_axes(block.covariances[0][j], 0, j) for j in range(1, n)}
+    given[0, 0] = block.on_axes(variances[0], 0)
     known = of_successors(block, variances) if successors is None else successors
-    for k, (variance, covariances) in zip(range(n - 1, own - 1, -1), known, strict=True):
+    for k, (variance, covariances) in zip(range(n - 1, 0, -1), known, strict=True):
         given |= {(k, k): variance} | {(j, k): cov for j, cov in covariances.items()}
-        _condition(given, range(own), k)
-    for k in range(own - 1, 0, -1):
-        _condition(given, range(k), k)
-    return [given[i, i] for i in range(own)]
+        _condition(given, range(1), k)
+    return given[0, 0]
 
 
 def _condition(given: dict[tuple[int, int], Float[np.ndarray, "..."]], rows: range, k: int) -> None:
-    """Condition some rows, and what they have with all rows before k, on row k: each step's Schur complement."""
+    """Condition some agents, and what they have with all before k, on agent k: each step's Schur complement."""
     gains = [given[i, k] / given[k, k] for i in rows]
     for i, gain in zip(rows, gains, strict=True):
         for j in range(i, k):

@@ -5,8 +5,7 @@ chain, at what all of them have agreed on: those who pay decline what is no long
 back to the batch chosen in turn where that is worth more.
 """
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.by_view import ViewSteps, are_numbers, each, in_turn
-from swarmbo.acquisition.in_sight import IN_SIGHT
+from swarmbo.acquisition.chain import IN_SIGHT
 from swarmbo.acquisition.situation import Situation
 from swarmbo.acquisition.worth import BatchValue, Worth
 from swarmbo.belief import PlaceBelief, Views
@@ -49,7 +48,6 @@ class Safeguard:
         prices: What a measurement costs those who may decline.
         in_turn: The places (d,) that the agents would choose one after the other, without those who would decline;
             None: they can't be compared, because not the same agents would measure.
-        leg: All that an agent measures where it goes to a place, that first (s, d); None: nothing on the way counts.
     """
 
     chains: tuple[tuple[str, ...], ...]
@@ -58,7 +56,6 @@ class Safeguard:
     worths: Mapping[str, Worth]
     prices: Mapping[str, float]
     in_turn: Mapping[str, Float[np.ndarray, " d"]] | None
-    leg: Callable[[str, Float[np.ndarray, " d"]], Float[np.ndarray, "s d"]] | None = None
 
     def settled(self, situation: Situation, points: Mapping[str, Float[np.ndarray, " d"]]) -> ViewSteps[Batch]:
         """The batch that is carried out, chain by chain.
@@ -80,7 +77,7 @@ class Safeguard:
         for chain in self.chains:
             agreed, rival = _of(chain, points), _of(chain, self.in_turn or {})
             shared = not isinstance(situation.belief, Views)
-            posteriors = _Posteriors(chain, (agreed, rival), self.leg, shared=shared)
+            posteriors = _Posteriors(chain, (agreed, rival), shared=shared)
             agreed = yield from self._worth_their_price(situation, chain, agreed, posteriors)
             keeps = self.in_turn is None
             if not keeps:
@@ -156,42 +153,22 @@ class _Posteriors:
     Args:
         chain: Who takes part.
         batches: Where they would measure (d,).
-        leg: As the safeguard has it.
         shared: Whether all have one belief.
     """
 
-    def __init__(
-        self,
-        chain: Sequence[str],
-        batches: Sequence[Batch],
-        leg: Callable[[str, Float[np.ndarray, " d"]], Float[np.ndarray, "s d"]] | None,
-        *,
-        shared: bool,
-    ) -> None:
-        self._by_agent = leg is not None  # ways there are each agent's own
+    def __init__(self, chain: Sequence[str], batches: Sequence[Batch], *, shared: bool) -> None:
         self._chain, self._batches = {agent: n for n, agent in enumerate(chain)}, batches
-        places = [item for batch in batches for item in batch.items()]
-        legs = [place[None] if leg is None else leg(agent, place) for agent, place in places]
-        self._places = np.concatenate([np.empty((0, 1)) if not legs else legs[0][:0], *legs])
+        places = [place for batch in batches for place in batch.values()]
+        self._places = np.array(places) if places else np.empty((0, 1))
         self._asks_all = shared or len(chain) <= IN_SIGHT + 1
-        ends = np.cumsum([0, *map(len, legs)]).tolist()
-        self._rows = {
-            self._key(agent, place): list(range(start, end))
-            for (agent, place), (start, end) in zip(places, itertools.pairwise(ends), strict=True)
-        }
+        self._rows = {place.tobytes(): row for row, place in enumerate(places)}
         self._known: dict[tuple[str, int, int], tuple[BatchValue, dict[int, int]]] = {}
-
-    def _key(self, agent: str, place: Float[np.ndarray, " d"]) -> tuple[str, bytes]:
-        return (agent if self._by_agent else "", place.tobytes())
 
     def of_first(self, worth: Worth, belief: PlaceBelief, places: Sequence[Place], to_the_letter: bool) -> float:
         """What the first of some of the places is worth given the others, by a rule and a belief."""
-        rows = [self._rows[self._key(agent, place)] for agent, place in places]
-        every = [row for own in rows for row in (own if worth.counts_way else own[:1])]
-        value, at = self._value(worth, belief, places[0][0], every)
-        if worth.counts_way and len(rows[0]) > 1:
-            return value.of_first([at[row] for row in every], to_the_letter, len(rows[0]))
-        return value.of_first([at[row] for row in every], to_the_letter)
+        rows = [self._rows[place.tobytes()] for _, place in places]
+        value, at = self._value(worth, belief, places[0][0], rows)
+        return value.of_first([at[row] for row in rows], to_the_letter)
 
     def _value(
         self, worth: Worth, belief: PlaceBelief, agent: str, asked: Sequence[int]
@@ -207,11 +184,10 @@ class _Posteriors:
         """Rows of an agent and of the next 64 in the chain."""
         first = self._chain[agent]
         return [
-            row
+            self._rows[place.tobytes()]
             for batch in self._batches
             for other, place in batch.items()
             if first <= self._chain[other] <= first + IN_SIGHT
-            for row in self._rows[self._key(other, place)]
         ]
 
 

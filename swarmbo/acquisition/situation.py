@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.schedules import Progress
-from swarmbo.acquisition.travel import OnTheWay, Travel
+from swarmbo.acquisition.travel import Travel
 from swarmbo.belief import PlaceBelief, view_of
 from swarmbo.belief.model.success import Requirement
 from swarmbo.records import SolveReport
@@ -39,7 +39,6 @@ class Situation:
         measured_by: The same for agents with beliefs of their own.
         sites: Every place (k, d) that may be measured at all; None: anything in the box.
         travel: How many rounds ways take, for those who plan routes; None where the world does not say.
-        on_the_way: Where agents measure on their ways; None where the world does not say.
         required: How likely measurements must be to succeed, by what each agent knows of failures; agents that know of
             none are missing.
     """
@@ -60,7 +59,6 @@ class Situation:
     measured_by: Mapping[str, Float[np.ndarray, "m d"]] = field(default_factory=lambda: dict[str, np.ndarray]())
     sites: Float[np.ndarray, "k d"] | None = None
     travel: Travel | None = None
-    on_the_way: OnTheWay | None = None
     required: Mapping[str, Requirement] = field(default_factory=lambda: dict[str, Requirement]())
 
     def likely(self) -> "Situation":
@@ -96,26 +94,6 @@ class Situation:
         """The same with what an agent believes itself; this one where all share a belief."""
         own = view_of(self.belief, agent)
         return self if own is self.belief else replace(self, belief=own, measured=self.measured_by.get(agent))
-
-    def way(self, agent: str, places: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m k d"] | None:
-        """Where an agent measures in this round before it is at each of some places; None where it does not.
-
-        Args:
-            agent: Who.
-            places: Where it can go.
-
-        Returns:
-            In turn; NaN at the end of those with fewer.
-        """
-        if self.on_the_way is None or agent not in self.positions or not len(places):
-            return None
-        told = self.on_the_way(agent, self.positions[agent], places)
-        return None if np.isnan(told).all() else told
-
-    def leg(self, agent: str, place: Float[np.ndarray, " d"]) -> Float[np.ndarray, "s d"]:
-        """All that an agent measures in this round where it goes to a place: that first."""
-        told = self.way(agent, place[None])
-        return place[None] if told is None else np.vstack([place, told[0][~np.isnan(told[0, :, 0])]])
 
     def best_mean(self) -> float:
         """The largest posterior mean over everything that anybody can measure in this round."""

@@ -22,10 +22,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from swarmbo.acquisition.local_worth import MANY
-from swarmbo.acquisition.markov import Block, rows_of
+from swarmbo.acquisition.markov import Block
 from swarmbo.acquisition.worth import BatchValue, Scores, Worth
 from swarmbo.belief import PlaceBelief
 
@@ -50,17 +50,6 @@ class TargetWorth(Worth):
         """What places are worth one by one."""
         return TargetScores(self, belief, places, picks)
 
-    @property
-    def counts_way(self) -> bool:
-        """It does: W is of any set."""
-        return True
-
-    def with_way(
-        self, belief: PlaceBelief, places: Float[np.ndarray, "n d"], way: Float[np.ndarray, "n k d"]
-    ) -> Float[np.ndarray, " n"]:
-        """W of each place with what is measured on the way to it."""
-        return self.table_of(belief, [places], 0.0, [way])
-
     def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> "TargetValue":
         """By what batches of some places are valued."""
         cache, n = belief.posterior_cache(np.concatenate([places, self.targets])), len(places)
@@ -69,39 +58,23 @@ class TargetWorth(Worth):
         return TargetValue(cache.cov(own, own), (told * self.weights) @ told.T, self.noise_variance)
 
     def table_of(
-        self,
-        belief: PlaceBelief,
-        options: Sequence[Float[np.ndarray, "_ d"]],
-        price: float,
-        ways: Sequence[Float[np.ndarray, "_ k d"]] = (),
+        self, belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]], price: float
     ) -> Float[np.ndarray, "..."]:
         """What the first agent's candidates add to each choice of its successors' candidates, less the price."""
-        block, parts = Block.of(belief, options, ways), rows_of(options, ways)[0]
-        n = len(parts)
-        told = [self._told(belief, own, there) for own, there in zip(parts, block.measures, strict=True)]
+        block, n = Block.of(belief, options), len(options)
+        told = [self._told(belief, own, there) for own, there in zip(options, block.measures, strict=True)]
         C = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(n) for j in range(i + 1, n)}
-        M = {
-            (i, j): block.on_axes((told[i] * self.weights) @ told[j].T, i, j)
-            if block.axes[i] != block.axes[j]
-            else block.on_axes((told[i] * told[j]) @ self.weights, i, j)
-            for i, j in C
-        }
+        M = {(i, j): block.on_axes((told[i] * self.weights) @ told[j].T, i, j) for i, j in C}
         C |= {(i, i): block.on_axes(block.variances[i], i) for i in range(n)}
         M |= {(i, i): block.on_axes((told[i] ** 2) @ self.weights, i) for i in range(n)}
-        value = np.zeros(1)  # of what the first agent measures on the way, each added to those after it
         for k in range(n - 1, 0, -1):  # the last first; who declines has no covariance, and changes nothing
-            if k < block.own:
-                value = value + self._added(C[k, k], M[k, k])
             gains = [C[i, k] / (C[k, k] + self.noise_variance) for i in range(k)]
             for i in range(k):
                 for j in range(i, k):
                     C[i, j] = C[i, j] - gains[i] * C[j, k]
                     M[i, j] = M[i, j] - gains[i] * M[j, k] - M[i, k] * gains[j] + gains[i] * gains[j] * M[k, k]
-        value = value + self._added(C[0, 0], M[0, 0])
+        value = np.maximum(M[0, 0], 0.0) / (np.maximum(C[0, 0], 0.0) + self.noise_variance)  # below 0 is rounding
         return np.where(block.on_axes(block.measures[0], 0), value - price, self.idle) + np.zeros(block.shape)
-
-    def _added(self, C: Float[np.ndarray, "..."], M: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        return np.maximum(M, 0.0) / (np.maximum(C, 0.0) + self.noise_variance)  # below 0 is rounding
 
     def _told(
         self, belief: PlaceBelief, own: Float[np.ndarray, "c d"], there: Float[np.ndarray, " c"]
@@ -144,29 +117,6 @@ class TargetScores(Scores):
         """What each place is worth now."""
         return self._weighted / (self._var + self._worth.noise_variance)
 
-    def of_sets(self, sets: Int[np.ndarray, "n s"]) -> Float[np.ndarray, " n"]:
-        """What several places together are worth now, for each of some sets.
-
-        Args:
-            sets: Indices of places, -1 for none; each place once in a row.
-        """
-        n, s = sets.shape
-        there = sets >= 0
-        flat, done = np.where(there, sets, 0).ravel(), slice(0, self._taken)
-        rows = self._rows[done, flat].reshape(-1, n, s).transpose(1, 0, 2)
-        told = self._told[:, flat] - self._columns[done].T @ self._rows[done, flat]
-        told = told.reshape(-1, n, s).transpose(1, 0, 2) * there[:, None]
-        before = np.array(
-            [
-                self._cache.cov(own, own) if self._between is None else self._between[np.ix_(own, own)]
-                for own in flat.reshape(n, s)
-            ]
-        )
-        both = there[:, :, None] & there[:, None]
-        cov = np.where(both, before - rows.transpose(0, 2, 1) @ rows, 0.0) + self._worth.noise_variance * np.eye(s)
-        added = (told.transpose(0, 2, 1) * self._worth.weights) @ told
-        return np.trace(np.linalg.solve(cov, added), axis1=1, axis2=2)
-
     def take(self, pick: int) -> None:
         """Take a place as measured."""
         n, weights = self._taken, self._worth.weights
@@ -206,10 +156,8 @@ class TargetValue(BatchValue):
         noisy = self.cov[own[:, None], own] + self.noise_variance * np.eye(len(own))
         return float(np.trace(np.linalg.solve(noisy, self.told[own[:, None], own])))
 
-    def of_first(self, rows: Sequence[int], to_the_letter: bool = False, own: int = 1) -> float:
-        """What the first of some of the places adds to the others; of several own ones, what they add in turn."""
-        if own > 1:
-            return sum(self.of_first(rows[first:]) for first in range(own))
+    def of_first(self, rows: Sequence[int], to_the_letter: bool = False) -> float:
+        """What the first of some of the places adds to the others."""
         first, others = rows[0], list(rows[1:])
         noisy = self.cov[np.ix_(others, others)] + self.noise_variance * np.eye(len(others))
         gain = np.linalg.solve(noisy, self.cov[others, first])

@@ -1,14 +1,9 @@
 """How long agents that move take between places: what a world may offer to those who plan routes."""
 
-from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-
-OnTheWay = Callable[[str, Float[np.ndarray, " d"], Float[np.ndarray, "m d"]], Float[np.ndarray, "m k d"]]
-"""Where an agent measures on its way from an origin to each of some places, besides where rounds end; NaN at the end of
-those with fewer."""
 
 NEVER = np.iinfo(np.int64).max // 4  # rounds to a place that an agent can't get to; sums of a few don't overflow
 
@@ -40,15 +35,4 @@ class Travel(Protocol):
 
     def base(self, agent: str) -> Float[np.ndarray, " d"] | None:
         """Where it has to be back by then; None: anywhere."""
-        ...
-
-
-@runtime_checkable
-class MeasuringTravel(Travel, Protocol):
-    """The same of an agent by itself that also measures on its ways; a team is told where by its world."""
-
-    def on_the_way(
-        self, agent: str, origin: Float[np.ndarray, " d"], places: Float[np.ndarray, "m d"]
-    ) -> Float[np.ndarray, "m k d"]:
-        """An ``OnTheWay``."""
         ...

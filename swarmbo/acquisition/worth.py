@@ -32,13 +32,12 @@ class BatchValue(ABC):
     """What is believed of some places jointly, worked out once."""
 
     @abstractmethod
-    def of_first(self, rows: Sequence[int], to_the_letter: bool = False, own: int = 1) -> float:
+    def of_first(self, rows: Sequence[int], to_the_letter: bool = False) -> float:
         """What the first of some of the places is worth given the others.
 
         Args:
             rows: Which places, the first one first.
             to_the_letter: With the noise of others as the rule's source has it, where that is another.
-            own: How many of the rows are the first agent's: where it goes, then where it measures on the way.
         """
 
 
@@ -53,26 +52,6 @@ class Worth(ABC):
     idle: float
     in_order: ClassVar[bool] = False  # whether shortlists are sorted by rank, so that agreements break ties by it
 
-    @property
-    def counts_way(self) -> bool:
-        """Whether it says what a place is worth with what is measured on the way to it; by default it does not.
-
-        Then it is asked for ``with_way``, and for ``table_of`` and ``of_first`` with measurements on the way.
-        """
-        return False
-
-    def with_way(
-        self, belief: PlaceBelief, places: Float[np.ndarray, "n d"], way: Float[np.ndarray, "n k d"]
-    ) -> Float[np.ndarray, " n"]:
-        """What places are worth one by one, each with what is measured on the way to it.
-
-        Args:
-            belief: Whose.
-            places: Physical, n >= 1.
-            way: On the way to each; NaN at the end of those with fewer.
-        """
-        raise NotImplementedError(f"{type(self).__name__} does not count what is measured on the way")
-
     @abstractmethod
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> Scores:
         """What places are worth one by one.
@@ -85,11 +64,7 @@ class Worth(ABC):
 
     @abstractmethod
     def table_of(
-        self,
-        belief: PlaceBelief,
-        options: Sequence[Float[np.ndarray, "_ d"]],
-        price: float,
-        ways: Sequence[Float[np.ndarray, "_ k d"]] = (),
+        self, belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]], price: float
     ) -> Float[np.ndarray, "..."]:
         """What the first agent's candidates are worth less a price, given each choice of its successors' candidates.
 
@@ -98,8 +73,6 @@ class Worth(ABC):
             options: Candidates of each agent, physical; a last row of NaN is to decline. Successors that decline change
                 nothing.
             price: Of a measurement, in the unit of the field; who declines pays none, and has ``idle``.
-            ways: What each agent measures on the way to each candidate, NaN where nothing; only given to a rule that
-                ``counts_way``.
 
         Returns:
             One axis per agent.
@@ -114,37 +87,20 @@ class Worth(ABC):
             places: All that may be in a batch, physical.
         """
 
-    def best_of(
-        self,
-        belief: PlaceBelief,
-        places: Float[np.ndarray, "k d"],
-        price: float | None = None,
-        way: Float[np.ndarray, "k s d"] | None = None,
-    ) -> int | None:
+    def best_of(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], price: float | None = None) -> int | None:
         """The place that is worth most by itself; None where declining is worth more.
 
         Args:
             belief: Whose.
             places: Physical, k >= 1.
             price: Of a measurement, in the unit of the field; None for an agent that measures in any case.
-            way: What is measured on the way to each, if that counts.
         """
-        if way is None:
-            scores = self.scores(belief, places)
-            value, rank = scores.value, scores.rank
-        else:
-            value = rank = self.with_way(belief, places, way)
-        chosen = int(rank.argmax())
-        return None if price is not None and value[chosen] - price <= self.idle else chosen
+        scores = self.scores(belief, places)
+        chosen = int(scores.rank.argmax())
+        return None if price is not None and scores.value[chosen] - price <= self.idle else chosen
 
 
-def shortlist(
-    belief: PlaceBelief,
-    places: Float[np.ndarray, "k d"],
-    size: int,
-    worth: Worth,
-    way: Float[np.ndarray, "k s d"] | None = None,
-) -> Int[np.ndarray, " s"]:
+def shortlist(belief: PlaceBelief, places: Float[np.ndarray, "k d"], size: int, worth: Worth) -> Int[np.ndarray, " s"]:
     """Indices of the shortlisted places, in the order in which they were picked; all of them in their own order, unless
     the rule wants it otherwise.
 
@@ -157,13 +113,12 @@ def shortlist(
         places: What can be reached (k, d), in physical units.
         size: How many to pick; all of them if k is smaller.
         worth: What a place is good for.
-        way: What is measured on the way to each, if that counts: places are then dense where it is worth most with it.
     """
     if len(places) <= size:
         listed = np.arange(len(places))
         return listed[np.argsort(-worth.scores(belief, places).rank, kind="stable")] if worth.in_order else listed
     scores = worth.scores(belief, places, picks=size - size // 2)
-    alone = scores.rank.copy() if way is None else worth.with_way(belief, places, way)
+    alone = scores.rank.copy()
     spread = greedy_batch(scores, size - size // 2)
     alone[spread] = -np.inf
     dense = np.argsort(-alone, kind="stable")[: size // 2]

@@ -8,7 +8,6 @@ import networkx as nx
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
-from swarmbo.acquisition.travel import MeasuringTravel
 from swarmbo.agent.returning import Returning
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
@@ -22,7 +21,6 @@ from swarmbo.deciding.told import Noise
 from swarmbo.errors import ConfigError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation
-from swarmbo.routing import RoutePlanner
 
 
 class Agent(Returning):
@@ -65,8 +63,7 @@ class Agent(Returning):
             has one; whatever carries the messages has to have it. Without, links must join all agents.
         travel: In a field, how many rounds its own ways take, for ``coordination="routes"``: an object with the methods
             of ``Travel``, asked by its own name only. All agents have one or none has, and then they choose one step
-            ahead. One that measures on its ways says where by a method ``on_the_way`` of it, as an ``OnTheWay``, for
-            any place, and in ``ask`` for its candidates. A state does not hold it.
+            ahead. A state does not hold it.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``seed``, ``rounds`` and ``initial``, as of a
             ``Team``, the same for all agents.
 
@@ -130,7 +127,6 @@ class Agent(Returning):
         price: float = 0.0,
         position: ArrayLike | None = None,
         takes_part: bool = True,
-        on_the_way: Sequence[ArrayLike] | None = None,
     ) -> str: ...
 
     @overload
@@ -142,7 +138,6 @@ class Agent(Returning):
         price: float = 0.0,
         position: ArrayLike | None = None,
         takes_part: bool = True,
-        on_the_way: Sequence[ArrayLike] | None = None,
     ) -> list[str]: ...
 
     def ask(
@@ -153,7 +148,6 @@ class Agent(Returning):
         price: float = 0.0,
         position: ArrayLike | None = None,
         takes_part: bool = True,
-        on_the_way: Sequence[ArrayLike] | None = None,
     ) -> str | list[str]:
         """Begin to decide what to evaluate next, or a batch of points one after the other.
 
@@ -166,26 +160,18 @@ class Agent(Returning):
             position: In a field, where it stands (d,), if not where it measured last.
             takes_part: In a field, whether it is there at all. One that is gone chooses nothing, but still says what it
                 knows.
-            on_the_way: In a field, for each candidate where it measures before it is there (m, d), in turn, as its
-                world says it; NaN for a whole place is none. Planned ``routes`` go farther than candidates: they count
-                it where ``travel`` has ``on_the_way``, too.
 
         Returns:
             The query's id.
 
         Raises:
-            ConfigError: If it is deciding, the count is not from 1 to 10,000, the price is no finite number >= 0, what
-                only a field has is given for a function, or ways without candidates, or for routes by a ``travel``
-                without.
-            ShapeError: If places are no finite numbers of the box's dimensions, or ways are not one for each candidate.
+            ConfigError: If it is deciding, the count is not from 1 to 10,000, the price is no finite number >= 0, or
+                what only a field has is given for a function.
+            ShapeError: If places are no finite numbers of the box's dimensions.
         """
         self._require_idle("asked again")
         number = 1 if count is None else whole_number(count, 1, "$.count", MOST_QUERIES)
-        plans = isinstance(self._setup.coordination, RoutePlanner) and self.travel is not None
-        if on_the_way is not None and plans and not isinstance(self.travel, MeasuringTravel):
-            got = "got ways to candidates, beyond which planned routes go"
-            raise ConfigError(f"{got}; wanted a travel that has on_the_way(agent, origin, places), too", at="$.travel")
-        offer = self._owned.offer(candidates, price, position, on_the_way, takes_part=takes_part)
+        offer = self._owned.offer(candidates, price, position, takes_part=takes_part)
         check_links(self.links)
         self._require_company(number)
         names = self._log.next_ids(number)

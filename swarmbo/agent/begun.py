@@ -8,9 +8,9 @@ import msgspec
 from swarmbo.agent.company import Company
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import OwnRows
-from swarmbo.deciding.reports import Offer
-from swarmbo.logbook import Logbook
+from swarmbo.deciding.reports import Offer, PackedOffer
 from swarmbo.transport import Envelope
 
 TICK = ("", b"")  # no agent has this name
@@ -27,6 +27,7 @@ class Deciding(msgspec.Struct, frozen=True):
         heard: Who sent what, in the order of arrival; ``("", b"")`` where a tick of an agreement by a deadline began.
         is_under_way: Whether anything was said yet: then it is not said again.
         company: Who takes part; None: all.
+        known: In a field, what each offered in the report before, if all heard it.
     """
 
     count: int
@@ -36,6 +37,7 @@ class Deciding(msgspec.Struct, frozen=True):
     heard: tuple[tuple[str, bytes], ...] = ()
     is_under_way: bool = False
     company: Company | None = None
+    known: dict[str, PackedOffer] = {}
 
     def by_tick(self, agent: str) -> list[list[Envelope]]:
         """What an agent heard: before the first tick of an agreement by a deadline, and from each such tick on."""
@@ -56,11 +58,13 @@ class Begun:
         deciding: What is being made.
         log: What was known.
         learner: What was made of it.
+        offered: In a field, what each offered in the report before.
     """
 
     deciding: Deciding
     log: Logbook
     learner: FieldLearner | FunctionLearner
+    offered: dict[str, PackedOffer]
 
     def hearing(self, letters: Sequence[Envelope], *, is_tick: bool = False) -> "Begun":
         """The same once something has arrived, or nothing has; ``is_tick``: by a deadline."""

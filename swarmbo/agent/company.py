@@ -4,7 +4,9 @@ from collections.abc import Collection
 
 import msgspec
 
+from swarmbo.belief.fusion import FusedSettings
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, shares_outcomes
+from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 
@@ -59,18 +61,32 @@ class Company(msgspec.Struct, frozen=True):
         return {agent: self.said.get(agent, OwnRows()) for agent in agents if agent not in self.members}
 
 
-def public(rows: OwnRows, problem: Problem) -> OwnRows:
-    """What an agent would have said of what it was told: of a factor's outcome its owner says only that it came.
+def learns_alike(setup: Setup) -> bool:
+    """Say whether agents tell one another outcomes: totals, and in a field those of a belief that all share."""
+    if setup.problem.is_field:
+        return not isinstance(setup.belief, FusedSettings)
+    return shares_outcomes(setup.problem)
+
+
+def public(rows: OwnRows, setup: Setup) -> OwnRows:
+    """The part of an agent's rows that others may be told: of outcomes that stay with it only that they came.
 
     Args:
-        rows: What it was told.
-        problem: What all work on.
+        rows: What the agent was told.
+        setup: Of all agents.
     """
-    if problem.is_field or shares_outcomes(problem):
+    if learns_alike(setup):
         return rows
-    return OwnRows({name: _masked(row) for name, row in rows.told.items()}, tuple(map(_masked, rows.attached)))
+    masked = _without_place_outcomes if setup.problem.is_field else _masked
+    return OwnRows({name: masked(row) for name, row in rows.told.items()}, tuple(map(masked, rows.attached)))
 
 
 def _masked(row: OwnRow) -> OwnRow:
     came = {factor: None if y is None else UNHEARD for factor, y in row.factors.items()}
     return msgspec.structs.replace(row, factors=came, noise={})
+
+
+def _without_place_outcomes(row: OwnRow) -> OwnRow:
+    """Of a measurement in a field others learn where it was made, and not that it failed."""
+    stops = tuple(stop.without_outcome() for stop in row.on_the_way)
+    return msgspec.structs.replace(row, factors=dict.fromkeys(row.factors, UNHEARD), noise={}, on_the_way=stops)

@@ -8,14 +8,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from swarmbo.agent.company import learns_alike
 from swarmbo.agent.saved import Saved
 from swarmbo.agent.told import Owned
-from swarmbo.belief.fusion import FusedBelief
-from swarmbo.coordination.by_deadline import has_deadline
+from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.participant import Participant
-from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, shares_outcomes
+from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, stops_by_round
 from swarmbo.errors import ConfigError
-from swarmbo.logbook import Logbook
 
 _MOST = 2**28  # bytes of what is lent, once it is unpacked
 
@@ -49,7 +50,7 @@ class Returning(Saved):
             return
         begun = self._before
         self._log, self._learner, self._own = begun.log, begun.learner, begun.deciding.said.then(self._own)
-        self._words = {}
+        self._words, self._offered = {}, {}
         self._stop()
 
     def lend(self) -> bytes:
@@ -58,34 +59,39 @@ class Returning(Saved):
         Outcomes of factors that are its own it keeps to itself, where agents do.
 
         Raises:
-            ConfigError: If it is deciding, or agents have beliefs of their own.
+            ConfigError: If it is deciding.
         """
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted it finished before it lends")
-        self._require_shared()
         plain, arrays = self._lent_log().to_state()
         learned: dict[str, Any] = {}
         if self._learns_alike:
             learned, more = self._learner.to_state()
             arrays = arrays | more
+        elif isinstance(self._learner, FieldLearner):
+            learned = self._learner.whereabouts()
         packed = {
             name: _Array(array.dtype.str, array.shape, np.ascontiguousarray(array).tobytes())
             for name, array in arrays.items()
         }
         return zlib.compress(msgspec.msgpack.encode(_State({"log": plain, **learned}, packed)))
 
-    def adopt(self, lent: bytes, own: Mapping[str, OwnRow], last: int) -> None:
+    def adopt(self, lent: bytes, own: Mapping[str, OwnRow], last: int, since: int = 0) -> None:
         """Take over what another one lent; what this one did not know that was decided is given up.
+
+        A belief of its own is what it was after the last decision that it took part in, and learns what came since of
+        its own measurements; what others measured it hears when next they talk.
 
         Args:
             lent: What it was.
             own: By query, what came of own factors, where that is nobody else's to tell.
             last: Number of the last decision that holds.
+            since: Number of the last of these that it took part in.
 
         Raises:
             ConfigError: If it is nothing that an agent of the same problem lends.
         """
-        self._require_shared()
+        self.give_up(since)
         try:
             state = msgspec.msgpack.decode(_inflated(lent), type=_State)
             arrays = {name: _array(array) for name, array in state.arrays.items()}
@@ -93,13 +99,27 @@ class Returning(Saved):
             shapes = log.history.X.shape[1:], log.history.factors.shape[1:]
             if shapes != (self._log.history.X.shape[1:], self._log.history.factors.shape[1:]):
                 raise ValueError(f"got rows of {shapes}")
-            learner = self._learner.from_state(state.json, arrays) if self._learns_alike else self._learner
+            learner = self._learner
+            if self._learns_alike:
+                learner = learner.from_state(state.json, arrays)
+            elif isinstance(learner, FieldLearner):
+                learner = learner.returned(state.json, own)
+            log = self._filled(log, own)
         except (msgspec.MsgspecError, zlib.error, KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"{type(error).__name__}: {error}; wanted what an agent of this team lends") from error
-        self._log, self._learner = self._filled(log, own), learner
-        self._own, self._words, self._recommended = OwnRows(), {}, None
+        self._log, self._learner = log, learner
+        self._own, self._words, self._recommended, self._offered = OwnRows(), {}, None, {}
         self._participant = Participant[Any](self.name, max(last, self._participant.decision))
         self._stop()
+
+    def note(self, query: str, row: OwnRow) -> None:
+        """Learn what came of a query, as somebody says it who has checked it, such as the hub of a fleet.
+
+        Args:
+            query: Its id; ``UNASKED`` for what it measured unasked.
+            row: Its own part of what came; how much it was told of before is known here.
+        """
+        self._own = self._own.with_told(query, msgspec.structs.replace(row, order=self._own.count))
 
     def told_again(self, rows: OwnRows) -> None:
         """What it was told since the last decision that holds, and has yet to say; all of it, and nothing else.
@@ -113,7 +133,7 @@ class Returning(Saved):
 
     @property
     def _learns_alike(self) -> bool:
-        return self.problem.is_field or shares_outcomes(self.problem)
+        return learns_alike(self._setup)
 
     @property
     def _teller(self) -> Owned:
@@ -132,7 +152,6 @@ class Returning(Saved):
         if (company := self.company) is None:
             return
         company.checked(self.name, self.problem)
-        self._require_shared()
         if count != 1:
             raise ConfigError(f"got {count}; wanted one decision at a time, in a company", at="$.count")
         if not has_deadline(self._setup.coordination):
@@ -140,18 +159,16 @@ class Returning(Saved):
         if company.number <= self._participant.decision:
             raise ConfigError(f"got decision {company.number}; wanted later than {self._participant.decision}")
 
-    def _require_shared(self) -> None:
-        belief = getattr(self._learner, "belief", None)
-        if isinstance(belief, FusedBelief):
-            raise ConfigError("got beliefs of agents' own; wanted one that all share, where some are absent")
-
     def _lent_log(self) -> Logbook:
         """The log without outcomes that are only this agent's."""
         if self._learns_alike:
             return self._log
         history, own = self._log.history, [self.problem.channels.index(factor) for factor in self.factors]
         factors, noise = history.factors.copy(), history.known_noise
-        factors[:, own] = np.where(np.isnan(factors[:, own]), np.nan, UNHEARD)
+        came = ~np.isnan(factors[:, own])
+        if self.problem.is_field:  # others do not know that a measurement failed, only that it was made
+            came |= history.failed[:, own]
+        factors[:, own] = np.where(came, UNHEARD, np.nan)
         noise[:, [0, *(1 + column for column in own)]] = np.nan
         history = replace(history, factors=factors, noise_std=noise, totals=np.full(len(history), np.nan))
         return replace(self._log, history=history)
@@ -162,6 +179,13 @@ class Returning(Saved):
             return log
         history = log.history
         factors, noise, taken = history.factors.copy(), history.known_noise, history.taken
+        if isinstance(self._learner, FieldLearner):
+            rows = np.flatnonzero(~np.isnan(factors[:, column := self.problem.channels.index(self.name)]))
+            came = [stop for _, stops in stops_by_round(own, self.name, self.variables) for stop in stops]
+            for i, stop in zip(rows, came, strict=True):
+                reading = stop.reading(self.name)
+                factors[i, column], noise[i, 1 + column] = reading.outcome, reading.noise_std
+            return replace(log, history=replace(history, factors=factors, noise_std=noise))
         assert history.rounds is not None
         assert taken is not None
         taken = taken.copy()

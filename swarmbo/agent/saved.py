@@ -13,13 +13,14 @@ from swarmbo.agent.company import Company
 from swarmbo.agent.talking import Talking
 from swarmbo.coordination.participant import Participant
 from swarmbo.deciding.own_rows import OwnRows
+from swarmbo.deciding.reports import PackedOffer
 from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation
 from swarmbo.transport import Envelope
 
-STATE_VERSION = 3  # 3: base stations, samples along the way, and whether it was told how long its ways take
+STATE_VERSION = 4  # 4: what each agent offered before the last decision
 
 
 class Saved(Talking):
@@ -44,6 +45,7 @@ class Saved(Talking):
             "settings": self._setup.to_plain(),
             "log": plain_log,
             "own": msgspec.to_builtins(self._own),
+            "offered": msgspec.to_builtins(self._offered),
             "words": self._words,
             "recommended": msgspec.to_builtins(self._recommended),
             "turn": self._participant.decision,
@@ -104,8 +106,9 @@ class Saved(Talking):
         made._recommended = msgspec.convert(plain["recommended"], Recommendation | None)
         made.company = msgspec.convert(plain.get("company"), Company | None)
         later, begun = msgspec.convert(plain["own"], OwnRows), msgspec.convert(plain["begun"], Deciding | None)
+        made._offered = msgspec.convert(plain["offered"], dict[str, PackedOffer])
         if begun is not None:
-            made._own = begun.said
+            made._own, made._offered = begun.said, dict(begun.known)
             made._participant = Participant[Any](made.name, begun.turn)
             made._words = dict.fromkeys(plain["words"]) if begun.count else dict(plain["words"])
             before, *ticks = begun.by_tick(made.name)

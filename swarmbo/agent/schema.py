@@ -13,12 +13,12 @@ from jaxtyping import Float
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.coordination.claims import Packed
 from swarmbo.coordination.schema import Fits, FitsWord, each_own
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import FAILED, NOT_KNOWN, UNASKED, Layout, OwnRow, Stop, shares_outcomes
-from swarmbo.deciding.packed_places import unpacked, unpacked_stops
-from swarmbo.deciding.reports import Report
+from swarmbo.deciding.packed_places import unpacked
+from swarmbo.deciding.reports import PackedOffer, Report
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 
 _MOST = 2**31  # evaluations that anybody was told of
@@ -43,7 +43,11 @@ def of_kind(kind: Any, fits: Callable[[str, Any], bool]) -> FitsWord:
 
 
 def reports(
-    problem: Problem, log: Logbook, attached: Sequence[OwnRow], sites: Float[np.ndarray, "s d"] | None = None
+    problem: Problem,
+    log: Logbook,
+    attached: Sequence[OwnRow],
+    sites: Float[np.ndarray, "s d"] | None = None,
+    known: Mapping[str, PackedOffer] | None = None,
 ) -> FitsWord:
     """What agents in a field report.
 
@@ -52,6 +56,7 @@ def reports(
         log: What all know.
         attached: What this agent was told of evaluations that nobody asked for; others were told of as many.
         sites: Every place that can be measured at all, of which offers say indices; None: nobody says.
+        known: What each offered in the report before, if all heard it.
     """
     of_whom: set[str | int] = {UNASKED, *log.open}
 
@@ -67,27 +72,25 @@ def reports(
         return is_expected and is_finite and 0 <= reading.order < _MOST and all(is_stop(one, problem) for one in stops)
 
     def fits(agent: str, report: Report) -> bool:
-        of = [reading.of for reading in report.readings]
-        return len(set(of)) == len(of) and all(map(is_reading, report.readings)) and _is_offer(report, problem, sites)
+        of, offer = [reading.of for reading in report.readings], report.offer
+        if len(set(of)) != len(of) or not all(map(is_reading, report.readings)):
+            return False
+        if isinstance(offer, int):
+            return known is not None and agent in known and offer == known[agent].check
+        return _is_offer(offer, problem, sites)
 
     return of_kind(Report, fits)
 
 
-def _is_offer(report: Report, problem: Problem, sites: Float[np.ndarray, "s d"] | None) -> bool:
-    d, ways = problem.box.n_dims, report.on_the_way
+def _is_offer(offer: PackedOffer, problem: Problem, sites: Float[np.ndarray, "s d"] | None) -> bool:
     try:
-        places = None if report.candidates is None else unpacked(report.candidates, d, sites)
-        passed = None if ways is None else unpacked_stops(ways, d)
+        places = None if offer.candidates is None else unpacked(offer.candidates, problem.box.n_dims, sites)
     except TransportError:
         return False
     if places is not None and not problem.box.is_near(places).all():
         return False
-    if passed is not None:
-        counts, stops = passed
-        if places is None or len(counts) != len(places) or not problem.box.is_near(stops).all():
-            return False
-    is_known = report.position is None or is_place(report.position, problem)
-    return is_known and 0.0 <= report.price < np.inf
+    is_known = offer.position is None or is_place(offer.position, problem)
+    return is_known and 0.0 <= offer.price < np.inf
 
 
 def is_place(place: Sequence[float], problem: Problem) -> bool:

@@ -21,18 +21,10 @@ from swarmbo.belief.fusion.fused import FusedBelief, Talk
 from swarmbo.belief.model import incumbents
 from swarmbo.coordination import schema as fitting
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
-from swarmbo.coordination.asynchronous import Punctual
-from swarmbo.coordination.asynchronous_box import PunctualInBox
-from swarmbo.coordination.box_terms import BoxTerms
-from swarmbo.coordination.by_deadline import (
-    TimedClimbs,
-    TimedTables,
-    has_deadline,
-    settled,
-    terms_of,
-    whole_factors,
-)
 from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.deadline_box import BoxTerms, PunctualInBox, TimedClimbs
+from swarmbo.coordination.deadline_tables import Punctual, Terms, TimedTables, settled, whole_factors
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post
 from swarmbo.coordination.messages import Key, Message, Note
 from swarmbo.coordination.part import Part
@@ -41,13 +33,13 @@ from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Ranking, Request, Whole, ranked_parts
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import Exchange, OwnRows, shares_outcomes
 from swarmbo.deciding.places import Choose, Visit, declining
-from swarmbo.deciding.reports import Offer, Reports
+from swarmbo.deciding.reports import Offer, PackedOffer, Reports
 from swarmbo.deciding.setup import Setup
 from swarmbo.deciding.words import all_of, heard as heard_of, said_by
 from swarmbo.graph import FactorGraph
-from swarmbo.logbook import Logbook
 from swarmbo.records import Recommendation, SolveReport, Traffic
 from swarmbo.routing.auction import Legs
 from swarmbo.transport import Envelope, Routes
@@ -99,9 +91,17 @@ class Stages:
     def _absent(self) -> dict[str, OwnRows]:
         return {} if self.company is None else self.company.absent(self.setup.problem.agents)
 
+    @property
+    def _heard_over(self) -> "nx.Graph[str] | None":
+        """Who hears whom of those who take part; None: everyone hears everyone."""
+        if not self._absent:
+            return self.links
+        links = nx.complete_graph(self.setup.problem.agents) if self.links is None else self.links
+        return nx.restricted_view(links, [name for name in self._absent if name in links], [])
+
     def reports(
-        self, log: Logbook, learner: FieldLearner, own: OwnRows, offer: Offer
-    ) -> Staged[tuple[Logbook, FieldLearner, Mapping[str, Offer]]]:
+        self, log: Logbook, learner: FieldLearner, own: OwnRows, offer: Offer, known: Mapping[str, PackedOffer]
+    ) -> Staged[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
         """What all in a field know once each has told all others what it measured, and where it can go.
 
         Args:
@@ -109,14 +109,15 @@ class Stages:
             learner: What was made of it.
             own: What this agent was told since the last decision.
             offer: Where this agent can go.
+            known: What each offered in the report before, if all heard it.
         """
         keeps = isinstance(learner.belief, FusedBelief)
         problem = self.setup.problem
-        reports = Reports(problem, self.name, own, offer, self.links, keeps, self.sites)
-        fits = schema.reports(problem, log, own.attached, self.sites)
+        reports = Reports(problem, self.name, own, offer, self._heard_over, keeps, self.sites, known)
+        fits = schema.reports(problem, log, own.attached, self.sites, known)
         heard = yield from self._said("reports", asked(ToAll({self.name: reports.said()}, fits)))
         gone = Offer(takes_part=False)
-        heard |= {name: Reports(problem, name, rows, gone).said() for name, rows in self._absent.items()}
+        heard |= {name: Reports(problem, name, rows, gone, keeps=keeps).said() for name, rows in self._absent.items()}
         return (yield from answered(reports.merged(log, learner, heard), self._talked))
 
     def _visited(self, request: Visit) -> Staged[Decision]:
@@ -292,7 +293,7 @@ class Stages:
             own = yield Timed(
                 timed.deadline,
                 Routes([agent for agent in graph.agents if agent in self._members], request.links),
-                lambda decision: PunctualInBox.of(self.name, terms, functions, decision),
+                lambda decision: PunctualInBox(self.name, terms, functions, decision),
                 again=request.again,
             )
             word = stand | own
@@ -360,7 +361,7 @@ class Stages:
         claims = Claims.unpacked(graph, said)
         index = None
         if self.name in graph.agents:
-            terms = terms_of(timed, sizes, claims, declining(problem), request.seed)
+            terms = Terms(timed, sizes, claims, declining(problem), request.seed)
             links = Routes(graph.agents, request.links)
             word = yield Timed(
                 timed.deadline, links, lambda decision: Punctual(self.name, terms, own, decision), again=False

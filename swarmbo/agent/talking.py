@@ -11,7 +11,6 @@ from msgspec import UnsetType
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
-from swarmbo.acquisition.travel import MeasuringTravel
 from swarmbo.agent.begun import Begun, Deciding
 from swarmbo.agent.company import Company
 from swarmbo.agent.setup_check import require_own
@@ -24,11 +23,11 @@ from swarmbo.coordination.messages import Bundle, Codec, Message, UnfitError
 from swarmbo.coordination.participant import Participant, read
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import OwnRows
-from swarmbo.deciding.reports import Offer, offers_of
+from swarmbo.deciding.reports import Offer, PackedOffer, offers_of
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError, TransportError
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.records import LinkReport, Recommendation, SolveReport, Traffic
 from swarmbo.transport import Envelope, Routes
@@ -81,6 +80,7 @@ class Talking:
         self._learner = FieldLearner.empty(setup, name) if problem.is_field else FunctionLearner(setup)
         self.refused = Counter[str]()
         self._reported = Counter[str]()  # of these what a report has named
+        self._offered: dict[str, PackedOffer] = {}  # by all, in the report before the last decision
         self._words: dict[str, dict[str, float] | None] = {}
         self._recommended: Recommendation | None = None
         self._early: list[Envelope] = []
@@ -196,8 +196,9 @@ class Talking:
         self._routes = Routes(self.problem.agents, self.links, has_base=self.has_base)
         heard = tuple((envelope.sender, envelope.payload) for envelope in (*self._early, *self._bundles))
         company = self.company if count else None
-        deciding = Deciding(count, self._own, offer, self._participant.decision, heard, company=company)
-        self._begun = self._before = Begun(deciding, self._log, self._learner)
+        known = self._offered if company is None else {}  # who was absent, or begins anew, has not heard it
+        deciding = Deciding(count, self._own, offer, self._participant.decision, heard, company=company, known=known)
+        self._begun = self._before = Begun(deciding, self._log, self._learner, self._offered)
         self._own, self.sent, self.report = self._own.said(self._log), {}, None
         self._steps = self._decided(deciding)
         if company is not None:
@@ -235,6 +236,7 @@ class Talking:
             begun = self._begun
             assert begun is not None
             self._log, self._learner, self._own = begun.log, begun.learner, begun.deciding.said.then(self._own)
+            self._offered = begun.offered
             self._participant = Participant[Any](self.name, begun.deciding.turn)
             self._words, self._steps, self._begun = {} if begun.deciding.count else self._words, None, None
             raise
@@ -256,8 +258,11 @@ class Talking:
         problem, given = self.problem, None
         if isinstance(self._learner, FieldLearner):
             learner = self._learner.copied()  # what was known stays as it is until all is decided
-            told = yield from stages.reports(self._log, learner, deciding.said, deciding.offer)
-            self._log, self._learner, given = told
+            told = yield from stages.reports(self._log, learner, deciding.said, deciding.offer, deciding.known)
+            self._log, self._learner, offered = told
+            given = {name: offer.unpacked(problem.box.n_dims, self.sites) for name, offer in offered.items()}
+            if deciding.count:
+                self._offered = offered if deciding.company is None else {}
         else:
             self._log = yield from stages.news(self._log, deciding.said)
         if not deciding.count:
@@ -265,10 +270,9 @@ class Talking:
         for i in range(deciding.count):
             if i:
                 self._participant = self._next_participant()
-            way = self.travel.on_the_way if isinstance(self.travel, MeasuringTravel) else None
-            offers = Offers(links=self.links, level=self.level, sites=self.sites, travel=self.travel, on_the_way=way)
+            offers = Offers(links=self.links, level=self.level, sites=self.sites, travel=self.travel)
             if given is not None:
-                offers = offers_of(offers, given, problem, self._setup.seed, self._log.round, self.name)
+                offers = offers_of(offers, given, problem, self._setup.seed, self._log.round)
             self._learner, choice = yield from stages.decided(self._log, self._learner, offers)
             self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
             point = problem.named(choice.point)

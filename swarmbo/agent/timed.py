@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.coordination.correspondent import Correspondent
+from swarmbo.coordination.deadline import Correspondent
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope, Routes
 

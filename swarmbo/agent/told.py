@@ -14,12 +14,11 @@ from numpy.typing import ArrayLike
 
 from swarmbo.boundary.values import real_array, reported_number, short, table, told_number
 from swarmbo.deciding.candidates import checked_candidates
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, Stop, shares_outcomes
 from swarmbo.deciding.reports import Offer
 from swarmbo.deciding.told import Noise, attached, measured_place, noise_of
-from swarmbo.deciding.ways import checked_ways
 from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.worlds.fields import readings_of
 
@@ -253,7 +252,6 @@ class Owned:
         candidates: ArrayLike | None,
         price: float,
         position: ArrayLike | None,
-        on_the_way: Sequence[ArrayLike] | None,
         *,
         takes_part: bool,
     ) -> Offer:
@@ -263,27 +261,20 @@ class Owned:
             candidates: Places (k, d).
             price: Of a measurement.
             position: Where it stands (d,).
-            on_the_way: For each candidate, where it measures before it is there.
             takes_part: Whether it is there at all.
         """
         if not reported_number(price) >= 0.0:
             raise ConfigError(f"got {short(price)}; wanted a finite number >= 0", at="$.price")
         if not self.problem.is_field:
-            if not (candidates is None and position is None and on_the_way is None and price == 0.0 and takes_part):
+            if not (candidates is None and position is None and price == 0.0 and takes_part):
                 raise ConfigError("got candidates, a price or a position; wanted none: only a field has places")
             return Offer()
-        places, ways = None, None
+        places = None
         if candidates is not None:
             checked = checked_candidates({self.name: candidates}, [self.name], self.problem.box)[self.name]
             places = tuple(map(tuple, checked.tolist()))
-        if on_the_way is not None:
-            if places is None:
-                raise ConfigError(
-                    "got ways without candidates; wanted the candidates to which they lead", at="$.on_the_way"
-                )
-            ways = checked_ways(on_the_way, len(places), self.problem.box.n_dims)
         stands = None if position is None else tuple(measured_place(self.problem, self.name, position).tolist())
-        return Offer(places, float(price), stands, takes_part, ways)
+        return Offer(places, float(price), stands, takes_part)
 
     def _outcome(self, outcome: OwnOutcome) -> tuple[dict[str, float | None], float | UnsetType | None]:
         """Outcomes of own factors, and the total."""

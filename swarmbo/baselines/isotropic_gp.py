@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.box_functions import BoxFunctions
-from swarmbo.acquisition.contrast_bounds import ContrastBounds
-from swarmbo.acquisition.success_bound import bounded, gone_back, is_met, spreads
+from swarmbo.acquisition.confidence_bounds import ContrastBounds
+from swarmbo.acquisition.penalties import bounded, gone_back, is_met, spreads
 from swarmbo.acquisition.trust_region import TrustRegion, box_around
 from swarmbo.baselines.seen_totals import n_asked, seen_totals
 from swarmbo.belief.gp.additive import AdditiveGP
@@ -20,11 +20,11 @@ from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.structured import in_structure
 from swarmbo.belief.model.warping import Warp, WarpKind
 from swarmbo.belief.structure.learned import LearnedStructure
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.ascent import ascend
 from swarmbo.graph import stacks_of
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import stream
 from swarmbo.settings import AtOnce, NonNegative, Settings, Whole
 
 

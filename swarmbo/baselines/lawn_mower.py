@@ -61,16 +61,13 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
         strips, ground = strip_of_agents(situation), ground_of(situation.domain, situation.sites)
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:
-            places, reach, stops = situation.candidates[agent], np.inf, 0
+            places, reach = situation.candidates[agent], np.inf
             if (here := situation.positions.get(agent)) is not None:
                 off = np.linalg.norm(places - here, axis=1)
-                farthest = places[int(off.argmax())][None]
-                way = situation.way(agent, farthest)
                 reach = _COARSE ** np.round(np.log(max(float(off.max()), 1e-9)) / np.log(_COARSE))
-                stops = 0 if way is None else int((~np.isnan(way[0, :, 0])).sum())
             start = situation.starts.get(agent)
             begun = None if start is None else (float(start[0]), float(start[1]))
-            plan = sweep(ground, strips[agent], len(strips), situation.horizon, begun, reach, stops)
+            plan = sweep(ground, strips[agent], len(strips), situation.horizon, begun, reach)
             target = plan[min(situation.round, len(plan)) - 1]
             if here is not None and np.isfinite(reach):
                 target = ground.ahead(here, target, reach)
@@ -211,7 +208,6 @@ def sweep(
     rounds: int,
     start: tuple[float, float] | None = None,
     reach: float = np.inf,
-    stops: int = 0,
 ) -> Float[np.ndarray, "rounds 2"]:
     """Where an agent is to be at the end of each round.
 
@@ -222,20 +218,17 @@ def sweep(
         rounds: How many, >= 1.
         start: Where the agent was before the first; None: its first measurement is the first of the sweep.
         reach: How far it gets in a round, > 0.
-        stops: How often it measures on its way in a round.
     """
     west, east = ground.strip(strip, n_strips)
     judged, n_steps = _judged(ground, west, east), rounds - (start is None)
-    shares = np.arange(1, stops + 1)[:, None, None] / (stops + 1)
-    even = np.sqrt(rounds * (1 + stops) * (east - west) / ground.side[1])  # lanes as far apart as measurements on them
+    even = np.sqrt(rounds * (east - west) / ground.side[1])  # lanes as far apart as measurements on them
     plans = list[tuple[float, Float[np.ndarray, "r 2"]]]()
     for n_lanes in range(1, int(2.0 * even) + 2):
         for entry in range(1 if start is None else 4):
             path = _path(ground, (west, east), n_lanes, start, entry)
             step = min(float(_along(path)[-1]) / max(n_steps, 1), reach)
             ends = _at(path, step * np.arange(n_steps + 1))
-            between = ends[:-1] + shares * np.diff(ends, axis=0)
-            off = cKDTree(np.vstack([ends, *between])).query(judged)[0]
+            off = cKDTree(ends).query(judged)[0]
             plans.append((float(np.square(off).mean()), ends[-rounds:]))
     return min(plans, key=lambda plan: plan[0])[1]
 

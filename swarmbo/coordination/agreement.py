@@ -1,4 +1,4 @@
-"""What agents come out of a part with, and the agreement that they come to together."""
+"""Outcomes of a part, agent by agent, and the agreement that they make together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 
 
 class TableOutcome(NamedTuple):
-    """What an agent comes out of a part with, where it chooses from tables.
+    """Outcome of a part for one agent, where it chooses from tables.
 
     Args:
         assignment: The index of each variable that it owns.
@@ -32,7 +32,7 @@ class TableOutcome(NamedTuple):
 
 
 class BoxOutcome(NamedTuple):
-    """What an agent comes out of a part with, where domains are continuous.
+    """Outcome of a part for one agent, where domains are continuous.
 
     Args:
         part: Its index.
@@ -199,7 +199,7 @@ def agreement_of(graph: FactorGraph, outcomes: Sequence[BoxOutcome], traffic: Tr
 def unfinished_solution(
     graph: FactorGraph, outcomes: Sequence[TableOutcome], traffic: Traffic, links: LinkReport
 ) -> Solution:
-    """What agents came out with of whom some wait for ever.
+    """The solution where some agents wait for ever: the choices of those that have finished.
 
     Args:
         graph: The whole graph.

@@ -1,4 +1,11 @@
-"""Bounded gradient ascent of many independent problems side by side."""
+"""Spectral projected gradient ascent in a box: of many independent problems, and of joint points by messages.
+
+By messages a variable moves along the sum of its factors' slopes. Every step costs one message from each factor to the
+owners of its shared variables (slopes), one back (their sum), and one up and down a tree of the part's agents (sums
+that accept or shorten the step).
+
+Source: Birgin, Martínez & Raydan 2000 (SPG2, monotone); Barzilai & Borwein 1988.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,11 +13,23 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-Climbable = Callable[[Float[np.ndarray, "g m a"]], tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]]
+from swarmbo.coordination.box_steps import exchange
+from swarmbo.coordination.local_functions import Received
+from swarmbo.coordination.messages import Slope
+from swarmbo.coordination.requests import AllReduce, Reduce, Steps
+from swarmbo.coordination.view import BoxView, Rows
+
+Climbing = tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]  # values and gradients
+Climbable = Callable[[Float[np.ndarray, "g m a"]], Climbing]
 
 _SUFFICIENT = 1e-4  # share of the rise promised by the gradient that a step must bring (Armijo)
 _SHRINK = 0.25
 _LARGEST_STEP = 1e10
+_NOWHERE = 1e-7  # sides of the box
+_STEPS = 4  # that are looked back on
+
+Lengths = Float[np.ndarray, "*m"]  # one number for each problem
+Polished = tuple[Float[np.ndarray, "m n"], Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
 
 class Climbed(NamedTuple):
@@ -34,8 +53,6 @@ def ascend(
 
     A step goes along the projected gradient, in coordinates scaled by the sides of the box, with the length of Barzilai
     and Borwein; a step that brings too little is shortened and tried again. Values never fall.
-
-    Source: Birgin, Martínez & Raydan 2000 (SPG2, monotone); Barzilai & Borwein 1988.
 
     Args:
         function: Values (g, m) and gradients (g, m, a) at points (g, m, a).
@@ -64,13 +81,91 @@ def ascend(
             break
         new_value, new_gradient = function(trial)
         new_gradient = np.ascontiguousarray(new_gradient) * sides
+        # Armijo: below the promised share a step is not taken, so values never fall
         sufficient = new_value >= value + _SUFFICIENT * (gradient * moved).sum(axis=-1)
         accepted: Bool[np.ndarray, "g m"] = active & sufficient
         curvature = ((gradient - new_gradient) * moved).sum(axis=-1)
-        square = (moved**2).sum(axis=-1)
-        longer = np.where(curvature > 0.0, square / np.where(curvature > 0.0, curvature, 1.0), 4.0 * step)
-        step = np.where(active, np.where(accepted, np.clip(longer, 1e-300, _LARGEST_STEP), _SHRINK * step), step)
+        step = np.where(active, _next_step(step, accepted, curvature, (moved**2).sum(axis=-1)), step)
         X = np.where(accepted[..., None], trial, X)
         gradient = np.where(accepted[..., None], new_gradient, gradient)
         value = np.where(accepted, new_value, value)
     return Climbed(X, value, step)
+
+
+def augmented(
+    function: Callable[[Float[np.ndarray, "g m a"], Received], Climbing],
+    received: Received,
+    centre: Float[np.ndarray, "g m a"],
+    weight: Float[np.ndarray, "g #m a"],
+) -> Climbable:
+    """Augmented Lagrangian of factors, phi(x) - 1/2 |x - centre|² by weights, where the centre is z - u.
+
+    Source: Boyd et al. 2011, section 3.1.1, in scaled form; Bardou et al. 2024, eq. 10.
+    """
+
+    def lagrangian(X: Float[np.ndarray, "g m a"]) -> Climbing:
+        value, gradient = function(X, received)
+        gap = X - centre
+        return value - 0.5 * (weight * gap**2).sum(axis=-1), gradient - weight * gap
+
+    return lagrangian
+
+
+def polish(
+    view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = _NOWHERE, least: float = 0.0
+) -> Steps[Polished]:
+    """Ascent from joint points of a part, each with a step length of its own.
+
+    The sum at a point never falls: a step that brings too little is shortened and tried again.
+
+    Args:
+        view: Of the part.
+        Z: Joint points in the box.
+        steps: At most this many.
+        tolerance: Stop when no point moves by more than this length, in sides of the box, in a step that brings enough
+            and is as long as the one before it says; the first step's length, or a shortened one's, tells nothing.
+        least: Stop too when four steps have raised the best sum by less than this share of all that it rose.
+
+    Returns:
+        The points, and the part's sum there after and before.
+    """
+    low, high, sides = view.functions.low, view.functions.high, view.sides
+    values, slope = yield from _look(view, Z)
+    value, square = yield AllReduce.of(view, len(Z), values, view.by_variable(slope**2))
+    before, reached = value, [value.max()]
+    step, is_told = 0.1 / np.maximum(np.sqrt(square), 1e-300), np.zeros(len(Z), dtype=bool)
+    for _ in range(steps):
+        trial = np.clip(Z + step[:, None] * slope * sides, low, high)
+        moved = (trial - Z) / sides
+        values, new_slope = yield from _look(view, trial)
+        sums = map(view.by_variable, (slope * moved, (slope - new_slope) * moved, moved**2))
+        new_value, promised, curvature, square = yield AllReduce.of(view, len(Z), values, *sums)
+        accepted = new_value >= value + _SUFFICIENT * promised
+        step = _next_step(step, accepted, curvature, square)
+        Z, slope = (np.where(accepted[:, None], new, old) for new, old in ((trial, Z), (new_slope, slope)))
+        value = np.where(accepted, new_value, value)
+        little = np.where(accepted & is_told, tolerance, min(tolerance, _NOWHERE))
+        reached.append(value.max())
+        is_done = len(reached) > _STEPS and reached[-1] - reached[-1 - _STEPS] < least * (reached[-1] - reached[0])
+        if is_done or (square <= little**2).all():
+            break
+        is_told = accepted
+    return Z, value, before
+
+
+def _look(view: BoxView, Z: Float[np.ndarray, "m n"]) -> Steps[tuple[Rows, Float[np.ndarray, "m n"]]]:
+    """The own factors' values at joint points, and the slopes of the part's sum by variable, in sides of the box."""
+    functions, points = view.functions, view.take(Z)
+    received = yield from exchange(view, points)
+    both = [functions.value_and_gradient(*row) for row in zip(view.stacks, points, received, strict=True)]
+    # where neighbours matter, what a factor climbs is a model, and its value not its term of the sum
+    values = view.values(points, received) if functions.n_exchanges else [value for value, _ in both]
+    slope = yield Reduce(view, Slope, [gradient for _, gradient in both], len(Z))
+    return values, slope * view.sides
+
+
+def _next_step(step: Lengths, accepted: Bool[np.ndarray, "*m"], curvature: Lengths, square: Lengths) -> Lengths:
+    """The length of Barzilai and Borwein after a step that brought enough, else a shorter one."""
+    # where the function curves upwards that length has no meaning: the step grows until it does not
+    longer = np.where(curvature > 0.0, square / np.where(curvature > 0.0, curvature, 1.0), 4.0 * step)
+    return np.where(accepted, np.clip(longer, 1e-300, _LARGEST_STEP), _SHRINK * step)

@@ -1,15 +1,18 @@
-"""Steps that methods on a box have in common: what neighbours publish, sums over a part, and how a result is told."""
+"""Steps that methods on a box share: starts, exchange between neighbours, sums over a part, and telling a result."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import BoxOutcome
-from swarmbo.coordination.local_functions import Received, by_factor
+from swarmbo.coordination.local_functions import LocalFunctions, Received, by_factor
 from swarmbo.coordination.messages import Consensus
 from swarmbo.coordination.requests import AllReduce, Exchange, Send, Steps, to_factor, to_variable
 from swarmbo.coordination.view import BoxView, Copies, LocalView
+
+FEWEST = 16  # random points by which the spread of values is judged: the spread of one is 0, of few anything
 
 
 def tell_factors(view: LocalView, numbers: Mapping[str, float], below: float | None = None) -> Steps[dict[str, float]]:
@@ -68,3 +71,42 @@ def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) 
     values = {factor: float(value[0]) for factor, value in found.items()}
     x = yield from tell_variables(view, point)
     return outcome._replace(x=x, values=values)
+
+
+def joint_starts(
+    functions: LocalFunctions, variables: Iterable[str], seed: int, n_given: int, n_random: int
+) -> Float[np.ndarray, "m n"]:
+    """Joint points that are looked at for starts: the given ones, then random ones that everyone can draw.
+
+    Args:
+        functions: For the box, and the points that are given.
+        variables: Only their columns are drawn; others are 0.
+        seed: Of the draws, one stream for each variable.
+        n_given: Most of the given ones.
+        n_random: How many random ones; the first ones are the same, however many there are.
+    """
+    low, high = functions.low, functions.high
+    given = np.clip(functions.starts[:n_given], low, high)
+    place = {variable: i for i, variable in enumerate(functions.graph.variables)}
+    drawn = np.zeros((n_random, len(low)))
+    for variable in variables:
+        drawn[:, place[variable]] = stream(seed, "starts", variable=variable).random(n_random)
+    return np.concatenate([given, low + drawn * (high - low)])
+
+
+def natural_penalty(values: Float[np.ndarray, " m"], n_given: int) -> float:
+    """The spread of a part's values over the squared spread of its box, whatever their unit.
+
+    Args:
+        values: At the starts that were given, then at random points of the box.
+        n_given: How many were given. They lie where the sum is large and would bias the spread, so they count only
+            where it is flat at all random points.
+
+    Returns:
+        Above 0: 1 where every value is the same, for then any penalty will do.
+    """
+    for seen in (values[n_given:], values):
+        known = seen[np.isfinite(seen)]
+        if len(known) and (spread := float(known.std())) > 4.0 * np.finfo(float).eps * float(np.abs(known).max()):
+            return 12.0 * spread  # a uniform variable's variance is 1/12 of its squared side
+    return 1.0

@@ -29,7 +29,7 @@ BOUND_ROUNDS = 20
 def upper_bound(
     view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], rounds: int = BOUND_ROUNDS
 ) -> Steps[float]:
-    """What no joint choice of a connected part exceeds, up to rounding.
+    """Upper bound on the value of every joint choice of a connected part, up to rounding.
 
     Args:
         view: Own factors and variables.
@@ -127,6 +127,7 @@ def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
         behind = [np.add(others(x, home), heard[home, x]).max() for x, home in homes.items()]
         return float(sum(_rest(tables[f], [shares[f, x] for x in scopes[f]]) for f in view.factors) + sum(behind))
 
+    # factors of one colour share no variable, so what they do side by side is what they would do one by one
     for turn in range(rounds):
         mail = Mail()
         speaking = {f for f in order if len(scopes[f]) > 1 or turn == 0}  # one variable has all there is at once
@@ -164,7 +165,7 @@ def _over(table: Table, scope: tuple[str, ...], kept: tuple[str, ...]) -> Table:
 
 
 def _shares(table: Table, had: list[Vector]) -> list[Vector]:
-    """What each variable gets of a factor, given what it has of others."""
+    """Share of each variable in a factor, given what it has of others."""
     best, n = factor_messages(table[None], [entries[None] for entries in had]), len(had)
     shares: list[Vector] = []
     for (most,), entries in zip(best, had, strict=True):

@@ -21,7 +21,7 @@ Packed = tuple[str, str, tuple[int, int], bytes]  # two variables, how many valu
 
 
 def forbidden_by(scope: Sequence[str], table: Table) -> Iterator[Pairs]:
-    """What a factor forbids of each two of its variables, where it forbids anything.
+    """Pairs of values that a factor forbids, for each two of its variables.
 
     Args:
         scope: Its variables.
@@ -40,7 +40,7 @@ def forbidden_by(scope: Sequence[str], table: Table) -> Iterator[Pairs]:
 
 @dataclass(frozen=True, eq=False)
 class Claims:
-    """What every agent knows beforehand of values that forbid one another.
+    """Values that forbid one another, as every agent knows them beforehand.
 
     Args:
         graph: Scopes and owners.
@@ -52,7 +52,7 @@ class Claims:
 
     @classmethod
     def of(cls, graph: FactorGraph, tables: Mapping[str, Table]) -> "Claims":
-        """What tables forbid of two values whatever the others are; what they forbid of three or more is left out.
+        """Pairs that tables forbid whatever the other variables are; what they forbid of three or more is left out.
 
         Args:
             graph: Scopes and owners.
@@ -62,7 +62,7 @@ class Claims:
 
     @staticmethod
     def packed(graph: FactorGraph, tables: Mapping[str, Table], agent: str) -> bytes:
-        """What the tables of an agent's own factors forbid, as it says it.
+        """Forbidden pairs of an agent's own factors, packed for sending.
 
         Args:
             graph: Scopes and owners.
@@ -75,7 +75,7 @@ class Claims:
 
     @classmethod
     def unpacked(cls, graph: FactorGraph, said: Mapping[str, bytes]) -> "Claims":
-        """What factors forbid together, as their owners have said it (``packed``).
+        """Forbidden pairs of all factors, from what their owners sent (``packed``).
 
         Args:
             graph: Scopes and owners.
@@ -102,7 +102,7 @@ class Claims:
 
     @cached_property
     def colour(self) -> dict[str, int]:
-        """When each variable's owner speaks: never together with a neighbour, which can then heed its word."""
+        """Turn of each variable's owner to speak: never that of a neighbour, which can then heed its word."""
         colours: dict[str, int] = {}
         for x in self.graph.variables:
             taken = {colours[y] for y in self.neighbours[x] if y in colours}
@@ -111,11 +111,11 @@ class Claims:
 
     @cached_property
     def n_colours(self) -> int:
-        """How many there are."""
+        """Number of colours."""
         return 1 + max(self.colour.values())
 
     def is_before(self, x: str, y: str) -> bool:
-        """Whether a variable's owner speaks before a neighbour's."""
+        """True if a variable's owner speaks before a neighbour's."""
         return self.colour[x] < self.colour[y]
 
     def allowed(self, x: str, size: int, words: Mapping[str, int | None]) -> Bool[np.ndarray, " a"]:

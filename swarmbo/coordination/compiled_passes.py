@@ -1,33 +1,29 @@
 """Compiled passes over a whole graph: all messages of a tree, each once, and the last choices. Import it late.
 
 What Python does message by message (``methods.max_sum``, ``decoding``) is done here to the same bits. Edges are those
-of ``swarmbo.graph.edges``; within a pass arrays are known as in ``swarmbo.coordination.compiled_updates``.
+of ``swarmbo.graph.edges``.
 """
-
-from typing import Any
 
 import numba
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from swarmbo.boundary.compiling import compiled
-from swarmbo.coordination.compiled_updates import (
-    Whole,
-    new_scratch,
+from swarmbo.coordination.compiled_messages import (
+    Places,
+    Spare,
+    new_spare,
     normalised_messages,
+    renew_factor,
     renew_factors,
+    renew_variable,
     renew_variables,
-    renewed_factor,
-    renewed_variable,
 )
 from swarmbo.coordination.flooding import Flooding, Kernels
 from swarmbo.coordination.tables import Flat
-from swarmbo.coordination.vector_steps import load
 from swarmbo.graph import Edges
 
-_unsigned: Any = np.uint64
-_NONE, _BYTES = -1, _unsigned(8)
-Places = Int[np.ndarray, " n"]
+_NONE = -1
 
 
 @compiled(nogil=True)
@@ -52,6 +48,7 @@ def breadth_first(
     up, seen = np.full(n_factors, _NONE), np.zeros(n_variables, dtype=np.bool_)
     n_found = n_gone = n_factors_found = 0
     for start in range(n_variables):
+        # each connected part has a root of its own
         if not seen[start]:
             seen[start] = True
             order[n_found] = start
@@ -76,81 +73,29 @@ def breadth_first(
 
 
 @compiled(nogil=True)
-def tree_rounds(
-    order: Places,
-    factor_order: Places,
-    up: Places,
-    first: Places,
-    variables: Places,
-    first_of: Places,
-    by_variable: Places,
-    factors: Places,
-) -> Whole:
-    """In how many rounds all messages of a forest become final; the number of ``part.tree_levels``.
+def tree_rounds(factor_order: Places, up: Places, first: Places, variables: Places, n_variables: int) -> int:
+    """Rounds after which all messages of a forest are final, as many as ``part.tree_levels``: half its longest path.
 
-    A variable's message is final a round after the last of those that it needs, and a factor's in the round of the last
-    one that it needs.
+    Args:
+        factor_order: See :func:`breadth_first`, like the next.
+        up: Its edges towards the first variable.
+        first: Of the edges.
+        variables: Of the edges.
+        n_variables: How many there are.
     """
-    of_variable, of_factor = np.zeros(len(factors), dtype=np.int64), np.zeros(len(factors), dtype=np.int64)
-    largest = 1
-    for i in range(len(factor_order) - 1, -1, -1):
-        f = factor_order[i]
-        latest = 1
+    behind = np.zeros(n_variables, dtype=np.int64)  # edges to what is furthest from a variable, away from the first
+    longest = 1
+    for back in range(len(factor_order)):
+        f = factor_order[len(factor_order) - 1 - back]
+        most, second = 0, 0
         for edge in range(first[f], first[f + 1]):
             if edge != up[f]:
-                x, heard = variables[edge], 0
-                for j in range(first_of[x], first_of[x + 1]):
-                    if by_variable[j] != edge:
-                        heard = max(heard, of_factor[by_variable[j]])
-                of_variable[edge] = heard + 1
-                latest = max(latest, heard + 1)
-        of_factor[up[f]] = latest
-        largest = max(largest, latest)
-    for x in order:
-        most, second = 0, 0
-        for j in range(first_of[x], first_of[x + 1]):
-            said = of_factor[by_variable[j]]
-            most, second = max(most, said), max(second, min(most, said))
-        for j in range(first_of[x], first_of[x + 1]):
-            edge = by_variable[j]
-            f = factors[edge]
-            if up[f] == edge and first[f + 1] - first[f] > 1:
-                of_variable[edge] = 1 + (second if of_factor[edge] == most else most)
-                largest = max(largest, of_variable[edge])
-                most_said, second_said = 0, 0
-                for other in range(first[f], first[f + 1]):
-                    said = of_variable[other]
-                    most_said, second_said = max(most_said, said), max(second_said, min(most_said, said))
-                for other in range(first[f], first[f + 1]):
-                    if other != edge:
-                        of_factor[other] = second_said if of_variable[other] == most_said else most_said
-                        largest = max(largest, of_factor[other])
-    return largest
-
-
-@numba.njit(nogil=True)
-def _renew_variable(
-    x: Whole, size: Whole, first_of: Places, edges: Whole, heard: Whole, said: Whole, spare: Whole
-) -> None:
-    """All messages of a variable of so many values; the last four are addresses."""
-    degree, at = _unsigned(first_of[x + 1] - first_of[x]), _unsigned(first_of[x]) * _BYTES
-    renewed_variable(edges + at, degree, size, heard, said, spare)
-
-
-@numba.njit(nogil=True)
-def _renew_factor(
-    f: Whole,
-    first: Places,
-    tables: Places,
-    lengths: Whole,
-    begins: Whole,
-    said: Whole,
-    heard: Whole,
-    spare: Whole,
-) -> None:
-    """All messages of a factor; the last five are addresses."""
-    n_axes, at = _unsigned(first[f + 1] - first[f]), _unsigned(first[f]) * _BYTES
-    renewed_factor(tables[f], lengths + at, begins + at, n_axes, said, heard, heard, 0.0, spare)
+                length = behind[variables[edge]] + 1
+                most, second = max(most, length), max(second, min(most, length))
+        x = variables[up[f]]
+        longest = max(longest, most + second, behind[x] + most + 1)
+        behind[x] = max(behind[x], most + 1)
+    return (longest + 1) // 2
 
 
 @compiled(nogil=True)
@@ -163,55 +108,60 @@ def _tree_pass(
     first_of: Places,
     by_variable: Places,
     factors: Places,
-    tables: Places,
+    tables: Flat,
+    begins: Places,
     sizes: Places,
     starts: Places,
-    places: Places,
+    of_variables: Places,
     from_variables: Flat,
     from_factors: Flat,
-    scratch: Float[np.ndarray, " s"],
+    spare: Spare,
 ) -> None:
     """Every message of a forest: towards the first variable, then away from it.
 
     What a recipient has said to its sender does not matter, so the first pass renews all messages of a sender, and the
     second one puts right those that were not yet final.
     """
-    said, heard = _unsigned(from_variables.ctypes.data), _unsigned(from_factors.ctypes.data)
-    lengths, begins = _unsigned(sizes.ctypes.data), _unsigned(starts.ctypes.data)
-    edges, spare = _unsigned(places.ctypes.data), _unsigned(scratch.ctypes.data)
-    for i in range(len(factor_order) - 1, -1, -1):
-        f = factor_order[i]
+    said, heard = from_variables, from_factors
+    # towards the root: a factor has all messages from below when its variables below have been renewed
+    for back in range(len(factor_order)):
+        f = factor_order[len(factor_order) - 1 - back]
         for edge in range(first[f], first[f + 1]):
             if edge != up[f]:
-                _renew_variable(variables[edge], sizes[edge], first_of, edges, heard, said, spare)
-        _renew_factor(f, first, tables, lengths, begins, said, heard, spare)
+                x = variables[edge]
+                degree = first_of[x + 1] - first_of[x]
+                renew_variable(of_variables, first_of[x], degree, sizes[edge], heard, said, spare)
+        n_axes = first[f + 1] - first[f]
+        renew_factor(tables, begins[f], sizes, starts, first[f], n_axes, said, heard, heard, 0.0, spare)
+    # away from it: a variable has heard the factor above it before its own turn comes
     for x in order:
-        _renew_variable(x, sizes[by_variable[first_of[x]]], first_of, edges, heard, said, spare)
+        size, degree = sizes[by_variable[first_of[x]]], first_of[x + 1] - first_of[x]
+        renew_variable(of_variables, first_of[x], degree, size, heard, said, spare)
         for j in range(first_of[x], first_of[x + 1]):
             f = factors[by_variable[j]]
             if up[f] == by_variable[j]:
-                _renew_factor(f, first, tables, lengths, begins, said, heard, spare)
+                n_axes = first[f + 1] - first[f]
+                renew_factor(tables, begins[f], sizes, starts, first[f], n_axes, said, heard, heard, 0.0, spare)
 
 
 @numba.njit(nogil=True)
 def _conditioned(
-    table: Whole,
-    edge: Whole,
-    begin: Whole,
-    end: Whole,
+    table: Flat,
+    edge: int,
+    begin: int,
+    end: int,
     variables: Places,
     sizes: Places,
     starts: Places,
     chosen: Places,
-    said: Whole,
+    said: Flat,
     index: Places,
-    out: Float[np.ndarray, " n"],
-    at: Whole,
+    out: Flat,
 ) -> None:
-    """What :func:`swarmbo.coordination.decoding.conditioned_message` says, put at a place of ``out``.
+    """Compiled form of :func:`swarmbo.coordination.decoding.conditioned_message`.
 
     Args:
-        table: Its address.
+        table: The factor's.
         edge: From the factor to the variable that is told.
         begin: The factor's first edge.
         end: After its last one.
@@ -219,51 +169,48 @@ def _conditioned(
         sizes: Of the edges.
         starts: Where the edges' messages begin.
         chosen: The index of each decided variable, -1 of others.
-        said: The address of what variables say.
+        said: What variables say.
         index: Overwritten; one number for each edge.
-        out: Numbers.
-        at: Where they begin.
+        out: It is put here.
     """
     fixed, stride, own = 0, 1, 0
-    for back in range(end - begin):
-        other = end - 1 - back
+    for other in range(end - 1, begin - 1, -1):
         if other == edge:
             own = stride
         elif chosen[variables[other]] != _NONE:
             fixed += chosen[variables[other]] * stride
-        stride *= np.int64(sizes[other])
-    for j in range(np.int64(sizes[edge])):
+        stride *= sizes[other]
+    for j in range(sizes[edge]):
         best = -np.inf
         index[: end - begin] = 0
         is_left = True
         while is_left:  # all values of the variables that are open
             place, stride = fixed + j * own, 1
-            for back in range(end - begin):
-                other = end - 1 - back
+            for other in range(end - 1, begin - 1, -1):
                 place += index[other - begin] * stride
-                stride *= np.int64(sizes[other])
-            entry = load(table, _unsigned(place))
+                stride *= sizes[other]
+            entry = table[place]
             for other in range(begin, end):
                 if other != edge and chosen[variables[other]] == _NONE:
-                    entry += load(said, starts[other] + _unsigned(index[other - begin]))
+                    entry += said[starts[other] + index[other - begin]]
             best = max(best, entry)
             is_left = False
-            for back in range(end - begin):
-                other = end - 1 - back
+            for other in range(end - 1, begin - 1, -1):
                 if other != edge and chosen[variables[other]] == _NONE:
                     index[other - begin] += 1
-                    if index[other - begin] < np.int64(sizes[other]):
+                    if index[other - begin] < sizes[other]:
                         is_left = True
                         break
                     index[other - begin] = 0
-        out[at + j] = best
+        out[j] = best
 
 
 @numba.njit(nogil=True)
-def _best_value(heard: Float[np.ndarray, " n"], degree: Whole, size: Whole) -> int:
-    """What :func:`swarmbo.coordination.decoding.best_value` chooses."""
+def _best_value(heard: Flat, degree: int, size: int) -> int:
+    """Compiled form of :func:`swarmbo.coordination.decoding.best_value`."""
     best, highest = 0, -np.inf
     for j in range(size):
+        # from the first factor to the last, as `best_value` adds, or ties would fall otherwise
         summed = heard[j]
         for k in range(1, degree):
             summed += heard[k * size + j]
@@ -292,33 +239,31 @@ def _decoding_pass(
     first_of: Places,
     by_variable: Places,
     factors: Places,
-    tables: Places,
+    tables: Flat,
+    begins: Places,
     sizes: Places,
     starts: Places,
     from_variables: Flat,
     from_factors: Flat,
-    heard: Float[np.ndarray, " n"],
+    heard: Flat,
     index: Places,
 ) -> Places:
     """The choices of all variables, by what :func:`swarmbo.coordination.decoding.decode` does."""
-    said = _unsigned(from_variables.ctypes.data)
     chosen = np.full(len(order), _NONE)
     for x in order:
-        size = np.int64(sizes[by_variable[first_of[x]]])
+        size = sizes[by_variable[first_of[x]]]
         for k in range(first_of[x + 1] - first_of[x]):
             edge = by_variable[first_of[x] + k]
             f = factors[edge]
+            begin, end, out = first[f], first[f + 1], heard[k * size : (k + 1) * size]
             has_earlier = False
-            for other in range(first[f], first[f + 1]):
+            for other in range(begin, end):
                 has_earlier = has_earlier or chosen[variables[other]] != _NONE
             if has_earlier:
-                _conditioned(
-                    tables[f], edge, first[f], first[f + 1], variables, sizes, starts, chosen, said, index, heard,
-                    k * size,
-                )  # fmt: skip
+                table = tables[begins[f] :]
+                _conditioned(table, edge, begin, end, variables, sizes, starts, chosen, from_variables, index, out)
             else:
-                for j in range(size):
-                    heard[k * size + j] = from_factors[np.int64(starts[edge]) + j]
+                out[:] = from_factors[starts[edge] : starts[edge] + size]
         chosen[x] = _best_value(heard, first_of[x + 1] - first_of[x], size)
     return chosen
 
@@ -339,24 +284,29 @@ def tree_messages(flooding: Flooding) -> tuple[Flat, Flat, int]:
     """
     edges = flooding.graph.edges
     found = (*order_of(edges), edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors)
-    sizes, starts = flooding.edge_sizes.astype(np.uint64), flooding.edge_starts
+    starts = flooding.edge_starts
     from_variables, from_factors = np.zeros(flooding.n_entries), np.zeros(flooding.n_entries)
     shapes = [group.tables.shape[1:] for group in flooding.factor_groups]
     _tree_pass(
         *found,
-        flooding.table_addresses,
-        sizes,
-        starts.astype(np.uint64),
-        starts[edges.by_variable].astype(np.uint64),
+        flooding.tables,
+        flooding.table_starts,
+        flooding.edge_sizes,
+        starts,
+        starts[edges.by_variable],
         from_variables,
         from_factors,
-        new_scratch(shapes),
+        new_spare(shapes),
     )
-    return from_variables, from_factors, int(tree_rounds(*found))
+    return (
+        from_variables,
+        from_factors,
+        int(tree_rounds(found[1], found[2], edges.first, edges.variables, len(found[0]))),
+    )
 
 
 def last_choices(flooding: Flooding, from_variables: Flat, from_factors: Flat) -> Int[np.ndarray, " n_variables"]:
-    """What :func:`swarmbo.coordination.decoding.decode` chooses where all factors and variables are in one place.
+    """Compiled form of :func:`swarmbo.coordination.decoding.decode`, where all factors and variables are in one place.
 
     Args:
         flooding: Of all.
@@ -365,7 +315,7 @@ def last_choices(flooding: Flooding, from_variables: Flat, from_factors: Flat) -
     """
     edges = flooding.graph.edges
     order, _, _ = order_of(edges)
-    sizes, starts = flooding.edge_sizes, flooding.edge_starts
+    sizes = flooding.edge_sizes
     heard = np.bincount(edges.variables, weights=sizes).max()
     return _decoding_pass(
         order,
@@ -374,9 +324,10 @@ def last_choices(flooding: Flooding, from_variables: Flat, from_factors: Flat) -
         edges.first_of,
         edges.by_variable,
         edges.factors,
-        flooding.table_addresses,
-        sizes.astype(np.uint64),
-        starts.astype(np.uint64),
+        flooding.tables,
+        flooding.table_starts,
+        sizes,
+        flooding.edge_starts,
         from_variables,
         from_factors,
         np.empty(int(heard)),

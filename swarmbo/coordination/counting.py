@@ -1,4 +1,4 @@
-"""How many messages cross the links and how long they are, where very many are alike: in arrays, none of them made.
+"""Numbers and lengths of messages that cross the links, where very many are alike: in arrays, none of them made.
 
 Lengths are those that ``Codec.size`` has for each, and hops those of ``Routes``; tests hold the sums to the messages.
 """
@@ -26,7 +26,7 @@ from swarmbo.records import Traffic
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """What messages of a part take.
+    """Traffic of messages of a part.
 
     Args:
         part: What everybody knows of it.
@@ -69,7 +69,7 @@ class Counts:
         return _sum(lengths[variables], hops)
 
     def up_tree(self, message: Message, per_factor: int) -> Traffic:
-        """What every agent but the root tells its parent in the tree.
+        """Traffic up the tree, from every agent but the root to its parent.
 
         Args:
             message: Of an agent without a name and without numbers.
@@ -81,7 +81,7 @@ class Counts:
         return _sum(Codec.size(message) + text_widths(names) + array_widths(per_factor * factors), self._tree_hops)
 
     def down_tree(self, message: Message) -> Traffic:
-        """What every agent but the root hears of its parent in the tree."""
+        """Traffic down the tree, to every agent but the root from its parent."""
         hops = self._tree_hops
         return _sum(np.full(len(hops), Codec.size(message)), hops)
 

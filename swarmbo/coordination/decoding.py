@@ -1,14 +1,26 @@
-"""From messages to a joint choice in which ties cannot mix two optima: variable by variable, given those before."""
+"""Choosing variable by variable: the first choice from messages, and the way out of choices that are forbidden.
 
-from collections.abc import Mapping, Sequence
+Decoded so, ties cannot mix two optima: each variable is chosen given those before it.
+
+A choice that is forbidden is repaired: a variable takes the value at which factors that weigh least are broken; of
+equal ones that of the largest sum. What is still broken after a sweep over all variables weighs one more in the next,
+which leads out of choices where no single variable can do better (breakout: Morris 1993; by messages: Yokoo & Hirayama
+1996). A value at which something stays broken is left if another is as good.
+
+In Yokoo & Hirayama's form neighbours tell one another how much each could gain, the one that gains most moves, and
+weights grow where none gains. Here variables alternate, in the order of decoding, and weights grow after every sweep.
+"""
+
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from swarmbo.coordination.messages import Conditioned
-from swarmbo.coordination.repair import hear_choices, least_forbidden, tell_choice
-from swarmbo.coordination.requests import Mail, Steps
-from swarmbo.coordination.tables import Edge, Table, Vector
+from swarmbo.coordination.messages import Choice, Conditioned, Line
+from swarmbo.coordination.requests import Compare, Crossed, Mail, Steps
+from swarmbo.coordination.tables import Edge, Rank, Table, Vector
 from swarmbo.coordination.view import LocalView
+from swarmbo.graph import FactorGraph
 
 
 def conditioned_message(
@@ -19,7 +31,7 @@ def conditioned_message(
     from_variables: Mapping[Edge, Vector],
     factor: str,
 ) -> Vector:
-    """What a factor says to a variable once some of its other variables are decided.
+    """A factor's message to a variable once some of its other variables are decided.
 
     Args:
         table: The factor's table.
@@ -97,3 +109,136 @@ def best_value(heard: Sequence[Vector]) -> int:
         summed = summed + message
     best = int(np.argmax(summed))
     return best if summed[best] > -np.inf else least_forbidden(heard, [1.0] * len(heard))
+
+
+def line_of(table: Table, scope: Sequence[str], variable: str, chosen: Mapping[str, int]) -> Vector:
+    """A factor's entries by the value of one of its variables, the others as they are chosen."""
+    return table[tuple(slice(None) if x == variable else chosen[x] for x in scope)]
+
+
+def least_forbidden(lines: Sequence[Vector], weights: Sequence[float], present: int | None = None) -> int:
+    """The value that a variable takes.
+
+    Args:
+        lines: Of each of its factors; -inf where the factor is broken.
+        weights: What breaking each counts.
+        present: Its present value, if it has one.
+
+    Returns:
+        The index; of equally good ones the lowest.
+    """
+    broken, worth = weighed(lines, weights)
+    best = broken == broken.min()
+    if present is not None and broken[present] > 0.0 and best.sum() > 1:
+        best[present] = False
+    return int(np.argmax(np.where(best, worth, -np.inf)))
+
+
+def weighed(lines: Sequence[Vector], weights: Sequence[float]) -> tuple[Vector, Vector]:
+    """For each value of a variable what the factors count that it breaks, and the sum of those that it does not."""
+    entries = np.array(lines)
+    forbidden = entries == -np.inf
+    entries[forbidden] = 0.0
+    # added from the first factor to the last, so that whoever adds gets the same bits
+    return np.add.accumulate(forbidden * np.array(weights)[:, None])[-1], np.add.accumulate(entries)[-1]
+
+
+def reweighed(weights: Mapping[str, float], values: Mapping[str, float]) -> dict[str, float]:
+    """The weights of factors for the next sweep, given their values after the last one."""
+    return {factor: weight + (values[factor] == -np.inf) for factor, weight in weights.items()}
+
+
+def repaired(
+    view: LocalView, tables: Mapping[str, Table], chosen: Mapping[str, int], best_so_far: Rank | None, sweeps: int
+) -> Steps[tuple[dict[str, int] | None, bool, Rank | None]]:
+    """Sweeps until nothing is forbidden and no variable can do better by itself.
+
+    Args:
+        view: Own factors and variables.
+        tables: Of the own factors.
+        chosen: The choices of own variables and own factors' variables.
+        best_so_far: How good the best joint choice is, where that is known.
+        sweeps: How many at most.
+
+    Returns:
+        The best choice if one was better than that, whether the sweeps came to their end, and how good the best is now.
+    """
+    # all weigh alike at first: the sum of weights is then the number of broken factors
+    weights, best = dict.fromkeys(view.factors, 1.0), None
+    for _ in range(sweeps):
+        before = chosen
+        chosen = yield from sweep(view, tables, before, weights)
+        values = np.array([tables[f][tuple(chosen[x] for x in view.graph.scope(f))] for f in view.factors])
+        weights = reweighed(weights, dict(zip(view.factors, values.tolist(), strict=True)))
+        moved = any(chosen[x] != before[x] for x in view.variables) or bool((values == -np.inf).any())
+        verdict, best_so_far = yield Compare([values], best_so_far, moved=moved, ends_round=False)
+        best = chosen if verdict.best else best
+        if verdict.stop:
+            return best, True, best_so_far
+    return best, False, best_so_far
+
+
+def sweep(
+    view: LocalView, tables: Mapping[str, Table], before: Mapping[str, int], weights: Mapping[str, float]
+) -> Steps[dict[str, int]]:
+    """Every variable chooses anew, in the order of decoding.
+
+    Args:
+        view: Own factors and variables.
+        tables: Of the own factors.
+        before: The choices of own variables and own factors' variables, and so is what comes back.
+        weights: What breaking each own factor counts.
+    """
+    if view.is_whole:
+        return (yield from _sweep_at_once(view, tables, before, weights))
+    graph, earlier, mail = view.graph, view.part.earlier, Mail()
+    factors, variables = set(view.factors), set(view.variables)
+    renewed: dict[str, int] = {}
+    chosen = ChainMap(renewed, dict(before))
+    for x in view.part.order:
+        actor = graph.variable_owner(x)
+        for f in graph.factors_of(x):
+            if f in factors:
+                yield from hear_choices(mail, earlier[f, x], renewed)
+                entries = line_of(tables[f], graph.scope(f), x, chosen)
+                mail.say(graph.owner(f), actor, Line(f, x, entries, weights[f]))
+        if x in variables:
+            keys = [("line", f, x) for f in graph.factors_of(x)]
+            yield from mail.wait(keys)
+            lines, counts = [mail[key].entries for key in keys], [mail[key].weight for key in keys]
+            renewed[x] = least_forbidden(lines, counts, chosen[x])
+            tell_choice(mail, graph, x, renewed[x])
+    yield from hear_choices(mail, view.seen, renewed)
+    yield from mail.close()
+    return dict(chosen)
+
+
+def _sweep_at_once(
+    view: LocalView, tables: Mapping[str, Table], before: Mapping[str, int], weights: Mapping[str, float]
+) -> Steps[dict[str, int]]:
+    """The same where everything is in one place, and as many messages."""
+    graph, chosen = view.graph, dict(before)
+    for x in view.part.order:
+        factors = graph.factors_of(x)
+        lines = [line_of(tables[f], graph.scope(f), x, chosen) for f in factors]
+        chosen[x] = least_forbidden(lines, [weights[f] for f in factors], chosen[x])
+    sizes = np.array([n for f in graph.factors for n in tables[f].shape])
+    choices = np.array([chosen[x] for x in graph.variables])
+    yield Crossed(lambda counts: counts.numbers(Line, sizes) + counts.words(choices))
+    return chosen
+
+
+def tell_choice(mail: Mail, graph: FactorGraph, variable: str, index: int) -> None:
+    """The word of a variable's owner, to the other owners of its factors."""
+    actor, word = graph.variable_owner(variable), Choice(variable, index)
+    for owner in dict.fromkeys(graph.owner(factor) for factor in graph.factors_of(variable)):
+        if owner != actor:
+            mail.say(actor, owner, word)
+
+
+def hear_choices(mail: Mail, variables: Iterable[str], chosen: dict[str, int]) -> Steps[None]:
+    """Wait for choices that are not known yet, and note them."""
+    missing = [("choice", x) for x in variables if x not in chosen]
+    if missing:
+        yield from mail.wait(missing)
+        chosen.update({key[1]: mail[key].index for key in missing})

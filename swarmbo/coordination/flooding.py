@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from swarmbo.graph import FactorGraph
 
 
 class Kernels(NamedTuple):
-    """How messages are renewed: in NumPy or compiled, both to the same bits.
+    """Functions that renew messages: in NumPy or compiled, both to the same bits.
 
     Args:
         messages: Of factors of one shape, given those of their variables by axis (n, d_k): normalised, by axis.
@@ -80,6 +81,10 @@ class Flooding:
         kernels: By which messages are renewed.
         variables: Those that are here; by default all.
         sizes: Number of values by variable; by default as tables of all factors have it.
+
+    Attributes:
+        tables: Those of the factors here, end to end, those of one shape together.
+        table_starts: Where each factor's begins.
     """
 
     def __init__(
@@ -104,7 +109,9 @@ class Flooding:
         self.factor_groups: list[FactorGroup] = []
         here: list[Int[np.ndarray, " n"]] = []  # edges, as numbers in the graph
         lengths: list[Int[np.ndarray, " n"]] = []  # of their messages
-        end = 0
+        self.tables = np.empty(sum(tables[factor].size for factor in self.factors))
+        self.table_starts = np.empty(len(self.factors), dtype=np.int64)
+        end = begin = 0
         for shape, indices in by_shape.items():
             places = np.array(indices)
             group_edges = edges.first[own[places]] + np.arange(len(shape))[:, None]
@@ -112,8 +119,10 @@ class Flooding:
             starts, end = ends - len(places) * np.array(shape), int(ends[-1])
             here += list(group_edges)
             lengths += [np.full(len(places), size) for size in shape]
-            names = [self.factors[i] for i in indices]
-            stacked = tables[names[0]][None] if len(names) == 1 else np.stack([tables[factor] for factor in names])
+            stacked = self.tables[begin : begin + len(places) * prod(shape)].reshape(-1, *shape)
+            np.stack([tables[self.factors[i]] for i in indices], out=stacked)
+            self.table_starts[places] = begin + prod(shape) * np.arange(len(places))
+            begin += stacked.size
             self.factor_groups.append(
                 FactorGroup(places, stacked, spreads(stacked), starts, edges.variables[group_edges])
             )
@@ -121,7 +130,8 @@ class Flooding:
         sizes_here = np.array([self.sizes[x] for x in self.variables], dtype=np.int64)
         degrees = edges.first_of[columns + 1] - edges.first_of[columns]
         heard = edges.of_variables(columns)
-        is_elsewhere = ~np.isin(edges.factors[heard], own)  # the factor is
+        # variables hear of factors that are not here, too: their messages have no table beside them
+        is_elsewhere = ~np.isin(edges.factors[heard], own)
         here.append(heard[is_elsewhere])
         lengths.append(np.repeat(sizes_here, degrees)[is_elsewhere])
         self._here, self._lengths = np.concatenate(here), np.concatenate(lengths)
@@ -182,7 +192,7 @@ class Flooding:
 
     @cached_property
     def _start(self) -> dict[Edge, int]:
-        """Where each message begins, by factor and variable."""
+        """First entry of each message, by factor and variable."""
         graph, edges = self.graph, self.graph.edges
         factors, variables = edges.factors[self._here].tolist(), edges.variables[self._here].tolist()
         begins = zip(factors, variables, self._starts.tolist(), strict=True)
@@ -190,22 +200,13 @@ class Flooding:
 
     @property
     def edge_starts(self) -> Int[np.ndarray, " e"]:
-        """Where each message begins, by edge of the graph; all factors are here."""
+        """First entry of each message, by edge of the graph; all factors are here."""
         return self._by_edge(self._starts)
 
     @property
     def edge_sizes(self) -> Int[np.ndarray, " e"]:
-        """How long each message is, by edge of the graph; all factors are here."""
+        """Length of each message, by edge of the graph; all factors are here."""
         return self._by_edge(self._lengths)
-
-    @property
-    def table_addresses(self) -> Int[np.ndarray, " n_factors"]:
-        """Where each factor's table lies in memory."""
-        addresses = np.empty(len(self.factors), dtype=np.uint64)
-        for group in self.factor_groups:
-            tables = group.tables
-            addresses[group.places] = tables.ctypes.data + tables[0].nbytes * np.arange(len(tables))
-        return addresses
 
     def _by_edge(self, numbers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " e"]:
         out = np.empty(len(self._here), dtype=np.int64)

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.coordination.claims import Claims
-from swarmbo.coordination.correspondent import Correspondent
+from swarmbo.coordination.deadline import Correspondent
 from swarmbo.coordination.messages import Message, Offer, Valued, Worth
 from swarmbo.coordination.tables import Vector
 from swarmbo.graph import FactorGraph
@@ -34,7 +34,7 @@ _FINEST = 1e-3  # of the box's side: the least
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """What every agent knows beforehand of lanes.
+    """Schedule of lanes, which every agent knows beforehand.
 
     Args:
         claims: Whose turn it is when: no two variables of one factor have the same colour.
@@ -60,7 +60,7 @@ class Course:
         return self.claims.graph
 
     def has_turn(self, variable: str, now: int) -> bool:
-        """Whether a variable may move at a tick: then none that shares a factor with it may."""
+        """True if a variable may move at a tick: then none that shares a factor with it may."""
         if now < self.first or self.compared <= now < self.decided:
             return False
         colour = (now - self.first) // _SLOT % self.claims.n_colours
@@ -145,7 +145,7 @@ class Lanes:
         self._moved.add(offer.variable)
 
     def _said(self, x: str) -> Float[np.ndarray, "2 k"]:
-        """Where a variable stands, and how far it looks, in each lane in use, if its owner has decided or not."""
+        """A variable's places, and how far it looks, in each lane in use, if its owner has decided or not."""
         said = self._offers[x].entries.reshape(2, -1)
         if said.shape[1] == self._n:
             return said
@@ -155,16 +155,16 @@ class Lanes:
 
     @property
     def has_begun(self) -> bool:
-        """Whether own variables have said where they stand."""
+        """True once own variables have said where they stand."""
         return all(x in self._offers for x in self._variables)
 
     def knows(self, variable: str) -> bool:
-        """Whether it is known where a variable stands: its owner said so, or is silent and it has a default."""
+        """True if it is known where a variable stands: its owner said so, or is silent and it has a default."""
         return variable in (self._default if variable in self._silent else self._offers)
 
     @property
     def taken(self) -> Float[np.ndarray, "k n"]:
-        """Where every variable is taken to stand in each lane: those of silent agents at their default."""
+        """Joint points of all lanes as they are taken to be: variables of silent agents at their default."""
         out = self.stand.copy() if self._silent else self.stand
         for x in self._silent & self._default.keys():
             out[:, self._column[x]] = self._default[x]
@@ -202,6 +202,7 @@ class Lanes:
         is_far = np.abs(found - stand) >= 0.9 * reach * self._sides[self._column[x]]
         further = np.clip(np.where(is_far, reach * _FINER, reach / _FINER), _FINEST, 1.0 / _FINER)
         reach = np.where(reach > 0.0, further, 0.0)
+        # an offer that says nothing new would make all answers to the one before useless
         if not np.array_equal([found, reach], before):
             self._offer(x, found, reach)
 
@@ -278,7 +279,8 @@ class Lanes:
         if self._n == 1:
             return
         for part in self._graph.components:
-            heard = [self._values[f] for f in part.factors if f in self._values]  # in the order that all have
+            # added in the graph's order of factors, so that all who have heard all choose the same lane, to the bit
+            heard = [self._values[f] for f in part.factors if f in self._values]
             best = int(np.sum(heard, axis=0).argmax()) if heard else 0
             columns = [self._column[x] for x in part.variables]
             self.stand[:, columns] = self.stand[best, columns]

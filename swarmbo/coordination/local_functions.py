@@ -1,4 +1,4 @@
-"""What agents agree on where domains are continuous: a sum of smooth functions, one per factor."""
+"""Local functions, one per factor, whose sum agents agree on where domains are continuous."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class LocalFunctions(Protocol):
     def published(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> Float[np.ndarray, "g m"]:
-        """What each factor tells its neighbours in phase ``len(received)``."""
+        """Number of each factor for its neighbours in phase ``len(received)``."""
         ...
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
@@ -70,7 +70,7 @@ class LocalFunctions(Protocol):
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """What each factor climbs while what it received stays fixed, and its gradient.
+        """The function that each factor climbs while what it received stays fixed, and its gradient.
 
         Up to a constant in U this is the term of the sum, or a model of what the whole sum gains by moving this
         factor's point, where it enters the neighbours' terms too.
@@ -89,14 +89,14 @@ class RoughFunctions(Protocol):
     def rough_value(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> Float[np.ndarray, "g m"]:
-        """What ``value`` is, about."""
+        """``value`` to some digits."""
         ...
 
 
 def by_factor(
     stacks: Sequence[FactorStack], rows: Sequence[Float[np.ndarray, "_g m"]]
 ) -> dict[str, Float[np.ndarray, " m"]]:
-    """What is known for each stack, one row for each of its factors, by the factors' names."""
+    """Rows of stacks, one for each factor, by the factors' names."""
     return {
         factor: numbers
         for stack, known in zip(stacks, rows, strict=True)
@@ -145,7 +145,7 @@ def in_turn(pairs: Iterable[tuple[int, int]]) -> Passes:
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhoods:
-    """Who hears whom, for sums over neighbours of all factors at once.
+    """Neighbours of all factors, for sums over them at once.
 
     Every sum begins at 0 and is added up neighbour after neighbour, in their order, as an agent does that has the
     numbers of its own neighbours only; so both come to the same bits.

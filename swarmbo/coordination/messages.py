@@ -1,4 +1,4 @@
-"""What agents say to one another, and how long it is.
+"""Messages between agents, their bytes and lengths.
 
 On the wire: four bytes of CRC-32 of all that follows, four of the decision, four of the turn (unsigned, little-endian),
 then a MessagePack array, numbers in it as raw little-endian float64. A message holds its numbers as an array; they
@@ -83,7 +83,7 @@ class Choice(Message, frozen=True, tag="choice"):
 
 
 class Gain(Message, frozen=True, tag="gain"):
-    """What a variable's owner could gain by its best value, the others as they are.
+    """Gain of a variable by its best value, the others as they are.
 
     ``broken`` factors fewer would be broken, and the sum of those that are not would rise by ``worth``.
     """
@@ -154,11 +154,11 @@ class Copy(Numbers, frozen=True, tag="copy"):
 
 
 class Consensus(Numbers, frozen=True, tag="consensus"):
-    """What comes of a variable, to a factor's owner: the sum of what its factors said, for every start; its value."""
+    """A variable's sum of what its factors said, for every start, or its value, to a factor's owner."""
 
 
 class Published(Message, frozen=True, tag="published"):
-    """What a factor tells a neighbour before both move on: one number for every start."""
+    """A factor's number for a neighbour before both move on, for every start."""
 
     factor: str
     neighbour: str
@@ -192,7 +192,7 @@ class Broadcast(Message, frozen=True, tag="ruling"):
 
 
 class Reports(Message, frozen=True, tag="reports"):
-    """What agents said to all, by agent: along the spanning tree, up and down, or handed on from one to the next."""
+    """Words of agents to all, by agent: along the spanning tree, up and down, or handed on from one to the next."""
 
     part: int
     agent: str
@@ -202,7 +202,7 @@ class Reports(Message, frozen=True, tag="reports"):
 
 
 class Note(Message, frozen=True, tag="note"):
-    """What an agent tells one that it hears of its belief, in a step in which all speak; nothing in it says nothing."""
+    """An agent's belief as told to another, in a step in which all speak; empty where there is nothing to say."""
 
     agent: str
     content: bytes
@@ -211,13 +211,13 @@ class Note(Message, frozen=True, tag="note"):
 
 
 class Pull(Numbers, frozen=True, tag="pull"):
-    """Where a factor's copies of a variable stand, plus their scaled duals, for every start; and how hard it pulls."""
+    """A factor's copies of a variable plus their scaled duals, for every start, and the penalty by which it pulls."""
 
     weight: float
 
 
 class Runs(Message, frozen=True, tag="runs"):
-    """Where a variable stands in each run: the mean of what its factors said."""
+    """A variable's value in each run: the mean of what its factors said."""
 
     variable: str
     entries: np.ndarray
@@ -226,7 +226,7 @@ class Runs(Message, frozen=True, tag="runs"):
 
 
 class Offer(Message, frozen=True, tag="offer"):
-    """Where a variable stands in each lane, then how far it looks from there in each."""
+    """A variable's value in each lane, then how far it looks from there in each."""
 
     variable: str
     entries: np.ndarray
@@ -236,13 +236,13 @@ class Offer(Message, frozen=True, tag="offer"):
 
 
 class Worth(Numbers, frozen=True, tag="worth"):
-    """What a factor is worth at each value that a variable looks at by its offer of some number, lane by lane."""
+    """A factor's value at each value that a variable looks at by its offer of some number, lane by lane."""
 
     number: int
 
 
 class Valued(Message, frozen=True, tag="valued"):
-    """What a factor is worth in each lane; who hears it hands it on, until all know."""
+    """A factor's value in each lane; who hears it hands it on, until all know."""
 
     factor: str
     entries: np.ndarray
@@ -255,7 +255,8 @@ News = FromVariable | FromFactor | Choice | Pull | Runs | Offer | Worth | Publis
 
 
 class Bundle(Message, frozen=True, tag="bundle"):
-    """What an agent tells another by a deadline: what changed of its state, and which bundles of the other have come.
+    """Announcement to another agent by a deadline: what changed of the own state, and which bundles of the other have
+    come.
 
     Of each entry the larger version holds. ``before`` has a bit for each of the bundles before ``heard``, -1 for none.
     """
@@ -270,7 +271,7 @@ class Bundle(Message, frozen=True, tag="bundle"):
 
 
 class Label(NamedTuple):
-    """Which of all messages of one key this is; so one that comes twice, late or out of order is known as such.
+    """Place among all messages of one key; so one that comes twice, late or out of order is known as such.
 
     Args:
         decision: The number of the decision that it belongs to, from 0 to 2^32 - 1.
@@ -319,7 +320,7 @@ class Codec:
 
     @classmethod
     def size(cls, message: Message) -> int:
-        """How many bytes :meth:`encode` gives, worked out without packing the numbers."""
+        """Number of bytes that :meth:`encode` gives, worked out without packing the numbers."""
         outline = cls._check.size + cls._label.size + len(cls._outline.encode(message))
         return outline + array_widths(getattr(message, "entries", NO_NUMBERS).size)
 

@@ -10,12 +10,12 @@ another maximum. A level is one table a factor, and some rounds of messages.
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.box_steps import exchange
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.refinement import coarse_values, tabulated
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.view import BoxView
-from swarmbo.rng import stream
 
 MOST = 17  # values of a variable on the first level: of fewer, it was found, the maximum is missed more often
 _GIVEN = 3  # of them from points that were given, and never more than a quarter
@@ -24,7 +24,7 @@ _FIRST, _LATER = MaxSum(rounds=50), MaxSum(rounds=20)  # choices between maxima 
 
 
 def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray, "m n"]]:
-    """What was put together on each level, the last first, then points that were given.
+    """Joint points put together on each level, the last first, then points that were given.
 
     Args:
         view: Of a part.

@@ -1,4 +1,4 @@
-"""What every agent knows of a connected part before its agents agree on it: its order, its rounds, a tree of agents."""
+"""A connected part as every agent knows it beforehand: its order, its rounds, a tree of agents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

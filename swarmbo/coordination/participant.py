@@ -1,4 +1,4 @@
-"""What agents say and hear of a decision: each owns some factors and variables, and hears of the rest by messages."""
+"""Agents of one decision: each owns some factors and variables, and hears of the rest by messages."""
 
 import dataclasses
 import math
@@ -18,13 +18,9 @@ from swarmbo.coordination.agreement import (
     solution_of,
     unfinished_solution,
 )
-from swarmbo.coordination.by_deadline import (
-    TimedClimbs,
-    TimedTables,
-    agree_by_deadline,
-    has_deadline,
-    maximise_by_deadline,
-)
+from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.deadline_box import TimedClimbs, maximise_by_deadline
+from swarmbo.coordination.deadline_tables import TimedTables, agree_by_deadline
 from swarmbo.coordination.drivers.by_messages import Post
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, UnfitError
@@ -47,7 +43,7 @@ Steps = Generator[Mapping[Key, Wanted], dict[Key, Message], Result]  # a program
 
 @runtime_checkable
 class CommonPlan(Protocol[Own, Made]):
-    """What every agent knows beforehand, and what each does."""
+    """A plan that every agent knows beforehand, with the programs of each."""
 
     def programs(self, agent: str, own: Own, post: Post, /) -> Iterable[Generator[Any, Any, Made]]:
         """An agent's programs, given its name, what it alone has, and how it posts messages."""
@@ -55,7 +51,7 @@ class CommonPlan(Protocol[Own, Made]):
 
 
 class Participant(Generic[Result]):
-    """What one agent says and hears of one decision: programs that wait for messages.
+    """One agent's part in one decision: programs that wait for messages.
 
     Everything it uses is what it alone has, the plan that all agents share, or has arrived in its inbox. Messages may
     arrive in any order, late and more than once: each is labelled with the decision and its turn, and used once. One
@@ -108,7 +104,7 @@ class Participant(Generic[Result]):
 
     @property
     def is_finished(self) -> bool:
-        """Whether every variable that it owns is decided, and it has heard all that it was to hear."""
+        """True once every variable that it owns is decided, and it has heard all that it was to hear."""
         return not self._waiting
 
     def begin(self, programs: Iterable[Steps[Result]]) -> None:
@@ -130,11 +126,13 @@ class Participant(Generic[Result]):
             TransportError: If a message was changed on the way, or is of a decision that is still to come; then none of
                 the inbox was taken. If nothing that it waits for has arrived for longer than its patience.
         """
+        # read all before any is filed: an inbox with a message that cannot be read is taken whole or not at all
         for sender, (label, message) in [
             (envelope.sender, read) for envelope in inbox if (read := self._read(envelope)) is not None
         ]:
             if self._file(sender, label, message):
                 self.since = now
+        # a program that goes on may say something to another one of this agent, so go round until nothing moves
         progressed = True
         while progressed:
             progressed = False
@@ -168,14 +166,14 @@ class Participant(Generic[Result]):
 
     @property
     def missing(self) -> list[Key]:
-        """What it waits for, and has not come."""
+        """Keys that it waits for and that have not come."""
         return [key for _, wanted in self._waiting for key, one in wanted.items() if not self._letters(key, one)]
 
     def _letters(self, key: Key, wanted: Wanted) -> list[Message]:
         return self._mailbox.get((wanted.sender, key, self._taken[key]), [])
 
     def _received(self, wanted: Mapping[Key, Wanted]) -> dict[Key, Message] | None:
-        """What is waited for, if all of it has come; what does not fit is dropped."""
+        """The messages that are waited for, if all have come; what does not fit is dropped."""
         if not all(self._letters(key, one) for key, one in wanted.items()):
             return None
         found: dict[Key, Message] = {}
@@ -215,7 +213,8 @@ class Participant(Generic[Result]):
         return label, message
 
     def _file(self, sender: str, label: Label, message: Message) -> bool:
-        """Whether it is news."""
+        """Put a message into the mailbox; True if it is news."""
+        # by sender: nobody's message can take the place of another one's, whatever key it claims
         place, is_late = (sender, message.key, label.turn), label.turn < self._taken[message.key]
         there = self._mailbox.get(place, [])
         if is_late or label.decision < self.decision or (there and Codec.encode(message) in map(Codec.encode, there)):
@@ -226,7 +225,7 @@ class Participant(Generic[Result]):
 
 
 def read(envelope: Envelope) -> tuple[Label, Message]:
-    """What is in an envelope.
+    """Read what is in an envelope.
 
     Raises:
         TransportError: If it was changed on the way; it names who sent it to whom.
@@ -239,7 +238,7 @@ def read(envelope: Envelope) -> tuple[Label, Message]:
 
 
 def may_be_lost(envelope: Envelope) -> bool:
-    """Whether nobody waits for a message: it is of an agreement by a deadline. All others have to arrive.
+    """True if nobody waits for a message: it is of an agreement by a deadline. All others have to arrive.
 
     Raises:
         TransportError: As ``read``.
@@ -258,7 +257,7 @@ class Coordination(Protocol):
     def plan(
         self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int
     ) -> CommonPlan[Mapping[str, Table], TableOutcome]:
-        """What every agent knows beforehand: scopes, owners, numbers of values, who relays to whom. No table."""
+        """The plan, from scopes, owners, numbers of values and who relays to whom. No table."""
         ...
 
 
@@ -267,7 +266,7 @@ class ContinuousCoordination(Protocol):
     """Settings of a method on continuous domains that runs on agents: ``ADMM(…)`` is one."""
 
     def plan(self, functions: LocalFunctions, routes: Routes, seed: int) -> CommonPlan[LocalFunctions, BoxOutcome]:
-        """What every agent knows beforehand; it asks the functions for no value."""
+        """The plan; it asks the functions for no value."""
         ...
 
 
@@ -284,7 +283,7 @@ def solve_with_agents(
     Decisions, value, bound and traffic are those of ``settings.solve(graph, tables, links, seed)``, to the bit. Over a
     transport with faults messages are acknowledged and repeated, so decisions stay the same and traffic grows. Where
     somebody is gone for good, the report's status is ``blocked``: who does not need it has decided, others have not.
-    With ``mode = "asynchronous"`` nobody waits, and all act at the deadline (``by_deadline``).
+    With ``mode = "asynchronous"`` nobody waits, and all act at the deadline.
 
     Args:
         settings: ``MaxSum(…)`` or ``Exact(…)``.
@@ -342,7 +341,7 @@ def maximise_with_agents(
     Decisions, value and traffic are those of ``settings.maximise(functions, links, seed)``, to the bit. Over a
     transport with faults messages are acknowledged and repeated, as in ``solve_with_agents``. Where somebody is gone
     for good, the report's status is ``blocked``, and all variables stay where they stand: at the best start, or in the
-    middle of the box. With ``mode = "asynchronous"`` nobody waits, and all act at the deadline (``by_deadline``).
+    middle of the box. With ``mode = "asynchronous"`` nobody waits, and all act at the deadline.
 
     Args:
         settings: Of a method on continuous domains.
@@ -375,7 +374,7 @@ def maximise_with_agents(
 
 
 class Ended(NamedTuple, Generic[Result]):
-    """What came of agents: outcomes, who has none, what crossed the links, and how those with faults fared."""
+    """Outcomes of agents, who has none, what crossed the links, and how those with faults fared."""
 
     outcomes: list[Result]
     without: tuple[str, ...]

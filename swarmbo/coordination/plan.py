@@ -1,4 +1,4 @@
-"""What a method is to its users: settings that solve in one process, and a plan that every agent works out for itself.
+"""Bases of methods: settings that solve in one process, and a plan that every agent works out for itself.
 
 To add a method, write its settings as a :class:`TableMethod` or a :class:`BoxMethod` with ``steps``: a generator over
 requests that does what one agent does for the factors and variables of its view. Both forms follow from it.
@@ -41,7 +41,8 @@ Out = TypeVar("Out")
 
 @dataclass(frozen=True, eq=False)
 class Plan(Generic[Own, Out]):
-    """What every agent knows before they agree: scopes, owners, who relays to whom. No table, and no function's value.
+    """A plan that every agent knows before they agree: scopes, owners, who relays to whom. No table, no function's
+    value.
 
     Args:
         parts: They agree independently of one another.
@@ -56,7 +57,7 @@ class Plan(Generic[Own, Out]):
     joined: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def programs(self, agent: str, own: Own, post: Post) -> Iterable[Waiting[Out]]:
-        """What one agent does by messages, one program for each part that it takes part in.
+        """Programs of one agent by messages, one for each part that it takes part in.
 
         Args:
             agent: Its name.
@@ -69,7 +70,7 @@ class Plan(Generic[Own, Out]):
                 yield ByMessages(part, agent, post, schema).program(self.steps(LocalView.of(part, agent), own))
 
     def in_one_place(self, own: Own) -> tuple[list[Out], Traffic]:
-        """What the agents would come out with, and the traffic that they would have had.
+        """Outcomes of all agents, worked out in this process, and the traffic that they would have had.
 
         Args:
             own: Tables or functions of all factors.
@@ -104,7 +105,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
     bound_rounds: Count | None = None
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], /) -> Steps[TableOutcome]:
-        """What whoever sees some factors and variables of a connected part does.
+        """Steps of whoever sees some factors and variables of a connected part.
 
         Args:
             view: The own factors and variables.
@@ -114,7 +115,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
         raise NotImplementedError(f"{type(self).__name__} does not say what an agent does")
 
     def certified(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """What :meth:`steps` comes out with, and then the part's bound, if one is asked for and not known already."""
+        """The outcome of :meth:`steps`, and then the part's bound, if one is asked for and not known already."""
         outcome = (yield from self.steps(view, tables, sizes))._replace(part=view.part.index)
         if self.bound is None or outcome.status == "exact":
             return outcome
@@ -124,7 +125,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
     def plan(
         self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
     ) -> Plan[Mapping[str, Table], TableOutcome]:
-        """What every agent works out for itself.
+        """The plan that every agent works out for itself.
 
         Args:
             graph: Scopes and owners.
@@ -174,7 +175,7 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
     """A way to agree on a joint point of a box. A subclass says what one agent does: ``steps``."""
 
     def steps(self, view: BoxView, seed: int, /) -> Steps[BoxOutcome]:
-        """What whoever sees some factors and variables of a part does.
+        """Steps of whoever sees some factors and variables of a part.
 
         Args:
             view: The own factors and variables, with functions of at least the own factors.
@@ -183,7 +184,7 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
         raise NotImplementedError(f"{type(self).__name__} does not say what an agent does")
 
     def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
-        """What every agent works out for itself; no function is asked for a value.
+        """The plan that every agent works out for itself; no function is asked for a value.
 
         Args:
             functions: For the graph, the box and the starts, which everyone knows.

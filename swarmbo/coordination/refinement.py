@@ -28,7 +28,7 @@ CHUNK = 512  # points per evaluation: what comes out for a point may depend, in 
 
 @dataclass(frozen=True)
 class Resolution:
-    """How fine a part's grids are; part by part, as its largest factor allows.
+    """Fineness of a part's grids, as its largest factor allows.
 
     Args:
         starts: Suggested points whose coordinates join the first level.
@@ -46,7 +46,7 @@ class Resolution:
     def of(
         cls, part: FactorGraph, points: int, refinement: int, starts: int, coarse_entries: int, window_entries: int
     ) -> "Resolution":
-        """What fits.
+        """The finest grids that fit.
 
         Args:
             part: A connected part.
@@ -90,7 +90,7 @@ def _root(entries: int, arity: int) -> int:
 
 @dataclass(frozen=True)
 class RefinementLevel:
-    """How far a part has come.
+    """Progress of a part.
 
     Args:
         depth: How often its lattice was made finer; 0 before the first level.
@@ -114,7 +114,7 @@ class RefinementLevel:
 
 @dataclass(frozen=True, eq=False)
 class Grids:
-    """Which values the variables of a part may take, level by level: everybody knows that beforehand.
+    """Values that the variables of a part may take, level by level: everybody knows them beforehand.
 
     Args:
         resolution: How fine.
@@ -141,7 +141,7 @@ class Grids:
         return window_values(x, self.low, self.high, spacing, self.resolution.window)
 
     def is_fine_enough(self, level: RefinementLevel, tolerance: float) -> bool:
-        """Whether the last lattice on which the part came to rest was finer than this share of the sides."""
+        """True if the last lattice on which the part came to rest was finer than this share of the sides."""
         return level.depth > 0 and self._share(level.depth - 1) <= tolerance
 
     def _share(self, depth: int) -> float:
@@ -184,7 +184,7 @@ def is_at_edge(
     low: Float[np.ndarray, " n"],
     high: Float[np.ndarray, " n"],
 ) -> Bool[np.ndarray, " n"]:
-    """Whether a variable's choice is the first or last of its window, and not a bound of the box."""
+    """True where a variable's choice is the first or last of its window, and not a bound of the box."""
     at_first, at_last = chosen <= values.min(axis=1), chosen >= values.max(axis=1)
     return (at_first & (chosen > low)) | (at_last & (chosen < high))
 

@@ -1,4 +1,4 @@
-"""What a method asks for while agents agree: the few ways in which it hears of what is not its own.
+"""Requests of a method while agents agree: the few ways in which it hears of what is not its own.
 
 A method is a generator that yields requests, and is sent their answers. By messages, each agent runs it on what it
 owns, and ``drivers.by_messages`` answers by what arrives. In one process it runs once on the whole part, and
@@ -73,7 +73,7 @@ class ToFactors(NamedTuple):
     choices: Int[np.ndarray, " n_variables"]
 
     def letters(self) -> Iterator[Letter]:
-        """What the own variables say."""
+        """Messages of the own variables."""
         flooding, graph = self.flooding, self.flooding.graph
         for x in flooding.variables:
             choice = int(self.choices[flooding.place[x]])
@@ -88,7 +88,7 @@ class ToVariables(NamedTuple):
     entries: Flat
 
     def letters(self) -> Iterator[Letter]:
-        """What the own factors say."""
+        """Messages of the own factors."""
         flooding, graph = self.flooding, self.flooding.graph
         for f in flooding.factors:
             for x in graph.scope(f):
@@ -103,7 +103,7 @@ class Exchange(NamedTuple):
     phase: int
 
     def letters(self) -> Iterator[Letter]:
-        """What the own factors say."""
+        """Messages of the own factors."""
         part = self.view.part
         for factor, numbers in by_factor(self.view.stacks, self.told).items():
             for other in part.neighbours[factor]:
@@ -123,7 +123,7 @@ class Reduce(NamedTuple):
     n_points: int
 
     def letters(self) -> Iterator[Letter]:
-        """What the own factors say; of variables that nobody else has, nothing."""
+        """Messages of the own factors; of variables that nobody else has, none."""
         graph, is_shared = self.view.graph, self.view.part.is_shared
         for stack, copies in zip(self.view.stacks, self.copies, strict=True):
             for factor, copy in zip(stack.factors, copies, strict=True):
@@ -132,7 +132,7 @@ class Reduce(NamedTuple):
                         yield to_variable(graph, self.kind(factor, variable, copy[:, axis]))
 
     def replies(self, sums: Mapping[str, Float[np.ndarray, " m"]]) -> Iterator[Letter]:
-        """What owners of shared variables tell of their sums."""
+        """Answers of owners of shared variables, with their sums."""
         graph = self.view.graph
         for variable, entries in sums.items():
             for factor in graph.factors_of(variable):
@@ -159,12 +159,12 @@ class AllReduce(NamedTuple):
 
     @staticmethod
     def up(part: Part, agent: str, parent: str, sums: Float[np.ndarray, "k m"]) -> Letter:
-        """What an agent tells its parent in the tree."""
+        """Message of an agent to its parent in the tree."""
         return Letter(agent, parent, Reduced(part.index, agent, sums))
 
     @staticmethod
     def down(part: Part, agent: str, child: str, sums: Float[np.ndarray, "k m"]) -> Letter:
-        """What it tells its children."""
+        """Message of an agent to a child in the tree."""
         return Letter(agent, child, Broadcast(part.index, sums))
 
 
@@ -188,7 +188,7 @@ class Best(NamedTuple):
 
 
 class ToAll(NamedTuple):
-    """What agents have to say to all others; answered by what all have said, in the order of the part.
+    """Words of agents to all others; answered by the words of all, in the order of the part.
 
     It crosses the links as sums do: up the tree what those behind say, and down what they have not heard.
 
@@ -202,18 +202,18 @@ class ToAll(NamedTuple):
 
     @staticmethod
     def up(part: Part, agent: str, parent: str, known: Mapping[str, bytes]) -> Letter:
-        """What an agent tells its parent in the tree."""
+        """Message of an agent to its parent in the tree."""
         return Letter(agent, parent, Reports(part.index, agent, dict(known)))
 
     @staticmethod
     def down(part: Part, agent: str, child: str, known: Mapping[str, bytes], behind: Collection[str]) -> Letter:
-        """What it tells a child, behind which some are."""
+        """Message of an agent to a child, behind which some are."""
         others = {name: said for name, said in known.items() if name not in behind}
         return Letter(agent, child, Reports(part.index, agent, others))
 
 
 class HandOn(NamedTuple):
-    """What some agents say one after the other, each given what those before it said; answered by all of it.
+    """Words of some agents one after the other, each given those before it; answered by all of them.
 
     Each hands on what was said so far; the last one tells everybody what they have not heard.
 
@@ -228,11 +228,11 @@ class HandOn(NamedTuple):
     fits: FitsWord = any_word
 
     def on(self, part: Part, agent: str, known: Mapping[str, bytes]) -> Letter:
-        """What an agent that is not the last one tells the next one."""
+        """Message of an agent that is not the last one to the next one."""
         return Letter(agent, self.order[self.order.index(agent) + 1], Reports(part.index, agent, dict(known)))
 
     def news(self, part: Part, known: Mapping[str, bytes]) -> Iterator[Letter]:
-        """What the last one tells everybody."""
+        """Messages of the last one to everybody."""
         last = self.order[-1]
         for agent in part.agents:
             heard = self.order[: self.order.index(agent) + 1] if agent in self.order else ()
@@ -269,6 +269,7 @@ class Compare(NamedTuple):
         A choice that is better than all before, or else the last one, is to be repaired if it is forbidden, or if any
         was: local moves may improve it. None is repaired that has the values of one that was.
         """
+        # strictly better only: of equally good choices the first stays, whoever judges
         best, best_so_far, ranks = 0, self.best_so_far, [rank(row) for row in self.values]
         for place, candidate in enumerate(ranks, start=1):
             if best_so_far is None or candidate > best_so_far:
@@ -284,7 +285,7 @@ class Compare(NamedTuple):
     def up(
         part: Part, agent: str, parent: str, values: Float[np.ndarray, "k _f"], change: float, moved: bool
     ) -> Letter:
-        """What an agent tells its parent in the tree: of all factors behind it."""
+        """Message of an agent to its parent in the tree, of all factors behind it."""
         return Letter(agent, parent, Report(part.index, agent, values, change, moved))
 
 
@@ -321,8 +322,7 @@ class Choices(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """How far the bound of a part has come, for whoever watches in one process; answered by nothing, for it is said to
-    nobody.
+    """The bound of a part so far, for whoever watches in one process; answered by nothing, for it is said to nobody.
 
     Args:
         bound: Works it out, for somebody who sees the whole part.
@@ -384,7 +384,7 @@ def answered(
 
 
 class Mail:
-    """What is said and heard in one stage of a method, in which no key is said twice.
+    """Messages of one stage of a method, in which no key is said twice.
 
     What is said leaves with the next wait, or at the end of the stage: :meth:`close` it.
     """
@@ -405,6 +405,7 @@ class Mail:
         heard = self._heard
         missing = [key for key in keys if key not in heard]
         if missing:
+            # what was said leaves before the wait: two agents that wait for each other's word would wait for ever
             letters, self._letters = self._letters, []
             heard.update((yield Send(letters, missing)))
 
@@ -439,10 +440,10 @@ def looked(requests: Sequence[Look]) -> list[Float[np.ndarray, "_g m"]]:
 
 
 def to_factor(graph: FactorGraph, message: Any) -> Letter:
-    """What the owner of a variable says to the owner of one of its factors."""
+    """Letter of a variable's owner to the owner of one of its factors."""
     return Letter(graph.variable_owner(message.variable), graph.owner(message.factor), message)
 
 
 def to_variable(graph: FactorGraph, message: Any) -> Letter:
-    """What the owner of a factor says to the owner of one of its variables."""
+    """Letter of a factor's owner to the owner of one of its variables."""
     return Letter(graph.owner(message.factor), graph.variable_owner(message.variable), message)

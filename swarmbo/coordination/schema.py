@@ -1,4 +1,4 @@
-"""What each kind of message may hold, and who may say it: what does not fit is dropped, as if it had been lost.
+"""Schema of messages, by kind, and of their senders: what does not fit is dropped, as if it had been lost.
 
 Whoever waits for a message says who speaks of it, and what fits: :class:`Wanted`. Of the kinds that agents exchange
 while they agree, :class:`Schema` says both, from what all of them know beforehand.
@@ -51,7 +51,7 @@ class Schema:
     joined: Mapping[str, Sequence[str]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def wanted(self, key: Key, agent: str, size: int = 1, below: float | None = None) -> Wanted:
-        """Who says something, and what fits.
+        """The message that is waited for: its only sender, and what fits.
 
         Args:
             key: Of what.
@@ -101,7 +101,7 @@ class Schema:
 
 
 def are_numbers(entries: Float[np.ndarray, "..."], size: int) -> bool:
-    """Whether they are as many, none of them NaN, or finite and so large that its square is not."""
+    """True if they are as many, none of them NaN, or finite and so large that its square is not."""
     return entries.size == size and bool(((np.abs(entries) <= _LARGEST) | np.isinf(entries)).all())  # NaN is not
 
 
@@ -111,7 +111,7 @@ def are_below(entries: Float[np.ndarray, "..."], size: int | None) -> bool:
 
 
 def are_finite(entries: Float[np.ndarray, "..."], size: int, below: float | None = None) -> bool:
-    """Whether they are as many, all of them finite, and, where that is said, at least 0 and less than something."""
+    """True if they are as many, all of them finite, and, where that is said, at least 0 and less than something."""
     if entries.size != size or not (np.abs(entries) <= _LARGEST).all():
         return False
     return below is None or bool(((entries >= 0.0) & (entries < below)).all())
@@ -173,7 +173,7 @@ def any_word(agent: str, word: bytes) -> bool:
 
 
 def said_of(refused: Mapping[str, int]) -> str:
-    """What an error adds where messages were dropped: who sent them, and how many."""
+    """End of an error's text where messages were dropped: their senders, and how many."""
     who = ", ".join(f"{sender!r} ({count})" for sender, count in refused.items() if count)
     if not who:
         return ""

@@ -12,7 +12,7 @@ from swarmbo.transport import Envelope, FaultyTransport, Transport
 
 @runtime_checkable
 class Ticking(Protocol):
-    """What ``run`` steps: a ``Participant``, a ``swarmbo.agent.Agent``, or one of your own.
+    """An agent that ``run`` steps: a ``Participant``, a ``swarmbo.agent.Agent``, or one of your own.
 
     One that has a true attribute ``keeps_time`` is ticked at every step, once nobody waits for a message under way.
     Its ``agreement`` is then the number of what it agrees on, two for each decision.
@@ -20,7 +20,7 @@ class Ticking(Protocol):
 
     @property
     def is_finished(self) -> bool:
-        """Whether it waits for nothing any more."""
+        """True once it waits for nothing any more."""
         ...
 
     def tick(self, now: float, inbox: Sequence[Envelope], /) -> list[Envelope]:

@@ -88,7 +88,7 @@ Rank = tuple[int, float]
 
 
 def rank(values: Float[np.ndarray, " n_factors"]) -> Rank:
-    """How good a joint choice is, larger being better: by how few factors forbid it, then by the sum of the others."""
+    """Rank of a joint choice, larger being better: by how few factors forbid it, then by the sum of the others."""
     forbidden = values == -np.inf
     return -int(forbidden.sum()), total(np.where(forbidden, 0.0, values))
 

@@ -1,4 +1,4 @@
-"""How a joint choice came about, round by round: what was the best so far, what nothing exceeds, what was sent."""
+"""Trace of a joint choice, round by round: the best so far, what nothing exceeds, what was sent."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TraceRow(NamedTuple):
-    """How things stood after a round.
+    """State after a round.
 
     Args:
         round: From 1 on: first those in which agents choose, then those in which they work out a bound.
@@ -34,7 +34,7 @@ class TraceRow(NamedTuple):
 
 
 class _Notes:
-    """What is noted of one part."""
+    """Notes on one part."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[float | None, float | None, Traffic]] = []
@@ -44,11 +44,11 @@ class _Notes:
         self.rows.append((value, None, traffic))
 
     def note_bound(self, bound: float, traffic: Traffic) -> None:
-        """What no choice exceeds; the choice is made then."""
+        """Note the upper bound; the choice is made then."""
         self.rows.append((self.rows[-1][0] if self.rows else None, bound, traffic))
 
     def close(self, value: float, bound: float | None, traffic: Traffic, rounds: int) -> None:
-        """How it ended. Where nothing was noted on the way, it takes its rounds to come to something."""
+        """Note the end. Where nothing was noted on the way, it takes its rounds to come to something."""
         if not self.rows:
             self.rows = [(None, None, Traffic())] * (rounds - 1)
         end = (value, bound, traffic)
@@ -56,7 +56,7 @@ class _Notes:
             self.rows.append(end)
 
     def after(self, rounds: int) -> tuple[float | None, float | None, Traffic]:
-        """How it stood after so many rounds."""
+        """State after so many rounds."""
         return self.rows[min(rounds, len(self.rows)) - 1]
 
 

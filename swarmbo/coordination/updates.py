@@ -13,7 +13,7 @@ COMPILED_FROM = 2**24  # entries to be read in all, about 50 ms in NumPy; loadin
 
 
 def kernels_for(n_entries: int) -> Kernels:
-    """What to use when so many table entries are going to be read."""
+    """Kernels to use when so many table entries are going to be read."""
     if n_entries < COMPILED_FROM:
         return NUMPY
     from swarmbo.coordination.compiled_passes import COMPILED  # late: numba is slow to load
@@ -82,6 +82,7 @@ def renew_factors(
         by_axis(previous, starts, tables), renewed, by_axis(out, starts, tables), strict=True
     ):
         place[:] = damped(before, new, damping)
+        # in units of the factor's spread, or the tolerance would depend on the unit of the tables
         largest = max(largest, float((largest_changes(before, place) / spreads).max()))
     return largest
 
@@ -119,6 +120,7 @@ def variable_messages(incoming: Float[np.ndarray, "n degree d"]) -> Float[np.nda
     """
     degree = incoming.shape[1]
     outgoing = np.zeros_like(incoming)
+    # one pass forwards and one back: 2 additions a message, whatever the degree
     for k in range(1, degree):
         np.add(outgoing[:, k - 1], incoming[:, k - 1], out=outgoing[:, k])
     after = np.zeros_like(incoming[:, 0])

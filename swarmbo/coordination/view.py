@@ -1,4 +1,4 @@
-"""What one agent sees of a connected part: the factors and variables that it owns; in one process, all of them.
+"""Views of a connected part: the factors and variables that one agent owns; in one process, all of them.
 
 A method is written once, as a generator that works on such a view and yields ``swarmbo.coordination.requests``. It
 computes for the factors and variables of its view, and hears of all others by what its requests are answered with.
@@ -36,7 +36,7 @@ class LocalView:
 
     @classmethod
     def of(cls, part: Part, agent: str | None = None) -> "LocalView":
-        """What an agent sees; None: somebody who sees the whole part."""
+        """The view of an agent; None: of somebody who sees the whole part."""
         if agent is None:
             return LocalView(part, part.graph.factors, part.graph.variables)
         return LocalView(part, part.graph.factors_owned_by(agent), part.graph.variables_owned_by(agent))
@@ -48,7 +48,7 @@ class LocalView:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is the whole part."""
+        """True if it is the whole part."""
         graph = self.graph
         return (len(self.factors), len(self.variables)) == (len(graph.factors), len(graph.variables))
 
@@ -73,7 +73,7 @@ class BoxView(LocalView):
 
     @classmethod
     def on(cls, view: LocalView, functions: LocalFunctions) -> Self:
-        """What is seen of a part, with functions of at least the own factors."""
+        """A view of a part, with functions of at least the own factors."""
         return cls(view.part, view.factors, view.variables, functions)
 
     @cached_property
@@ -115,7 +115,7 @@ class BoxView(LocalView):
         return [row[factor] for factor in self.factors]
 
     def take(self, Z: Float[np.ndarray, "m n"]) -> list[Float[np.ndarray, "_g m _a"]]:
-        """What the own factors see of joint points."""
+        """Coordinates of joint points that the own factors see."""
         return [stack.take(Z) for stack in self.stacks]
 
     def box(self, stack: FactorStack) -> tuple[Float[np.ndarray, "g 1 a"], Float[np.ndarray, "g 1 a"]]:

@@ -13,20 +13,20 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.coordination.requests import ToAll, asked
-from swarmbo.data import News
 from swarmbo.deciding.choice import MOST_QUERIES, Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.held import Held
 from swarmbo.deciding.in_one_place import InOnePlace
 from swarmbo.deciding.own_rows import news_shape, shares_outcomes
-from swarmbo.deciding.reports import Reports, data_of_group, news_of_group, offer_of
+from swarmbo.deciding.reports import Report, Reports, data_of_group, news_of_group, offer_of, offered
 from swarmbo.deciding.rows import is_table, read_rows
 from swarmbo.deciding.taking import noted, round_of
 from swarmbo.deciding.told import Noise, Outcome, attached, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.deciding.words import Words, parted
 from swarmbo.errors import ConfigError
+from swarmbo.problem.data import News
 from swarmbo.records import Query, Recommendation, Traffic
 from swarmbo.transport import Faults, Routes
 from swarmbo.worlds import Offers
@@ -153,11 +153,15 @@ class AskTell(Held):
             return
         keeps, said = isinstance(learner.belief, FusedBelief), dict[str, bytes]()
         sites = None if offers.sites is None else np.asarray(offers.sites, dtype=float)
+        is_whole = words.present in (None, self.agents)  # who is absent does not hear what others offer
         for agent in self.agents:
             position = learner.positions.get(agent)
             offer = offer_of(agent, offers, problem, self.seed, self._log.round, position)
-            said[agent] = Reports(problem, agent, since.of(agent), offer, offers.links, keeps, sites).said()
+            known = since.offered if is_whole else {}
+            said[agent] = Reports(problem, agent, since.of(agent), offer, offers.links, keeps, sites, known).said()
         words.said("reports", asked(ToAll(said)))
+        reports = {agent: msgspec.msgpack.decode(word, type=Report) for agent, word in said.items()}
+        self._since = msgspec.structs.replace(since, offered=offered(reports, since.offered) if is_whole else {})
 
     @whole_or_not_at_all
     def tell(

@@ -15,7 +15,6 @@ from swarmbo.acquisition.by_view import Company, EachSays, are_numbers
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, reported_number, short, table
-from swarmbo.data import Dataset, News
 from swarmbo.deciding.candidates import (
     allowed_places,
     allowed_sites,
@@ -36,11 +35,13 @@ from swarmbo.deciding.field_belief import (
     with_pending,
     with_survey,
 )
+from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.own_rows import OwnRow, stops_by_round
 from swarmbo.deciding.places import PlaceSteps, place_steps
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
+from swarmbo.problem.data import Dataset, News
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry.own_code import not_wanted
 from swarmbo.transport import Faults
@@ -148,7 +149,6 @@ class FieldLearner:
             level=problem.level if offers.level is None else offers.level,
             sites=allowed_sites(offers.sites, problem),
             travel=offers.travel,
-            on_the_way=offers.on_the_way,
             measured=measured,
             measured_by=measured_by,
             required=required_of(after.belief, log, agents, now),
@@ -240,14 +240,37 @@ class FieldLearner:
         mean, var = belief.posterior(best[None])
         return Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
 
+    def whereabouts(self) -> dict[str, Any]:
+        """Plain data of what all know, whatever they believe: where agents are, and where they started."""
+        return {
+            "positions": {agent: position.tolist() for agent, position in self.positions.items()},
+            "starts": {agent: start.tolist() for agent, start in self.starts.items()},
+        }
+
+    def returned(self, plain: Mapping[str, Any], rows: Mapping[str, OwnRow]) -> "FieldLearner":
+        """The learner of an agent that comes back with a belief of its own, which it keeps.
+
+        Args:
+            plain: As another agent's ``whereabouts``.
+            rows: By query, all that the agent was ever told that it measured; the belief has the first of these.
+        """
+        assert self.own is not None
+        assert isinstance(self.belief, FusedBelief)
+        variables = self.setup.problem.graph.variables_owned_by(self.own)
+        belief = self.belief.given_again(
+            self.own,
+            [
+                (asked, stop.place, math.nan if stop.outcome is None else stop.outcome, stop.noise)
+                for asked, stops in stops_by_round(rows, self.own, variables)
+                for stop in stops
+            ],
+        )
+        return replace(self, belief=belief, **_places(plain))
+
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain data and arrays."""
         belief = self.belief.state_dict()
-        plain = {
-            "positions": {agent: position.tolist() for agent, position in self.positions.items()},
-            "starts": {agent: start.tolist() for agent, start in self.starts.items()},
-            "belief": belief["json"],
-        }
+        plain = self.whereabouts() | {"belief": belief["json"]}
         return plain, {f"belief/{name}": array for name, array in belief["arrays"].items()}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "FieldLearner":
@@ -257,9 +280,12 @@ class FieldLearner:
         return replace(
             self,
             belief=saved_belief(self.setup, state, self.own),
-            positions={agent: np.array(position) for agent, position in plain["positions"].items()},
-            starts={agent: np.array(start) for agent, start in plain["starts"].items()},
+            **_places(plain),
         )
+
+
+def _places(plain: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
+    return {kind: {a: np.array(place) for a, place in plain[kind].items()} for kind in ("positions", "starts")}
 
 
 def _expected(belief: PlaceBelief, problem: Problem, points: Places, report: SolveReport) -> Choice:

@@ -12,15 +12,10 @@ from swarmbo.acquisition.by_view import EachSays, Heard, InTurn, answer_of
 from swarmbo.belief.model.incumbents import evaluated
 from swarmbo.coordination import Solution
 from swarmbo.coordination.agreement import Agreement
-from swarmbo.coordination.by_deadline import (
-    TimedClimbs,
-    TimedTables,
-    agree_by_deadline,
-    has_deadline,
-    maximise_by_deadline,
-    whole_factors,
-)
 from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.deadline_box import TimedClimbs, maximise_by_deadline
+from swarmbo.coordination.deadline_tables import TimedTables, agree_by_deadline, whole_factors
 from swarmbo.coordination.participant import (
     ContinuousCoordination,
     Coordination,

@@ -15,23 +15,22 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.acquisition import Acquisition, BoxFunctions
-from swarmbo.acquisition.no_go_bound import kept_out
-from swarmbo.acquisition.success_bound import bounded, gone_back, is_met, parts_together, spreads
+from swarmbo.acquisition.penalties import bounded, gone_back, is_met, kept_out, parts_together, spreads
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model
 from swarmbo.belief.model.failures import reference, requirements
 from swarmbo.belief.model.structured import in_structure
 from swarmbo.belief.model.success import Requirement
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Agreement
-from swarmbo.coordination.by_deadline import has_deadline
+from swarmbo.coordination.deadline import has_deadline
 from swarmbo.deciding.setup import JointPolicy, Maximiser
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry.own_code import checked_as, not_wanted
-from swarmbo.rng import stream
 
 Out = TypeVar("Out")
 

@@ -6,7 +6,7 @@ stay with who owns the factor: others only learn that they came. Totals, and wha
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 
-from swarmbo.data import Dataset, News, Reading
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.errors import ShapeError
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
+from swarmbo.problem.data import Dataset, News, Reading
 
 UNHEARD = 0.0  # stands in the logbook for an outcome that another agent was told; nothing depends on it
 
@@ -191,6 +191,24 @@ class OwnRows(msgspec.Struct, frozen=True):
             log: Before it was said.
         """
         return OwnRows({name: OwnRow(0, place=row.place) for name, row in self.told.items() if name in log.open})
+
+
+def stops_by_round(rows: Mapping[str, OwnRow], agent: str, variables: Sequence[str]) -> list[tuple[int, list[Stop]]]:
+    """Measurements of one agent in a field, in the order in which it was told of them, with the round of each row.
+
+    Args:
+        rows: By query, whose name ends with the number of the round.
+        agent: Whose.
+        variables: Its own.
+    """
+    found: list[tuple[int, list[Stop]]] = []
+    for query_id, row in rows.items():
+        stops = [*row.on_the_way]
+        if agent in row.factors:
+            place = tuple(row.place[variable] for variable in variables)
+            stops = [Stop(place, row.factors[agent], row.noise.get(agent)), *stops]
+        found.append((int(query_id[1:]), stops))
+    return found
 
 
 class Layout(NamedTuple):

@@ -1,11 +1,10 @@
 """Places in a field in few bytes: as indices of sites that all agents know, or as columns of numbers; to the bit."""
 
 import zlib
-from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from swarmbo.errors import TransportError
 
@@ -73,55 +72,6 @@ def unpacked(content: bytes, n_dims: int, sites: Float[np.ndarray, "s d"] | None
         return sites[indices]
     except (ValueError, OverflowError, zlib.error, msgspec.MsgspecError) as error:
         raise TransportError(f"got places that can't be read: {error}; do agents know the same sites?") from error
-
-
-def packed_ways(ways: Sequence[Sequence[Sequence[float]]], n_dims: int) -> bytes:
-    """The bytes of what is passed on the way to each of some places: how many stops there are on each, and where.
-
-    Args:
-        ways: For each place (m, d), in turn.
-        n_dims: Coordinates of a place.
-    """
-    counts = packed(np.array([[float(len(way))] for way in ways]).reshape(-1, 1))
-    stops = np.array([stop for way in ways for stop in way], dtype=float).reshape(-1, n_dims)
-    return msgspec.msgpack.encode((counts, packed(stops)))
-
-
-def unpacked_ways(content: bytes, n_dims: int) -> tuple[tuple[tuple[float, ...], ...], ...]:
-    """The ways again.
-
-    Args:
-        content: What ``packed_ways`` made.
-        n_dims: Coordinates of a place.
-
-    Raises:
-        TransportError: If it is nothing of the kind.
-    """
-    counts, stops = unpacked_stops(content, n_dims)
-    ends, said = np.cumsum(counts).tolist(), stops.tolist()
-    return tuple(
-        tuple(tuple(stop) for stop in said[end - count : end]) for end, count in zip(ends, counts.tolist(), strict=True)
-    )
-
-
-def unpacked_stops(content: bytes, n_dims: int) -> tuple[Int[np.ndarray, " k"], Float[np.ndarray, "s d"]]:
-    """How many stops each way has, and the stops of all, one way after the other.
-
-    Args:
-        content: What ``packed_ways`` made.
-        n_dims: Coordinates of a place.
-
-    Raises:
-        TransportError: If it is nothing of the kind.
-    """
-    try:
-        said, where = msgspec.msgpack.decode(content, type=tuple[bytes, bytes])
-    except msgspec.MsgspecError as error:
-        raise TransportError(f"got ways that can't be read: {error}") from error
-    counts, stops = unpacked(said, 1)[:, 0], unpacked(where, n_dims)
-    if not (counts >= 0.0).all() or counts.sum() != len(stops) or (counts % 1.0).any():
-        raise TransportError(f"got ways with {counts.sum():g} stops; wanted {len(stops)}")
-    return counts.astype(int), stops
 
 
 def _inflated(content: bytes) -> bytes:

@@ -16,13 +16,13 @@ import numpy as np
 from swarmbo.acquisition import ChainAcquisition, Decision, LocalProblem, Situation
 from swarmbo.acquisition.by_view import EachSays, InTurn, likely_steps
 from swarmbo.baselines import Greedy, Independent, LawnMower, Random
+from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import real_array
 from swarmbo.coordination import Solution
-from swarmbo.coordination.by_deadline import has_deadline
+from swarmbo.coordination.deadline import has_deadline
 from swarmbo.deciding.setup import Planner, Solver
 from swarmbo.records import SolveReport
 from swarmbo.registry.own_code import checked_as, not_wanted
-from swarmbo.rng import stream
 from swarmbo.routing import Planned, RoutePlanner
 
 Out = TypeVar("Out")
@@ -72,8 +72,6 @@ def place_steps(
     """
     if not weighs_nothing(coordination):
         situation = yield from likely_steps(situation)
-    if not getattr(acquisition, "on_the_way", True):  # which a user's own need not have
-        situation = replace(situation, on_the_way=None)
     if isinstance(coordination, RoutePlanner) and (planned := coordination.planned(situation, acquisition)) is not None:
         return (yield Visit(planned, situation.links))
     if plans_by_steps(coordination):

@@ -1,13 +1,14 @@
 """What an agent in a field tells all others before a decision: what it measured, and where it can go now.
 
 From these reports everybody has the same log and the same belief, as a team has them, and knows the same places to
-choose from. Places are said in few bytes: as indices of the sites, which all know (``packed_places``). Where beliefs
-are agents' own nobody says what came of a measurement: only that it was made, and where; and then agents talk, as their
-way to fuse beliefs has it.
+choose from. Places are said in few bytes: as indices of the sites, which all know (``packed_places``). An agent whose
+offer is as it was, as that of a fixed sensor is, says that in one byte. Where beliefs are agents' own nobody says what
+came of a measurement: only that it was made, and where; and then agents talk, as their way to fuse beliefs has it.
 """
 
+import zlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -16,15 +17,14 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.fusion import FusedBelief
-from swarmbo.data import Dataset, News
 from swarmbo.deciding.candidates import random_candidates
 from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
-from swarmbo.deciding.packed_places import packed, packed_ways, unpacked, unpacked_ways
+from swarmbo.deciding.packed_places import packed, unpacked
 from swarmbo.deciding.taking import noted, round_of, with_attached
-from swarmbo.deciding.ways import SaidWays, Ways, checked_ways
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
+from swarmbo.problem.data import Dataset, News
 from swarmbo.worlds import Offers
 from swarmbo.worlds.fields import news_of_readings
 
@@ -40,14 +40,12 @@ class Offer(msgspec.Struct, frozen=True):
         price: What a measurement costs it, in the unit of the outcome; one that pays nothing does not decline.
         position: Where it stands (d,), if not where it measured last.
         takes_part: Whether it is there at all: who is gone is not among those who choose.
-        on_the_way: For each candidate where it measures before it is there; None where it does not.
     """
 
     candidates: tuple[tuple[float, ...], ...] | None = None
     price: float = 0.0
     position: tuple[float, ...] | None = None
     takes_part: bool = True
-    on_the_way: Ways | None = None
 
 
 class _Reading(msgspec.Struct, frozen=True, array_like=True):
@@ -76,15 +74,43 @@ class _Reading(msgspec.Struct, frozen=True, array_like=True):
         return msgspec.structs.replace(self, stop=stop, on_the_way=stops)
 
 
-class Report(msgspec.Struct, frozen=True, array_like=True):
-    """All that an agent says: candidates and ways are packed."""
+class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
+    """An offer as it crosses the links: candidates are packed."""
 
-    readings: tuple[_Reading, ...]
     candidates: bytes | None
     price: float
     position: tuple[float, ...] | None
     takes_part: bool = True
-    on_the_way: bytes | None = None
+
+    @classmethod
+    def of(cls, offer: Offer, n_dims: int, sites: Float[np.ndarray, "s d"] | None) -> "PackedOffer":
+        """An offer of places with so many coordinates, as indices of sites where they are some of them."""
+        places = offer.candidates
+        return cls(
+            None if places is None else packed(np.array(places).reshape(-1, n_dims), sites),
+            offer.price,
+            offer.position,
+            offer.takes_part,
+        )
+
+    def unpacked(self, n_dims: int, sites: Float[np.ndarray, "s d"] | None) -> Offer:
+        """The offer again, by the same sites."""
+        places = None
+        if self.candidates is not None:
+            places = tuple(tuple(place) for place in unpacked(self.candidates, n_dims, sites).tolist())
+        return Offer(places, self.price, self.position, self.takes_part)
+
+    @property
+    def check(self) -> int:
+        """A number from 0 to 127, one byte on the wire, by which another offer is told apart from this one."""
+        return zlib.crc32(msgspec.msgpack.encode(self)) & 0x7F
+
+
+class Report(msgspec.Struct, frozen=True, array_like=True):
+    """All that an agent says; of an offer that is as in its report before only the check."""
+
+    readings: tuple[_Reading, ...]
+    offer: PackedOffer | int
 
 
 class Told(NamedTuple):
@@ -184,6 +210,7 @@ class Reports:
         links: Who hears whom; None: everyone hears everyone.
         keeps: Whether outcomes stay with who measured.
         sites: Every place that can be measured at all, as all know them; None: nobody says.
+        known: What each offered in the report before, where all know that all heard it.
     """
 
     problem: Problem
@@ -193,22 +220,16 @@ class Reports:
     links: "nx.Graph[str] | None" = None
     keeps: bool = False
     sites: Float[np.ndarray, "s d"] | None = None
+    known: Mapping[str, PackedOffer] = field(default_factory=dict[str, PackedOffer])
 
     def said(self) -> bytes:
         """What this agent has to say."""
-        readings, offer, d = [one.reading for one in self._readings()], self.offer, self.problem.box.n_dims
+        readings = [one.reading for one in self._readings()]
         if self.keeps:
             readings = [reading.without_outcome() for reading in readings if isinstance(reading.of, str)]
-        places, ways = offer.candidates, offer.on_the_way
-        report = Report(
-            tuple(readings),
-            None if places is None else packed(np.array(places).reshape(-1, d), self.sites),
-            offer.price,
-            offer.position,
-            offer.takes_part,
-            None if ways is None else packed_ways(ways, d),
-        )
-        return msgspec.msgpack.encode(report)
+        offer = PackedOffer.of(self.offer, self.problem.box.n_dims, self.sites)
+        before = self.known.get(self.agent)
+        return msgspec.msgpack.encode(Report(tuple(readings), before.check if before and offer == before else offer))
 
     def _readings(self) -> list[Told]:
         """What this agent measured."""
@@ -216,7 +237,7 @@ class Reports:
 
     def merged(
         self, log: Logbook, learner: FieldLearner, heard: Mapping[str, bytes]
-    ) -> Learning[tuple[Logbook, FieldLearner, Mapping[str, Offer]]]:
+    ) -> Learning[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
         """What all know now: measurements in the order in which they were told, and where each agent can go.
 
         After each of them agents with beliefs of their own have something to say: these are yielded.
@@ -231,7 +252,7 @@ class Reports:
         said |= {self.agent: self._readings()}
         told = [one for name in self.problem.agents for one in said[name]]
         log, learner = yield from self._learned(log, learner, told)
-        return log, learner, {name: self._offered(report) for name, report in reports.items()}
+        return log, learner, offered(reports, self.known)
 
     def _learned(self, log: Logbook, learner: FieldLearner, told: list[Told]) -> Learning[tuple[Logbook, FieldLearner]]:
         """The log and the learner with all that came, one evaluation after the other."""
@@ -247,13 +268,16 @@ class Reports:
                 log, learner = with_attached(log, learner, data_of_group(self.problem, group))
         return log, learner
 
-    def _offered(self, report: Report) -> Offer:
-        places, ways, d = None, None, self.problem.box.n_dims
-        if report.candidates is not None:
-            places = tuple(tuple(place) for place in unpacked(report.candidates, d, self.sites).tolist())
-        if report.on_the_way is not None:
-            ways = unpacked_ways(report.on_the_way, d)
-        return Offer(places, report.price, report.position, report.takes_part, ways)
+
+def offered(reports: Mapping[str, Report], known: Mapping[str, PackedOffer]) -> dict[str, PackedOffer]:
+    """Where each agent can go.
+
+    Args:
+        reports: What agents said.
+        known: What each offered in the report before.
+    """
+    offers = {name: report.offer for name, report in reports.items()}
+    return {name: known[name] if isinstance(offer, int) else offer for name, offer in offers.items()}
 
 
 def offer_of(
@@ -274,39 +298,32 @@ def offer_of(
         round_number: The coming round.
         position: Where the agent measured last, if that is known.
     """
-    box, places, ways = problem.box, None, None
+    box, places = problem.box, None
     if offers.candidates is not None:
         places = np.asarray(offers.candidates.get(agent, ()), dtype=float).reshape(-1, box.n_dims)
     else:
         own = offers.boxes.get(agent, box)
         is_box = (own.low == box.low).all() and (own.high == box.high).all()
-        if not is_box or offers.on_the_way is not None:
+        if not is_box:
             places = random_candidates({agent: own}, seed, round_number, problem)[agent]
     stands = offers.standpoints.get(agent)
-    origin = position if stands is None else stands
-    if offers.on_the_way is not None and places is not None and len(places) and origin is not None:
-        ways = checked_ways(list(offers.on_the_way(agent, origin, places)), len(places), box.n_dims)
     return Offer(
         None if places is None else tuple(map(tuple, places.tolist())),
         float(offers.prices.get(agent, 0.0)),
         None if stands is None else tuple(stands.tolist()),
         offers.agents is None or agent in offers.agents,
-        ways,
     )
 
 
-def offers_of(
-    common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int, own: str = ""
-) -> Offers:
+def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int) -> Offers:
     """What agents said of where they can go, as a world says it to a team.
 
     Args:
-        common: What all know of the world, and where this agent measures on its ways, if it knows.
+        common: What all know of the world.
         given: By agent.
         problem: The field.
         seed: Of all agents.
         round_number: The coming round; who does not say where it can go draws places anew in each.
-        own: Whose side this is.
     """
     present = {name: offer for name, offer in given.items() if offer.takes_part}
     candidates: dict[str, np.ndarray] | None = None
@@ -316,15 +333,9 @@ def offers_of(
         for name, offer in present.items():
             if offer.candidates is not None:
                 candidates[name] = np.array(offer.candidates).reshape(-1, problem.box.n_dims)
-    ways = {
-        name: (offer.candidates, offer.on_the_way)
-        for name, offer in present.items()
-        if offer.candidates is not None and offer.on_the_way is not None
-    }
     return replace(
         common,
         agents=tuple(present),
-        on_the_way=SaidWays(ways, own, common.on_the_way) if ways else None,
         candidates=candidates,
         prices={name: offer.price for name, offer in present.items()},
         standpoints={name: np.array(offer.position) for name, offer in given.items() if offer.position is not None},

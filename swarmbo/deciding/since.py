@@ -3,11 +3,11 @@
 import msgspec
 import numpy as np
 
-from swarmbo.data import Dataset, News
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import UNASKED, OwnRows
-from swarmbo.deciding.reports import Told, in_order, readings_of
-from swarmbo.logbook import Logbook
+from swarmbo.deciding.reports import PackedOffer, Told, in_order, readings_of
 from swarmbo.problem import Problem
+from swarmbo.problem.data import Dataset, News
 from swarmbo.records import Traffic
 
 
@@ -20,6 +20,7 @@ class Since(msgspec.Struct, frozen=True):
         learned: What was learned of it: queries, and calls of ``attach`` by their first row.
         lines: Of a function, how many evaluations there may be news of.
         gossip: What agents with beliefs of their own have said of them since.
+        offered: What each agent in a field offered before the last decision, if all heard it.
     """
 
     own: dict[str, OwnRows] = {}
@@ -27,6 +28,7 @@ class Since(msgspec.Struct, frozen=True):
     learned: tuple[str | int, ...] = ()
     lines: int = 0
     gossip: Traffic = Traffic()
+    offered: dict[str, PackedOffer] = {}
 
     def of(self, agent: str) -> OwnRows:
         """What one agent was told."""
@@ -79,7 +81,7 @@ class Since(msgspec.Struct, frozen=True):
         Args:
             log: After the decision.
         """
-        return Since(lines=len(log.open))
+        return Since(lines=len(log.open), offered=self.offered)
 
     def to_array(self) -> np.ndarray:
         """Its bytes."""

@@ -1,19 +1,76 @@
-"""Who of a fleet by a deadline is gone, as the hub sees it; nobody else may say so."""
+"""Policies of a hub for agents that are silent: all are needed, or those who are gone are left out."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from swarmbo.fleet.hub import JOINING
+from swarmbo.coordination.schema import said_of
+from swarmbo.errors import TransportError
 from swarmbo.fleet.letters import Here, Ping
 from swarmbo.fleet.mail import Mail
 from swarmbo.fleet.plan import Plan
 
+JOINING = 600.0  # seconds for which one is waited for that was never heard: somebody may have to go there and start it
 _HANGS = 2  # times that one may hang before it stays out
 _STARTING = 120.0  # seconds for which a process on this machine may be about to start
 
 
-class Absence:
-    """Who is gone, who is back, and for how long each has been silent while the hub listened.
+class AllNeeded:
+    """Policy of agents that wait for one another: nobody may be gone, and silence of all ends the run.
+
+    Args:
+        plan: Of the fleet.
+        agents: All of them.
+        mail: The hub's.
+
+    Attributes:
+        away: Who is gone, and why: nobody.
+        returning: Who is back, and not in again yet: nobody.
+        forgetful: Who has lost what it had written down: nobody of whom that matters.
+        longest: Seconds for which the hub waits for anything at all.
+    """
+
+    returning: tuple[str, ...] = ()
+    forgetful: frozenset[str] = frozenset()
+    longest = math.inf
+
+    def __init__(self, plan: Plan, agents: Collection[str], mail: Mail) -> None:
+        self._plan, self.present, self._mail = plan, tuple(agents), mail
+        self.away: Mapping[str, str] = {}
+        self._quiet = 0.0
+
+    def begin(self) -> None:
+        """Start to listen."""
+        self._quiet = 0.0
+
+    def look(self, seconds: float, waited_for: str, missing: Collection[str], refused: Mapping[str, int]) -> None:
+        """Raise if nothing came for longer than the patience; of one that was never heard, than ten minutes.
+
+        Args:
+            seconds: For which the hub has listened, and nothing came; 0 if something did.
+            waited_for: What it waits for.
+            missing: From whom.
+            refused: Letters that were refused, by sender.
+
+        Raises:
+            TransportError: It names who is silent.
+        """
+        self._quiet = self._quiet + seconds if seconds else 0.0
+        if self._quiet > self._plan.patience_s:
+            unread = {recipient for recipient, _ in self._mail.outstanding}
+            silent = [agent for agent in self.present if agent in unread or agent in missing]
+            if self._quiet > JOINING or all(self._mail.parcels[agent] for agent in silent):
+                raise TransportError(
+                    f"heard nothing from {silent} for {self._quiet:.0f} s; wanted {waited_for}: do they run, by the "
+                    f"fleet.json of this run, and can they be reached?{said_of(refused)}"
+                )
+
+    def hear(self, agent: str, letter: Here, *, has_orders: bool) -> None:
+        """Pass over that one runs: others wait for it in any case."""
+
+
+class LeftOut:
+    """Policy of agents by a deadline: who is gone is left out, and taken in again when it is back.
 
     Whoever lives sends receipts, whatever it waits for itself. So one of which nothing comes for half of the patience
     is asked whether it is there, and after the whole of it it is gone. One elsewhere that was never heard is waited
@@ -51,24 +108,32 @@ class Absence:
         self._starts: dict[str, set[bytes]] = {}
 
     @property
+    def longest(self) -> float:
+        """Seconds after which those who live and do not do what they are told are gone, too."""
+        return JOINING + 10.0 * self._plan.patience_s
+
+    @property
     def present(self) -> tuple[str, ...]:
-        """Who is there."""
+        """Agents that are there."""
         return tuple(agent for agent in self._agents if agent not in self.away)
 
     @property
     def returning(self) -> tuple[str, ...]:
-        """Who is back, and not in again yet."""
+        """Agents that are back, and not in again yet."""
         return tuple(agent for agent in self._agents if agent in self.back)
 
     def begin(self) -> None:
-        """The hub begins to listen: who was not asked anything has not been silent."""
+        """Start to listen: who was not asked anything has not been silent."""
         self._quiet = dict.fromkeys(self._agents, 0.0)
 
-    def look(self, seconds: float) -> None:
+    def look(self, seconds: float, waited_for: str, missing: Collection[str], refused: Mapping[str, int]) -> None:
         """Note who is gone.
 
         Args:
-            seconds: For which the hub has listened, and taken all that had come.
+            seconds: For which the hub has listened, and taken all that had come; as of ``AllNeeded``, as are the rest.
+            waited_for: What it waits for.
+            missing: From whom.
+            refused: Letters that were refused, by sender.
         """
         unread = {recipient for recipient, _ in self._mail.outstanding}
         for agent in self.present:

@@ -69,7 +69,7 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
 
 
 def _places(info: Info) -> list[list[float]]:
-    """Where an agent is to measure: on its way, in turn, and then where it stands; nowhere if it declined."""
+    """Places where an agent is to measure: on its way, in turn, and then where it stands; nowhere if it declined."""
     report = Report.of(info)
     ends = [] if report.declined or not report.is_placed else [report.place]
     return [place.tolist() for place in (*(stop.place for stop in report.on_the_way), *ends) if place is not None]

@@ -7,35 +7,77 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 import msgspec
 
-from swarmbo.coordination.schema import said_of
-from swarmbo.data import News, Reading
-from swarmbo.deciding.own_rows import Stop
+from swarmbo.agent.company import Company, learns_alike, public
+from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, stops_by_round
 from swarmbo.deciding.reports import Offer
 from swarmbo.errors import TransportError
-from swarmbo.fleet.letters import Answer, Back, Begin, Came, End, Lend, Letter, Measure, Measured, Odd, Saw, Word
+from swarmbo.fleet.absence import JOINING, AllNeeded, LeftOut
+from swarmbo.fleet.letters import (
+    LONGEST,
+    Answer,
+    Back,
+    Begin,
+    End,
+    Here,
+    Join,
+    Lend,
+    Lent,
+    Letter,
+    Measure,
+    Measured,
+    Odd,
+    Ping,
+    Told,
+    Word,
+    opened,
+    sealed,
+)
 from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.fleet.schema import fits_hub
 from swarmbo.problem import Problem
+from swarmbo.problem.data import News
 
 LOOK = 0.2  # seconds between looks at whether agents live
-JOINING = 600.0  # seconds for which one is waited for that was never heard: somebody may have to go there and start it
+_PAUSE = 5.0 * LOOK  # seconds that one look counts for at most: a pause of the hub's own is nobody's silence
+_ASKING = 1.0  # seconds between invitations to agents that an earlier run left behind
+_STALLS = 2  # times that all live and come to nothing, after which the run ends
+_ANSWER = 3.0  # times the patience, in which who lives says what it knows: that takes no computing
 Links = tuple[tuple[str, str], ...]
+Hear = Callable[[str, Letter], None]
+
+
+def _pass_over(sender: str, letter: Letter) -> None:
+    """Nothing is waited for but receipts."""
 
 
 class Hub:
     """Tells agents when to decide and what came of it, and hears their words. It decides nothing itself.
+
+    Agents that wait for one another are all needed. By a deadline the hub says in each round who takes part. Where
+    somebody goes in the middle of a decision, those who are left are told to take it back and to decide without it; so
+    nobody waits for one that is gone, whatever it had to say. What it was told before is said in its place. Whoever
+    comes back is in from the next decision on. One that took part in the last one knows all; to others one who is there
+    lends what everybody knows, and the hub tells it what came of its own factors.
+
+    One that lives, as its receipts say, and does not do what it is told is gone, too. Where nobody says what was
+    decided, as all wait for one, all are asked for what they know: who does not say that is the one.
+
+    One that was never heard may be a process that a hub of an earlier run left behind: it is asked to join.
 
     Args:
         plan: Of the fleet.
         carrier: What moves its letters.
         attend: Called again and again while it waits; raises if there is nothing to wait for any more.
         clock: In seconds; does not go back.
+        here: Agents whose processes are on this machine.
+        ended: Of those, who has ended for good, and why; it may grow.
 
     Attributes:
         repeated: Letters that were written again, by anybody, as far as it was told.
         refused: What was refused, by anybody, as far as it was told.
         odd: By agent, whose letters it has refused as they held what they may not, and how many, as far as it said.
+        absence: Who is gone.
     """
 
     def __init__(
@@ -44,58 +86,258 @@ class Hub:
         carrier: Carrier,
         attend: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        here: Collection[str] = (),
+        ended: Mapping[str, str] | None = None,
     ) -> None:
-        self.plan, self.mail = plan, Mail(carrier, clock=clock, fits=self._fits)
-        self._attend, self._clock = attend, clock
-        self.problem = Problem.from_plain(plan.problem)
+        self.plan, self._setup = plan, plan.setup
+        self.problem = self._setup.problem
+        self.mail = Mail(carrier, clock=clock, fits=lambda sender, letter: fits_hub(letter, sender, self.problem))
+        self._carrier, self._attend, self._clock, self._here = carrier, attend, clock, frozenset(here)
+        agents, goes_on = self.problem.agents, plan.goes_on
+        self.absence = LeftOut(plan, agents, self.mail, here, ended) if goes_on else AllNeeded(plan, agents, self.mail)
+        content = plan.encoded()  # one that is too long for a letter is for a disk alone
+        self._invitation = sealed(Join(content)) if len(content) < LONGEST // 2 else b""
+        self._invited = -math.inf
         self._turns, self._round = Counter[str](), 0  # orders written to each
         self.repeated = self.refused = 0
         self._counted: dict[str, tuple[int, int]] = {}
         self.odd: dict[str, Counter[str]] = {}
+        self._number, self._last = 0, 0  # of decisions: the last that was begun, the last that holds
+        self._knowing = agents  # who took part in that one
+        self._took_part = dict.fromkeys(agents, 0)  # number of the last decision that holds, of those each was in
+        self._untold = dict.fromkeys(agents, OwnRows())  # what agents were told since
+        self._came_of: dict[str, dict[str, OwnRow]] = {agent: {} for agent in agents}
+        self._over: tuple[str, ...] = ()  # queries of which nothing more comes, that ended since
+        self._stalls = 0  # times that all of them lived, and came to nothing in this round
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Who is gone; of agents that wait for one another nobody may be."""
-        return ()
+        """Agents that are gone; of those that wait for one another nobody may be."""
+        return tuple(agent for agent in self.problem.agents if agent in self.absence.away)
+
+    @property
+    def odd_of(self) -> Counter[str]:
+        """Number of letters of each member that all together refused, as they held what they may not."""
+        return sum(self.odd.values(), Counter(self.mail.odd))
 
     def words(
         self, links: Callable[[Collection[str]], "Links | None"], offers: "Mapping[str, Offer] | None" = None
     ) -> list[Word]:
-        """What all agents decide, asked of them now.
+        """Have agents decide; by a deadline again without those who go meanwhile.
 
         Args:
             links: Given who is absent, who hears whom; None: everyone hears everyone.
             offers: In a field, where each agent can go: it is told its own.
 
         Raises:
-            TransportError: If one of them says nothing for longer than the plan's patience while nobody else does, or
-                they do not decide on the same query.
+            TransportError: If all are needed, and one says nothing for longer than the plan's patience while nobody
+                else does; if nobody is there who knows what was decided, and none comes back; if those who are there
+                come to nothing, or do not decide on the same query.
         """
-        agents, words = self.problem.agents, dict[str, Word]()
         self._round += 1
-        edges = links(())
-        self._order({agent: Begin(0, edges, None if offers is None else offers[agent]) for agent in agents})
+        while (got := self.mail.read(0.0)) is not None:  # who came back meanwhile
+            self._hear(*got, _pass_over)
+        words, self._stalls = None, 0
+        while words is None:
+            self._readmit()
+            words = self._attempt(links, offers)
+        if len(queries := {word.query for word in words}) > 1:
+            raise TransportError(f"round {self._round}: agents decided on {sorted(queries)}")
+        self._last = self._number
+        self._took_part |= dict.fromkeys(self._knowing, self._last)
+        for agent, rows in self._untold.items():
+            self._note_came(agent, rows)
+        self._untold, self._over = dict.fromkeys(self.problem.agents, OwnRows()), ()
+        return words
+
+    def _attempt(
+        self, links: Callable[[Collection[str]], "Links | None"], offers: "Mapping[str, Offer] | None"
+    ) -> list[Word] | None:
+        """Their words; None if one of them has gone."""
+        words = dict[str, Word]()
+        self._settle()
+        members = self.absence.present
+        if not members:
+            return None
+        self._number += 1
+        company = None
+        if self.plan.goes_on:
+            said = {agent: public(rows, self._setup) for agent, rows in self._untold.items() if agent not in members}
+            company = Company(self._number, members, said, self._over)
+        edges = links(self.absent)
+        offered = dict.fromkeys(members) if offers is None else {agent: offers[agent] for agent in members}
+        self._write({agent: Begin(0, edges, offered[agent], company, self._last) for agent in members})
 
         def hear(sender: str, letter: Letter) -> None:
-            if isinstance(letter, Word) and letter.turn == self._turns[sender] and self._is_own(sender, letter):
+            if not (isinstance(letter, Word) and sender in members and letter.turn == self._turns[sender]):
+                return
+            if self._is_own(sender, letter) and self._is_of_others(sender, letter, members):
                 words[sender] = letter
                 self._count(sender, letter.repeated, letter.refused)
 
-        self._wait(lambda: len(words) == len(agents), "words", agents, words, hear)
-        return self._alike([words[agent] for agent in agents])
+        before, accused = {agent: odd.copy() for agent, odd in self.odd.items()}, dict[str, float]()
 
-    def _fits(self, sender: str, letter: Letter) -> bool:
-        return fits_hub(letter, sender, self.problem)
+        def is_stuck() -> bool:
+            """Say whether letters of one were refused, and for the patience nobody could go on without it."""
+            for agent in members if self.plan.goes_on else ():
+                if any((odd - before.get(other, Counter()))[agent] for other, odd in self.odd.items()):
+                    accused.setdefault(agent, self._clock())
+            return bool(accused) and self._clock() - min(accused.values()) > self.plan.patience_s
 
-    @property
-    def odd_of(self) -> Counter[str]:
-        """How many letters of each member were refused as they held what they may not, by all together."""
-        return sum(self.odd.values(), Counter(self.mail.odd))
+        def is_done() -> bool:
+            return len(words) == len(members) or self.absence.present != members or is_stuck()
 
-    def _alike(self, words: list[Word]) -> list[Word]:
-        if len(queries := {word.query for word in words}) > 1:
-            raise TransportError(f"round {self._round}: agents decided on {sorted(queries)}")
-        return words
+        if not self._heard_until(is_done, "words", hear, words):
+            self._stalls += len(self._lent(members)) == len(members)
+            if self._stalls == _STALLS:
+                missing = [agent for agent in members if agent not in words]
+                raise TransportError(
+                    f"round {self._round}: {missing} live, and said nothing; wanted words: can they reach one another?"
+                )
+            return None
+        if len(words) < len(members):
+            if self.absence.present == members:
+                self._leave(accused, "others have refused what it said")
+            return None
+        self._knowing = members
+        return [words[agent] for agent in members]
+
+    def _is_own(self, sender: str, word: Word) -> bool:
+        own = set(self.problem.graph.variables_owned_by(sender))
+        return set(word.values) == own or (self.problem.is_field and not word.values)
+
+    def _is_of_others(self, sender: str, word: Word, members: Sequence[str]) -> bool:
+        """Say whether the first who is there, and nobody else, says where variables of absent agents stand."""
+        graph = self.problem.graph
+        absent = [x for x, owner in zip(graph.variables, graph.variable_owners, strict=True) if owner not in members]
+        says = sender == members[0] and not self.problem.is_field
+        return set(word.others) == set(absent if says else ())
+
+    def _readmit(self) -> None:
+        """Take in who is back; if nobody is there, wait for one who knows what was decided."""
+        while self.absence.returning or not self.absence.present:
+            present, back = self.absence.present, self.absence.returning
+            if knowing := [agent for agent in back if self._knows(agent)]:
+                for agent in knowing:
+                    self._welcome(agent)
+            elif not present:
+                self._wait_for_anybody()
+            elif (state := self._lent(present[:1]).get(present[0])) is not None:
+                for agent in back:
+                    self._welcome_with(agent, state)
+
+    def _knows(self, agent: str) -> bool:
+        return agent in self._knowing and agent not in self.absence.forgetful
+
+    def _welcome_with(self, agent: str, state: bytes) -> None:
+        """Tell one who is back what was decided without it, if it can go on by that."""
+        assert isinstance(self.absence, LeftOut)
+        has_own_belief = self.problem.is_field and not learns_alike(self._setup)
+        if not state:
+            self.absence.refuse(agent, "what it missed is too long for a letter")
+        elif has_own_belief and agent in self.absence.forgetful and self._took_part[agent]:
+            self.absence.refuse(agent, "what it had written down is lost, and so is its own belief")
+        else:
+            self._welcome(agent, state)
+
+    def _welcome(self, agent: str, state: bytes = b"") -> None:
+        assert isinstance(self.absence, LeftOut)
+        came = self._came_of[agent] if state and not learns_alike(self._setup) else {}
+        self._write({agent: Back(0, self._last, self._untold[agent], state, came, self._took_part[agent])})
+        self.absence.admit(agent)
+
+    def _note_came(self, agent: str, rows: OwnRows) -> None:
+        """Keep what an agent was told, by query; in a field with what it measured unasked after that."""
+        came, variables = self._came_of[agent], self.problem.graph.variables_owned_by(agent)
+        for name, row in rows.told.items():
+            if name != UNASKED:  # some may have been told before a decision, and the rest after it
+                told = OwnRows({name: came[name]} if name in came else {})
+                came[name] = told.with_told(name, row).told[name]
+                continue
+            stops = [stop for _, stops in stops_by_round({"q00000": row}, agent, variables) for stop in stops]
+            last = next(reversed(came), "q00000")
+            before = came.get(last, OwnRow(0))
+            came[last] = msgspec.structs.replace(before, on_the_way=(*before.on_the_way, *stops))
+
+    def _lent(self, lenders: Sequence[str]) -> dict[str, bytes]:
+        """Ask some for what everybody knows; those of them who do not say it are gone."""
+        found: dict[str, bytes] = {}
+        self._order({lender: Lend(0, self._last) for lender in lenders})
+
+        def hear(sender: str, letter: Letter) -> None:
+            if isinstance(letter, Lent) and sender in lenders and letter.turn == self._turns[sender]:
+                found[sender] = letter.state
+
+        self._answered(lenders, found, "what it knows", hear, _ANSWER * self.plan.patience_s)
+        return {lender: state for lender, state in found.items() if lender in self.absence.present}
+
+    def _wait_for_anybody(self) -> None:
+        why = "; ".join(f"{agent}: {reason}" for agent, reason in self.absence.away.items())
+        is_back = lambda: any(map(self._knows, self.absence.returning))  # noqa: E731
+        if not self._heard_until(is_back, "anybody", longest=JOINING):
+            raise TransportError(f"round {self._round}: nobody is left who knows what was decided ({why})")
+
+    def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[Answer, ...]]:
+        """Have agents measure by themselves; of one that is gone all of it failed.
+
+        Args:
+            places: By agent, one after the other: values of its own variables.
+
+        Raises:
+            TransportError: If what one measured can be no outcome; if all are needed, and one says nothing for longer
+                than the plan's patience while nobody else does.
+        """
+        found: dict[str, tuple[Answer, ...]] = {}
+        self._order({agent: Measure(0, tuple(map(tuple, there))) for agent, there in places.items()})
+        asked = [agent for agent in places if agent in self.absence.present]
+
+        def hear(sender: str, letter: Letter) -> None:
+            if isinstance(letter, Measured) and sender in asked and letter.turn == self._turns[sender]:
+                found[sender] = self._answers(sender, letter, len(places[sender]))
+
+        self._answered(asked, found, "what it measured", hear)
+        failed = {agent: self._failed(agent, len(there)) for agent, there in places.items() if agent not in found}
+        return {agent: found[agent] if agent in found else failed[agent] for agent in places}
+
+    def _answers(self, agent: str, letter: Measured, count: int) -> tuple[Answer, ...]:
+        if letter.refused:
+            raise TransportError(f"agent {agent!r}: {letter.refused}")
+        own = set(self.problem.graph.factors_owned_by(agent))
+        if len(letter.answers) != count or any(set(answer.outcomes) != own for answer in letter.answers):
+            raise TransportError(f"agent {agent!r}: got other measurements; wanted {count} of {sorted(own)}")
+        return letter.answers
+
+    def _failed(self, agent: str, count: int) -> tuple[Answer, ...]:
+        own = self.problem.graph.factors_owned_by(agent)
+        return (Answer(dict.fromkeys(own), failure=f"it is gone: {self.absence.away[agent]}"),) * count
+
+    def tell(self, query: str | None, news: News, *, is_all: bool) -> None:
+        """Tell every agent what came of a decision, as far as it is its own; for who is gone it is kept.
+
+        Args:
+            query: Its id; None: of what nobody asked for.
+            news: What came.
+            is_all: Whether nothing more will come of it.
+        """
+        if query is None and not self.problem.is_field:
+            return
+        rows: dict[str, OwnRow] = {}
+        for agent, before in self._untold.items():
+            rows[agent] = row_of(self.problem, agent, news, before, self._knowing[0], has_ended=is_all)
+            self._untold[agent] = before.with_told(query or UNASKED, rows[agent])
+        if is_all and query is not None:
+            self._over = (*self._over, query)
+        self._order({agent: Told(0, query, row) for agent, row in rows.items()})
+
+    def end(self) -> None:
+        """Tell all that the run has ended, and wait a little until they know."""
+        for agent in self.problem.agents:
+            self.mail.write(agent, End())
+        self.mail.settle(GOODBYE)
+
+    def count_own(self) -> None:
+        """Note what the hub itself has counted."""
+        self._count(HUB, self.mail.repeated, self.mail.refused)
 
     def _count(self, member: str, repeated: int, refused: int) -> None:
         """Note what a member has counted since it was started."""
@@ -106,135 +348,120 @@ class Hub:
         self.repeated += repeated - before[0]
         self.refused += refused - before[1]
 
-    def _note_odd(self, sender: str, letter: Odd) -> None:
-        """Note what an agent has refused; one that was started again has forgotten what it had counted."""
-        self.odd[sender] = self.odd.get(sender, Counter[str]()) | Counter(letter.refused)
+    def _settle(self) -> None:
+        """Wait until those who are there have all that was written to them; who is heard and gets nothing is gone."""
+        if not self._heard_until(lambda: not self.mail.outstanding, "receipts of what was written"):
+            self._leave(dict.fromkeys(to for to, _ in self.mail.outstanding), "it is heard, and gets nothing")
 
-    def count_own(self) -> None:
-        """Note what the hub itself has counted."""
-        self._count(HUB, self.mail.repeated, self.mail.refused)
+    def _order(self, letters: "Mapping[str, Begin | Told | Measure | Lend]") -> None:
+        """Write orders to those who are there, once they have all that was before: none may overtake another."""
+        self._settle()
+        self._write({agent: letter for agent, letter in letters.items() if agent in self.absence.present})
 
-    def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[Answer, ...]]:
-        """What agents measure by themselves.
-
-        Args:
-            places: By agent, one after the other: values of its own variables.
-
-        Raises:
-            TransportError: If one says nothing for longer than the plan's patience while nobody else does, or what it
-                measured can be no outcome.
-        """
-        found: dict[str, tuple[Answer, ...]] = {}
-        self._order({agent: Measure(0, tuple(map(tuple, there))) for agent, there in places.items()})
-
-        def hear(sender: str, letter: Letter) -> None:
-            if isinstance(letter, Measured) and sender in places and letter.turn == self._turns[sender]:
-                found[sender] = self._answers(sender, letter, len(places[sender]))
-
-        self._wait(lambda: len(found) == len(places), "measurements", list(places), found, hear)
-        return {agent: found[agent] for agent in places}
-
-    def _answers(self, agent: str, letter: Measured, count: int) -> tuple[Answer, ...]:
-        if letter.refused:
-            raise TransportError(f"agent {agent!r}: {letter.refused}")
-        own = set(self.problem.graph.factors_owned_by(agent))
-        if len(letter.answers) != count or any(set(answer.outcomes) != own for answer in letter.answers):
-            raise TransportError(f"agent {agent!r}: got other measurements; wanted {count} of {sorted(own)}")
-        return letter.answers
-
-    def _order(self, letters: "Mapping[str, Begin | Came | Saw | Measure | Lend]") -> None:
-        """Write orders, once agents have all that was written before: they may not overtake one another."""
-        agents = self.problem.agents
-        self._wait(lambda: not self.mail.outstanding, "receipts of what was written", agents, seen=agents)
-        self._write(letters)
-
-    def _write(self, letters: "Mapping[str, Begin | Came | Saw | Measure | Lend | Back]") -> None:
+    def _write(self, letters: "Mapping[str, Begin | Told | Measure | Lend | Back]") -> None:
         for agent, letter in letters.items():
             self._turns[agent] += 1
             self.mail.write(agent, msgspec.structs.replace(letter, turn=self._turns[agent]))
 
-    def _wait(
+    def _answered(
+        self, asked: Sequence[str], found: Container[str], what: str, hear: Hear, longest: float | None = None
+    ) -> None:
+        """Wait until all who were asked have answered or are gone; who lives and does not answer is gone, too."""
+
+        def missing() -> list[str]:
+            return [agent for agent in asked if agent not in found and agent in self.absence.present]
+
+        if not self._heard_until(lambda: not missing(), what, hear, longest=longest, asked=asked, found=found):
+            self._leave(missing(), f"it lives, and has not said {what}")
+
+    def _leave(self, agents: Collection[str], why: str) -> None:
+        assert isinstance(self.absence, LeftOut)
+        for agent in agents:
+            self.absence.leave(agent, why, is_hung=True)
+
+    def _heard_until(
         self,
         is_done: Callable[[], bool],
         what: str,
-        agents: Sequence[str],
-        seen: Container[str] = (),
-        hear: Callable[[str, Letter], None] = lambda sender, letter: None,
-    ) -> None:
-        """Read until something is so; a member that wrote something is not silent, and a first word may take longer."""
-        heard = self._clock()
-        while not is_done():
-            self._attend()
-            if (got := self.mail.read(LOOK, is_done)) is not None:
-                heard = self._clock()
-                if isinstance(got[1], Odd):
-                    self._note_odd(got[0], got[1])
-                else:
-                    hear(*got)
-            elif not is_done() and (quiet := self._clock() - heard) > self.plan.patience_s:
-                unread = {recipient for recipient, _ in self.mail.outstanding}
-                silent = [agent for agent in agents if agent in unread or agent not in seen]
-                if quiet > JOINING or all(self.mail.parcels[agent] for agent in silent):
-                    raise TransportError(
-                        f"round {self._round}: heard nothing from {silent} for {quiet:.0f} s; wanted {what}: do they "
-                        f"run, by the fleet.json of this run, and can they be reached?{said_of(self.odd_of)}"
-                    )
-
-    def _is_own(self, sender: str, word: Word) -> bool:
-        own = set(self.problem.graph.variables_owned_by(sender))
-        return set(word.values) == own or (self.problem.is_field and not word.values)
-
-    def tell(self, query: str | None, news: News, *, is_all: bool) -> None:
-        """Every agent what came of a decision, as far as it is its own.
+        hear: Hear = _pass_over,
+        found: Container[str] | None = None,
+        *,
+        asked: Sequence[str] | None = None,
+        longest: float | None = None,
+    ) -> bool:
+        """Read until something is so, and note who goes; False if that takes too long.
 
         Args:
-            query: Its id; None: of what nobody asked for.
-            news: What came.
-            is_all: Whether nothing more will come of it.
+            is_done: Whether it is so.
+            what: That is waited for.
+            hear: Takes letters.
+            found: Who has said it; None: receipts are waited for.
+            asked: Who is to say it; by default all.
+            longest: Seconds.
         """
-        self._order(self._told(query, news, is_all, self.problem.agents[0]))
+        self.absence.begin()
+        asked = self.problem.agents if asked is None else asked
+        looked, listened = self._clock(), 0.0
+        longest = self.absence.longest if longest is None else longest
+        while not is_done():
+            if listened > longest:
+                return False
+            self._attend()
+            self._invite()
+            got = self.mail.read(LOOK, is_done)
+            now = self._clock()
+            passed, looked = min(now - looked, _PAUSE), now
+            if got is not None:
+                self._hear(*got, hear)
+            missing = [] if found is None else [agent for agent in asked if agent not in found]
+            if not is_done():
+                self.absence.look(0.0 if got is not None else passed, what, missing, self.odd_of)
+            listened += passed
+        return True
 
-    def _told(self, query: str | None, news: News, is_all: bool, teller: str) -> "Mapping[str, Came | Saw]":
-        """What is said to agents of what came; ``teller`` is told the total."""
-        if self.problem.is_field:
-            return {agent: self._saw(agent, query, news, is_all) for agent in self.problem.agents}
-        return {} if query is None else self._came(query, news, teller)
+    def _invite(self) -> None:
+        """Ask those elsewhere that were never heard to join."""
+        if self._invitation and self._clock() - self._invited >= _ASKING:
+            self._invited = self._clock()
+            for agent in self.problem.agents:
+                if not self.mail.parcels[agent] and agent not in self._here:
+                    self._carrier.invite(agent, self._invitation)
 
-    def _saw(self, agent: str, query: str | None, news: News, is_all: bool) -> Saw:
-        """What an agent in a field measured."""
-        reading = None
-        if agent in news.factors:
-            place = self.problem.places(news.point, [agent])[agent]
-            reading = Stop.of(Reading(agent, place, news.factors[agent], news.noise.get(agent, math.nan)))
-        on_the_way = tuple(map(Stop.of, news.along(agent)))
-        return Saw(0, query, reading, on_the_way, is_all)
+    def _hear(self, sender: str, letter: Letter, hear: Hear) -> None:
+        if isinstance(letter, Odd):  # one that was started again has forgotten what it had counted
+            self.odd[sender] = self.odd.get(sender, Counter[str]()) | Counter(letter.refused)
+        elif isinstance(letter, Here):
+            unread = [opened(content) for to, content in self.mail.outstanding if to == sender]
+            orders = sum(not isinstance(letter, Ping) for letter in unread)
+            self.absence.hear(sender, letter, has_orders=self._turns[sender] > orders)
+        else:
+            hear(sender, letter)
 
-    def _came(self, query: str, news: News, teller: str) -> dict[str, Came]:
-        """What came of a joint point of a function, to each agent its own."""
-        problem, graph, letters = self.problem, self.problem.graph, dict[str, Came]()
-        stood = problem.named(news.point)
-        for agent in problem.agents:
-            own = [factor for factor in graph.factors_owned_by(agent) if factor in news.factors]
-            has_total = problem.outcomes == "total" and agent == teller
-            noise = {factor: news.noise[factor] for factor in own if factor in news.noise}
-            if has_total and math.isfinite(news.total_noise):
-                noise["total"] = news.total_noise
-            letters[agent] = Came(
-                0,
-                query,
-                {variable: stood[variable] for variable in graph.variables_owned_by(agent)},
-                {factor: _known(news.factors[factor]) for factor in own},
-                _known(news.total) if has_total else None,
-                has_total,
-                noise,
-            )
-        return letters
 
-    def end(self) -> None:
-        """Tell all that the run has ended, and wait a little until they know."""
-        for agent in self.problem.agents:
-            self.mail.write(agent, End())
-        self.mail.settle(GOODBYE)
+def row_of(problem: Problem, agent: str, news: News, before: OwnRows, teller: str, *, has_ended: bool) -> OwnRow:
+    """The part of what came of a joint point that is one agent's own.
+
+    Args:
+        problem: What all work on.
+        agent: Which.
+        news: What came.
+        before: What the agent was told since the last decision.
+        teller: Of totals, who is told them, and tells the others.
+        has_ended: In a field, whether nothing more will come of it.
+    """
+    if problem.is_field:
+        return before.row(problem, agent, news, has_ended=has_ended)
+    graph, stood = problem.graph, problem.named(news.point)
+    own = [factor for factor in graph.factors_owned_by(agent) if factor in news.factors]
+    row = OwnRow(
+        before.count,
+        {factor: _known(news.factors[factor]) for factor in own},
+        place={variable: stood[variable] for variable in graph.variables_owned_by(agent)},
+        noise={factor: news.noise[factor] for factor in own if factor in news.noise},
+    )
+    if problem.outcomes != "total" or agent != teller:
+        return row
+    return msgspec.structs.replace(row, total=_known(news.total), total_noise=_known(news.total_noise))
 
 
 def _known(number: float | None) -> float | None:

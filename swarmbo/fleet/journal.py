@@ -1,4 +1,4 @@
-"""What a member has written down: where it stood after a round, and every letter that it took since."""
+"""Journal of a member: where it stood after a round, and every letter that it took since."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

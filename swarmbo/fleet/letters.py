@@ -1,14 +1,13 @@
-"""What members of a fleet write to one another, and how what arrives is checked before anybody uses it."""
+"""Letters between members of a fleet, and the check of what arrives before anybody uses it."""
 
 import math
-from collections.abc import Iterable, Sequence
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from swarmbo.agent.company import Company
-from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, Stop
+from swarmbo.deciding.own_rows import OwnRow, OwnRows
 from swarmbo.deciding.reports import Offer
 from swarmbo.errors import TransportError
 from swarmbo.records import SolveReport, Traffic
@@ -69,66 +68,18 @@ class Word(msgspec.Struct, frozen=True, tag=True, array_like=True):
     others: dict[str, float] = {}
 
 
-class Came(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The hub to an agent of a function: what came of a decision, as far as the agent is told.
+class Told(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The hub to an agent: the part of what came of a decision that is its own.
 
     Args:
         turn: As of ``Begin``.
-        query: What was decided.
-        stood: Where the agent's own variables really stood.
-        factors: Outcomes of its own factors; None of one that failed.
-        total: The total, for the agent that is told it; None if it failed.
-        has_total: Whether the agent is told the total.
-        noise: Standard deviations of outcomes, where they are known; the total's is called ``total``.
-    """
-
-    turn: int
-    query: str
-    stood: dict[str, float]
-    factors: dict[str, float | None]
-    total: float | None = None
-    has_total: bool = False
-    noise: dict[str, float] = {}
-
-    def noted(self, order: int) -> tuple[str, OwnRow]:
-        """What the agent notes when it is told so, and of which query; ``order``: what it was told of before."""
-        noise = {factor: std for factor, std in self.noise.items() if factor in self.factors}
-        total = self.total if self.has_total else UNSET
-        told = self.noise.get("total") if self.has_total else None
-        return self.query, OwnRow(order, self.factors, total, self.stood, noise=noise, total_noise=told)
-
-
-class Saw(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The hub to an agent in a field: what it measured itself.
-
-    Args:
-        turn: As of ``Begin``.
-        query: For what was decided; None: unasked, such as where it starts.
-        reading: In the end; None: nothing, which is no failure.
-        on_the_way: Besides, in turn.
-        has_ended: Whether nothing more will come of the decision, or the round has ended.
+        query: What was decided; in a field None for what it measured unasked, such as where it starts.
+        row: What it is told of that.
     """
 
     turn: int
     query: str | None
-    reading: Stop | None = None
-    on_the_way: tuple[Stop, ...] = ()
-    has_ended: bool = False
-
-    def noted(self, agent: str, variables: Sequence[str], order: int) -> tuple[str, OwnRow]:
-        """What an agent notes when it is told so, and of which query.
-
-        Args:
-            agent: Which.
-            variables: Its own.
-            order: Of how many evaluations it was told before.
-        """
-        of, row = self.query or UNASKED, OwnRow(order, on_the_way=self.on_the_way, has_ended=self.has_ended)
-        if self.reading is None:
-            return of, row
-        noise = {} if self.reading.noise is None else {agent: self.reading.noise}
-        place = dict(zip(variables, self.reading.place, strict=True))
-        return of, msgspec.structs.replace(row, factors={agent: self.reading.outcome}, place=place, noise=noise)
+    row: OwnRow
 
 
 class Measure(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -144,7 +95,7 @@ class Measure(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """What an agent measured by itself.
+    """Outcomes that an agent measured by itself.
 
     Args:
         outcomes: Of its own channels; None: failed.
@@ -206,6 +157,7 @@ class Back(msgspec.Struct, frozen=True, tag=True, array_like=True):
         told: What it has to say of what came since then.
         state: What everybody knows, if that was decided without it; else empty.
         came: By query, what came of its own factors, as far as anybody heard of it; of no account without a state.
+        since: Number of the last decision that holds in which it took part; 0 before any.
     """
 
     turn: int
@@ -213,6 +165,7 @@ class Back(msgspec.Struct, frozen=True, tag=True, array_like=True):
     told: OwnRows
     state: bytes = b""
     came: dict[str, OwnRow] = {}
+    since: int = 0
 
 
 class Here(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -252,7 +205,7 @@ class End(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Whoever got a letter to who wrote it; it is written again until then.
+    """The recipient of a letter to its writer, who writes it again until then.
 
     Args:
         digest: What the letter began with.
@@ -261,7 +214,17 @@ class Receipt(msgspec.Struct, frozen=True, tag=True, array_like=True):
     digest: bytes
 
 
-Letter = Said | Begin | Word | Came | Saw | Measure | Measured | Lend | Lent | Back | Here | Ping | Odd | End | Receipt
+class Join(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The hub to an agent that an earlier run left behind: be a member of this one.
+
+    Args:
+        plan: As ``Plan.write`` writes it.
+    """
+
+    plan: bytes
+
+
+Letter = Said | Begin | Word | Told | Measure | Measured | Lend | Lent | Back | Here | Ping | Odd | End | Join | Receipt
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Letter)
 
@@ -283,7 +246,7 @@ def sealed(letter: Letter) -> bytes:
 
 
 def digest_of(body: bytes) -> bytes:
-    """What tells a letter from all others."""
+    """Digest that tells a letter from all others."""
     return blake2b(body, digest_size=DIGEST).digest()
 
 
@@ -303,50 +266,14 @@ def opened(parcel: bytes) -> Letter:
         letter = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         raise TransportError(f"got no letter: {error}; do versions of swarmbo differ?") from error
-    for name, number in _numbers(letter):
-        if number is not None and not math.isfinite(number):
-            raise TransportError(f"got {number} for {name!r}; wanted finite numbers")
+    if not _is_finite(msgspec.to_builtins(letter, builtin_types=(bytes,))):
+        raise TransportError("got a number that is NaN or infinite; wanted finite numbers")
     return letter
 
 
-def _numbers(letter: Letter) -> Iterable[tuple[str, float | None]]:
-    match letter:
-        case Begin():
-            said = () if letter.company is None else letter.company.said.values()
-            return [*_numbers_offered(letter.offer), *(number for rows in said for number in _numbers_told(rows))]
-        case Back():
-            return [*_numbers_told(letter.told), *_numbers_told(OwnRows(letter.came))]
-        case Word():
-            return [*letter.values.items(), *letter.others.items()]
-        case Came():
-            return [*letter.stood.items(), *letter.factors.items(), *letter.noise.items(), ("total", letter.total)]
-        case Saw():
-            return _numbers_measured([*letter.on_the_way, *([] if letter.reading is None else [letter.reading])])
-        case Measure():
-            return (("place", x) for place in letter.places for x in place)
-        case Measured():
-            said = [(name, y) for a in letter.answers for name, y in (*a.outcomes.items(), *a.noise.items())]
-            return [*said, *(("location", x) for answer in letter.answers for x in answer.location or ())]
-        case _:
-            return ()
-
-
-def _numbers_offered(offer: Offer | None) -> Iterable[tuple[str, float | None]]:
-    if offer is None:
-        return ()
-    passed = (place for way in offer.on_the_way or () for place in way)
-    places = (*(offer.candidates or ()), offer.position or (), *passed)
-    return [("price", offer.price), *(("place", x) for place in places for x in place)]
-
-
-def _numbers_measured(stops: Iterable[Stop]) -> list[tuple[str, float | None]]:
-    stops = list(stops)
-    said = [("outcome", stop.outcome) for stop in stops] + [("noise", stop.noise) for stop in stops]
-    return [*said, *(("place", x) for stop in stops for x in stop.place)]
-
-
-def _numbers_told(rows: OwnRows) -> Iterable[tuple[str, float | None]]:
-    for row in (*rows.told.values(), *rows.attached):
-        yield from (*row.factors.items(), *row.place.items(), *row.noise.items())
-        yield from (("total", None if isinstance(row.total, UnsetType) else row.total), ("noise", row.total_noise))
-        yield from (("round", row.round), *_numbers_measured(row.on_the_way))
+def _is_finite(plain: Any) -> bool:
+    if isinstance(plain, dict):
+        return all(map(_is_finite, plain.values()))
+    if isinstance(plain, list | tuple):
+        return all(map(_is_finite, plain))
+    return not isinstance(plain, float) or math.isfinite(plain)

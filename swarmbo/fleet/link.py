@@ -10,7 +10,7 @@ from swarmbo.boundary.extras import needed
 from swarmbo.errors import ConfigError
 from swarmbo.fleet.keys import AUTHORITY
 from swarmbo.fleet.letters import LONGEST
-from swarmbo.fleet.plan import Plan
+from swarmbo.fleet.plan import HUB, Plan
 
 _EXTRA = "zenoh"
 
@@ -26,7 +26,8 @@ class Link:
     """Sends parcels to members of a fleet, and keeps what arrives until it is asked for.
 
     There is no discovery: no multicast and no gossip; each member dials all others, and again when it loses them. A
-    parcel from ``a`` to ``b`` is a sample of the key ``swarmbo/RUN/b/a``. With ``tls`` and ``quic`` every member shows
+    parcel from ``a`` to ``b`` is a sample of the key ``swarmbo/RUN/b/a``; what a hub says to agents of earlier runs is
+    one of ``swarmbo/join/b``. With ``tls`` and ``quic`` every member shows
     its certificate, and by the name in it others let it say and hear what is its own only; all else is dropped by them.
 
     Args:
@@ -57,7 +58,8 @@ class Link:
                 f"{name!r} cannot listen at {plan.endpoints[name]}: {why}; is the port taken? wanted another --port",
                 at="$.port",
             ) from error
-        self._subscriber = self._session.declare_subscriber(f"swarmbo/{plan.run}/{name}/*", self._hear)
+        keys = [f"swarmbo/{plan.run}/{name}/*", *([] if name == HUB else [_invitation(name)])]
+        self._subscribers = [self._session.declare_subscriber(key, self._hear) for key in keys]
 
     def send(self, recipient: str, content: bytes) -> None:
         """Send, without knowing whether it arrives.
@@ -66,6 +68,10 @@ class Link:
         more batches may wait: what is written again would pile up before links that lose much.
         """
         self._session.put(f"swarmbo/{self.plan.run}/{recipient}/{self.name}", content)
+
+    def invite(self, recipient: str, content: bytes) -> None:
+        """Send to an agent of whatever run, as the hub."""
+        self._session.put(_invitation(recipient), content)
 
     def wait(self, seconds: float) -> Parcel | None:
         """The next parcel; None if there is none for so long."""
@@ -83,9 +89,15 @@ class Link:
                 raise
 
     def _hear(self, sample: Any) -> None:
-        sender = str(sample.key_expr).rpartition("/")[2]
+        key = str(sample.key_expr)
+        sender = HUB if key == _invitation(self.name) else key.rpartition("/")[2]
         if sender in self.plan.endpoints and sender != self.name and len(sample.payload) <= LONGEST:
             self._arrived.put(Parcel(sender, bytes(sample.payload)))
+
+
+def _invitation(agent: str) -> str:
+    """The key of what a hub says to an agent of whatever run; keys of a run have a part more."""
+    return f"swarmbo/join/{agent}"
 
 
 def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
@@ -141,6 +153,16 @@ def _access(name: str, run: str, others: list[str]) -> dict[str, Any]:
             "hears": ("egress", "put", f"swarmbo/{run}/{other}/{name}"),
             "is told who listens": ("egress", "declare_subscriber", f"swarmbo/{run}/{name}/*"),
         }
+        if other == HUB:
+            allowed |= {
+                "invites": ("ingress", "put", _invitation(name)),
+                "is told who can join": ("egress", "declare_subscriber", _invitation(name)),
+            }
+        if name == HUB:
+            allowed |= {
+                "is invited": ("egress", "put", _invitation(other)),
+                "can join": ("ingress", "declare_subscriber", _invitation(other)),
+            }
         rules += [
             {"id": f"{other} {what}", "permission": "allow", "flows": [flow], "messages": [message], "key_exprs": [key]}
             for what, (flow, message, key) in allowed.items()

@@ -15,10 +15,14 @@ _REMEMBERED = 100_000  # letters; one that comes again after so many others is o
 
 
 class Carrier(Protocol):
-    """What moves parcels; ``Link`` does."""
+    """Contract of what moves parcels; ``Link`` is one."""
 
     def send(self, recipient: str, content: bytes, /) -> None:
         """Send, without knowing whether it arrives."""
+        ...
+
+    def invite(self, recipient: str, content: bytes, /) -> None:
+        """Send to an agent of whatever run, as the hub."""
         ...
 
     def wait(self, seconds: float, /) -> Parcel | None:
@@ -58,7 +62,7 @@ class Mail:
 
     @property
     def outstanding(self) -> list[tuple[str, bytes]]:
-        """What no receipt has come for: recipient and content."""
+        """Recipient and content of each letter for which no receipt has come."""
         return [(recipient, content) for (recipient, _), (content, _, _) in self._out.items()]
 
     def write(self, recipient: str, letter: Letter) -> None:

@@ -17,7 +17,7 @@ _KEYS = ("measurement", "factors", "noise_std", "location")
 
 
 class Instrument(Protocol):
-    """What stands behind ``swarmbo agent NAME --measure module:function``: a robot, an access point, an instrument.
+    """Robot, access point or instrument behind ``swarmbo agent NAME --measure module:function``.
 
     It is called with one place at a time, and returns when it has measured there. An exception in it is a failed
     measurement, which the log names, and the run goes on.
@@ -99,7 +99,7 @@ def require_fits(measure: Instrument | None, agent: str, measures: Sequence[str]
 
 
 def answered(measure: Instrument, problem: Problem, agent: str, place: list[float]) -> Answer:
-    """What it measures at a place.
+    """Measure at a place.
 
     Args:
         measure: What measures.

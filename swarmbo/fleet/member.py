@@ -1,20 +1,18 @@
 """An agent of a fleet: it takes letters and writes letters, and all else follows from those."""
 
-import math
 import os
 import time
 from collections import Counter
 from collections.abc import Callable
 from copy import copy
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import networkx as nx
 
 from swarmbo.agent import Agent
 from swarmbo.coordination.schema import said_of
-from swarmbo.deciding.own_rows import Stop
+from swarmbo.deciding.own_rows import UNASKED
 from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ConfigError, ShapeError, TransportError
 from swarmbo.fleet import measuring
@@ -23,9 +21,9 @@ from swarmbo.fleet.letters import (
     LONGEST,
     Back,
     Begin,
-    Came,
     End,
     Here,
+    Join,
     Lend,
     Lent,
     Letter,
@@ -34,7 +32,7 @@ from swarmbo.fleet.letters import (
     Odd,
     Ping,
     Said,
-    Saw,
+    Told,
     Word,
     opened,
     sealed,
@@ -50,7 +48,7 @@ _GLANCE = 1e-3  # seconds for what has arrived and was not taken yet
 _TICK = b"tick"  # in the journal, as of its own: no letter is so short
 _LONGER = 3.0  # times the patience, for which a member waits where the hub goes on without those that are gone
 _MOST_LENT = LONGEST // 2  # bytes: the letter to who is back has more in it
-Order = Begin | Came | Saw | Measure | Lend
+Order = Begin | Told | Measure | Lend
 
 
 class Member:
@@ -106,6 +104,7 @@ class Member:
             self._turn = int(state["json"]["orders"])
             for recipient, content in state["json"]["outstanding"]:
                 self._mail.post(recipient, bytes.fromhex(content))
+        self.invited: Plan | None = None
         for sender, content in self._journal.letters():
             is_new = False
             if (sender, content) == (name, _TICK):
@@ -123,15 +122,16 @@ class Member:
             self._mail.write(HUB, Here(os.urandom(8), is_new and state is None))
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Take letters until the hub ends the run, or ``stop`` says so.
+        """Take letters until the hub ends the run, another takes its place (``invited``), or ``stop`` says so.
 
         Raises:
             TransportError: If it is deciding, and nothing arrives for longer than the plan's patience; three times that
                 where the hub goes on without those that are gone.
         """
-        while not (self.has_ended or stop()):
+        while not (self.has_ended or self.invited or stop()):
             self.step(_MAY_STOP)
-        self._mail.settle(GOODBYE, stop)
+        if self.invited is None:  # else nobody is there any more to say goodbye to
+            self._mail.settle(GOODBYE, stop)
         self.close()
 
     def step(self, seconds: float) -> None:
@@ -192,19 +192,30 @@ class Member:
 
     @property
     def odd(self) -> Counter[str]:
-        """What it has refused as it held what it may not, by sender."""
+        """Number of letters and messages that it refused as they held what they may not, by sender."""
         return self._mail.odd + self._agent.refused
 
     def _fits(self, sender: str, letter: Letter) -> bool:
-        """Whether it can be written so; what it is to adopt is tried on a copy."""
+        """Check a letter before it is written down; what is to be adopted is tried on a copy."""
         if not fits_agent(letter, sender, self.name, self._agent.problem):
             return False
         if isinstance(letter, Back) and letter.state:
             try:
-                copy(self._agent).adopt(letter.state, letter.came, letter.last)
+                copy(self._agent).adopt(letter.state, letter.came, letter.last, letter.since)
             except ConfigError:
                 return False
+        if isinstance(letter, Join):
+            return self._joined(letter) is not None
         return not isinstance(letter, Measure) or self._measure is not None
+
+    def _joined(self, letter: Join) -> Plan | None:
+        """The plan of another run that it can be a member of, by the keys that it has; None if it cannot."""
+        try:
+            plan = Plan.decoded(letter.plan, "what the hub says")
+            measuring.require_fits(self._measure, self.name, plan.measures)
+        except ConfigError:
+            return None
+        return msgspec.structs.replace(plan, keys=self.plan.keys) if self.plan.invites(self.name, plan) else None
 
     def _complain(self) -> None:
         """Tell the hub what others have written that holds what it may not."""
@@ -224,13 +235,15 @@ class Member:
             return
         self._greeted = self._clock()
         match letter:
-            case Begin() | Came() | Saw() | Measure() | Lend():
+            case Begin() | Told() | Measure() | Lend():
                 is_again = isinstance(letter, Lend) or (isinstance(letter, Begin) and letter.company is not None)
                 if letter.turn == self._turn + 1 and (self._agent.is_finished or is_again):
                     self._carry_out(letter)
             case Back():
                 if letter.turn > self._turn and self._goes_on:
                     self._come_back(letter)
+            case Join():
+                self.invited = self._joined(letter)
             case Ping():
                 pass
             case End():
@@ -257,7 +270,8 @@ class Member:
             self.refused += 1
             return
         self._turn += 1
-        self._learn(order)
+        if order.row.has_come or not self._agent.problem.is_field:
+            self._agent.note(order.query or UNASKED, order.row)
         self._turn_page()
 
     def _turn_page(self) -> None:
@@ -271,7 +285,7 @@ class Member:
         for member in self.plan.endpoints:
             self._mail.forget(member)
         if letter.state:
-            self._agent.adopt(letter.state, letter.came, letter.last)
+            self._agent.adopt(letter.state, letter.came, letter.last, letter.since)
         else:
             self._agent.give_up(letter.last)
         self._agent.told_again(letter.told)
@@ -314,7 +328,7 @@ class Member:
             self._mail.write(HUB, Word(self._turn, self._query, word, report, self._agent.sent, *counts, others))
 
     def _others(self) -> dict[str, float]:
-        """Where variables of a function stand whose agents are absent, if it is the first who is there."""
+        """Values of variables of a function whose agents are absent, if it is the first who is there."""
         company, problem = self._agent.company, self._agent.problem
         if company is None or problem.is_field or self.name != company.members[0]:
             return {}
@@ -336,21 +350,3 @@ class Member:
         self._due = None
         self._journal.keep(self.name, sealed(letter))
         self._mail.write(HUB, letter)
-
-    def _learn(self, letter: Came | Saw) -> None:
-        if isinstance(letter, Came):
-            outcome: Any = letter.factors
-            noise: Any = letter.noise or None
-            if letter.has_total:
-                outcome = math.nan if letter.total is None else letter.total
-                noise = letter.noise.get("total")
-            self._agent.tell(letter.query, outcome, point=letter.stood, noise_std=noise)
-        elif letter.reading is not None or letter.on_the_way or letter.has_ended:
-            ended: dict[str, Any] = {"sampled": False} if letter.reading is None else _info(letter.reading)
-            besides = {"on_the_way": [_info(stop) for stop in letter.on_the_way]}
-            self._agent.observe(letter.query, ended | besides, is_all=letter.has_ended)
-
-
-def _info(stop: Stop) -> dict[str, Any]:
-    """A measurement as a world says it."""
-    return {"location": stop.place, "measurement": stop.outcome, "noise_std": stop.noise}

@@ -1,4 +1,4 @@
-"""What all members of a fleet know beforehand: the problem, the settings, and where each of them listens."""
+"""Plan of a fleet, which all members know beforehand: the problem, the settings, and where each of them listens."""
 
 import math
 import re
@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from swarmbo.belief.fusion import FusedSettings
 from swarmbo.boundary.files import read_regular, replacing
-from swarmbo.coordination.by_deadline import has_deadline
+from swarmbo.coordination.deadline import has_deadline
 from swarmbo.deciding.setup import Setup, settings_again
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
@@ -21,6 +20,7 @@ HUB = "world"  # the member that has the world and the log
 Protocol = Literal["tcp", "tls", "quic"]
 _SETTINGS = {"belief", "acquisition", "coordination", "transport", "seed", "rounds", "initial"}
 _SHORT = 32  # letters of a scenario's name that are in a run's
+_VERSION = 2  # 2: what came is told as rows; journals of runs under way before that cannot be read
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=,+-]{0,63}")
 
 
@@ -39,6 +39,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         patience_s: Seconds for which a member waits for others, while nothing comes.
         tick_s: Seconds of a tick, where agents agree by a deadline.
         keys: The folder with the authority's certificate, and the member's own certificate and key; None with ``tcp``.
+        version: Of what members write to one another, and down; all have the same.
     """
 
     run: str
@@ -51,17 +52,22 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     patience_s: Positive = 60.0
     tick_s: Positive = 0.05
     keys: str | None = None
+    version: int = _VERSION
 
     @property
     def protocol(self) -> str:
-        """What all endpoints speak."""
+        """Protocol of all endpoints."""
         return self.endpoints[HUB].partition("/")[0]
 
     @property
+    def setup(self) -> Setup:
+        """The problem and the settings, made of what is written."""
+        return Setup.of(Problem.from_plain(self.problem), **settings_again(self.settings, {}))
+
+    @property
     def goes_on(self) -> bool:
-        """Whether the fleet goes on without members that are gone: by a deadline, with a belief that all share."""
-        setup = Setup.of(Problem.from_plain(self.problem), **settings_again(self.settings, {}))
-        return has_deadline(setup.coordination) and not isinstance(setup.belief, FusedSettings)
+        """True by a deadline: then the fleet goes on without members that are gone."""
+        return has_deadline(self.setup.coordination)
 
     def checked(self, at: str = "$") -> "Plan":
         """Itself, if members can be reached by it.
@@ -97,10 +103,19 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(f"got {seconds}; wanted seconds > 0", at=f"{at}.{name}")
         return self
 
+    def invites(self, name: str, other: "Plan") -> bool:
+        """Say whether a member of this run is to join another: of a hub that has taken the place of its own."""
+        places = {(plan.endpoints.get(HUB), plan.endpoints.get(name)) for plan in (self, other)}
+        return other.run != self.run and len(places) == 1 and None not in next(iter(places))
+
+    def encoded(self) -> bytes:
+        """The plan as JSON."""
+        return msgspec.json.format(msgspec.json.encode(self)) + b"\n"
+
     def write(self, path: Path) -> None:
         """Write it as JSON, whole or not at all: who waits for it may read it as soon as it is there."""
         with replacing(path) as file:
-            file.write(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
+            file.write(self.encoded())
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
@@ -109,15 +124,31 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises:
             ConfigError: If it is none.
         """
+        return cls.decoded(read_regular(path), str(path))
+
+    @classmethod
+    def decoded(cls, content: bytes, at: str) -> "Plan":
+        """A plan as ``encoded`` has it.
+
+        Args:
+            content: JSON.
+            at: Where it comes from.
+
+        Raises:
+            ConfigError: If it is none, or another version of swarmbo wrote it.
+        """
         try:
-            plan = msgspec.json.decode(read_regular(path), type=cls)
+            plain = msgspec.json.decode(content)
+            if isinstance(plain, dict) and (version := plain.get("version", 1)) != _VERSION:
+                raise ConfigError(f"{at}: got version {version}; wanted {_VERSION}, of the same swarmbo everywhere")
+            plan = msgspec.convert(plain, cls)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise ConfigError(f"{path}: {error}; wanted the fleet.json that `swarmbo fleet` wrote") from error
-        return plan.checked(str(path))
+            raise ConfigError(f"{at}: {error}; wanted the fleet.json that `swarmbo fleet` wrote") from error
+        return plan.checked(at)
 
 
 def new_run(name: str, seed: int) -> str:
-    """What a run is called on the network, and on the disks of its members: so as no other run is.
+    """Name of a run on the network, and on the disks of its members, which no other run has.
 
     Args:
         name: Of the scenario.
@@ -134,7 +165,7 @@ def new_run(name: str, seed: int) -> str:
 def endpoints_of(
     agents: Sequence[str], protocol: Protocol, port: int, hosts: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Where members listen: each on a port of its own, from ``port`` on.
+    """Endpoints of members: each has a port of its own, from ``port`` on.
 
     Args:
         agents: Names of the agents.

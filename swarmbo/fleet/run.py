@@ -13,7 +13,6 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.agent.setup_check import require_own
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.fleet.deadline_hub import DeadlineHub
 from swarmbo.fleet.elsewhere import MeasuredElsewhere
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Link
@@ -41,7 +40,7 @@ PLAN = "fleet.json"
 
 
 class NetworkReport(msgspec.Struct, frozen=True):
-    """What happened on the network of a fleet, all members together, as far as they told the hub.
+    """Counts of what happened on the network of a fleet, all members together, as far as they told the hub.
 
     Args:
         restarts: How often processes of this machine were started again, by agent.
@@ -60,7 +59,7 @@ class NetworkReport(msgspec.Struct, frozen=True):
     missed: dict[str, int] = {}
 
     def since(self, before: "NetworkReport", round_number: int) -> NetworkRecord:
-        """What of it came after an earlier report."""
+        """The part that came after an earlier report."""
         again = {agent: count - before.restarts.get(agent, 0) for agent, count in self.restarts.items()}
         return NetworkRecord(
             round_number,
@@ -72,7 +71,7 @@ class NetworkReport(msgspec.Struct, frozen=True):
 
 
 class Network(msgspec.Struct, frozen=True):
-    """How members of a fleet reach one another.
+    """Settings of how members of a fleet reach one another.
 
     Args:
         protocol: What they speak: ``tls`` or ``quic``, with keys, or ``tcp`` on one machine.
@@ -147,7 +146,7 @@ def run_fleet(
         with closing(Link(HUB, plan)) as link:
             here = [agent for agent in team.agents if agent not in elsewhere]
             with closing(Processes(here, place, goes_on=plan.goes_on)) as processes:
-                team.hub = hub = _hub(plan, link, processes, here)
+                team.hub = hub = Hub(plan, link, processes.attend, here=here, ended=processes.ended)
                 if isinstance(world, MeasuredElsewhere):
                     folder.write_json(ELSEWHERE, {"agents": network.measures})
                     world.hub = hub
@@ -155,12 +154,6 @@ def run_fleet(
                 summary = drive(Drive(scenario, folder, world, team, seen.on_round, {}, no_beat))
                 hub.end()
         return summary, seen.report()
-
-
-def _hub(plan: Plan, link: Link, processes: Processes, here: list[str]) -> Hub:
-    if plan.goes_on:
-        return DeadlineHub(plan, link, processes.attend, here=here, ended=processes.ended)
-    return Hub(plan, link, processes.attend)
 
 
 class _Seen:
@@ -222,6 +215,8 @@ def be_member(
 ) -> None:
     """Be one agent of a fleet, until the run ends.
 
+    Where the hub is started again before that, at the same address, it is one of the new run.
+
     Args:
         name: Of the agent.
         path: Of the plan, ``fleet.json``; the journal lies beside it, in a folder of the agent's, by run.
@@ -234,7 +229,7 @@ def be_member(
         ShapeError: If ``measure`` returns anything but an outcome.
         TransportError: If others are silent for too long while it is deciding.
     """
-    plan = Plan.read(path)
+    plan: Plan | None = Plan.read(path)
     if keys is not None:
         plan = msgspec.structs.replace(plan, keys=str(keys))
     require_fits(measure, name, plan.measures)
@@ -243,10 +238,13 @@ def be_member(
         threading.Thread(target=_watch, args=(ended,), daemon=True).start()
     folder = path.parent / name
     folder.mkdir(exist_ok=True)
-    with locked(folder), closing(Link(name, plan)) as link:
+    with locked(folder), threadpool_limits(1, user_api="blas"):  # as many threads give other last digits
         (folder / "pid").write_text(f"{os.getpid()}\n")
-        with threadpool_limits(1, user_api="blas"):  # as many threads give other last digits
-            Member(name, plan, link, folder / plan.run, measure=measure).run(ended.is_set)
+        while plan is not None:
+            with closing(Link(name, plan)) as link:
+                member = Member(name, plan, link, folder / plan.run, measure=measure)
+                member.run(ended.is_set)
+                plan = member.invited
 
 
 def _watch(ended: threading.Event) -> None:

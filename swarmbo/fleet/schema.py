@@ -1,11 +1,14 @@
-"""What letters between members of a fleet may hold: what does not fit is refused before it is written down.
+"""Schema of letters between members of a fleet: what does not fit is refused before it is written down.
 
 A letter that was opened has the types of its kind. Here is what follows from who writes to whom, and from the problem:
 names, ranges, numbers of coordinates. Messages of an agreement are looked at once more by the agent that waits for
 them, which knows what they are to be (``swarmbo.coordination.schema``, ``swarmbo.agent.schema``).
 """
 
+import math
 from collections.abc import Collection, Iterable, Mapping
+
+from msgspec import UNSET
 
 from swarmbo.agent.schema import is_place, is_stop
 from swarmbo.boundary.values import LARGEST_OUTCOME
@@ -17,9 +20,9 @@ from swarmbo.fleet.letters import (
     Answer,
     Back,
     Begin,
-    Came,
     End,
     Here,
+    Join,
     Lend,
     Lent,
     Letter,
@@ -28,7 +31,7 @@ from swarmbo.fleet.letters import (
     Odd,
     Ping,
     Said,
-    Saw,
+    Told,
     Word,
 )
 from swarmbo.fleet.plan import HUB
@@ -39,7 +42,7 @@ _NAME = 64  # bytes that tell a letter from others
 
 
 def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool:
-    """Whether an agent can be written so.
+    """Say whether an agent can be written so.
 
     Args:
         letter: What it is written.
@@ -53,26 +56,27 @@ def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool
     match letter:
         case Begin():
             return _is_order(letter.turn) and _can_begin(letter, name, problem)
-        case Came():
-            own, stood = problem.graph.factors_owned_by(name), letter.stood
-            is_own = set(own).issuperset(letter.factors) and {*own, "total"}.issuperset(letter.noise)
-            is_known = _are_outcomes([*letter.factors.values(), letter.total]) and _are_stds(letter.noise.values())
-            return not problem.is_field and is_own and is_known and _are_values(stood, variables, problem)
-        case Saw():
-            stops = [*letter.on_the_way, *([] if letter.reading is None else [letter.reading])]
-            return problem.is_field and all(is_stop(stop, problem) for stop in stops)
+        case Told():
+            has_total = letter.row.total is not UNSET
+            is_asked = letter.query is not None and (problem.outcomes == "total" or not has_total)
+            return (problem.is_field or is_asked) and is_row(letter.row, name, problem)
         case Measure():
             return all(_is_position(place, len(variables), problem) for place in letter.places)
         case Back():
             rows = [*letter.told.told.values(), *letter.told.attached, *letter.came.values()]
             names = all(query[1:].isdecimal() for query in letter.came)
-            return _is_order(letter.turn) and names and all(is_row(row, name, problem) for row in rows)
+            return (
+                _is_order(letter.turn)
+                and letter.since >= 0
+                and names
+                and all(is_row(row, name, problem) for row in rows)
+            )
         case _:
-            return isinstance(letter, Lend | Ping | End)
+            return isinstance(letter, Lend | Ping | End | Join)
 
 
 def fits_hub(letter: Letter, sender: str, problem: Problem) -> bool:
-    """Whether the hub can be written so.
+    """Say whether the hub can be written so.
 
     Args:
         letter: What it is written.
@@ -102,13 +106,16 @@ def fits_hub(letter: Letter, sender: str, problem: Problem) -> bool:
 
 
 def is_row(row: OwnRow, name: str, problem: Problem) -> bool:
-    """Whether something can be what an agent was told of an evaluation."""
-    graph, own = problem.graph, problem.graph.factors_owned_by(name)
+    """Say whether an agent can have been told so of an evaluation."""
+    own, variables = problem.graph.factors_owned_by(name), problem.graph.variables_owned_by(name)
     total = row.total if isinstance(row.total, float) else None
     is_own = set(own).issuperset([*row.factors, *row.noise]) and 0 <= row.order < _MOST
-    is_known = _are_outcomes([*row.factors.values(), total]) and _are_stds(row.noise.values())
+    stds = [*row.noise.values(), *([] if row.total_noise is None else [row.total_noise])]
+    is_known = _are_outcomes([*row.factors.values(), total]) and _are_stds(stds)
     stops: tuple[Stop, ...] = row.on_the_way
-    is_there = _are_values(row.place, graph.variables_owned_by(name), problem)
+    is_there = _are_values(row.place, variables, problem)
+    if problem.is_field and row.factors:
+        is_there = is_there and is_place([row.place.get(variable, math.nan) for variable in variables], problem)
     return is_own and is_known and is_there and all(problem.is_field and is_stop(stop, problem) for stop in stops)
 
 
@@ -143,11 +150,7 @@ def _can_begin(letter: Begin, name: str, problem: Problem) -> bool:
 
 
 def _is_offer(offer: Offer, problem: Problem) -> bool:
-    places, ways = offer.candidates, offer.on_the_way
-    if ways is not None and (places is None or len(ways) != len(places)):
-        return False
-    passed = [place for way in ways or () for place in way]
-    told = [*(places or ()), *passed, *([] if offer.position is None else [offer.position])]
+    told = [*(offer.candidates or ()), *([] if offer.position is None else [offer.position])]
     return offer.price >= 0.0 and all(is_place(place, problem) for place in told)
 
 
@@ -171,7 +174,7 @@ def _are_stds(stds: Iterable[float]) -> bool:
 
 
 def _are_values(values: Mapping[str, float], variables: Collection[str], problem: Problem) -> bool:
-    """Whether these are values of some variables, in or near their bounds."""
+    """Check values of some variables: they are in or near their bounds."""
     if not set(variables).issuperset(values):
         return False
     if problem.is_field:

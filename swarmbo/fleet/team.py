@@ -8,13 +8,13 @@ import msgspec
 import networkx as nx
 import numpy as np
 
-from swarmbo.data import News
 from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.reports import offer_of
 from swarmbo.errors import ConfigError
 from swarmbo.fleet.hub import Hub, Links
 from swarmbo.fleet.letters import Word
 from swarmbo.fleet.plan import Plan
+from swarmbo.problem.data import News
 from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld, Offers, World
@@ -79,7 +79,7 @@ class FleetTeam(Team):
 
 
 def told_beforehand(world: World | None) -> tuple[float | None, list[list[float]] | None]:
-    """What all agents know of a world in a field before it begins: its level, and its sites.
+    """Level and sites of a world in a field, which all agents know before it begins.
 
     Args:
         world: The team's.
@@ -91,7 +91,7 @@ def told_beforehand(world: World | None) -> tuple[float | None, list[list[float]
 
 
 def _edges(links: "nx.Graph[Any] | None", absent: Collection[str], *, is_field: bool) -> Links | None:
-    """Who hears whom, as members are told it; who is absent hears nobody, and relays nothing."""
+    """Links as members are told them; who is absent hears nobody, and relays nothing."""
     if links is None:
         return None
     there: nx.Graph[Any] = nx.restricted_view(links, [agent for agent in absent if agent in links], [])

@@ -15,7 +15,7 @@ Factors = Literal["edges", "cliques"]
 
 
 class Read(NamedTuple):
-    """What a networkx graph says.
+    """Content of a networkx graph.
 
     Args:
         scopes: By factor.
@@ -31,14 +31,14 @@ class Read(NamedTuple):
 
 
 def is_networkx(graph: object) -> bool:
-    """Whether it is a graph of networkx, of whichever make."""
+    """True if it is a graph of networkx, of whichever make."""
     import networkx as nx
 
     return isinstance(graph, nx.Graph)
 
 
 def read(g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None" = None) -> Read:
-    """What a graph without tables says; see ``FactorGraph.from_networkx``."""
+    """Read a graph without tables; see ``FactorGraph.from_networkx``."""
     names = _names(g)
     if isinstance(factors, str):
         if factors not in ("edges", "cliques"):

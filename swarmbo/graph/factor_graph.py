@@ -285,7 +285,7 @@ class FactorGraph:
 
     @cached_property
     def is_forest(self) -> bool:
-        """Whether the bipartite graph has no loop, so that max-sum is exact on it."""
+        """True if the bipartite graph has no loop, so that max-sum is exact on it."""
         n_nodes = len(self.factors) + len(self.variables)
         return sum(map(len, self.scopes)) == n_nodes - len(self.components)
 

@@ -1,4 +1,4 @@
-"""What is written down: solve reports, samples, rounds, and the truth of a simulated world.
+"""Records: solve reports, samples, rounds, and the truth of a simulated world.
 
 These are plain values. Everything that plots or tabulates starts from them, never from live objects.
 """

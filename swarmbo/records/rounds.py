@@ -1,4 +1,4 @@
-"""What was asked for, what came of it, and how that compares with the truth: a line of a run's log."""
+"""Queries, what came of them, and how that compares with the truth: a line of a run's log."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from swarmbo.records.traffic import LinkReport, Traffic
 
 
 class Query(msgspec.Struct, frozen=True, eq=False):
-    """What a team asks for: one joint point, which is a place for each agent that takes part.
+    """A query of a team: one joint point, which is a place for each agent that takes part.
 
     Args:
         id: Name it with this when telling its outcomes.
@@ -50,7 +50,7 @@ class Query(msgspec.Struct, frozen=True, eq=False):
     stds: dict[str, float] = {}
 
     def __eq__(self, other: object) -> bool:
-        """Whether two say the same; ``points`` are ``point`` by agent."""
+        """True if two say the same; ``points`` are ``point`` by agent."""
         mine, names = astuple(self), self.__struct_fields__
         if not isinstance(other, Query):
             return NotImplemented
@@ -128,12 +128,12 @@ class Sample(msgspec.Struct, frozen=True):
 
     @property
     def along(self) -> list[Evaluation]:
-        """What it measured on the way."""
+        """Measurements on the way."""
         return [] if isinstance(self.on_the_way, UnsetType) else self.on_the_way
 
 
 class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a team holds for the best: where, the posterior mean there without noise, and its standard deviation.
+    """The best point by a team's belief, the posterior mean there without noise, and its standard deviation.
 
     Args:
         location: In physical units: a place in a field, or the values of a function's variables in the order of its
@@ -164,7 +164,7 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Score(msgspec.Struct, frozen=True):
-    """How a round fares against the truth; all in the unit of the outcome.
+    """Score of a round against the truth; all in the unit of the outcome.
 
     Args:
         simple_regret: Maximum of the field less the best true value at any location measured so far. Of a field that
@@ -233,12 +233,12 @@ class RoundRecord(msgspec.Struct, frozen=True):
 
     @property
     def evaluations(self) -> list[Evaluation]:
-        """What was looked at in this round: what was asked for, then what was measured on the way."""
+        """Evaluations of this round: what was asked for, then what was measured on the way."""
         return [*self.asked, *(stop for sample in self.samples for stop in sample.along)]
 
     @property
     def asked(self) -> list[Evaluation]:
-        """What was asked for in this round: the joint point, or the own places of agents that did not decline."""
+        """Evaluations that were asked for: the joint point, or the own places of agents that did not decline."""
         if self.joint is not None:
             return [self.joint]
         looked = [sample for sample in self.samples if not sample.declined]

@@ -1,4 +1,4 @@
-"""How an agreement was reached."""
+"""Report of how an agreement was reached."""
 
 from typing import Literal
 
@@ -22,7 +22,7 @@ Status = Literal[
 
 
 class SolveReport(msgspec.Struct, frozen=True):
-    """How an agreement was reached.
+    """Report of how an agreement was reached.
 
     Args:
         status: ``exact`` (proved optimal), ``converged`` (messages stopped changing), ``max_rounds`` (they did not),
@@ -71,7 +71,7 @@ class SolveReport(msgspec.Struct, frozen=True):
 
     @property
     def upper_bound(self) -> float | None:
-        """What no choice of the same tables exceeds, up to rounding; None where unknown, or the choice is forbidden."""
+        """Upper bound for the same tables, up to rounding; None where unknown, or the choice is forbidden."""
         return None if self.gap is None or self.value is None else self.value + self.gap
 
     @property
@@ -85,7 +85,7 @@ class SolveReport(msgspec.Struct, frozen=True):
         return self.traffic.bytes
 
     def _repr_html_(self) -> str:
-        """What it says, for notebooks; without what is not known."""
+        """The report for notebooks, without what is not known."""
         rows = [("rounds", self.rounds), ("value", self.value), ("gap at most", self.gap)]
         rows += [("messages", self.messages), ("bytes", self.bytes), ("forbidden by", ", ".join(self.violated) or None)]
         return html_table(f"Agreement: {self.status}", [row for row in rows if row[1] is not None])

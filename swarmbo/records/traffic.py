@@ -1,4 +1,4 @@
-"""What crossed the links, and how they fared."""
+"""Traffic over the links, and how they fared."""
 
 import math
 from collections import Counter
@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """What crossed the links.
+    """Traffic over the links.
 
     Args:
         messages: Messages sent from one agent to another (an agent's notes to itself are free).
@@ -29,7 +29,7 @@ class Traffic(msgspec.Struct, frozen=True):
 
 
 class EdgeTraffic(msgspec.Struct, frozen=True):
-    """What one agent sent another, and what became of it.
+    """Messages of one agent to another, and what became of them.
 
     Args:
         messages: How many were sent.
@@ -60,7 +60,7 @@ def by_name(edges: Mapping[tuple[str, str], EdgeTraffic]) -> dict[str, EdgeTraff
 
 
 class LinkReport(msgspec.Struct, frozen=True):
-    """How links fared while agents talked over a transport with faults, or agreed until a deadline.
+    """Report of links while agents talked over a transport with faults, or agreed until a deadline.
 
     Args:
         ticks: Steps of the clock that it took, in each of which a message crosses one link or more.
@@ -108,7 +108,7 @@ class LinkReport(msgspec.Struct, frozen=True):
 
 
 class NetworkRecord(msgspec.Struct, frozen=True):
-    """What a fleet's network took in a round, all members together; it depends on the clock, so the log has none of it.
+    """Effort of a fleet's network in a round, all members together; it depends on the clock, so the log has none of it.
 
     Args:
         round: Which one.

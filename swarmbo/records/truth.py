@@ -1,4 +1,4 @@
-"""What a simulated world is called, and its truth."""
+"""Labels of a simulated world, and its truth."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ TRUE_MAXIMUM = "true maximum"
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """What the outcomes and places of a world are called, for titles and tables.
+    """Names of the outcomes and places of a world, for titles and tables.
 
     Args:
         name: What is measured.

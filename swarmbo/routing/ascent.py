@@ -1,4 +1,4 @@
-"""How a team ends that looks for the peak: each goes where it expects most, of what it reaches in the rounds left.
+"""Ascent of a team that looks for the peak: each goes where it expects most, within the rounds left.
 
 One after the other agents say for which way-point they are bound, then where they measure next. Both are what the
 acquisition values most by itself, given what those before them said: the goal of all that are in reach until the end;
@@ -29,7 +29,7 @@ Places = Sequence[Float[np.ndarray, " d"]]
 
 @dataclass(frozen=True, eq=False)
 class Climber:
-    """What one agent goes by, and nobody else.
+    """Knowledge of one agent in an ascent, and of nobody else.
 
     Args:
         pilot: Where it is, how long its ways take, and what it believes.
@@ -72,11 +72,11 @@ class Climber:
         return tour
 
     def pick(self, tour: Tour, picks: Places, taken: set[bytes]) -> Float[np.ndarray, " d"] | None:
-        """Where it measures next; None where it declines, or all is taken.
+        """Place of its next measurement; None where it declines, or all is taken.
 
         Args:
             tour: Its route.
-            picks: Where others measure in this round, and on the way there.
+            picks: Where others measure in this round.
             taken: Where others measure in this round, as bytes.
         """
         left = self.pilot.untaken(taken)
@@ -93,12 +93,13 @@ class Climber:
 
 
 def is_due(own: Mapping[str, Climber], left: int) -> Steps[bool]:
-    """Whether the way to the best place that anybody gets to is as long as the rounds left, but for those to spare.
+    """True where the way to the best place that anybody gets to is as long as the rounds left, but for those to spare.
 
     Args:
         own: Of the own agents.
         left: Rounds.
     """
+    # first which way-points anybody gets to: a best place that nobody reaches is no reason to stop exploring
     gets_there = np.array([[np.isfinite(climber.rounds)] for climber in own.values()], dtype=float)
     reached = (yield AllReduce(gets_there, are_not_negative))[0] > 0.0
     best = yield Best(np.array([[-climber.rounds_to_best(reached)] for climber in own.values()]))
@@ -106,7 +107,7 @@ def is_due(own: Mapping[str, Climber], left: int) -> Steps[bool]:
 
 
 def ascent(view: LocalView, own: Mapping[str, Climber]) -> Steps[Legs]:
-    """What whoever sees some agents of a part does.
+    """Program of whoever sees some agents of a part.
 
     Args:
         view: The agents, as variables; each owns one factor.

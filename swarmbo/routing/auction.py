@@ -1,13 +1,9 @@
-"""Who visits which places, and in which order: way-points are auctioned one by one, and put into routes.
+"""Auction of way-points: one by one they go to the agent that bids most, and into its route.
 
 In every step each agent bids for the place that adds most to what all of them will learn, per round that the visit adds
 to its route. The highest bid of the part wins; every agent then works out for itself what the other places are still
 worth. When no route has room left, agents whose first way-point is rounds away choose in turn where to measure on the
 way to it.
-
-Where agents measure on their way, a bid is for all that is measured on the leg to the way-point, and all of that is
-taken as measured once it is awarded: at the places nearest to it, each counted once. A leg that a later way-point
-breaks up still counts as it was.
 
 Source: sequential single-item auctions with insertion, as Koenig et al. 2006; here the gain is submodular, not a
 distance.
@@ -20,20 +16,18 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from swarmbo.acquisition.planning_places import keys_of
-from swarmbo.acquisition.target_worth import TargetScores
-from swarmbo.acquisition.travel import OnTheWay, Travel
+from swarmbo.acquisition.target_worth import TargetScores, TargetWorth
+from swarmbo.acquisition.travel import Travel
+from swarmbo.belief import PlaceBelief
 from swarmbo.coordination.requests import AllReduce, Best, Steps
 from swarmbo.coordination.schema import flagged
 from swarmbo.coordination.view import LocalView
-from swarmbo.routing.gains import Gains
 from swarmbo.routing.tour import Tour, in_time
 
-_ON_LEG = 8  # measurements on a leg that are counted on; of more as many, evenly
-_LISTED = 8  # places whose ways an agent looks at in a bid: those that are worth most by themselves
+_NEIGHBOURS = 64  # way-points nearest to an agent that it takes into account when it measures between them
 _LOOKED_AT = 64  # places on the way that an agent looks at closely: those near which most is left to learn
 
 Order = Literal["auction", "sequential"]
@@ -41,8 +35,54 @@ Points = dict[str, Float[np.ndarray, " d"]]
 
 
 @dataclass(frozen=True, eq=False)
+class Gains:
+    """Belief of an agent, and the rule by which it values measurements.
+
+    Args:
+        belief: The agent's.
+        worth: What measurements are worth.
+        places: What may become a way-point (p, d), physical.
+    """
+
+    belief: PlaceBelief
+    worth: TargetWorth
+    places: Float[np.ndarray, "p d"]
+
+    def begin(self) -> TargetScores:
+        """Scores of places as way-points, while more and more of them are taken."""
+        return self.worth.scores(self.belief, self.places, picks=len(self.places))
+
+    def between(
+        self,
+        candidates: Float[np.ndarray, "k d"],
+        planned: Bool[np.ndarray, " p"],
+        picks: Sequence[Float[np.ndarray, " d"]],
+    ) -> Float[np.ndarray, " k"]:
+        """Gains of measurements beyond the way-points of all, and where others measure next.
+
+        Args:
+            candidates: Physical, k >= 1.
+            planned: Which places are way-points.
+            picks: Where others measure next, off their way-points (d,).
+        """
+        given = np.array([*self.places[planned], *picks])
+        if len(given) > _NEIGHBOURS:
+            off = ((given - candidates.mean(axis=0)) ** 2).sum(axis=1)
+            given = given[np.sort(np.argsort(off, kind="stable")[:_NEIGHBOURS])]
+        own, k, t = self.worth, len(candidates), len(self.worth.targets)
+        cache = self.belief.posterior_cache(np.concatenate([candidates, own.targets, *given[:, None]]))
+        here, targets, known = np.arange(k), np.arange(k, k + t), np.arange(k + t, len(cache.mean))
+        told, var = cache.cov(here, targets), cache.var[here]
+        if len(given):
+            across = cache.cov(known, here)
+            gain = np.linalg.solve(cache.cov(known, known) + own.noise_variance * np.eye(len(given)), across)
+            told, var = told - gain.T @ cache.cov(known, targets), var - np.einsum("gk,gk->k", gain, across)
+        return (told**2 @ own.weights) / (np.maximum(var, 0.0) + own.noise_variance)
+
+
+@dataclass(frozen=True, eq=False)
 class Pilot:
-    """What one agent knows of a decision, and nobody else.
+    """Knowledge of one agent in a decision, and of nobody else.
 
     Args:
         agent: Its name.
@@ -53,7 +93,6 @@ class Pilot:
         is_open: Which of the places it may plan to measure.
         horizon: Rounds that its route may take.
         price: Of a measurement, in the unit of the field; None where it measures in any case.
-        on_the_way: Where it measures on its ways, where that counts: all agents have it, or none.
     """
 
     agent: str
@@ -64,11 +103,10 @@ class Pilot:
     is_open: Bool[np.ndarray, " p"]
     horizon: int
     price: float | None = None
-    on_the_way: OnTheWay | None = None
 
     @property
     def places(self) -> Float[np.ndarray, "p d"]:
-        """What may become a way-point."""
+        """Places that may become way-points."""
         return self.gains.places
 
     def tour(self) -> Tour:
@@ -76,15 +114,9 @@ class Pilot:
         return Tour(self.agent, self.travel, self.start, self.places, self.is_open, self.horizon)
 
     def in_reach(self) -> Bool[np.ndarray, " p"]:
-        """Which places it can measure in this round."""
+        """Mask of the places that it can measure in this round."""
         listed = set(keys_of(self.candidates))
         return np.array([key in listed for key in keys_of(self.places)])
-
-    def way(self, places: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m s d"] | None:
-        """Where it measures before it is at places in this round; None: nowhere, or it does not count."""
-        if self.on_the_way is None or self.start is None:
-            return None
-        return self.on_the_way(self.agent, self.start, places)
 
     def pick(
         self,
@@ -94,7 +126,7 @@ class Pilot:
         picks: Sequence[Float[np.ndarray, " d"]],
         taken: Collection[bytes],
     ) -> Float[np.ndarray, " d"] | None:
-        """Where it measures next: at its first way-point, or on the way, where it is still in time or soonest there.
+        """Place of its next measurement: its first way-point, or one on the way, still in time or soonest there.
 
         None where it declines, or all is taken; its base where it has to go home and there is nothing on the way.
 
@@ -102,7 +134,7 @@ class Pilot:
             tour: Its route.
             left_over: What places add to the way-points of all.
             planned: Which places are way-points.
-            picks: Where others measure in this round, off their way-points, and on the way there.
+            picks: Where others measure in this round, off their way-points.
             taken: Where others measure in this round, as bytes.
         """
         left = self.untaken(taken)
@@ -110,22 +142,23 @@ class Pilot:
             return first
         left = self.in_time(tour, left)
         if not len(left):
-            return self.travel.base(self.agent)  # it has to go home, and there is nothing to measure on the way
+            # it has to go home, and there is nothing to measure on the way
+            return self.travel.base(self.agent)
         if len(left) > _LOOKED_AT:
             nearest = cdist(left, self.places).argmin(axis=1)
             left = left[np.sort(np.argsort(-left_over[nearest], kind="stable")[:_LOOKED_AT])]
-        gains = self.gains.between(left, planned, picks, self.way(left))
+        gains = self.gains.between(left, planned, picks)
         best = int(gains.argmax())
         if self.price is not None and not tour.stops and gains[best] <= self.price:
             return None
         return left[best]
 
     def untaken(self, taken: Collection[bytes]) -> Float[np.ndarray, "k d"]:
-        """What it can measure in this round, but for where others do, as bytes."""
+        """Candidates of this round, but for where others measure, as bytes."""
         return self.candidates[[key not in taken for key in keys_of(self.candidates)]]
 
     def in_time(self, tour: Tour, left: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "m d"]:
-        """Of some of its candidates those from which it gets home, and to its first way-point in time or soonest."""
+        """Candidates from which it gets home, and to its first way-point in time or soonest."""
         base = self.travel.base(self.agent)
         if base is not None and len(left):
             left = left[in_time(self.agent, self.travel, left, base, self.travel.rounds_left(self.agent))]
@@ -139,7 +172,7 @@ Pick = Callable[[Pilot, Sequence[Float[np.ndarray, " d"]]], Float[np.ndarray, " 
 
 
 class Legs(NamedTuple):
-    """What whoever sees some agents of a part comes out with.
+    """Result of whoever sees some agents of a part.
 
     Args:
         points: Where each of them measures next (d,); who declines is missing.
@@ -153,7 +186,7 @@ class Legs(NamedTuple):
 
 
 def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps[Legs]:
-    """What whoever sees some agents of a part does.
+    """Program of whoever sees some agents of a part.
 
     Args:
         view: The agents, as variables; each owns one factor.
@@ -164,11 +197,10 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
     number = {agent: n for n, agent in enumerate(agents)}
     left: dict[int, TargetScores] = {}
     for pilot in own:
+        # agents that believe the same share one table of what places are worth, renewed once an award
         if id(pilot.gains) not in left:
             left[id(pilot.gains)] = pilot.gains.begin()
-    counts_way = own[0].on_the_way is not None
-    nearest = cKDTree(own[0].places) if counts_way else None
-    bidders = [_Bidder(pilot, number[pilot.agent], nearest) for pilot in own]
+    bidders = [_Bidder(pilot, number[pilot.agent]) for pilot in own]
     groups = [_Group([b for b in bidders if id(b.pilot.gains) == key], gains) for key, gains in left.items()]
     places, rounds = own[0].places, 0
     planned, is_won = np.zeros(len(places), dtype=bool), np.zeros(len(places), dtype=bool)
@@ -177,16 +209,15 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
         rows = np.array([row for group in groups for row in group.bids(order)])
         best = yield Best(rows, partial(_is_bid, agents, is_won, order))
         rounds += 1
+        # nobody bids: no route has room for a place that is worth its price
         if best[0] == -np.inf:
             break
         winner, place = agents[-int(best[1 if order == "auction" else 0])], int(best[2])
         detours[winner], planned[place], is_won[place] = bool(best[3]), True, True
         if best[4]:
             next_stop[winner] = place
-        passed = [int(other) for other in best[5:] if other >= 0]
-        planned[passed] = True
         for group in groups:
-            group.award(winner, place, passed)
+            group.award(winner, place)
     points = {pilot.agent: places[next_stop[pilot.agent]] for pilot in own if not detours[pilot.agent]}
     taken = {places[next_stop[agent]].tobytes() for agent in agents if not detours[agent]}
     tours = {bidder.pilot.agent: bidder.tour for bidder in bidders}
@@ -204,7 +235,7 @@ def on_course(
     planned: Bool[np.ndarray, " p"],
     taken: set[bytes],
 ) -> Steps[dict[str, Float[np.ndarray, " d"]]]:
-    """Where agents measure next, who say so one after the other: at their first way-points, or on the way to them.
+    """Next measurements of agents, which say so in turn: at their first way-points, or on the way to them.
 
     Args:
         agents: All of these, in their order.
@@ -225,7 +256,7 @@ def on_course(
 
 
 def in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: set[bytes]) -> Steps[Points]:
-    """Where agents measure next, who say so one after the other, with where they measure on the way there.
+    """Next measurements of agents, which say so one after the other.
 
     Args:
         agents: All of these, in their order.
@@ -237,20 +268,15 @@ def in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: 
         The own ones' places; who declines is missing.
     """
     picks, points = list[np.ndarray](), dict[str, np.ndarray]()
-    counts_way = any(pilot.on_the_way is not None for pilot in own.values())
+    d = next(iter(own.values())).places.shape[1] if own else 0
     for agent in agents:
-        d = next(iter(own.values())).places.shape[1]
-        told = np.zeros((len(own), 1 + _ON_LEG * counts_way, d + 1))
+        told = np.zeros((len(own), 1, 1 + d))
         for n, (name, pilot) in enumerate(own.items()):
             if name == agent and (place := pick(pilot, picks)) is not None:
                 told[n, 0], points[name] = [1.0, *place], place
-                way = pilot.way(place[None])
-                if way is not None:
-                    stops = _thinned(way[0])
-                    told[n, 1 : 1 + len(stops), 0], told[n, 1 : 1 + len(stops), 1:] = 1.0, stops
         heard = yield AllReduce(told, flagged(agent))
         if heard[0, 0]:
-            picks += [row[1:] for row in heard if row[0]]
+            picks.append(heard[0, 1:])
             taken.add(heard[0, 1:].tobytes())
     return points
 
@@ -262,7 +288,7 @@ def _is_bid(
     row: Float[np.ndarray, " m"],
     bidders: frozenset[str],
 ) -> bool:
-    """Whether a row is the bid of some agents, as ``_Group.bids`` makes them: of one of them, for a place that is left.
+    """True where a row is the bid of one of some agents, as ``_Group.bids`` makes them, for a place that is left.
 
     Args:
         agents: Of the part.
@@ -275,42 +301,14 @@ def _is_bid(
         return True
     number, place = -row[1 if order == "auction" else 0], row[2]
     is_theirs = number in range(len(agents)) and agents[int(number)] in bidders
-    is_left = place in range(len(is_won)) and not is_won[int(place)]
-    return is_theirs and is_left and bool((row[5:] < len(is_won)).all())
-
-
-class Passing:
-    """The places nearest to where an agent measures on its ways, each way looked at once.
-
-    Args:
-        pilot: The agent.
-        nearest: Finds places; None: nothing on the way counts.
-    """
-
-    def __init__(self, pilot: Pilot, nearest: cKDTree | None) -> None:
-        self._pilot, self._nearest = pilot, nearest
-        self._passed: dict[tuple[int, int], list[int]] = {}
-
-    def of(self, origins: Sequence[int], places: Sequence[int]) -> list[list[int]]:
-        """On the way to each place from an origin, -1 for where the agent is."""
-        for origin in sorted(set(origins)):
-            own = [place for place, other in zip(places, origins, strict=True) if other == origin]
-            asked = [place for place in own if (origin, place) not in self._passed]
-            start = self._pilot.start if origin < 0 else self._pilot.places[origin]
-            if not asked or self._pilot.on_the_way is None or self._nearest is None or start is None:
-                continue
-            ways = self._pilot.on_the_way(self._pilot.agent, start, self._pilot.places[asked])
-            for place, way in zip(asked, ways, strict=True):
-                found: list[int] = np.atleast_1d(self._nearest.query(_thinned(way))[1]).tolist()
-                self._passed[origin, place] = [near for near in dict.fromkeys(found) if near != place]
-        return [self._passed.get(way, []) for way in zip(origins, places, strict=True)]
+    return is_theirs and place in range(len(is_won)) and not is_won[int(place)]
 
 
 class _Bidder:
     """An agent with its route in the course of an auction."""
 
-    def __init__(self, pilot: Pilot, number: int, nearest: cKDTree | None) -> None:
-        self.pilot, self.number, self.tour, self._passing = pilot, number, pilot.tour(), Passing(pilot, nearest)
+    def __init__(self, pilot: Pilot, number: int) -> None:
+        self.pilot, self.number, self.tour = pilot, number, pilot.tour()
         self.extra = self.tour.extra()
         self._in_reach = pilot.in_reach()
 
@@ -318,11 +316,6 @@ class _Bidder:
         """Once a place is put in: whether the first way-point is out of reach in this round, and is that place."""
         is_first = self.tour.slot(place) == 0
         return not self._in_reach[place if is_first else self.tour.stops[0]], is_first
-
-    def passed(self, places: list[int]) -> list[list[int]]:
-        """The places nearest to where it measures on the way to each of some, from the stop before its slot."""
-        stops: list[int] = self.tour.stops
-        return self._passing.of([stops[slot - 1] if slot else -1 for slot in map(self.tour.slot, places)], places)
 
     def award(self, winner: str, place: int) -> None:
         if winner == self.pilot.agent:
@@ -337,59 +330,28 @@ class _Group:
     """Agents that believe the same: what they bid is worked out for all of them at once, each row by itself."""
 
     def __init__(self, bidders: list[_Bidder], gains: TargetScores) -> None:
-        self._bidders, self._gains, self._taken = bidders, gains, set[int]()
+        self._bidders, self._gains = bidders, gains
         self._extra = np.array([bidder.extra for bidder in bidders])
         self._prices = np.array([[bidder.pilot.price or 0.0] for bidder in bidders])
 
     def bids(self, order: Order) -> list[tuple[float, ...]]:
-        """For each its best bid: what decides (two numbers, the first one first), the place, and its ``next_stop``.
-
-        Where measurements on the way count, the places nearest to them follow, -1 for none.
-        """
+        """For each its best bid: what decides (two numbers, the first one first), the place, and its ``next_stop``."""
         rates = (self._gains.value - self._prices) / self._extra
         places = rates.argmax(axis=1)
         rows: list[tuple[float, ...]] = []
         for n, (bidder, place) in enumerate(zip(self._bidders, places.tolist(), strict=True)):
-            rate, turn, passed = float(rates[n, place]), -float(bidder.number), list[int]()
-            if bidder.pilot.on_the_way is not None:
-                rate, place, passed = self._with_way(n, rates[n])
-            after = [*passed, *[-1] * (_ON_LEG - len(passed))] if bidder.pilot.on_the_way is not None else []
+            rate, turn = float(rates[n, place]), -float(bidder.number)
             if rate <= 0.0:
-                rows.append((-np.inf, -np.inf, -1.0, 0.0, 0.0, *[-1.0] * len(after)))
+                rows.append((-np.inf, -np.inf, -1.0, 0.0, 0.0))
             else:
-                first = (rate, turn) if order == "auction" else (turn, rate)
-                rows.append((*first, place, *bidder.next_stop(place), *after))
+                rows.append((*((rate, turn) if order == "auction" else (turn, rate)), place, *bidder.next_stop(place)))
         return rows
 
-    def _with_way(self, n: int, rates: Float[np.ndarray, " p"]) -> tuple[float, int, list[int]]:
-        """The best bid with what is measured on the way, of the places that are worth most by themselves."""
-        bidder = self._bidders[n]
-        open_places = np.flatnonzero(np.isfinite(self._extra[n]))
-        if not len(open_places):
-            return 0.0, -1, []
-        listed = open_places[np.argsort(-rates[open_places], kind="stable")[:_LISTED]]
-        passed = [[other for other in own if other not in self._taken] for own in bidder.passed(listed.tolist())]
-        sets = np.full((len(listed), 1 + max(map(len, passed))), -1)
-        for row, (place, own) in enumerate(zip(listed, passed, strict=True)):
-            sets[row, : 1 + len(own)] = [place, *own]
-        bids = (self._gains.of_sets(sets) - self._prices[n]) / self._extra[n, listed]
-        best = int(bids.argmax())
-        return float(bids[best]), int(listed[best]), passed[best]
-
-    def award(self, winner: str, place: int, passed: Sequence[int]) -> None:
-        """A place becomes a way-point of somebody, who passes others."""
-        for taken in (place, *passed):
-            if taken not in self._taken:
-                self._gains.take(taken)
-                self._taken.add(taken)
+    def award(self, winner: str, place: int) -> None:
+        """A place becomes a way-point of somebody."""
+        self._gains.take(place)
         for n, bidder in enumerate(self._bidders):
             bidder.award(winner, place)
             if winner == bidder.pilot.agent:
                 self._extra[n] = bidder.extra
         self._extra[:, place] = np.inf
-
-
-def _thinned(way: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "t d"]:
-    """The places of a way, as many as are counted on."""
-    way = way[~np.isnan(way[:, 0])]
-    return way[np.linspace(0, len(way) - 1, _ON_LEG).round().astype(int)] if len(way) > _ON_LEG else way

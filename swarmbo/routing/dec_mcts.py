@@ -1,4 +1,4 @@
-"""Decentralised Monte-Carlo tree search, a reference to compare with: agents search routes and exchange likely ones.
+"""Decentralised Monte-Carlo tree search, kept only for what auctions are compared with (docs/routes.md).
 
 Each agent grows a tree over sequences of way-points of its own. After some growth it tells all others the best
 sequences it knows and how likely it is to take each; in the meantime it takes the others to follow what they last told.
@@ -16,22 +16,20 @@ from typing import Annotated
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.spatial import cKDTree
 
 from swarmbo.acquisition import Situation
 from swarmbo.acquisition.target_worth import TargetValue
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.requests import AllReduce, Steps
 from swarmbo.coordination.schema import each_own
 from swarmbo.coordination.view import LocalView
 from swarmbo.registry import FIELD, kind
-from swarmbo.rng import stream
-from swarmbo.routing.auction import Legs, Passing, Pilot, on_course
+from swarmbo.routing.auction import Legs, Pilot, on_course
 from swarmbo.routing.routes import RoutePlanner
 from swarmbo.routing.tour import in_rounds, unspared
 from swarmbo.settings import Count, Positive, within
 
 _BRANCHES = 24  # way-points that a sequence may go on with: those that tell most by themselves, of the nearest
-_PER_LEG = 3  # places of a sequence for each round: its way-point, and where it measures on the way
 _DRAWS = 8  # joint sequences of the others over which a sequence is valued
 _PARTS = 10  # of a step
 _COOLEST = 0.05  # of the temperature, relative to the first
@@ -96,7 +94,7 @@ class DecMCTS(RoutePlanner, frozen=True, tag="dec-mcts"):
 def searched(
     view: LocalView, pilots: Mapping[str, Pilot], settings: DecMCTS, rngs: Mapping[str, np.random.Generator]
 ) -> Steps[Legs]:
-    """What whoever sees some agents of a part does.
+    """Program of whoever sees some agents of a part.
 
     Args:
         view: The agents, as variables; each owns one factor.
@@ -106,14 +104,9 @@ def searched(
     """
     agents, own = view.graph.variables, {agent: pilots[agent] for agent in view.variables}
     number, places = {agent: n for n, agent in enumerate(agents)}, next(iter(own.values())).places
-    counts_way = next(iter(own.values())).on_the_way is not None
-    nearest = cKDTree(places) if counts_way else None
     values = {id(pilot.gains): pilot.gains.worth.jointly(pilot.gains.belief, places) for pilot in own.values()}
-    searchers = [
-        _Searcher(pilot, values[id(pilot.gains)], Passing(pilot, nearest), settings, rngs[agent])
-        for agent, pilot in own.items()
-    ]
-    longest = max(pilot.horizon for pilot in own.values()) * (_PER_LEG if counts_way else 1)
+    searchers = [_Searcher(pilot, values[id(pilot.gains)], settings, rngs[agent]) for agent, pilot in own.items()]
+    longest = max(pilot.horizon for pilot in own.values())
     others: dict[str, _Told] = {}
     for exchange in range(settings.exchanges):
         told = np.zeros((len(searchers), len(agents), settings.sequences * (1 + longest)))
@@ -139,7 +132,7 @@ def searched(
 
 @dataclass(frozen=True, eq=False)
 class _Told:
-    """What an agent is likely to measure: lists of places, as indices, and how likely each is."""
+    """Likely measurements of an agent: lists of places, as indices, and how likely each is."""
 
     measured: list[Stops]
     probability: Float[np.ndarray, " s"]
@@ -156,7 +149,7 @@ class _Told:
 
 @dataclass(eq=False)
 class _Node:
-    """What is known of sequences that begin in one way.
+    """Statistics of sequences that begin in one way.
 
     Args:
         untried: Way-points that it was not gone on with yet.
@@ -174,10 +167,8 @@ class _Node:
 class _Searcher:
     """One agent's tree, and the sequences that it holds likely."""
 
-    def __init__(
-        self, pilot: Pilot, value: TargetValue, passing: Passing, settings: DecMCTS, rng: np.random.Generator
-    ) -> None:
-        self.pilot, self._value, self._passing, self._settings, self._rng = pilot, value, passing, settings, rng
+    def __init__(self, pilot: Pilot, value: TargetValue, settings: DecMCTS, rng: np.random.Generator) -> None:
+        self.pilot, self._value, self._settings, self._rng = pilot, value, settings, rng
         self._alone = np.diag(value.told) / (np.diag(value.cov) + value.noise_variance)
         self._ways: dict[int, Float[np.ndarray, " p"]] = {}
         base = pilot.travel.base(pilot.agent)
@@ -199,7 +190,7 @@ class _Searcher:
         """Probabilities of sequences, each with the places that are measured, numbered from 1."""
         out = np.zeros((self._settings.sequences, 1 + longest))
         for row, (sequence, probability) in zip(out, self._likely.items(), strict=False):
-            measured = self._measured(sequence)[:longest]
+            measured = sequence[:longest]
             row[0], row[1 : 1 + len(measured)] = probability, np.array(measured) + 1.0
         return out.ravel()
 
@@ -229,7 +220,8 @@ class _Searcher:
             self._most = max(self._most, reward)
             for node, beside in zip(path, [None, *path[:-1]], strict=True):
                 for other in () if beside is None else beside.children.values():
-                    if other is not node:  # the older what is known of it, the less it counts
+                    # the older what is known of it, the less it counts: others have changed their minds since
+                    if other is not node:
                         other.count, other.reward = discount * other.count, discount * other.reward
                 node.count, node.reward = discount * node.count + 1.0, discount * node.reward + reward
 
@@ -265,7 +257,7 @@ class _Searcher:
         return max(node.children, key=bound)
 
     def _others(self, told: Sequence[_Told]) -> Stops:
-        """What the others measure, in one draw."""
+        """Draw of what the others measure."""
         return tuple(
             place
             for each in told
@@ -273,18 +265,11 @@ class _Searcher:
         )
 
     def _reward(self, sequence: Stops, given: Stops) -> float:
-        own = self._measured(sequence)
         price = 0.0 if self.pilot.price is None else self.pilot.price * len(sequence)
-        return self._worth((*given, *own)) - self._worth(given) - price
+        return self._worth((*given, *sequence)) - self._worth(given) - price
 
     def _worth(self, rows: Stops) -> float:
         return self._value.of_set(rows) if rows else 0.0
-
-    def _measured(self, sequence: Stops) -> Stops:
-        """Way-points, and the places nearest to where it measures on the way to each."""
-        passed = self._passing.of([-1, *sequence[:-1]], sequence) if sequence else []
-        own = [place for stop, way in zip(sequence, passed, strict=True) for place in (*way[: _PER_LEG - 1], stop)]
-        return tuple(dict.fromkeys(own))
 
     def _way(self, sequence: Sequence[int]) -> Float[np.ndarray, " p"]:
         """Rounds to each place from where a sequence ends."""
@@ -296,7 +281,7 @@ class _Searcher:
         return self._ways[here]
 
     def _moves(self, sequence: Sequence[int], left: float) -> list[int]:
-        """How a sequence may go on: the nearest places that nobody has, from which it gets home."""
+        """Moves by which a sequence may go on: the nearest open places, from which it gets home."""
         rounds = self._way(sequence)
         open_places: Bool[np.ndarray, " p"] = self.pilot.is_open & (rounds + self._home <= left)
         open_places[list(sequence)] = False

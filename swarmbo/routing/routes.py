@@ -24,8 +24,7 @@ from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.registry import FIELD, kind, name_of
 from swarmbo.routing.ascent import Climber, ascent, is_due
-from swarmbo.routing.auction import Legs, Order, Pilot, auction
-from swarmbo.routing.gains import Gains
+from swarmbo.routing.auction import Gains, Legs, Order, Pilot, auction
 from swarmbo.settings import Count, Probability, Settings, within
 from swarmbo.transport import Routes as RadioRoutes
 
@@ -51,9 +50,6 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
     choose in turn where they are bound, the way-point that it values most of those in their own reach, and measure
     where it values most of what lies on the way in time. For a level or a map it is asked one step ahead.
 
-    In worlds whose agents measure on their way and say where (``on_the_way``), plans count on all that is measured on
-    the leg to a way-point, unless the acquisition's ``on_the_way`` is false; so does the choice of a place on the way.
-
     Args:
         horizon: Rounds planned ahead, >= 1; None: all that are left.
         way_points: About how many places, spread over the map, may become way-points, 1 to 4096.
@@ -67,7 +63,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
     explore_share: Probability | None = None
 
     def program(self, situation: Situation) -> Program:
-        """What whoever sees some agents of a part does, by what these know.
+        """Program of whoever sees some agents of a part, by what these know.
 
         Args:
             situation: What all know.
@@ -80,11 +76,11 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         return Greedy().decide(situation, acquisition) if planned is None else planned.in_one_place()
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
-        """Where no routes are planned: agents choose one step ahead, in turn."""
+        """Choose one step ahead, in turn, where no routes are planned."""
         return Greedy().steps(situation, acquisition)
 
     def explores(self, situation: Situation, acquisition: Acquisition) -> bool:
-        """Whether routes are planned in this round, where they can be.
+        """True where routes are planned in this round, where they can be.
 
         Raises:
             ConfigError: If an acquisition would never be asked.
@@ -103,7 +99,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         return horizon is not None and horizon >= _FEWEST and situation.round <= share * horizon
 
     def planned(self, situation: Situation, acquisition: Acquisition) -> "Planned | None":
-        """What it takes to plan routes; None where agents choose one step ahead.
+        """Plan and pilots of this round; None where agents choose one step ahead.
 
         Args:
             situation: What is known.
@@ -124,9 +120,6 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         for agent, view in views.items():
             if id(view) not in gains:
                 gains[id(view)] = Gains(view, explored.worth(situation.seen_by(agent)), places)
-        counts_way = any(situation.way(agent, situation.candidates[agent]) is not None for agent in agents)
-        if not counts_way:
-            situation = replace(situation, on_the_way=None)
         pilots = {agent: self._pilot(situation, agent, gains[id(view)]) for agent, view in views.items()}
         routes = RadioRoutes(agents, situation.links)
         parts = tuple(Part(_graph(group), n, routes) for n, group in enumerate(in_contact(agents, situation.links)))
@@ -134,7 +127,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         return Planned(Plan(parts, program), pilots)
 
     def _climbs(self, situation: Situation, acquisition: Acquisition) -> bool:
-        """Whether agents explore for the sake of the peak, so that some rounds are left to get there."""
+        """True where agents explore for the sake of the peak, so that some rounds are left to get there."""
         if isinstance(acquisition, TargetedVariance) or _targeted(acquisition, situation.level).task != "peak":
             return False
         return self.explore_share != 0.0 and situation.horizon is not None and situation.horizon >= _FEWEST
@@ -149,7 +142,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
             own: dict[str, Climber] = {}
             for agent in view.variables:
                 anywhere = {agent: pilots[agent].places}
-                alone = replace(situation, agents=(agent,), candidates=anywhere, prices={}, on_the_way=None)
+                alone = replace(situation, agents=(agent,), candidates=anywhere, prices={})
                 own[agent] = Climber(replace(pilots[agent], horizon=left), acquisition.alone(alone), step)
             if explores and not (yield from is_due(own, left)):
                 return (yield from explore(view, pilots))
@@ -172,7 +165,6 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
             is_open=_open_places(situation, agent, gains.places),
             horizon=left,
             price=situation.prices.get(agent),
-            on_the_way=situation.on_the_way,
         )
 
 
@@ -249,7 +241,7 @@ class Planned:
 
 
 def _targeted(acquisition: Acquisition, level: float | None) -> TargetedVariance:
-    """What is explored by, for the sake of an acquisition."""
+    """Acquisition by which routes explore, for the sake of another."""
     if isinstance(acquisition, TargetedVariance):
         return acquisition
     own = acquisition.level if isinstance(acquisition, Straddle) else None
@@ -257,7 +249,7 @@ def _targeted(acquisition: Acquisition, level: float | None) -> TargetedVariance
 
 
 def _open_places(situation: Situation, agent: str, places: Float[np.ndarray, "p d"]) -> Bool[np.ndarray, " p"]:
-    """Which places an agent may plan to measure: those that nobody has, as far as it knows, and that will not fail."""
+    """Mask of places that an agent may plan to measure: not measured, as far as it knows, and likely to succeed."""
     seen = situation.seen_by(agent)
     is_open = np.ones(len(places), dtype=bool)
     if seen.measured is not None and len(seen.measured):

@@ -34,7 +34,8 @@ class Tour:
     ) -> None:
         self._agent, self._travel, self._places, self.stops = agent, travel, places, list[int]()
         self._open, self._left = is_open.copy(), float(horizon)
-        self._asked = np.flatnonzero(is_open)  # of others nobody asks how far they are
+        # of others nobody asks how far they are: a world may take long to say so
+        self._asked = np.flatnonzero(is_open)
         base = travel.base(agent)
         self._home = np.zeros(len(places))
         if start is None:
@@ -48,7 +49,8 @@ class Tour:
             battery = float(travel.rounds_left(agent))
             self._home = unspared(self._way_to(base), self._left, battery)
             self._left = min(self._left, battery)
-        # what each place adds before each stop, and behind the last one: every leg takes a round at least
+        # what each place adds before each stop, and behind the last one; every leg takes a round at least, which bounds
+        # how many stops there can be
         most = int(min(self._left, len(places)))
         self._added = np.empty((most + 1, len(places)))
         self._added[0] = self._from[0]
@@ -80,7 +82,7 @@ class Tour:
         return np.where((least <= room) & self._open, np.maximum(least, FREE), np.inf)
 
     def slot(self, place: int) -> int:
-        """How many stops come before a place where it adds fewest rounds, as ``extra`` last had them."""
+        """Number of stops before a place where it adds fewest rounds, as ``extra`` last had them."""
         return int(self._fitting[:, place].argmin())
 
     def put_in(self, place: int, slot: int) -> None:
@@ -110,12 +112,12 @@ class Tour:
 
 
 def in_rounds(told: Int[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
-    """What ways count as: a measurement takes a round also where one is already, and never is inf."""
+    """Rounds that ways count as: a measurement takes one also where an agent is already, and never is inf."""
     return np.where(is_never(told), np.inf, np.maximum(told, 1))
 
 
 def unspared(home: Float[np.ndarray, " p"], horizon: float, battery: float) -> Float[np.ndarray, " p"]:
-    """What ways home take of the rounds of a route, where the battery need not last for them after its end.
+    """Rounds that ways home take of a route, where the battery need not last for them after its end.
 
     Args:
         home: Rounds from places to the base; inf where there is no way.

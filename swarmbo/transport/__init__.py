@@ -10,7 +10,7 @@ from swarmbo.transport.in_process import (
     Envelope as Envelope,
     InProcess as InProcess,
     InProcessTransport as InProcessTransport,
+    Transport as Transport,
 )
-from swarmbo.transport.protocol import Transport as Transport
 from swarmbo.transport.reliable import Reliable as Reliable
 from swarmbo.transport.routes import Routes as Routes

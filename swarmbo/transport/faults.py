@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 import numpy as np
 
+from swarmbo.boundary.rng import stream
 from swarmbo.registry import FIELD, FUNCTION, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Count, Settings, Share, Whole, require
 from swarmbo.transport.in_process import Envelope, InProcessTransport
 from swarmbo.transport.routes import Routes
@@ -45,11 +45,11 @@ class Cut(Settings, frozen=True):
             require(self, field, lambda span: span is None or span[0] <= span[1], "the first and the last, in order")
 
     def holds(self, round: int, step: int) -> bool:
-        """Whether it holds then."""
+        """Say whether it holds then."""
         return _within(self.rounds, round) and _within(self.steps, step)
 
     def parts_links(self, link: tuple[str, str]) -> bool:
-        """Whether the ends of a link are in different parts."""
+        """Say whether the ends of a link are in different parts."""
         side = {agent: number for number, part in enumerate(self.parts, start=1) for agent in part}
         return side.get(link[0], 0) != side.get(link[1], 0)
 
@@ -120,7 +120,7 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
         return frozenset([*in_parts, *(event.agent for event in (*self.deaths, *self.joins))])
 
     def is_present(self, agent: str, round: int, step: float = 0) -> bool:
-        """Whether an agent is there at a step of a round's agreement; infinity is after it."""
+        """Say whether an agent is there at a step of a round's agreement; infinity is after it."""
         events = [(e.round, e.step, True) for e in self.joins if e.agent == agent]
         events += [(e.round, e.step, False) for e in self.deaths if e.agent == agent]
         events.sort()
@@ -132,7 +132,7 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
         return tuple(agent for agent in agents if self.is_present(agent, round, step))
 
     def after(self, round: int, agents: Iterable[str]) -> "Faults":
-        """What befalls messages between a round's agreement and the next: cuts of steps of agreements are over, and who
+        """Faults between a round's agreement and the next: cuts of steps of agreements are over, and who
         died in the round is gone from the start.
 
         Args:
@@ -171,7 +171,7 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
 
 
 class FaultyTransport(InProcessTransport):
-    """What :meth:`Faults.open` returns. What is lost was sent and counts as traffic, with its whole way if relayed.
+    """Transport that :meth:`Faults.open` returns. A lost message was sent and counts as traffic, with its whole way.
 
     Args:
         routes: Who reaches whom while nothing is cut.
@@ -220,7 +220,7 @@ class FaultyTransport(InProcessTransport):
         self._cut = None
 
     def is_gone(self, agent: str) -> bool:
-        """Whether an agent is dead, or has not joined yet."""
+        """Say whether an agent is dead, or has not joined yet."""
         return agent in self._mortal and not self.faults.is_present(agent, self.round, self.now)
 
     def send(self, envelope: Envelope) -> None:
@@ -265,7 +265,7 @@ class FaultyTransport(InProcessTransport):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is under way."""
+        """True while nothing is under way."""
         return not self._due
 
     def _path(self, envelope: Envelope) -> tuple[str, ...]:

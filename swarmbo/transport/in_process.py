@@ -1,7 +1,7 @@
 """Messages between agents that live in one process: delivered at the next synchronous step, and counted."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from swarmbo.records import EdgeTraffic, Traffic
 from swarmbo.registry import FIELD, FUNCTION, kind
@@ -18,6 +18,29 @@ class Envelope(NamedTuple):
     sender: str
     recipient: str
     payload: bytes
+
+
+@runtime_checkable
+class Transport(Protocol):
+    """Contract of what carries messages of agents: :class:`swarmbo.transport.InProcessTransport` is one."""
+
+    @property
+    def routes(self) -> Routes:
+        """Shortest paths between agents."""
+        ...
+
+    @property
+    def traffic(self) -> Traffic:
+        """Traffic so far."""
+        ...
+
+    def send(self, envelope: Envelope) -> None:
+        """Take a message."""
+        ...
+
+    def deliver(self) -> dict[str, list[Envelope]]:
+        """End the step, and hand over what has arrived, by recipient."""
+        ...
 
 
 @kind("transport", FIELD, FUNCTION)
@@ -58,7 +81,7 @@ class InProcess(Settings, frozen=True, tag_field="kind", tag="in-process"):
 
 
 class InProcessTransport:
-    """What :meth:`InProcess.open` returns. It moves bytes and knows nothing of what they mean.
+    """Transport that :meth:`InProcess.open` returns. It moves bytes and knows nothing of what they mean.
 
     Args:
         routes: Who reaches whom.
@@ -95,7 +118,7 @@ class InProcessTransport:
 
     @property
     def edges(self) -> dict[tuple[str, str], EdgeTraffic]:
-        """What was sent from each sender to each recipient, and what became of it."""
+        """Traffic from each sender to each recipient, and what became of it."""
         return {edge: EdgeTraffic(*numbers) for edge, numbers in self._edges.items()}
 
     def _count(self, envelope: Envelope, hops: int) -> None:

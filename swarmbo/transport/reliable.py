@@ -67,7 +67,7 @@ class Reliable:
 
     @property
     def routes(self) -> Routes:
-        """Who reaches whom."""
+        """Shortest paths between agents."""
         return self.below.routes
 
     @property
@@ -119,7 +119,7 @@ class Reliable:
         return {agent: inbox for agent, inbox in inboxes.items() if inbox}
 
     def report(self, without: tuple[str, ...] = ()) -> LinkReport:
-        """How links fared.
+        """Report of how links fared.
 
         Args:
             without: Agents that came out with no choice.

@@ -14,7 +14,7 @@ _BASE = ""  # on a path: no agent has this name
 
 
 class Routes:
-    """Who reaches whom, over how many links.
+    """Shortest paths between agents, and the number of their links.
 
     Args:
         agents: Names of the agents, each once: who sends and receives.
@@ -41,11 +41,11 @@ class Routes:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everyone hears everyone."""
+        """True where everyone hears everyone."""
         return self._heard is None
 
     def is_link(self, sender: str, recipient: str) -> bool:
-        """Whether one agent hears another one without a relay."""
+        """Say whether one agent hears another one without a relay."""
         return self._heard is None or self._heard.links(sender, recipient)
 
     def hops(self, sender: str, recipient: str) -> int:
@@ -114,7 +114,7 @@ class Routes:
 
 
 class _Heard:
-    """Who hears whom, as sets of numbers: one integer each, whose bits are other nodes.
+    """Links as sets of numbers: one integer each, whose bits are other nodes.
 
     In a dense team most links lead to who is found already; what is left of them is then one operation on a set.
 
@@ -129,7 +129,7 @@ class _Heard:
         self._hears = [sum(1 << self._number[other] for other in links[node]) for node in self._nodes]
 
     def links(self, node: Any, other: Any) -> bool:
-        """Whether one link joins two nodes."""
+        """Say whether one link joins two nodes."""
         here, there = self._number.get(node), self._number.get(other)
         return here is not None and there is not None and bool(self._hears[here] >> there & 1)
 
@@ -181,7 +181,7 @@ _KNOWN: "weakref.WeakKeyDictionary[nx.Graph[Any], _Heard]" = weakref.WeakKeyDict
 
 
 def _heard_over(links: "nx.Graph[Any]") -> _Heard:
-    """Who hears whom over links; of a frozen graph, which stays as it is, worked out once."""
+    """Links as sets; of a frozen graph, which stays as it is, worked out once."""
     if not getattr(links, "frozen", False) or hasattr(links, "_graph"):  # a view is frozen, and what it shows is not
         return _Heard(links)
     if links not in _KNOWN:

@@ -10,14 +10,14 @@ from gymnasium.spaces import Box
 from jaxtyping import Float
 from pettingzoo import ParallelEnv
 
-from swarmbo.data import News, Reading
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
+from swarmbo.problem.data import News, Reading
 from swarmbo.records import Goal
 from swarmbo.spaces import Domain
 from swarmbo.worlds.infos import Infos, Report, Step
 from swarmbo.worlds.protocol import Offers, Positions
-from swarmbo.worlds.travel import WorldTravel, WorldWay
+from swarmbo.worlds.travel import WorldTravel
 
 
 class FieldWorld:
@@ -27,7 +27,7 @@ class FieldWorld:
         env: A ``ParallelEnv`` whose agents have finite boxes of actions, all of one number of coordinates, and whose
             infos carry ``"measurement"`` and ``"location"``. What it offers of ``candidates(agent)``,
             ``interaction_graph()``, ``sites()``, ``standpoints()``, ``task``, ``level``, ``travel_rounds(agent, …)``
-            with ``rounds_left(agent)`` and ``base(agent)``, ``on_the_way(agent, …)``, and ``prices()`` is used. With
+            with ``rounds_left(agent)`` and ``base(agent)``, and ``prices()`` is used. With
             the last, agents may decline to measure: the last coordinate of an action is then the wish to, from 0 to 1.
 
     Raises:
@@ -121,7 +121,6 @@ class FieldWorld:
             level=self.level,
             sites=self.sites(),
             travel=WorldTravel(world) if hasattr(world, "travel_rounds") else None,
-            on_the_way=WorldWay(world) if hasattr(world, "on_the_way") else None,
         )
 
     def begin(self, infos: Infos) -> News:

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float
 from pettingzoo import AECEnv
 
-from swarmbo.acquisition import OnTheWay, Travel
+from swarmbo.acquisition import Travel
 from swarmbo.boundary.values import short
-from swarmbo.data import News
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
+from swarmbo.problem.data import News
 from swarmbo.spaces import Domain
 from swarmbo.worlds.infos import Infos, Step
 
@@ -35,7 +35,6 @@ class Offers:
         level: The level that the world is watched for; None where there is none.
         sites: Every place (k, d) that can be measured at all; None where the world does not say.
         travel: How many rounds ways take; None where the world does not say.
-        on_the_way: Where agents measure on their ways; None where the world does not say.
     """
 
     agents: tuple[str, ...] | None = None
@@ -47,7 +46,6 @@ class Offers:
     level: float | None = None
     sites: Float[np.ndarray, "k d"] | None = None
     travel: Travel | None = None
-    on_the_way: OnTheWay | None = None
 
 
 class World(Protocol):

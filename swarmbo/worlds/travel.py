@@ -10,32 +10,6 @@ from swarmbo.boundary.values import short
 from swarmbo.errors import ShapeError
 
 
-class WorldWay:
-    """What an environment says of measurements on the way: it has ``on_the_way``.
-
-    Args:
-        world: The environment.
-    """
-
-    def __init__(self, world: Any) -> None:
-        self._world = world
-
-    def __call__(
-        self, agent: str, origin: Float[np.ndarray, " d"], places: Float[np.ndarray, "m d"]
-    ) -> Float[np.ndarray, "m k d"]:
-        """Where an agent would measure on its way to each of some places.
-
-        Raises:
-            ShapeError: If the environment says something else than numbers (m, k, d), or NaN for a whole place.
-        """
-        told = np.asarray(self._world.on_the_way(agent, origin, places))
-        fits = told.ndim == 3 and told.shape[::2] == places.shape and told.dtype.kind == "f"
-        if not fits or np.isinf(told).any() or (np.isnan(told).any(axis=2) != np.isnan(told).all(axis=2)).any():
-            wanted = f"numbers ({len(places)}, k, {places.shape[1]}), or NaN for a whole place"
-            raise ShapeError(f"on_the_way({agent!r}, …): got {short(told)} of shape {told.shape}; wanted {wanted}")
-        return told
-
-
 class WorldTravel:
     """What an environment says of ways: it has ``travel_rounds``, and may have ``rounds_left`` and ``base``.
 

@@ -7,7 +7,6 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from hashlib import blake2b
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -17,16 +16,16 @@ import networkx as nx
 from threadpoolctl import threadpool_limits
 
 from swarmbo.agent import Agent, run
+from swarmbo.deciding.own_rows import OwnRows, stops_by_round
 from swarmbo.deciding.setup import settings_again
-from swarmbo.fleet.hub import Hub
-from swarmbo.fleet.letters import Came, Word
+from swarmbo.fleet.hub import Hub, row_of
+from swarmbo.fleet.letters import Word
 from swarmbo.fleet.team import FleetTeam
 from swarmbo.records import Query, Traffic
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import load
 from swarmbo.team import Team
 from swarmbo.transport import InProcess
-from swarmbo.worlds import Offers
 
 HERE = Path(__file__).parent
 RECORD = HERE / "decisions.jsonl"
@@ -35,7 +34,7 @@ APART = {  # what is needed beside swarmbo
     "measured": "a survey, which its command downloads",
     "wlan-ns3": "the simulator ns-3",
 }
-ROUNDS, DIGITS = 5, 9
+ROUNDS, DIGITS = 5, 7
 FEWER = {"swarm": 2, "swarm-sensors": 2}  # rounds of the largest
 INITIAL = 2  # points of the initial design, so that a method decides some of the rounds
 
@@ -60,7 +59,7 @@ class Members(Hub):
         self.plan: Any = SimpleNamespace(level=getattr(world, "level", None), sites=None)
         sites = None if world is None else world.sites()
         self.plan.sites = None if sites is None else sites.tolist()
-        ways = None if world is None or not team.problem.is_field else _ways(world.offers(list(team.agents)))
+        ways = None if world is None or not team.problem.is_field else world.offers(list(team.agents)).travel
         given = settings_again(team.setup.to_plain(), {})
         given.pop("transport", None)
         known: dict[str, Any] = {"level": self.plan.level, "sites": sites, "travel": ways, "has_base": True}
@@ -90,32 +89,21 @@ class Members(Hub):
 
     def tell(self, query: str | None, news: Any, *, is_all: bool) -> None:
         """What came, to each agent its own."""
-        for name, letter in self._told(query, news, is_all, self.problem.agents[0]).items():
-            agent = self.members[name]
-            if isinstance(letter, Came):
-                total = math.nan if letter.total is None else letter.total
-                noise: Any = letter.noise.get("total") if letter.has_total else letter.noise or None
-                agent.tell(
-                    letter.query, total if letter.has_total else letter.factors, point=letter.stood, noise_std=noise
-                )
-            elif letter.reading is not None or letter.on_the_way or letter.has_ended:
-                info = {"sampled": False} if letter.reading is None else _info(letter.reading)
-                on_the_way = [_info(stop) for stop in letter.on_the_way]
-                agent.observe(letter.query, info | {"on_the_way": on_the_way}, is_all=letter.has_ended)
+        for name, agent in self.members.items():
+            row = row_of(self.problem, name, news, OwnRows(), self.problem.agents[0], has_ended=is_all)
+            if not self.problem.is_field and query is not None:
+                has_total = row.total is not msgspec.UNSET
+                noise: Any = row.total_noise if has_total else row.noise or None
+                agent.tell(query, _number(row.total) if has_total else row.factors, point=row.place, noise_std=noise)
+            elif self.problem.is_field and row.has_come:
+                (_, stops), *_ = stops_by_round({"q0": row}, name, agent.variables)
+                infos = list(map(_info, stops))
+                info = infos.pop(0) if row.factors else {"sampled": False}
+                agent.observe(query, info | {"on_the_way": infos}, is_all=row.has_ended)
 
 
-class _Ways:
-    """How long an agent's ways take, and what it passes."""
-
-    def __init__(self, offers: Offers) -> None:
-        self.on_the_way, self._travel = offers.on_the_way, offers.travel
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._travel, name)
-
-
-def _ways(offers: Offers) -> Any:
-    return offers.travel if offers.travel is None or offers.on_the_way is None else _Ways(offers)
+def _number(y: Any) -> float:
+    return math.nan if y is None else y
 
 
 def _info(stop: Any) -> dict[str, Any]:
@@ -155,14 +143,13 @@ def driven(name: str, *, by_agents: bool, rounds: int | None = None) -> Iterator
         observations, infos = step[0], step[-1]
 
 
-def digest(found: Round) -> str:
-    """A short name of a point, to nine digits: the last of sixteen differ between processors."""
-    plain = {variable: float(f"{value:.{DIGITS}g}") for variable, value in found.point.items()}
-    return blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=8).hexdigest()
+def rounded(found: Round) -> dict[str, float]:
+    """A point to seven digits, as it is recorded."""
+    return {variable: float(f"{value:.{DIGITS}g}") for variable, value in found.point.items()}
 
 
-def recorded() -> dict[str, list[str]]:
-    """Digests of the rounds of each scenario, as they were recorded."""
+def recorded() -> dict[str, list[dict[str, float]]]:
+    """Points of the rounds of each scenario, as they were recorded."""
     return {(row := json.loads(line))["scenario"]: row["points"] for line in RECORD.read_text().splitlines()}
 
 
@@ -171,7 +158,7 @@ def main(names: list[str]) -> None:
     known = recorded() if RECORD.exists() else {}
     for name in names or [name for name in SCENARIOS if name not in APART]:
         with threadpool_limits(1, user_api="blas"):
-            known[name] = [digest(found) for found in driven(name, by_agents=False)]
+            known[name] = [rounded(found) for found in driven(name, by_agents=False)]
         lines = [json.dumps({"scenario": name, "points": known[name]}) for name in sorted(known)]
         RECORD.write_text("\n".join(lines) + "\n")
 

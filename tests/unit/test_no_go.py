@@ -115,8 +115,7 @@ def test_agents_that_exchange_messages_keep_out_and_decide_as_one_process_does()
 def test_a_factor_that_reads_a_region_keeps_out_of_it_by_itself():
     """The agreement is on the border's outside, so that moving a point is left for what no factor reads."""
     from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
-    from swarmbo.acquisition.no_go_bound import kept_out
-    from swarmbo.acquisition.success_bound import spreads
+    from swarmbo.acquisition.penalties import kept_out, spreads
     from swarmbo.baselines import Centralised
     from swarmbo.belief import AdditiveGP
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import swarmbo as sb
-from swarmbo.deciding.packed_places import packed, packed_ways, unpacked, unpacked_ways
+from swarmbo.deciding.packed_places import packed, unpacked
 from swarmbo.errors import TransportError
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 
@@ -36,11 +36,6 @@ def test_what_is_among_the_sites_is_said_by_its_number_and_else_never_longer_tha
     assert np.signbit(unpacked(packed(negative, LATTICE), 2, LATTICE)[0, 0])  # 0.0 is a site, and not the same
 
 
-@given(st.lists(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=3), max_size=8))
-def test_ways_come_back_too(ways: list[list[tuple[float, float]]]):
-    assert unpacked_ways(packed_ways(ways, 2), 2) == tuple(map(tuple, ways))
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -58,12 +53,6 @@ def test_ways_come_back_too(ways: list[list[tuple[float, float]]]):
 def test_what_is_no_places_is_refused(content: bytes):
     with pytest.raises(TransportError, match=r"got places that can't be read"):
         unpacked(content, 2, LATTICE)
-
-
-@pytest.mark.parametrize("content", [b"", b"\x92\xc4\x00\xc4\x00", packed_ways([[(0.0, 1.0)]], 2)[:-1]], ids=repr)
-def test_what_is_no_ways_is_refused(content: bytes):
-    with pytest.raises(TransportError, match="got "):
-        unpacked_ways(content, 2)
 
 
 @pytest.mark.parametrize(

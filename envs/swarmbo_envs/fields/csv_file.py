@@ -1,19 +1,19 @@
-"""Measurements read from a CSV file."""
+"""Measurements read from a CSV file: which columns are coordinates, and which rows are whole."""
 
 import math
+import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.boundary.csv_rows import read_csv
+from swarmbo.boundary.csv_rows import other_separator, read_csv
 from swarmbo.boundary.missing import is_fill, is_missing, marked
 from swarmbo.boundary.values import is_plain
 from swarmbo.errors import ConfigError, DataWarning
-from swarmbo_envs.fields.degrees import coordinate_columns, cut, projection_of
 from swarmbo_envs.fields.projection import LocalProjection
 from swarmbo_envs.fields.settings import MeasuredSettings
 
@@ -21,11 +21,22 @@ _LARGEST = 1e12  # of coordinates and values; squares and products of a few stay
 _COORDINATES = ("x", "y")
 
 Rows = list[tuple[int, list[str]]]  # with the numbers of their lines
+_EAST = frozenset({"lon", "long", "lng", "longitude", "longitudes"})
+_NORTH = frozenset({"lat", "latitude", "latitudes"})
+_DEGREES = frozenset({"deg", "degs", "degree", "degrees", "wgs", "wgs84", "epsg4326"})
+_METRES = frozenset({"m", "km", "metre", "metres", "meter", "meters", "utm"})
+_PAIRS = (
+    (_EAST, _NORTH),
+    (frozenset({"x"}), frozenset({"y"})),
+    (frozenset({"east", "easting", "eastings"}), frozenset({"north", "northing", "northings"})),
+)
+_BESIDE = _DEGREES | _METRES | {"decimal", "gps", "coord", "coords", "coordinate", "pos", "position"}
+_DECIMALS = 4  # of most cells: a ten-thousandth of a degree is 11 m
 
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """What a CSV file holds, in the order of its rows.
+    """Content of a CSV file, in the order of its rows.
 
     Args:
         places: To the east and north (n, 2), m.
@@ -143,3 +154,129 @@ def _number(settings: MeasuredSettings, row: list[str], column: int, line: int, 
     if abs(number) >= _LARGEST and not (is_fill(number) if settings.missing is None else number in settings.missing):
         raise ConfigError(f"line {line}, column {name!r}: got {text!r}; wanted a number below 1e12 in size", at=at)
     return number
+
+
+def coordinate_columns(settings: MeasuredSettings, header: list[str], at: str) -> tuple[str, str]:
+    """The columns of coordinates to the east and north: those that are stated, else the only ones called so.
+
+    Args:
+        settings: Of the file.
+        header: Names of its columns.
+        at: Path of the settings, for messages.
+
+    Raises:
+        ConfigError: If one is not stated, and no column or several are called so.
+    """
+    if settings.x is not None and settings.y is not None:
+        return settings.x, settings.y
+    free = [name for name in header if name not in (settings.value, settings.time)]
+    stated, pairs = settings.x or settings.y or "", list[tuple[str, str]]()
+    alike = [pair for pair in _PAIRS if _is_called(stated, pair[0] | pair[1])]  # as that one, where one is stated
+    for east, north in alike or _PAIRS:
+        easts = [name for name in free if _is_called(name, east)] if settings.x is None else [settings.x]
+        norths = [name for name in free if _is_called(name, north)] if settings.y is None else [settings.y]
+        pairs += [(x, y) for x in easts for y in norths]
+    found = list(dict.fromkeys(pairs))
+    if len(found) == 1:
+        return found[0]
+    told = " and ".join(f"{x!r}, {y!r}" for x, y in found) or f"columns {', '.join(header)}{cut(header)}"
+    x, y = found[0] if found else (settings.x or "COLUMN", settings.y or "COLUMN")
+    raise ConfigError(
+        f"got {told}; wanted {'one' if found else 'a'} pair to the east and north: --set environment.field.x={x} --set "
+        f"environment.field.y={y}, in Python x = {x!r}, y = {y!r}",
+        at=f"{at}.x" if settings.x is None else f"{at}.y",
+    )
+
+
+def cut(header: list[str]) -> str:
+    """Advice on a header that something else than commas divides."""
+    other = other_separator(header)
+    return "" if other is None else f"; got {other!r} between columns, wanted commas (and points in numbers)"
+
+
+def _is_called(name: str, names: Set[str]) -> bool:
+    """True where a column is called one of some names, units and the like beside it: ``x_m``, but not ``x_error``."""
+    words = _words(name)
+    return bool(words & names) and words <= names | _BESIDE
+
+
+def projection_of(
+    places: Float[np.ndarray, "n 2"], columns: tuple[str, str], settings: MeasuredSettings, at: str
+) -> LocalProjection | None:
+    """Projection of a file's coordinates to metres; None where they are metres already.
+
+    Where the settings do not say, the names of the columns do: ``lon``, ``latitude`` or ``x_deg`` with numbers that can
+    be degrees are degrees. That is told in a warning.
+
+    Args:
+        places: Columns x and y (n, 2).
+        columns: Their names.
+        settings: For what is stated of them.
+        at: Path of the settings, for messages.
+
+    Raises:
+        ConfigError: If degrees are stated or named, and numbers can't be any; if they are named the wrong way round; or
+            if names say nothing, and numbers look like degrees.
+    """
+    x, y = columns
+    if settings.coordinates == "metres":
+        return None
+    east, north = _words(x), _words(y)
+    named = bool((east | north) & (_EAST | _NORTH | _DEGREES)) and not (east | north) & _METRES
+    if named and east & _NORTH and north & _EAST:
+        raise ConfigError(
+            f"got {x!r}, a latitude; wanted longitudes, to the east: x = {y!r}, y = {x!r}",
+            at=f"{at}.x",
+        )
+    if settings.coordinates == "degrees" or named:
+        _require_degrees(places, columns, at)
+        projection = LocalProjection.about(places, at)
+        if settings.coordinates is None:
+            warnings.warn(
+                f"{at}.coordinates: {x!r} and {y!r} of {settings.csv!r} are taken for degrees, and projected "
+                f"to metres east and north (transverse Mercator about {projection.meridian_deg:.4g}° E); "
+                "coordinates = 'degrees' says so, 'metres' that they are metres",
+                DataWarning,
+                stacklevel=2,
+            )
+        return projection
+    if _look_like_degrees(places):
+        raise ConfigError(
+            f"got columns {x!r} and {y!r} in {settings.csv!r} whose numbers look like longitudes and "
+            "latitudes; wanted coordinates = 'degrees', or coordinates = 'metres' if they are metres",
+            at=f"{at}.coordinates",
+        )
+    return None
+
+
+def _words(name: str) -> set[str]:
+    """The words of a column's name, in small letters: decimalLongitude has decimal and longitude."""
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return set(re.findall(r"[^\W_]+", apart.lower())) | ({"deg"} if "°" in name else set())
+
+
+def _require_degrees(places: Float[np.ndarray, "n 2"], columns: tuple[str, str], at: str) -> None:
+    ranges = (("x", columns[0], "longitude", -180.0, 360.0), ("y", columns[1], "latitude", -90.0, 90.0))
+    for values, (key, column, what, low, high) in zip(places.T, ranges, strict=True):
+        outside = values[(values < low) | (values > high)]
+        if outside.size:
+            raise ConfigError(
+                f"column {column!r} holds {outside[0]:.10g}, which is no {what}; wanted degrees from {low:g} to "
+                f"{high:g}, or coordinates = 'metres'",
+                at=f"{at}.{key}",
+            )
+
+
+def _look_like_degrees(places: Float[np.ndarray, "n 2"]) -> bool:
+    """In the range of degrees, most of them with four decimals, and far from zero for how far they are from another.
+
+    Metres with tenths of a millimetre that begin far from their origin look alike, so this is never more than a
+    question.
+    """
+    low, high = places.min(axis=0), places.max(axis=0)
+    if low[0] < -180.0 or high[0] > 360.0 or low[1] < -90.0 or high[1] > 90.0:
+        return False
+    scaled = places * 10.0 ** (_DECIMALS - 1)
+    fine = (np.abs(scaled - np.round(scaled)) > 1e-6).mean(axis=0) > 0.5
+    offset = np.where(low > 0.0, low, np.where(high < 0.0, -high, 0.0))
+    return bool(fine.all() and (offset > high - low).any())

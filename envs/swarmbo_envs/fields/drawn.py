@@ -1,19 +1,26 @@
-"""Fields drawn from a Gaussian process prior, over space or over space and time."""
+"""Fields made up by a seed: draws from a Gaussian process prior, and plumes that the wind carries off."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
+from scipy.spatial.distance import cdist
 
-from swarmbo import kernels, rng
-from swarmbo_envs.fields.field import Field, Surface, lattice, summit
-from swarmbo_envs.fields.moving import FieldInTime, with_surface
-from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings
+from swarmbo import kernels
+from swarmbo.boundary import rng
+from swarmbo_envs.fields.field import Change, Field, FieldInTime, Surface, lattice, summit, with_surface
+from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings, PlumeSettings
 
 _N_FEATURES = 1024
 _MAX_SITES = 4096
 _MAX_EVALUATION_POINTS = 2500
 _MAX_MOVING_POINTS = 1000  # of a field whose truth is kept for every round
+_PUFFS_PER_ROUND = 4
+_LIFETIMES = 6.0  # a puff that has decayed to exp(-6) of its content is let go
+_PERIODS = (7.0, 17.0, 41.0)  # of the gusts, rounds
+_SURVEYED = range(0, 100, 2)  # rounds that are looked through for the range of the concentrations
+_SURVEY_POINTS = 120
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,18 +40,12 @@ class Raised:
         return self.mean + self.about_mean(X)
 
 
-class Drawn:
+def drawn(settings: DrawSettings) -> Surface:
     """One function from the prior, about its mean."""
-
-    def __init__(self, settings: DrawSettings) -> None:
-        lengthscales = np.full(2, settings.lengthscale_m)
-        generator = rng.stream(settings.seed, "robot_team", "field")
-        self._mean = settings.mean
-        self._about_mean = kernels.draw(generator, settings.kernel, lengthscales, settings.std**2, _N_FEATURES)
-
-    def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
-        """The function at places, in metres."""
-        return self._mean + self._about_mean(X)
+    lengthscales = np.full(2, settings.lengthscale_m)
+    generator = rng.stream(settings.seed, "robot_team", "field")
+    about_mean = kernels.draw(generator, settings.kernel, lengthscales, settings.std**2, _N_FEATURES)
+    return Raised(settings.mean, about_mean)
 
 
 class DrawnInTime:
@@ -73,25 +74,34 @@ def drawn_in_time(settings: DrawSettings, max_sites: int) -> FieldInTime:
     """A seeded draw over a region, that changes if the settings say how; see ``drawn_field``."""
     if settings.time is None:
         return FieldInTime(drawn_field(settings, max_sites))
-    change, low, high = DrawnInTime(settings, settings.time), np.zeros(2), np.array(settings.size_m)
+    change, span = DrawnInTime(settings, settings.time), 3.0 * settings.std
+    name = f"{_title(settings)}, {settings.time.lengthscale_rounds:g} rounds)"
+    first = _first(change, name, settings.size_m, max_sites)
+    return FieldInTime(first, change, settings.mean - span, settings.mean + span)
+
+
+def _first(
+    change: Change, name: str, size_m: tuple[float, float], max_sites: int, quantity: str = "value", unit: str = ""
+) -> Field:
+    """The field of round 0 of one that changes everywhere; the candidate sites are a lattice."""
+    low, high, surface = np.zeros(2), np.array(size_m), change.surface(0)
     blank = Field(
-        name=f"{_title(settings)}, {settings.time.lengthscale_rounds:g} rounds)",
-        quantity="value",
-        unit="",
+        name=name,
+        quantity=quantity,
+        unit=unit,
         low=low,
         high=high,
         sites=lattice(low, high, min(max_sites, _MAX_SITES)),
         sites_only=False,
         interpolated=False,
         points=lattice(low, high, _MAX_MOVING_POINTS),
-        surface=change.surface(0),
+        surface=surface,
         maximum=0.0,
         argmax=low,
         minimum=0.0,
         reach_m=0.15 * float(high.max()),
     )
-    span = 3.0 * settings.std
-    return FieldInTime(with_surface(blank, change.surface(0)), change, settings.mean - span, settings.mean + span)
+    return with_surface(blank, surface)
 
 
 def _title(settings: DrawSettings) -> str:
@@ -106,7 +116,7 @@ def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
         max_sites: Largest number of candidate sites, of at most 4096.
     """
     low, high = np.zeros(2), np.array(settings.size_m)
-    surface = Drawn(settings)
+    surface = drawn(settings)
     per_lengthscale = 4  # places along a lengthscale: dense enough to have one on the slope of every peak
     dense = np.prod(per_lengthscale * high / settings.lengthscale_m)
     maximum, argmax = summit(surface, lattice(low, high, int(np.clip(dense, 1024, 4 * _MAX_SITES))), low, high)
@@ -127,3 +137,100 @@ def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
         minimum=float(surface(sites).min()),
         reach_m=0.15 * float(high.max()),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Puffs:
+    """Gaussian bells over the plane.
+
+    Args:
+        middles: Where (n, 2), m.
+        heights: At the middle (n,).
+        variances: Of each (n,), m².
+    """
+
+    middles: Float[np.ndarray, "n 2"]
+    heights: Float[np.ndarray, " n"]
+    variances: Float[np.ndarray, " n"]
+
+    def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
+        """Their sum at places on the map."""
+        return np.exp(-0.5 * cdist(X, self.middles, "sqeuclidean") / self.variances) @ self.heights
+
+
+class Plume:
+    """Gaussian puffs in a wind that is everywhere the same and changes with time.
+
+    A puff is let out every quarter of a round. Its variance grows evenly, its content decays exponentially, and its
+    middle moves with the wind v(t) = (w, 0) + Σ_k a_k cos(ω_k t + φ_k), whose path has a closed form: so has the field
+    of any round.
+
+    Source: Gaussian puff model, Seinfeld & Pandis, Atmospheric Chemistry and Physics, 2006, section 18.6; here in two
+    dimensions.
+
+    Args:
+        settings: Sources, wind, growth and decay.
+    """
+
+    def __init__(self, settings: PlumeSettings) -> None:
+        size = np.array(settings.size_m)
+        places = [(0.1 * size[0], 0.5 * size[1])] if settings.sources is None else settings.sources
+        self.sources = np.array(places, dtype=float)
+        self._wind = settings.wind_m_per_round
+        self.radius = settings.radius_m or 0.05 * float(size.max())
+        growth = settings.spread_m2_per_round
+        self._growth = 0.25 * self.radius**2 if growth is None else growth
+        self._decay = settings.decay_rounds
+        generator = rng.stream(settings.seed, "fields", "plume")
+        self._omega = 2 * np.pi / np.array(_PERIODS)
+        self._gusts = settings.gusts * self._wind / math.sqrt(len(_PERIODS)) * generator.standard_normal((2, 3))
+        self._phases = generator.uniform(0, 2 * np.pi, (2, 3))
+        self._ages = np.arange(math.ceil(_LIFETIMES * self._decay * _PUFFS_PER_ROUND)) / _PUFFS_PER_ROUND
+        steady = self._wind * self._ages
+        self._scale = settings.peak / float(
+            (self._height(self._ages) * np.exp(-0.5 * steady**2 / self._variance(self._ages))).sum()
+        )
+
+    def surface(self, round_number: float) -> Surface:
+        """The concentrations of one round."""
+        released = math.floor(round_number * _PUFFS_PER_ROUND) / _PUFFS_PER_ROUND - self._ages
+        ages = round_number - released
+        offset = self.carried(np.array([float(round_number)])) - self.carried(released)
+        middles = (self.sources[:, None, :] + offset).reshape(-1, 2)
+        n_sources = len(self.sources)
+        heights, variances = self._scale * self._height(ages), self._variance(ages)
+        return Puffs(middles, np.tile(heights, n_sources), np.tile(variances, n_sources))
+
+    def carried(self, times: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n 2"]:
+        """Displacement by the wind since time 0, m."""
+        phase = self._omega * times[:, None, None] + self._phases
+        gusts = (self._gusts / self._omega * (np.sin(phase) - np.sin(self._phases))).sum(axis=2)
+        return gusts + np.outer(times, [self._wind, 0.0])
+
+    def _variance(self, ages: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        return self.radius**2 + self._growth * ages
+
+    def _height(self, ages: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """Height of a puff over that of a new one."""
+        return np.exp(-ages / self._decay) * self.radius**2 / self._variance(ages)
+
+
+def plume_field(settings: PlumeSettings, max_sites: int) -> FieldInTime:
+    """A plume over a region; the candidate sites are a lattice.
+
+    Args:
+        settings: Sources, wind, growth and decay.
+        max_sites: Largest number of candidate sites, of at most 4096.
+    """
+    plume, low, high = Plume(settings), np.zeros(2), np.array(settings.size_m)
+    first = _first(plume, f"plume {settings.seed}", settings.size_m, max_sites, "concentration", settings.unit)
+    return FieldInTime(first, plume, 0.0, _highest(plume, low, high))
+
+
+def _highest(plume: Plume, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"]) -> float:
+    """About the most that a plume comes to in any round: where the wind dies down, or plumes meet, it piles up."""
+    turns = np.arange(8) * np.pi / 4
+    rings = [step * plume.radius * np.stack([np.cos(turns), np.sin(turns)], axis=1) for step in (0, 1, 2)]
+    near = (plume.sources[:, None, None] + np.array(rings)).reshape(-1, 2)
+    places = np.clip(np.concatenate([lattice(low, high, _SURVEY_POINTS), near]), low, high)
+    return 1.15 * max(float(plume.surface(number)(places).max()) for number in _SURVEYED)

@@ -1,17 +1,21 @@
-"""What the robots measure: a field over a map, and the places offered as candidates."""
+"""Fields over a map, still or changing from round to round, and the places offered as candidates."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float
 from scipy.optimize import minimize
 
-from swarmbo_envs.fields.projection import LocalProjection
-from swarmbo_envs.fields.raster_file import Frame
+from swarmbo.records import GroundTruth
+from swarmbo_envs.fields.projection import Frame, LocalProjection
+from swarmbo_envs.fields.settings import Task
 
 Surface = Callable[[Float[np.ndarray, "k 2"]], Float[np.ndarray, " k"]]
+_KEPT = 4  # rounds that are remembered: a step asks for its own again and again
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +68,31 @@ class Field:
         """The field at places on the map; places beyond its edge count as the edge."""
         return self.surface(np.clip(np.asarray(X, dtype=float), self.low, self.high))
 
+    def truth(
+        self, task: Task, level: float | None, at_round: "Callable[[int], GroundTruth] | None" = None
+    ) -> GroundTruth:
+        """The noise-free field, for metrics and figures.
+
+        Args:
+            task: What it is watched for.
+            level: The level that is watched, if one is.
+            at_round: The same of other rounds, where it changes.
+        """
+        told = (self.points, self.value(self.points), self.maximum, self.argmax, self.unit, "m", self.name, self.value)
+        return GroundTruth(*told, goal=task, level=level, at_round=at_round)
+
     @cached_property
     def raster(self) -> Float[np.ndarray, "rows columns"]:
         """The field over the whole map for pictures, south row first, 160 cells along the longer side."""
         columns, rows = np.maximum(2, np.ceil(160 * (self.high - self.low) / (self.high - self.low).max())).astype(int)
         xs, ys = np.linspace(self.low[0], self.high[0], columns), np.linspace(self.low[1], self.high[1], rows)
         return self.value(np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)).reshape(rows, columns)
+
+
+def seen_values(minimum: float, maximum: float, noise_std: float) -> tuple[float, float]:
+    """Ends of what agents are shown of measurements: a tenth of a field's span and six of the noise beyond its own."""
+    margin = 6 * noise_std + (0.1 * (maximum - minimum) or 1.0)
+    return minimum - margin, maximum + margin
 
 
 def lattice(low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], n_points: int) -> Float[np.ndarray, "k 2"]:
@@ -107,3 +130,101 @@ def summit(
         if value > best_value:
             best_value, best_place = value, place
     return best_value, best_place
+
+
+class Change(Protocol):
+    """A field over space and time."""
+
+    def surface(self, round_number: float) -> Surface:
+        """The field of one round; it can be pickled."""
+        ...
+
+
+class FieldInTime:
+    """A field of every round: one map, one set of sites, values that may change.
+
+    Args:
+        first: The field of round 0; all else but values and summits is that of every round.
+        change: Its surfaces; None for a field that stays as it is.
+        minimum: Of the values in all rounds, or about it.
+        maximum: As ``minimum``.
+    """
+
+    def __init__(
+        self, first: Field, change: Change | None = None, minimum: float | None = None, maximum: float | None = None
+    ) -> None:
+        self.first, self._change = first, change
+        self.minimum = first.minimum if minimum is None else minimum
+        self.maximum = first.maximum if maximum is None else maximum
+        self._surfaces: dict[int, Surface] = {}
+        self._fields: dict[int, Field] = {}
+
+    @property
+    def moves(self) -> bool:
+        """True where it changes at all."""
+        return self._change is not None
+
+    @property
+    def projection(self) -> LocalProjection | None:
+        """Projection of longitudes and latitudes to the map; None where coordinates were metres all along."""
+        return self.first.projection
+
+    def at(self, round_number: int) -> Field:
+        """The field of a round, with its own summit."""
+        if self._change is None:
+            return self.first
+        return _remembered(self._fields, round_number, lambda: with_surface(self.first, self._surface(round_number)))
+
+    def value(self, X: Float[np.ndarray, "k 2"], round_number: int) -> Float[np.ndarray, " k"]:
+        """The field of a round at places on the map, without the search for its summit."""
+        return self.first.value(X) if self._change is None else self._surface(round_number)(X)
+
+    def _surface(self, round_number: int) -> Surface:
+        assert self._change is not None
+        change = self._change
+        return _remembered(self._surfaces, round_number, lambda: change.surface(round_number))
+
+
+def _remembered(known: dict[int, T], key: int, make: Callable[[], T]) -> T:
+    """Value made for a key before, or made now; of many only the last few are kept."""
+    if key not in known:
+        while len(known) >= _KEPT:
+            del known[next(iter(known))]
+        known[key] = make()
+    return known[key]
+
+
+def with_surface(field: Field, surface: Surface) -> Field:
+    """A field with other values, on the same map; its summit is looked for anew."""
+    places = field.sites if field.sites_only else field.points
+    values = surface(places)
+    top = int(values.argmax())
+    maximum, argmax = float(values[top]), places[top]
+    if not field.sites_only:
+        maximum, argmax = summit(surface, places, field.low, field.high)
+    return replace(field, surface=surface, maximum=maximum, argmax=argmax, minimum=float(values.min()))
+
+
+def spread(rng: np.random.Generator, sites: Float[np.ndarray, "k 2"], n_places: int) -> Float[np.ndarray, "n_places 2"]:
+    """Random sites, kept apart from each other.
+
+    Sites are taken in random order, each at least half the side of a place's share of the map from those before it;
+    where the sites do not allow that, the distance is lowered until they do.
+
+    Args:
+        rng: Where the randomness comes from.
+        sites: Places to choose from, at least as many, all different.
+        n_places: How many.
+    """
+    order = sites[rng.permutation(len(sites))]
+    apart = 0.5 * float(np.sqrt(np.prod(np.ptp(sites, axis=0)) / n_places))
+    while True:
+        chosen: list[Float[np.ndarray, " 2"]] = []
+        free = np.ones(len(order), dtype=bool)
+        while len(chosen) < n_places and free.any():
+            site = order[free.argmax()]
+            chosen.append(site)
+            free &= (((order - site) ** 2).sum(axis=1) >= apart**2) & (order != site).any(axis=1)
+        if len(chosen) == n_places:
+            return np.array(chosen)
+        apart *= 0.8

@@ -1,15 +1,18 @@
-"""Which field a table of settings asks for."""
+"""Landscapes: the elevation models that come with matplotlib, and the field that any table of settings asks for."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from swarmbo_envs.fields.drawn import drawn_field, drawn_in_time
-from swarmbo_envs.fields.elevation import elevation_field
-from swarmbo_envs.fields.field import Field
-from swarmbo_envs.fields.measured import measured_field
-from swarmbo_envs.fields.measured_in_time import measured_in_time
-from swarmbo_envs.fields.moving import FieldInTime
-from swarmbo_envs.fields.plume import plume_field
+import numpy as np
+from jaxtyping import Float
+from matplotlib.cbook import get_sample_data
+from scipy.interpolate import RegularGridInterpolator
+
+from swarmbo.errors import ConfigError
+from swarmbo_envs.fields.drawn import drawn_field, drawn_in_time, plume_field
+from swarmbo_envs.fields.field import Field, FieldInTime
+from swarmbo_envs.fields.measured import measured_field, measured_in_time
 from swarmbo_envs.fields.raster import raster_field
 from swarmbo_envs.fields.settings import (
     CarriedSettings,
@@ -19,11 +22,136 @@ from swarmbo_envs.fields.settings import (
     MeasuredSettings,
     RasterFieldSettings,
     SurveySettings,
+    Window,
     field_settings,
 )
 
+_METRES_PER_DEGREE = np.pi / 180 * 6_371_008.8  # of latitude, on a sphere with the Earth's mean radius
+_SUMMIT_OF_JACKSBORO = (200, 128, 128, 128)
+_MAX_EVALUATION_POINTS = 2500
 _DATA = Path(__file__).parent / "data"
 _OXFORD = "Oxford soil, pH"
+
+
+@dataclass(frozen=True, eq=False)
+class ElevationModel:
+    """Heights on a rectilinear grid, as stored: one row per latitude.
+
+    Args:
+        title: Name of the landscape.
+        heights: In metres.
+        latitudes: Of the rows, in degrees, rising or falling.
+        longitudes: Of the columns, in degrees, rising.
+        window: The rows and columns taken by default.
+    """
+
+    title: str
+    heights: Float[np.ndarray, "rows columns"]
+    latitudes: Float[np.ndarray, " rows"]
+    longitudes: Float[np.ndarray, " columns"]
+    window: Window
+
+
+def load(name: str) -> ElevationModel:
+    """Read one of matplotlib's models.
+
+    Args:
+        name: ``jacksboro`` or ``topobathy``.
+    """
+    if name == "jacksboro":
+        with np.load(get_sample_data("jacksboro_fault_dem.npz", asfileobj=False)) as data:
+            heights = data["elevation"].astype(float)
+            north = max(
+                float(data["ymin"]), float(data["ymax"])
+            )  # the two are interchanged in the file; row 0 is north
+            rows, columns = np.arange(heights.shape[0]), np.arange(heights.shape[1])
+            latitudes = north - float(data["dy"]) * rows
+            longitudes = float(data["xmin"]) + float(data["dx"]) * columns
+        return ElevationModel("Jacksboro fault elevation", heights, latitudes, longitudes, _SUMMIT_OF_JACKSBORO)
+    with np.load(get_sample_data("topobathy.npz", asfileobj=False)) as data:
+        heights = data["topo"].astype(float)
+        latitudes, longitudes = data["latitude"].astype(float), data["longitude"].astype(float)
+    return ElevationModel(
+        "Vancouver Island elevation", heights, latitudes, longitudes, (0, 0, heights.shape[0], heights.shape[1])
+    )
+
+
+def elevation_field(settings: ElevationSettings, max_sites: int, at: str = "$.field") -> Field:
+    """A window of an elevation model, bilinear between its cells; the candidate sites are the cells.
+
+    Args:
+        settings: Which model and window.
+        max_sites: Largest number of candidate sites; above it, only every n-th row and column offers one.
+        at: Path of the settings, for messages.
+
+    Raises:
+        ConfigError: If the window lies outside the model or has fewer than 2 rows or columns.
+    """
+    model = load(settings.elevation)
+    row, column, rows, columns = window = settings.window or model.window
+    height, width = model.heights.shape
+    if min(row, column) < 0 or min(rows, columns) < 2 or row + rows > height or column + columns > width:
+        raise ConfigError(
+            f"got {list(window)}; wanted [row, column, rows, columns] within the {height} x {width} cells of "
+            f"{settings.elevation!r}, with at least 2 rows and 2 columns",
+            at=f"{at}.window",
+        )
+    heights = model.heights[row : row + rows, column : column + columns]
+    latitudes = model.latitudes[row : row + rows]
+    longitudes = model.longitudes[column : column + columns]
+    if latitudes[0] > latitudes[-1]:
+        heights, latitudes = heights[::-1], latitudes[::-1]
+    ys = (latitudes - latitudes[0]) * _METRES_PER_DEGREE
+    xs = (longitudes - longitudes[0]) * _METRES_PER_DEGREE * np.cos(np.radians(latitudes.mean()))
+    top = np.unravel_index(heights.argmax(), heights.shape)
+    title = model.title if window == model.window else f"{model.title}, window {list(window)}"
+    return Field(
+        name=title,
+        quantity="elevation",
+        unit="m",
+        low=np.zeros(2),
+        high=np.array([xs[-1], ys[-1]]),
+        sites=_every_nth_cell(xs, ys, max_sites),
+        sites_only=False,
+        interpolated=False,
+        points=_every_nth_cell(xs, ys, _MAX_EVALUATION_POINTS),
+        surface=Bilinear(xs, ys, np.ascontiguousarray(heights)),
+        maximum=float(heights[top]),
+        argmax=np.array([xs[top[1]], ys[top[0]]]),
+        minimum=float(heights.min()),
+        reach_m=0.15 * float(max(xs[-1], ys[-1])),
+    )
+
+
+class Bilinear:
+    """Heights between the cells of a rectilinear grid.
+
+    Args:
+        xs: Columns' places, rising, m.
+        ys: Rows' places, rising, m.
+        heights: One per row and column.
+    """
+
+    def __init__(
+        self,
+        xs: Float[np.ndarray, " columns"],
+        ys: Float[np.ndarray, " rows"],
+        heights: Float[np.ndarray, "rows columns"],
+    ) -> None:
+        self._interpolator = RegularGridInterpolator((ys, xs), heights, method="linear")
+
+    def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
+        """Heights at places on the grid."""
+        return self._interpolator(X[:, ::-1])
+
+
+def _every_nth_cell(
+    xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " rows"], max_sites: int
+) -> Float[np.ndarray, "k 2"]:
+    stride = 1
+    while len(xs[::stride]) * len(ys[::stride]) > max_sites:
+        stride += 1
+    return np.stack(np.meshgrid(xs[::stride], ys[::stride]), axis=-1).reshape(-1, 2)
 
 
 def build_field(table: dict[str, Any] | None, max_sites: int, at: str = "$.field") -> Field:

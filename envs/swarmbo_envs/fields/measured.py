@@ -1,6 +1,7 @@
-"""Fields that somebody measured: points in a CSV file, used as they are or interpolated."""
+"""Fields that somebody measured: points in a CSV file, once or many times, as they are or interpolated."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.spatial import ConvexHull, KDTree, QhullError
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
 from swarmbo_envs.fields.csv_file import Measurements, read_measurements
-from swarmbo_envs.fields.field import Field, lattice, summit
+from swarmbo_envs.fields.field import Field, FieldInTime, Surface, lattice, summit, with_surface
 from swarmbo_envs.fields.settings import MeasuredSettings
 
 _MAX_SITES = 4096
@@ -47,7 +48,8 @@ def field_of(
         raise ConfigError(f"got {len(sites)} distinct sites in {settings.csv!r}; wanted at least 2", at=f"{at}.csv")
     _refuse_near_sites(sites, settings, at)
     size = sites.max(axis=0) - sites.min(axis=0)
-    margin = np.where(size < 0.01 * size.max(), 0.01 * size.max(), 0.0)  # sites on one line still span a map
+    # sites on one line still span a map
+    margin = np.where(size < 0.01 * size.max(), 0.01 * size.max(), 0.0)
     low, high = sites.min(axis=0) - margin, sites.max(axis=0) + margin
     title = title or f"{Path(settings.csv).stem} {settings.value}"
     if settings.sites == "only":
@@ -119,7 +121,8 @@ class Kriging:
 
     def __init__(self, sites: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"]) -> None:
         self._centre = sites.mean(axis=0)
-        self._sites = sites - self._centre  # map coordinates are large: differences of centred ones keep their digits
+        # map coordinates are large: differences of centred ones keep their digits
+        self._sites = sites - self._centre
         self._lengthscales = np.full(2, 1.5 * float(np.median(_distance_to_next(self._sites))))
         factor = cho_factor(kernel_matrix("matern32", self._sites, self._sites, self._lengthscales, 1.0), lower=True)
         ones = np.ones(len(values))
@@ -237,3 +240,54 @@ def distinct(
     means = np.bincount(which.ravel(), weights=values) / count
     order = np.argsort(first)
     return places[order], means[order]
+
+
+class Stations:
+    """Series of values at fixed sites, linear between their times and level beyond them.
+
+    Args:
+        table: Rows x, y, time, value. Rows of one site and time are averaged.
+        time_step: What goes by in a round, in the unit of the times; None for the median distance between neighbours.
+        interpolated: Whether the field between the sites is kriged, or that of the nearest site.
+        at: Path of the settings, for messages.
+
+    Raises:
+        ConfigError: If all rows are of one time.
+    """
+
+    def __init__(self, table: Float[np.ndarray, "n 4"], time_step: float | None, interpolated: bool, at: str) -> None:
+        times = np.unique(table[:, 2])
+        if len(times) < 2:
+            raise ConfigError(f"got {len(times)} time; wanted at least 2, or no column of times", at=f"{at}.time")
+        self._step = float(np.median(np.diff(times))) if time_step is None else time_step
+        self._begin, self._interpolated = float(times[0]), interpolated
+        self.sites, _ = distinct(table[:, :2], table[:, 3])
+        self._series: list[tuple[np.ndarray, np.ndarray]] = []
+        for site in self.sites:
+            own = table[(table[:, :2] == site).all(axis=1)]
+            rounds, values = distinct(own[:, 2:3], own[:, 3])
+            order = np.argsort(rounds[:, 0])
+            self._series.append((rounds[order, 0], values[order]))
+
+    def values(self, round_number: float) -> Float[np.ndarray, " n"]:
+        """The value of every site in a round."""
+        time = self._begin + round_number * self._step
+        return np.array([np.interp(time, rounds, values) for rounds, values in self._series])
+
+    def surface(self, round_number: float) -> Surface:
+        """The field of a round."""
+        values = self.values(round_number)
+        return Kriging(self.sites, values) if self._interpolated else NearestSite(self.sites, values)
+
+
+def measured_in_time(settings: MeasuredSettings, max_sites: int, at: str = "$.field", title: str = "") -> FieldInTime:
+    """The field of a CSV file, that changes if it has a column of times; see ``measured_field``."""
+    read = read_measurements(settings, at)
+    still = field_of(read, settings, max_sites, at, title)
+    if read.times is None:
+        return FieldInTime(still)
+    table = np.column_stack([read.places, read.times, read.values])
+    stations = Stations(table, settings.time_step, settings.sites == "interpolated", at)
+    digest = hashlib.blake2b(table.astype("<f8").tobytes(), digest_size=16).hexdigest()
+    first = with_surface(replace(still, digest=digest), stations.surface(0))
+    return FieldInTime(first, stations, float(table[:, 3].min()), float(table[:, 3].max()))

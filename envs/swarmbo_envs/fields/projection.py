@@ -1,6 +1,7 @@
-"""Longitudes and latitudes on a plane: metres east and north, and back."""
+"""Maps on Earth: longitudes and latitudes as metres east and north, and back; a corner in a projected system."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -115,6 +116,33 @@ class LocalProjection:
             tangent = tangent + (wanted - now) * (1.0 + (1.0 - _ECCENTRICITY**2) * tangent**2) / slope
         east = np.rad2deg(np.arctan2(np.sinh(eta), np.cos(xi))) + self.meridian_deg
         return np.column_stack([np.mod(east + 180.0, 360.0) - 180.0, np.rad2deg(np.arctan(tangent))])
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Place of the map in a projected coordinate reference system.
+
+    Args:
+        crs: The system, as rasterio has it.
+        corner: The map's south-west corner in it.
+        unit_m: Metres in its unit.
+    """
+
+    crs: Any
+    corner: tuple[float, float]
+    unit_m: float
+
+    def on_map(self, edges: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+        """West, south, east and north edge in the system, as m on the map."""
+        west, south, east, north = ((edge - self.corner[number % 2]) * self.unit_m for number, edge in enumerate(edges))
+        return west, south, east, north
+
+    def of_degrees(self, degrees: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
+        """Longitudes and latitudes (WGS 84) as m on the map."""
+        from rasterio.warp import transform  # whoever has a frame has the extra
+
+        own = np.column_stack(transform("EPSG:4326", self.crs, *degrees.T.tolist())[:2])
+        return (own - np.array(self.corner)) * self.unit_m
 
 
 def _conformal(tangent: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

@@ -2,25 +2,114 @@
 
 import hashlib
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Num
 from scipy.interpolate import RegularGridInterpolator
 from scipy.ndimage import distance_transform_edt
 
+from swarmbo.boundary.extras import needed
 from swarmbo.boundary.missing import marked
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs.fields.field import Field, lattice
-from swarmbo_envs.fields.projection import LocalProjection
-from swarmbo_envs.fields.raster_file import Frame, Raster, read_array, read_geotiff
+from swarmbo_envs.fields.projection import Frame, LocalProjection
 from swarmbo_envs.fields.settings import RasterFieldSettings
 
+_MOST_PIXELS = 10**8
 _MAX_EVALUATION_POINTS = 2500
 _MOST_FOR_MAXIMUM = 250_000
 _EDGE = 257  # places along each edge that is projected
 _BEND = 0.05  # of a cell, by how much the edges of a cell of the map may bend in the raster
 _MOST_GAP_CELLS = 1024  # along each side, of gaps that are laid anew over a projected map
+
+
+@dataclass(frozen=True, eq=False)
+class Raster:
+    """One band of a GeoTIFF, or an array.
+
+    Args:
+        values: One per cell, the first row in the north where the raster is north up.
+        masked: Which are none, as the file says.
+        edges: West, south, east and north edge, in the unit of its coordinates.
+        is_placed: Whether it says where it lies at all.
+        is_north_up: Whether its rows run from west to east, the first of them in the north.
+        crs: Its coordinate reference system, as rasterio has it; None if it names none.
+    """
+
+    values: Num[np.ndarray, "rows columns"]
+    masked: Bool[np.ndarray, "rows columns"]
+    edges: tuple[float, float, float, float]
+    is_placed: bool
+    is_north_up: bool
+    crs: Any
+
+    @property
+    def in_degrees(self) -> bool:
+        """True where its coordinates are longitudes and latitudes."""
+        return self.crs is not None and bool(self.crs.is_geographic)
+
+
+def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:
+    """Read one band of a GeoTIFF.
+
+    Args:
+        path: Of the file.
+        what: What it is for, for messages.
+        at: Path of the settings, for messages.
+        band: Which, from 1.
+
+    Raises:
+        ConfigError: If it cannot be read, is too large or has no such band.
+        MissingPackageError: If the extra ``geo`` is not installed.
+    """
+    rasterio = needed("rasterio", "geo", what, at)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of files that say nothing of where they lie
+            with rasterio.open(path) as file:
+                if file.width * file.height > _MOST_PIXELS:
+                    got = f"got {file.width} x {file.height} pixels"
+                    raise ConfigError(f"{got}; wanted at most {_MOST_PIXELS:,}", at=at)
+                if band > file.count:
+                    raise ConfigError(f"got band {band} of {path!r}; wanted one from 1 to {file.count}", at=at)
+                bounds, transform = file.bounds, file.transform
+                return Raster(
+                    values=file.read(band),
+                    masked=file.read_masks(band) == 0,
+                    edges=(bounds.left, bounds.bottom, bounds.right, bounds.top),
+                    is_placed=not transform.is_identity,
+                    is_north_up=transform.is_rectilinear and bounds.bottom < bounds.top and bounds.left < bounds.right,
+                    crs=file.crs,
+                )
+    except rasterio.errors.RasterioError as error:
+        raise ConfigError(
+            f"got {path!r}, which cannot be read ({error}); wanted a GeoTIFF, or an array (.npy)", at=at
+        ) from None
+
+
+def read_array(path: str, at: str) -> Raster:
+    """Read a ``.npy`` array of rows and columns, which says nothing of where it lies.
+
+    Args:
+        path: Of the file.
+        at: Path of the settings, for messages.
+
+    Raises:
+        ConfigError: If it cannot be read, is too large, or is no array of rows and columns of numbers.
+    """
+    try:
+        values = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ConfigError(f"got {path!r}, which cannot be read ({error}); wanted a .npy array", at=at) from None
+    if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind not in "buif" or not values.size:
+        raise ConfigError(f"got {path!r}; wanted one array of rows and columns, of booleans or numbers", at=at)
+    if values.size > _MOST_PIXELS:
+        raise ConfigError(f"got {values.shape[1]} x {values.shape[0]} cells; wanted at most {_MOST_PIXELS:,}", at=at)
+    nowhere, nothing = (0.0, 0.0, 0.0, 0.0), np.zeros(values.shape, dtype=bool)
+    return Raster(values, nothing, nowhere, is_placed=False, is_north_up=True, crs=None)
 
 
 def raster_field(
@@ -256,7 +345,7 @@ class _Cells:
         return sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0] > 0
 
     def frame(self, raster: Raster) -> Frame | None:
-        """Where the map lies in the raster's own system, if that is in metres or the like."""
+        """Place of the map in the raster's own system, if that is in metres or the like."""
         if raster.crs is None or self.projection is not None:
             return None
         return Frame(raster.crs, (float(self._xs[0]), float(self._ys[0])), self._unit_m)

@@ -1,7 +1,7 @@
-"""Which field is measured: a landscape of matplotlib's, measurements, a raster, a draw from a prior, or a plume."""
+"""Settings of fields, by the table that asks for one, and of what a field is watched for."""
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
@@ -10,9 +10,32 @@ from swarmbo.errors import ConfigError
 from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.settings import Settings, Whole, convert, require, within
 
+Task = Literal["peak", "map", "level"]
 Pair = tuple[float, float]
 Window = tuple[int, int, int, int]
 CellSide = Annotated[float, within(1e-6, 1e9, "a length", "m")]
+
+
+class Watched(Protocol):
+    """Settings that say what a field is watched for."""
+
+    @property
+    def task(self) -> Task:
+        """Its maximum, all of it, or where it exceeds a level."""
+        ...
+
+    @property
+    def level(self) -> float | None:
+        """That level, in the unit of the field."""
+        ...
+
+
+def require_level(settings: Watched) -> None:
+    """Refuse a level without the task, and the task without a level; call it from ``__post_init__``."""
+    if settings.task == "level":
+        require(settings, "level", lambda value: value is not None, "the level that is watched, for the task 'level'")
+    else:
+        require(settings, "level", lambda value: value is None, "no level, or the task 'level'")
 
 
 class ElevationSettings(Settings, frozen=True):
@@ -124,7 +147,7 @@ class SurveySettings(Settings, frozen=True):
 
 
 class ChangeSettings(Settings, frozen=True):
-    """How a draw changes with time: the kernel over rounds that multiplies the one over places.
+    """Change of a draw with time: the kernel over rounds that multiplies the one over places.
 
     Args:
         lengthscale_rounds: Its lengthscale, 1e-3 to 1e9 rounds.
@@ -139,8 +162,12 @@ class ChangeSettings(Settings, frozen=True):
         require_kernel(self)
 
 
-def _is_region(sides: Pair) -> bool:
-    return all(1e-6 <= side <= 1e12 for side in sides) and max(sides) < 1e6 * min(sides)
+def _require_region(settings: "DrawSettings | PlumeSettings") -> None:
+    def is_region(sides: Pair) -> bool:
+        return all(1e-6 <= side <= 1e12 for side in sides) and max(sides) < 1e6 * min(sides)
+
+    told = "width and height from 1e-6 to 1e12 m, neither a million times the other"
+    require(settings, "size_m", is_region, told)
 
 
 class DrawSettings(Settings, frozen=True):
@@ -167,12 +194,7 @@ class DrawSettings(Settings, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_kernel(self)
-        require(
-            self,
-            "size_m",
-            _is_region,
-            "width and height from 1e-6 to 1e12 m, neither a million times the other",
-        )
+        _require_region(self)
         side = max(self.size_m)
         shortest, longest = 1e-6 * side, 1e6 * side
         is_told = f"a length from {shortest:g} to {longest:g} m, in a region of {side:g} m"
@@ -216,12 +238,7 @@ class PlumeSettings(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self,
-            "size_m",
-            _is_region,
-            "width and height from 1e-6 to 1e12 m, neither a million times the other",
-        )
+        _require_region(self)
         require(
             self,
             "sources",

@@ -1,30 +1,43 @@
-"""An additive function as a PettingZoo environment."""
+"""The state of an episode: everything that changes from round to round."""
 
-from typing import Any, ClassVar, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
-import gymnasium
 import msgspec
 import networkx as nx
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import NDArray
 
+from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
-from swarmbo.rng import sobol, stream
 from swarmbo.settings import convert
 from swarmbo_envs.functions.additive_function import AdditiveFunction
-from swarmbo_envs.functions.episode import Episode
 from swarmbo_envs.functions.library import get
-from swarmbo_envs.functions.ownership import share_out
-from swarmbo_envs.functions.settings import FunctionSettings
-from swarmbo_envs.saved_state import SavedState
-from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain
+from swarmbo_envs.functions.settings import FunctionSettings, share_out
+from swarmbo_envs.saved_state import SavedState, WorldEpisode
+from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain, shown, with_last
 
 _N_TRUTH_POINTS = 1024
-_LARGEST = 1e12  # what an observation shows of a measurement is cut off here
 
 
-class FunctionWorld(SimulatedWorld[FunctionSettings, Episode], arguments=FunctionSettings):
+@dataclass
+class Episode(WorldEpisode):
+    """State of an episode of a function world, beside what those of all worlds have.
+
+    Args:
+        setting: Value of each variable.
+        last: Last good measurement of each agent; NaN while there is none.
+        best: Best true value after each round; NaN while there is none.
+    """
+
+    setting: Float[np.ndarray, " n"]
+    last: Float[np.ndarray, " agents"]
+    best: list[float]
+
+
+class FunctionWorld(SimulatedWorld[FunctionSettings, Episode], arguments=FunctionSettings, name="function_v0"):
     """Agents set the variables of a function together; each round it is evaluated once, at the joint point.
 
     | | |
@@ -81,12 +94,6 @@ and that did not fail |
         * v0: first version (0.1.0).
     """
 
-    metadata: ClassVar[dict[str, Any]] = {  # pyright: ignore[reportIncompatibleVariableOverride]
-        "name": "function_v0",
-        "render_modes": ["rgb_array", "ansi", "human"],
-        "is_parallelizable": True,
-        "render_fps": 4,
-    }
     _action_in_words, _states = "values of the agent's own variables", ("function", 1)
 
     def __init__(self, *, function: str | AdditiveFunction = "powell", **settings: Any) -> None:
@@ -108,19 +115,9 @@ and that did not fail |
         super().__init__(s, list(self._owners.agents))
         place = {variable: j for j, variable in enumerate(f.variables)}
         self._columns = {agent: [place[v] for v in self._owners.of(agent)] for agent in self.possible_agents}
-        self._action_spaces = {
-            agent: gymnasium.spaces.Box(f.low[columns], f.high[columns], dtype=np.float64)
-            for agent, columns in self._columns.items()
-        }
-        self._observation_spaces = {
-            agent: gymnasium.spaces.Box(
-                np.concatenate([f.low[columns], [-_LARGEST, 0.0]]),
-                np.concatenate([f.high[columns], [_LARGEST, 1.0]]),
-                dtype=np.float64,
-            )
-            for agent, columns in self._columns.items()
-        }
-        self.state_space = gymnasium.spaces.Box(np.append(f.low, 0.0), np.append(f.high, 1.0), dtype=np.float64)
+        own = {agent: (f.low[columns], f.high[columns]) for agent, columns in self._columns.items()}
+        seen = {agent: with_last(*ends) for agent, ends in own.items()}
+        self._set_spaces(own, seen, (np.append(f.low, 0.0), np.append(f.high, 1.0)))
 
     @property
     def noise_std(self) -> float:
@@ -128,7 +125,7 @@ and that did not fail |
         return self._noise_std
 
     def factor_graph(self) -> dict[str, Any]:
-        """What agents are told of the function, as plain data.
+        """Knowledge that agents have of the function, as plain data.
 
         Returns:
             ``bounds`` and ``variable_owners`` by variable, ``outcomes``, and ``scopes`` and ``owners`` by factor, None
@@ -144,7 +141,7 @@ and that did not fail |
         }
 
     def interaction_graph(self) -> "nx.Graph[str]":
-        """Who hears whom: agents that share a variable's factor; everyone where the structure is hidden."""
+        """Links of agents that share a variable's factor; of all agents where the structure is hidden."""
         graph: nx.Graph[str] = nx.Graph()
         graph.add_nodes_from(self.possible_agents)
         if self.settings.structure == "hidden" or self.settings.outcomes == "total":
@@ -226,8 +223,7 @@ and that did not fail |
         return np.append(episode.setting, episode.share_left(self.max_cycles))
 
     def _observe(self, episode: Episode) -> dict[str, Array]:
-        left = episode.share_left(self.max_cycles)
-        last = np.clip(np.nan_to_num(episode.last, nan=-_LARGEST), -_LARGEST, _LARGEST)
+        last, left = shown(episode.last), episode.share_left(self.max_cycles)
         return {
             agent: np.concatenate([episode.setting[columns], [last[i], left]])
             for i, (agent, columns) in enumerate(self._columns.items())

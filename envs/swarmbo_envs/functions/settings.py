@@ -1,9 +1,12 @@
-"""What a function world is made of."""
+"""Settings of a function world, and owners of its factors and variables."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from swarmbo.errors import ConfigError
 from swarmbo.settings import Count, NoiseStd, Probability, Settings, Whole, require, within
 
 
@@ -39,3 +42,60 @@ def _are_within_reason(parameters: dict[str, Any]) -> bool:
     counts = [value for value in parameters.values() if isinstance(value, int)]
     others = [abs(value) for value in parameters.values() if isinstance(value, float)]
     return all(value <= 4096 for value in counts) and all(value == 0.0 or 1e-6 <= value <= 1e6 for value in others)
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """Owners of factors and variables.
+
+    Args:
+        agents: ``agent_0`` ... in order; each owns at least one variable.
+        factors: Owner by factor.
+        variables: Owner by variable.
+    """
+
+    agents: tuple[str, ...]
+    factors: dict[str, str]
+    variables: dict[str, str]
+
+    def of(self, agent: str) -> tuple[str, ...]:
+        """The variables that an agent sets, in the function's order."""
+        return tuple(variable for variable, owner in self.variables.items() if owner == agent)
+
+
+def share_out(variables: Sequence[str], scopes: Mapping[str, Sequence[str]], n_agents: int | None) -> Ownership:
+    """Give every factor and every variable one owner, so that every agent owns a variable.
+
+    A variable belongs to the owner of the first factor that it is in. A factor all of whose variables are in earlier
+    ones belongs to the owner of its first variable. Factors that bring variables are dealt out evenly, in order.
+    Variables in no factor go to the last agent.
+
+    Args:
+        variables: In order.
+        scopes: Variables of each factor.
+        n_agents: How many agents; None for one per factor that brings variables.
+
+    Raises:
+        ConfigError: If there are more agents than factors that bring variables.
+    """
+    brings: list[str] = []
+    seen: set[str] = set()
+    for factor, scope in scopes.items():
+        if not seen.issuperset(scope):
+            brings.append(factor)
+        seen.update(scope)
+    count = len(brings) if n_agents is None else n_agents
+    if count > len(brings):
+        raise ConfigError(
+            f"got {count} agents; wanted at most {len(brings)}, one per factor that brings variables of its own",
+            at="$.agents",
+        )
+    agents = tuple(f"agent_{i}" for i in range(count))
+    leader = {factor: agents[place * count // len(brings)] for place, factor in enumerate(brings)}
+    owner_of: dict[str, str] = {}
+    factors: dict[str, str] = {}
+    for factor, scope in scopes.items():
+        factors[factor] = leader[factor] if factor in leader else owner_of[scope[0]]
+        for variable in scope:
+            owner_of.setdefault(variable, factors[factor])
+    return Ownership(agents, factors, {variable: owner_of.get(variable, agents[-1]) for variable in variables})

@@ -6,13 +6,15 @@ from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.ndimage import label
+from scipy.ndimage import distance_transform_edt, label
 
 from swarmbo.errors import ConfigError
 from swarmbo_envs.ground.regions import Region
 
 _NODE_OFF_CORNER = 0.05  # sides of a cell: how far from a corner ways bend, so that they do not touch it
 _MOST_NODES = 3000  # all pairs of them are looked at
+_FINEST = 512  # finer cells along the map's longer side: of what is narrower than two of them nothing is said
+_AROUND = np.ones((3, 3), dtype=int)  # what is blocked hangs together by corners, too: nobody drives between
 
 
 class Ground:
@@ -95,25 +97,25 @@ class Ground:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is blocked."""
+        """True where nothing is blocked."""
         return not self.regions
 
     @property
     def digest(self) -> str:
-        """Of what is blocked."""
+        """Digest of what is blocked."""
         return hashlib.sha256(np.packbits(self.blocked).tobytes() + str(self.blocked.shape).encode()).hexdigest()
 
     def part_of(self, places: Float[np.ndarray, "k 2"]) -> Int[np.ndarray, " k"]:
-        """Which part each place lies in; 0 if it touches a blocked cell."""
+        """Number of the part that each place lies in; 0 if it touches a blocked cell."""
         column, row = self._cells_of(places).T
         return np.where(self.is_free(places), self.parts[row, column], 0)
 
     def is_free(self, places: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
-        """Which places touch no blocked cell."""
+        """Mask of places that touch no blocked cell."""
         return np.ones(len(places), dtype=bool) if self.is_open else self.sees(places, places)
 
     def sees(self, starts: Float[np.ndarray, "k 2"], ends: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
-        """Which straight ways, each from a start to its end, touch no blocked cell."""
+        """Mask of straight ways, each from a start to its end, that touch no blocked cell."""
         if self.is_open:
             return np.ones(len(starts), dtype=bool)
         from swarmbo_envs.ground.sight import free_segments  # numba takes a second to import
@@ -121,7 +123,7 @@ class Ground:
         return free_segments(_plain(starts), _plain(ends), self.blocked, self.grid)
 
     def is_free_around(self, place: Float[np.ndarray, " 2"], reach_m: float) -> bool:
-        """Whether no cell is blocked that the square about a place touches."""
+        """True where no cell is blocked that the square about a place touches."""
         if self.is_open:
             return True
         (west, south), (east, north) = self._cells_of(np.stack([place - reach_m, place + reach_m]))
@@ -129,12 +131,12 @@ class Ground:
 
     @property
     def grid(self) -> tuple[float, float, float, float]:
-        """Where the cells lie: the south-west corner, and the width and height of a cell."""
+        """Layout of the cells: the south-west corner, and the width and height of a cell."""
         return float(self.low[0]), float(self.low[1]), float(self.cell[0]), float(self.cell[1])
 
     @cached_property
     def nodes(self) -> Float[np.ndarray, "n 2"]:
-        """Where ways may bend: beside the corners of blocked cells that jut out, a little off them."""
+        """Bends that ways may have: beside the corners of blocked cells that jut out, a little off them."""
         b = self.blocked
         corners = {(-1, -1): b[:-1, :-1], (1, -1): b[:-1, 1:], (-1, 1): b[1:, :-1], (1, 1): b[1:, 1:]}
         found: list[Float[np.ndarray, "k 2"]] = []
@@ -147,7 +149,7 @@ class Ground:
 
     @cached_property
     def visible(self) -> Bool[np.ndarray, "n n"]:
-        """Which nodes see each other."""
+        """Pairs of nodes that see each other."""
         from swarmbo_envs.ground.sight import sights
 
         return sights(self.nodes, self.nodes, self.blocked, self.grid)
@@ -158,3 +160,58 @@ class Ground:
 
 def _plain(places: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
     return np.ascontiguousarray(places, dtype=float)
+
+
+def widest_shut(ground: Ground) -> float | None:
+    """About how wide the widest passage is that is shut by how large cells are, m; None where none is.
+
+    A passage is shut where cells join what lies apart, obstacles or one and the edge of the map, or part what hangs
+    together.
+
+    Args:
+        ground: With its regions.
+
+    Example:
+        >>> from swarmbo_envs.ground import Ground, read_regions
+        >>> low, high = np.zeros(2), np.array([100.0, 100.0])
+        >>> walls = [[[48, 0], [52, 0], [52, 45], [48, 45]], [[48, 55], [52, 55], [52, 100], [48, 100]]]
+        >>> regions = read_regions([{"corners": wall} for wall in walls], low, high)
+        >>> round(widest_shut(Ground(low, high, regions, cells=8)))
+        10
+        >>> widest_shut(Ground(low, high, regions, cells=40)) is None
+        True
+    """
+    factor = _FINEST // int(max(ground.shape))
+    if ground.is_open or factor < 2:
+        return None
+    cells = np.pad(np.kron(ground.touched(), np.ones((factor, factor), dtype=bool)), 1, constant_values=True)
+    fine = np.pad(ground.touched(factor), 1, constant_values=True)
+    if not _is_shut(fine, cells):
+        return None
+    away = distance_transform_edt(~fine, sampling=ground.cell[::-1] / factor)
+    side = float(ground.cell.max()) / factor
+    shut, open_ = 0, 2 * factor  # in finer cells, by which regions are wider: what is shut then, and what is not
+    while open_ - shut > 1:
+        middle = (shut + open_) // 2
+        if _is_shut(away <= middle * side, cells):
+            shut = middle
+        else:
+            open_ = middle
+    return (2 * shut + 1) * side
+
+
+def _is_shut(fine: Bool[np.ndarray, "rows columns"], cells: Bool[np.ndarray, "rows columns"]) -> bool:
+    """True where cells join parts of what is blocked, or part what is free."""
+    return _joins(cells, cells & fine, _AROUND) or _joins(~(cells & fine), ~cells, None)
+
+
+def _joins(
+    whole: Bool[np.ndarray, "rows columns"],
+    parts: Bool[np.ndarray, "rows columns"],
+    around: Int[np.ndarray, "3 3"] | None,
+) -> bool:
+    """True where something that hangs together holds several parts of what lies in it."""
+    (inner, n), (outer, _) = label(parts, around), label(whole, around)
+    holder = np.zeros(n + 1, dtype=int)
+    holder[inner.ravel()] = outer.ravel()
+    return len(np.unique(holder[1:])) < n

@@ -15,7 +15,7 @@ from scipy.ndimage import label
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert, require
 from swarmbo_envs.fields.projection import LocalProjection
-from swarmbo_envs.fields.raster_file import Frame, Raster, read_array, read_geotiff
+from swarmbo_envs.fields.raster import Frame, Raster, read_array, read_geotiff
 
 Pair = tuple[float, float]
 Edges = tuple[float, float, float, float]  # west, south, east, north
@@ -98,7 +98,7 @@ _KINDS: dict[str, type[RegionSettings]] = {
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """What lies within an odd number of rings, or in marked cells of a raster.
+    """Places within an odd number of rings, or in marked cells of a raster.
 
     Args:
         rings: Closed outlines (k, 2), m; a hole is a ring within another.
@@ -139,7 +139,7 @@ class Region:
         )
 
     def holds(self, places: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
-        """Which places lie in the region; of those on its border either may be said."""
+        """Mask of places in the region; of those on its border either may be said."""
         if self.marked is not None:
             west, south, east, north = self.edges
             rows, columns = self.marked.shape
@@ -288,7 +288,7 @@ def _of_geojson(
 def _like_degrees(
     polygons: Sequence[Sequence[Float[np.ndarray, "k 2"]]], size: Float[np.ndarray, " 2"]
 ) -> tuple[bool, bool]:
-    """Whether corners can be longitudes and latitudes, and whether they look so on a map of some size, m.
+    """True where corners can be longitudes and latitudes, and whether they look so on a map of some size, m.
 
     In metres most of the polygons would be specks then, in which nobody could be: less than a thousandth of the map.
     """

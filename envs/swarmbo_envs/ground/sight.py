@@ -51,7 +51,7 @@ def mark_segments(
 
 @compiled()
 def _is_free(px: float, py: float, qx: float, qy: float, blocked: Bool[np.ndarray, "rows columns"], grid: Grid) -> bool:
-    """Whether a segment (m) touches no blocked cell; what lies beyond the edge counts as the edge."""
+    """True where a segment (m) touches no blocked cell; what lies beyond the edge counts as the edge."""
     west, south, width, height = grid
     px, py, qx, qy = (px - west) / width, (py - south) / height, (qx - west) / width, (qy - south) / height
     rows, columns = blocked.shape
@@ -77,7 +77,7 @@ def free_segments(
     blocked: Bool[np.ndarray, "rows columns"],
     grid: Grid,
 ) -> Bool[np.ndarray, " k"]:
-    """Which segments (m) touch no blocked cell."""
+    """Mask of segments (m) that touch no blocked cell."""
     out = np.empty(len(starts), dtype=np.bool_)
     for k in range(len(starts)):
         out[k] = _is_free(starts[k, 0], starts[k, 1], ends[k, 0], ends[k, 1], blocked, grid)
@@ -122,7 +122,7 @@ def sights(
     blocked: Bool[np.ndarray, "rows columns"],
     grid: Grid,
 ) -> Bool[np.ndarray, "n m"]:
-    """Which ends are seen from which starts."""
+    """Ends that are seen from each start."""
     out = np.empty((len(starts), len(ends)), dtype=np.bool_)
     for i in range(len(starts)):
         for j in range(len(ends)):
@@ -140,7 +140,7 @@ def arrivals(
     blocked: Bool[np.ndarray, "rows columns"],
     grid: Grid,
 ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-    """When a robot that is at nodes at known times, in known headings, gets to places by the last straight course.
+    """Times at which a robot, at nodes at known times and headings, gets to places by the last straight course.
 
     Args:
         places: Where to (m, 2).
@@ -179,7 +179,7 @@ def returns(
     blocked: Bool[np.ndarray, "rows columns"],
     grid: Grid,
 ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"]]:
-    """How long a robot needs from poses to where nodes lead, by the first straight course to one of them.
+    """Time that a robot needs from poses to where nodes lead, by the first straight course to one of them.
 
     Args:
         poses: Where it is, with its heading; NaN: it need not turn.

@@ -48,7 +48,7 @@ class Homeward:
 
 @dataclass(frozen=True, eq=False)
 class Ways:
-    """What a robot of one speed can do on a ground.
+    """Ways of a robot of one speed on a ground.
 
     It turns on the spot and drives straight courses over ground, held against the current: along a course the current
     helps or hinders, and what it pushes aside takes speed. Shortest paths on the graph of bends that see each other are
@@ -100,14 +100,14 @@ class Ways:
     def arrivals(
         self, fan: Fan, places: Float[np.ndarray, "m 2"]
     ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """When the robot gets from the pose of a fan to places, over which bend, and in which heading."""
+        """Times from the pose of a fan to places, the bends before them, and the headings there."""
         from swarmbo_envs.ground.sight import arrivals
 
         ground = self.ground
         return arrivals(_plain(places), fan.nodes, fan.times, fan.headings, self._motor, ground.blocked, ground.grid)
 
     def bends(self, fan: Fan, last: int) -> list[Float[np.ndarray, " 2"]]:
-        """Where the way to a bend bends, that one included, the pose left out."""
+        """Bends of the way to a bend, that one included, the pose left out."""
         out: list[Float[np.ndarray, " 2"]] = []
         while last > 0:
             out.append(fan.nodes[last])
@@ -139,7 +139,7 @@ class Ways:
     def returns(
         self, homeward: Homeward, poses: Float[np.ndarray, "m 3"]
     ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"]]:
-        """How long from poses to the place, and over which bend first."""
+        """Times from poses to the place, and the first bend of each."""
         from swarmbo_envs.ground.sight import returns
 
         ground, found = self.ground, homeward

@@ -1,4 +1,4 @@
-"""A field on the ground where robots may drive: of what nobody can reach nothing counts."""
+"""Field on the ground where robots drive and start; of what nobody can reach nothing counts."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ from jaxtyping import Float
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.ground import Ground, Region, Ways
-from swarmbo_envs.ground.passages import widest_shut
-from swarmbo_envs.robot_team.settings import MOST_CELLS
+from swarmbo_envs.ground.grid import widest_shut
+from swarmbo_envs.robot_team.settings import MOST_CELLS, RobotTeamSettings
 
 _PLACES_FOR_MAXIMUM = 400  # along the longer side
 _OPEN = (2.0, 2.0 * np.sqrt(2.0))  # cells in the width of a passage that is open for sure, along an axis and across
@@ -85,7 +85,7 @@ def _tell_of_shut(
 
 
 def _gain(ground: Ground, finer: Ground, sites: Float[np.ndarray, "k 2"]) -> str:
-    """What finer cells are good for; nothing where it does not matter."""
+    """Gain of finer cells, in words; nothing where it does not matter."""
     free, then_free = ground.part_of(sites) > 0, finer.part_of(sites) > 0
     if (gained := float((then_free & ~free).mean())) >= _SHARE:
         return f"bring {100.0 * gained:.0f} % more of the sites within reach"
@@ -126,3 +126,42 @@ def _highest(field: Field, ground: Ground, sites: Float[np.ndarray, "k 2"]) -> F
         found = best = places[field.value(places).argmax()]
         half, steps = half * 4 / _PLACES_FOR_MAXIMUM, np.linspace(-1.0, 1.0, 41)
     return found
+
+
+def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarray, "robots 2"] | None:
+    """The starts that the settings ask for; None to draw them.
+
+    Args:
+        settings: Of the team. Robots with bases and no starts start there, or at the free sites nearest to a base
+            that they share.
+        field: What is measured; if only at sites, every start moves to the nearest free one.
+
+    Raises:
+        ConfigError: If two starts are equal, or there are more robots than sites to start at.
+    """
+    if (settings.starts is None or field.sites_only) and settings.robots > len(field.sites):
+        raise ConfigError(f"got {settings.robots}; wanted at most one per site: {len(field.sites)}", at="$.robots")
+    bases = settings.rules().bases
+    if settings.starts is None and bases is not None:
+        places = np.array(bases, dtype=float)
+        is_distinct = len(np.unique(places, axis=0)) == len(places)
+        return places if is_distinct and not field.sites_only else nearest_free_sites(places, field.sites)
+    if settings.starts is None:
+        return None
+    starts = np.array(settings.starts, dtype=float)
+    for i, start in enumerate(starts):
+        if (start == starts[:i]).all(axis=1).any():
+            raise ConfigError(f"got {start.tolist()} twice; wanted different places", at=f"$.starts[{i}]")
+    return nearest_free_sites(starts, field.sites) if field.sites_only else starts
+
+
+def nearest_free_sites(
+    starts: Float[np.ndarray, "robots 2"], sites: Float[np.ndarray, "k 2"]
+) -> Float[np.ndarray, "robots 2"]:
+    """For each start in turn, the nearest site that none before it took."""
+    free, chosen = np.ones(len(sites), dtype=bool), np.empty(len(starts), dtype=int)
+    for robot, start in enumerate(starts):
+        squared = np.where(free, ((sites - start) ** 2).sum(axis=1), np.inf)
+        chosen[robot] = squared.argmin()
+        free[chosen[robot]] = False
+    return sites[chosen]

@@ -1,13 +1,17 @@
-"""How a robot drives: a unicycle with bounds on speed and turn rate, in closed form.
+"""Motion of a robot: a unicycle with bounds on speed and turn rate in closed form, round what is blocked.
 
 A pose is (x, y, heading): metres to the east, metres to the north, radians from east, anticlockwise. A path is two
 segments of constant command, each (duration in s, speed in m/s, turn rate in rad/s).
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float
+
+from swarmbo_envs.ground import Ground, Ways
+from swarmbo_envs.ground.ways import Homeward, turn_between
 
 _FULL_TURN = 2 * np.pi
 _POINTS_PER_ARC = 24
@@ -57,7 +61,7 @@ class Unicycle:
     def is_within(
         self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"], time_s: float
     ) -> Bool[np.ndarray, " k"]:
-        """Whether the quickest known path to each goal takes no longer; arcs only to where no turn on the spot leads.
+        """True where the quickest known path to a goal takes no longer; arcs only to where no turn on the spot leads.
 
         Args:
             pose: Where the robot is.
@@ -74,7 +78,7 @@ class Unicycle:
     def _turns(
         self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"]
     ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-        """How far it has to turn to face each goal, and how far that is."""
+        """Turn to face each goal, and the distance to it."""
         offset = goals - pose[:2]
         distance = np.hypot(offset[:, 0], offset[:, 1])
         return np.where(distance > 0, wrap_angle(np.arctan2(offset[:, 1], offset[:, 0]) - pose[2]), 0.0), distance
@@ -101,7 +105,8 @@ class Unicycle:
         straight = np.sqrt(np.maximum((offset**2).sum(axis=1) - radius**2, 0.0))
         leave = np.arctan2(offset[:, 1], offset[:, 0]) - side * np.arctan2(straight, radius)
         sweep = np.mod(side * (leave - start), _FULL_TURN)
-        sweep[sweep > _FULL_TURN - 1e-9] = 0.0  # rounding must not send the robot round the circle to a goal ahead
+        # rounding must not send the robot round the circle to a goal ahead
+        sweep[sweep > _FULL_TURN - 1e-9] = 0.0
         outside = np.hypot(offset[:, 0], offset[:, 1]) >= radius
         possible = outside & self._stays_on_map(centre, radius, start, side, sweep)
         path = np.empty((len(goals), 2, 3))
@@ -116,8 +121,9 @@ class Unicycle:
         """An arc bulges furthest at its ends and where it runs due east, north, west or south."""
         slack = 1e-9 * (self.high - self.low).max()
         inside = np.ones(sweep.shape, dtype=bool)
+        # most arcs: the whole circle lies on the map
         if (centre - radius >= self.low).all() and (centre + radius <= self.high).all():
-            return inside  # of the whole circle
+            return inside
         for direction in (*np.arange(4) * np.pi / 2, start + side * sweep):
             point = centre + radius * np.stack([np.cos(direction), np.sin(direction)], axis=-1)
             on_map = ((point >= self.low - slack) & (point <= self.high + slack)).all(axis=-1)
@@ -131,7 +137,8 @@ def cut(path: Float[np.ndarray, "s 3"], time_s: float, spare_s: float = 0.0) -> 
     if path[:, 0].sum() <= time_s + spare_s:
         return path.copy()
     begins = np.cumsum(path[:, 0]) - path[:, 0]
-    durations = np.minimum(path[:, 0], np.maximum(time_s - begins, 0.0))  # to the bit the path's own where it has time
+    # to the bit the path's own durations where it has time for them: whether a path is whole is told by that
+    durations = np.minimum(path[:, 0], np.maximum(time_s - begins, 0.0))
     return np.column_stack([durations, path[:, 1:]])
 
 
@@ -153,7 +160,7 @@ def advance(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Fl
 
 
 def ends_of_arcs(pose: Float[np.ndarray, " 3"], segments: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, "k 2"]:
-    """Where a robot is at the end of each of several segments."""
+    """Places at the end of each of several segments."""
     turn = segments[:, 2] * segments[:, 0]
     chord = segments[:, 1] * segments[:, 0] * np.sinc(turn / _FULL_TURN)
     return pose[:2] + chord[:, None] * np.column_stack([np.cos(pose[2] + turn / 2), np.sin(pose[2] + turn / 2)])
@@ -162,7 +169,7 @@ def ends_of_arcs(pose: Float[np.ndarray, " 3"], segments: Float[np.ndarray, "k 3
 def poses_at(
     pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"], times: Float[np.ndarray, " k"]
 ) -> Float[np.ndarray, "k 3"]:
-    """Where a robot is on a path at times, in s from its beginning, rising; it stays at the end."""
+    """Poses on a path at times, in s from its beginning, rising; a robot stays at the end."""
     out, here, begin = np.tile(pose, (len(times), 1)), pose, 0.0
     for number, segment in enumerate(path):
         end = begin + segment[0]
@@ -177,7 +184,7 @@ def poses_at(
 def places_along(
     pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"], distances: Float[np.ndarray, " k"]
 ) -> Float[np.ndarray, "k 2"]:
-    """Where a robot is once it has driven distances along a path, m, rising."""
+    """Places after distances along a path, m, rising."""
     out, here, begin = np.tile(pose[:2], (len(distances), 1)), pose, 0.0
     for segment in path:
         end = begin + segment[0] * segment[1]
@@ -207,3 +214,104 @@ def trace(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Floa
 def wrap_angle(angle: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
     """The same direction in [-pi, pi)."""
     return np.asarray(np.mod(np.asarray(angle) + np.pi, _FULL_TURN) - np.pi)
+
+
+@dataclass(frozen=True, eq=False)
+class Driver:
+    """A robot's motion on a map of which some may be blocked.
+
+    In the open it drives as a ``Unicycle``. Where something is in the way, or there is a current, it turns on the spot
+    and drives straight courses, ``Ways``.
+
+    Args:
+        unicycle: Its limits.
+        ground: Where it may drive.
+        wind: The current (east, north), m/s.
+    """
+
+    unicycle: Unicycle
+    ground: Ground
+    wind: tuple[float, float] = (0.0, 0.0)
+
+    @cached_property
+    def ways(self) -> Ways:
+        """Its ways around what is blocked."""
+        return Ways(self.ground, self.unicycle.speed_m_s, self.unicycle.turn_rate_rad_s, self.wind)
+
+    @property
+    def is_plain(self) -> bool:
+        """True where nothing is in its way."""
+        return self.ground.is_open and not any(self.wind)
+
+    def arrivals(self, pose: Float[np.ndarray, " 3"], places: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
+        """Earliest known arrivals at places, s, and headings there; infinite where never."""
+        if self.is_plain:
+            paths = self.unicycle.paths(pose, places)
+            return np.column_stack([paths[:, :, 0].sum(axis=1), _last_headings(pose, paths)])
+        when, by, heading = self.ways.arrivals(self.ways.fan(pose), places)
+        straight = np.flatnonzero(by == 0)
+        paths, ok = self._arcs(pose, places[straight])
+        sooner = ok & (paths[:, :, 0].sum(axis=1) < when[straight])
+        when[straight[sooner]] = paths[sooner, :, 0].sum(axis=1)
+        heading[straight[sooner]] = _last_headings(pose, paths[sooner])
+        return np.column_stack([when, heading])
+
+    def path(self, pose: Float[np.ndarray, " 3"], place: Float[np.ndarray, " 2"]) -> Float[np.ndarray, "s 3"] | None:
+        """The quickest known path to a place, as ``motion`` has them; None where there is none."""
+        if self.is_plain:
+            return self.unicycle.paths(pose, place[None])[0]
+        fan = self.ways.fan(pose)
+        when, by, _ = self.ways.arrivals(fan, place[None])
+        if by[0] < 0:
+            return None
+        if by[0] == 0:
+            paths, ok = self._arcs(pose, place[None])
+            if ok[0] and paths[0, :, 0].sum() < when[0]:
+                return paths[0]
+        return self._courses(pose, [*self.ways.bends(fan, int(by[0])), place])
+
+    def homeward(self, base: Float[np.ndarray, " 2"]) -> Homeward:
+        """The ways to a base, from wherever."""
+        return self.ways.homeward(base)
+
+    def home_times(self, homeward: Homeward, poses: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, " k"]:
+        """Time from poses to the base."""
+        return self.ways.returns(homeward, poses)[0]
+
+    def path_home(self, homeward: Homeward, pose: Float[np.ndarray, " 3"]) -> Float[np.ndarray, "s 3"]:
+        """The way to the base; it takes as long as ``home_times`` says, and so does what is left of it."""
+        node, stops = int(self.ways.returns(homeward, pose[None])[1][0]), list[Float[np.ndarray, " 2"]]()
+        while node >= 0:
+            stops.append(homeward.nodes[node])
+            node = int(homeward.following[node])
+        return self._courses(pose, stops)
+
+    def _courses(self, pose: Float[np.ndarray, " 3"], stops: list[Float[np.ndarray, " 2"]]) -> Float[np.ndarray, "s 3"]:
+        """Turns on the spot and straight courses from stop to stop."""
+        here, heading, path = pose[:2], float(pose[2]), list[tuple[float, float, float]]()
+        rate = self.unicycle.turn_rate_rad_s
+        for stop in stops:
+            offset = stop - here
+            if not offset.any():
+                continue
+            course, distance = float(np.arctan2(offset[1], offset[0])), float(np.hypot(*offset))
+            time = float(self.ways.straight_times(here[None], stop[None])[0, 0])
+            side = float(np.sign(wrap_angle(course - heading)))
+            path.append((turn_between(heading, course) / rate, 0.0, side * rate))
+            path.append((time, distance / time, 0.0))
+            here, heading = stop, course
+        return np.array(path).reshape(-1, 3)
+
+    def _arcs(
+        self, pose: Float[np.ndarray, " 3"], places: Float[np.ndarray, "k 2"]
+    ) -> tuple[Float[np.ndarray, "k 2 3"], np.ndarray]:
+        """The unicycle's own paths, and whether each is free: the circles about the pose, and the straight ends."""
+        paths = self.unicycle.paths(pose, places)
+        across = 2 * self.unicycle.speed_m_s / self.unicycle.turn_rate_rad_s
+        if not len(places) or any(self.wind) or np.isnan(pose[2]) or not self.ground.is_free_around(pose[:2], across):
+            return paths, np.zeros(len(places), dtype=bool)
+        return paths, self.ground.sees(ends_of_arcs(pose, paths[:, 0]), places)
+
+
+def _last_headings(pose: Float[np.ndarray, " 3"], paths: Float[np.ndarray, "k s 3"]) -> Float[np.ndarray, " k"]:
+    return wrap_angle(pose[2] + (paths[:, :, 0] * paths[:, :, 2]).sum(axis=1))

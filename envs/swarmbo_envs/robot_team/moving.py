@@ -1,7 +1,9 @@
-"""What becomes of a robot that sets out on a path: by its equations of motion, or in an engine (``physics``)."""
+"""Drives of robots on their paths: by the equations of motion, or in an engine (``physics``)."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -12,10 +14,13 @@ from swarmbo_envs.robot_team.episode import Episode
 if TYPE_CHECKING:
     from swarmbo_envs.robot_team.physics.scene import Scene
 
+Stops = Callable[[float], Float[np.ndarray, " k"]]
+"""Distances after which a robot measures on a drive of some length, m, rising."""
+
 
 @dataclass(frozen=True, eq=False)
 class Drive:
-    """How a robot's round went.
+    """Drive of a robot in a round.
 
     Args:
         pose: Where it stands in the end.
@@ -36,44 +41,34 @@ class Drive:
     failure: str | None = None
 
 
-class Stops(Protocol):
-    """After which distances a robot measures on a drive of some length."""
-
-    def __call__(self, length_m: float) -> Float[np.ndarray, " k"]:
-        """The distances, m, rising."""
-        ...
-
-
-class Mover(Protocol):
-    """What moves robots, one at a time.
-
-    Args:
-        pace: Share of their largest speed and turn rate that they plan with.
-        reserve: Share by which a battery must last longer than the planned way home.
-        off_m: How far they may be from their path, and from their base when they are at it.
-        n_state: Numbers in the state of each.
-    """
+class Mover(ABC):
+    """Mover of robots, one at a time: by default one without slack, which plans with all of their speed."""
 
     @property
-    def pace(self) -> float:  # noqa: D102
-        ...
+    def pace(self) -> float:
+        """Share of their largest speed and turn rate that robots plan with."""
+        return 1.0
 
     @property
-    def reserve(self) -> float:  # noqa: D102
-        ...
+    def reserve(self) -> float:
+        """Share by which a battery must last longer than the planned way home."""
+        return 0.0
 
     @property
-    def off_m(self) -> float:  # noqa: D102
-        ...
+    def off_m(self) -> float:
+        """Distance that robots may be from their path, and from their base when they are at it, m."""
+        return 0.0
 
     @property
-    def n_state(self) -> int:  # noqa: D102
-        ...
+    def n_state(self) -> int:
+        """Numbers in the state of each."""
+        return 0
 
     def begin(self, poses: Float[np.ndarray, "robots 3"]) -> Float[np.ndarray, "robots n"]:
-        """The state of what moves robots, where they stand at the start; no columns if it has none."""
-        ...
+        """State of what moves robots, where they stand at the start; no columns if it has none."""
+        return np.empty((len(poses), 0))
 
+    @abstractmethod
     def drive(
         self,
         episode: Episode,
@@ -91,15 +86,14 @@ class Mover(Protocol):
             end: Where it ends, if that is known to the bit.
             stops: Where it measures on the way.
         """
-        ...
 
     def scene(self, width: int, height: int) -> "Scene | None":
-        """What draws it in three dimensions, in pictures of so many pixels; None if nothing does."""
-        ...
+        """Scene in three dimensions, in pictures of so many pixels; None if nothing draws it."""
+        return None
 
 
 @dataclass(frozen=True, eq=False)
-class Ideal:
+class Ideal(Mover):
     """Robots that drive as their equations of motion say, to the bit.
 
     Args:
@@ -109,14 +103,6 @@ class Ideal:
 
     low: Float[np.ndarray, " 2"]
     high: Float[np.ndarray, " 2"]
-    pace: float = 1.0
-    reserve: float = 0.0
-    off_m: float = 0.0
-    n_state: int = 0
-
-    def begin(self, poses: Float[np.ndarray, "robots 3"]) -> Float[np.ndarray, "robots n"]:
-        """No state."""
-        return np.empty((len(poses), 0))
 
     def drive(
         self,
@@ -132,7 +118,3 @@ class Ideal:
         there[:2] = np.clip(there[:2], self.low, self.high) if end is None else end
         places = motion.places_along(pose, path, stops(length))
         return Drive(there, motion.trace(pose, path), length, float(path[:, 0].sum()), True, places)
-
-    def scene(self, width: int, height: int) -> "Scene | None":
-        """None: it is flat."""
-        return None

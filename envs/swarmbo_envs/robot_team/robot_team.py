@@ -1,9 +1,7 @@
 """The robot team as a PettingZoo environment."""
 
-import copy
-from typing import Any, ClassVar
+from typing import Any
 
-import gymnasium
 import networkx as nx
 import numpy as np
 from jaxtyping import Float, Int
@@ -13,20 +11,17 @@ from swarmbo.records import GroundTruth
 from swarmbo.settings import convert
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.fields.landscape import build_field
-from swarmbo_envs.fields.settings import require_table
+from swarmbo_envs.fields.settings import Task, require_table
 from swarmbo_envs.ground import Ground
-from swarmbo_envs.robot_team.episode import Episode
+from swarmbo_envs.robot_team.episode import Episode, observation_ends, observe
 from swarmbo_envs.robot_team.laid_out import laid_out
-from swarmbo_envs.robot_team.observation import observation_box, observe
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
-from swarmbo_envs.robot_team.snapshot import arrays_of, episode_of
 from swarmbo_envs.robot_team.world import World
 from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain
-from swarmbo_envs.watched import Task
 
 
-class RobotTeam(SimulatedWorld[RobotTeamSettings, Episode], arguments=RobotTeamSettings):
+class RobotTeam(SimulatedWorld[RobotTeamSettings, Episode], arguments=RobotTeamSettings, name="robot_team_v0"):
     """Robots drive over a map and measure a field; together they look for its maximum, or map it, or watch a level.
 
     Every robot is a unicycle with bounds on speed and turn rate. In each round every agent names the place where it
@@ -114,12 +109,6 @@ site nearest to that place) |
         * v0: first version (0.1.0).
     """
 
-    metadata: ClassVar[dict[str, Any]] = {  # pyright: ignore[reportIncompatibleVariableOverride]
-        "name": "robot_team_v0",
-        "render_modes": ["rgb_array", "ansi", "human"],
-        "is_parallelizable": True,
-        "render_fps": 4,
-    }
     _action_in_words, _states = "[x, y]", ("robot-team", 2)
 
     def __init__(self, **arguments: Any) -> None:
@@ -138,17 +127,16 @@ site nearest to that place) |
         super().__init__(settings, [f"robot_{i}" for i in range(settings.robots)])
         self.field, self.ground = field, ground
         self._world = World(settings, field, self.possible_agents, ground)
-        noise_std, has_battery = max(self._world.rules.noise_stds), self._world.rules.batteries is not None
-        box = observation_box(field, noise_std, with_battery=has_battery)
-        self._observation_spaces = {agent: copy.deepcopy(box) for agent in self.possible_agents}
-        self._action_spaces = {
-            agent: gymnasium.spaces.Box(field.low, field.high, dtype=np.float64) for agent in self.possible_agents
-        }
-        self.state_space = observation_box(field, noise_std, settings.robots, with_battery=has_battery)
+        seen = observation_ends(field, max(self._world.rules.noise_stds), self._world.rules.batteries is not None)
+        self._set_spaces(
+            dict.fromkeys(self.possible_agents, (field.low, field.high)),
+            dict.fromkeys(self.possible_agents, seen),
+            (np.tile(seen[0], settings.robots), np.tile(seen[1], settings.robots)),
+        )
 
     @property
     def task(self) -> Task:
-        """What the field is watched for: ``peak``, ``map`` or ``level``."""
+        """Aim with which the field is watched: ``peak``, ``map`` or ``level``."""
         return self.settings.task
 
     @property
@@ -213,27 +201,9 @@ site nearest to that place) |
         return self._world.homes.rounds_left(self._current(), self._number_of(agent))
 
     def base(self, agent: str) -> Float[np.ndarray, " 2"] | None:
-        """Where an agent loads its battery; None if it has none."""
+        """Base of an agent, where it loads its battery; None if it has none."""
         robot, episode = self._number_of(agent), self._current()
         return None if self._world.rules.batteries is None else episode.bases[robot].copy()
-
-    def on_the_way(
-        self, agent: str, origin: Float[np.ndarray, " 2"], places: Float[np.ndarray, "m 2"]
-    ) -> Float[np.ndarray, "m k 2"]:
-        """Where an agent would measure on its way from an origin to each of some places, besides where rounds end.
-
-        That is where ``samples_per_leg`` or ``sample_every_m`` say, first turns left out.
-
-        Args:
-            agent: Its name.
-            origin: A place on the map, m.
-            places: Places on the map, m.
-
-        Returns:
-            In turn; NaN at the end for ways with fewer measurements than others. k is 0 in a world without.
-        """
-        start, ends = np.asarray(origin, dtype=float).reshape(2), np.asarray(places, dtype=float).reshape(-1, 2)
-        return self._world.on_the_way(self._number_of(agent), start, ends)
 
     def no_go(self) -> list[list[Float[np.ndarray, "k 2"]]]:
         """Regions that no robot enters, for figures: each by its rings, a hole being a ring within another."""
@@ -244,29 +214,62 @@ site nearest to that place) |
         return self.field.sites
 
     def interaction_graph(self) -> "nx.Graph[str]":
-        """Who is in radio range of whom now, frozen; edges carry their ``distance`` in metres."""
+        """Links of agents in radio range now, frozen; edges carry their ``distance`` in metres."""
         return self._world.links(self._current())
 
     def ground_truth(self) -> GroundTruth:
         """The noise-free field, for metrics and figures."""
-        field = self.field
-        values = field.value(field.points)
-        task, level = self.settings.task, self.settings.level
-        told = (field.points, values, field.maximum, field.argmax, field.unit, "m", field.name, field.value)
-        return GroundTruth(*told, goal=task, level=level)
-
-    def state(self) -> Array:
-        """The observations of all robots, one after the other."""
-        return np.concatenate(list(self._observe(self._current()).values()))
+        return self.field.truth(self.settings.task, self.settings.level)
 
     def _description(self) -> dict[str, Any]:
         return self._world.description()
 
     def _arrays(self, episode: Episode) -> dict[str, Any]:
-        return arrays_of(episode, self.settings)
+        arrays = {name: getattr(episode, name) for name in ("poses", "last", "measured", "samples")}
+        arrays |= {
+            "trail_ends": np.cumsum([len(trail) for trail in episode.trails]),
+            "trails": np.concatenate(episode.trails),
+        }
+        if self.settings.version > 0:
+            arrays |= {name: getattr(episode, name) for name in ("batteries", "bases", "on_the_way")}
+        return arrays if self.settings.rovers is None else {**arrays, "engine": episode.engine}
 
     def _read(self, saved: SavedState) -> Episode:
-        return episode_of(saved, self._world)
+        plain, robots = saved.plain, self.settings.robots
+        poses = saved.array("poses", "f", (robots, 3))
+        last = saved.array("last", "f", (robots,))
+        measured = saved.array("measured", "b", (len(self.field.sites),))
+        samples = saved.array("samples", "f", (robots * (plain.round + 1), 4))
+        ends = saved.array("trail_ends", "i", (robots,))
+        trails = saved.array("trails", "f", (int(ends[-1]), 2))
+        engine = np.empty((robots, 0))
+        batteries, bases, on_the_way = np.full(robots, np.inf), poses[:, :2].copy(), np.empty((0, 4))
+        if self.settings.version > 0:
+            batteries, bases = saved.array("batteries", "f", (robots,)), saved.array("bases", "f", (robots, 2))
+            on_the_way = saved.array("on_the_way", "f", (saved.rows_of("on_the_way"), 4))
+            is_one = np.isin(on_the_way[:, 0], np.arange(robots)).all() and np.isfinite(on_the_way[:, :3]).all()
+            saved.hold(bool(is_one), "measurements on the way of its robots")
+            saved.hold(bool((batteries >= 0.0).all() and np.isfinite(bases).all()), "batteries >= 0, and bases")
+        if self.settings.rovers is not None:
+            engine = saved.array("engine", "f", (robots, self._world.mover.n_state))
+            saved.hold(bool(np.isfinite(engine).all()), "an engine's state that is finite")
+        saved.hold(bool((np.diff(ends, prepend=0) > 0).all()), "'trail_ends' that rise from above 0")
+        saved.hold(
+            bool((samples[:, 0] == np.tile(np.arange(robots), plain.round + 1)).all()), "one sample per robot and round"
+        )
+        saved.hold(all(np.isfinite(known).all() for known in (poses, trails, samples[:, :3])), "places that are finite")
+        return Episode(
+            **saved.common,
+            poses=poses,
+            last=last,
+            measured=measured,
+            trails=np.split(trails, ends[:-1]),
+            samples=samples,
+            on_the_way=on_the_way,
+            batteries=batteries,
+            bases=bases,
+            engine=engine,
+        )
 
     def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.robot_team.rendering import frame  # figures take a second to import
@@ -274,7 +277,7 @@ site nearest to that place) |
         return frame(self._world, self._current(), self.interaction_graph(), self.max_cycles)
 
     def _text(self) -> str:
-        from swarmbo_envs.robot_team.terminal import text_map
+        from swarmbo_envs.robot_team.episode import text_map
 
         return text_map(self.field, self._current(), self.max_cycles)
 

@@ -1,7 +1,7 @@
 """The robot team with what robots meet outside: regions that are no-go, batteries, currents, and one another."""
 
 import warnings
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from swarmbo.errors import DataWarning
 from swarmbo.settings import convert
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LENGTHS_APART = 1.5  # of a rover, from middle to middle, at which two of them never touch
 
 
-class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings):
+class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"):
     """A ``RobotTeam`` in a world like those that robots meet; without the arguments below it is one to the bit.
 
     **Regions that are no-go.** No robot is ever in one, nor on its way: the map is laid out in cells, those that a
@@ -111,8 +111,6 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings):
         * v1: no-go regions, unlike robots, batteries, separation, a current, and rovers in MuJoCo (0.1.0).
     """
 
-    metadata: ClassVar[dict[str, Any]] = {**RobotTeam.metadata, "name": "robot_team_v1"}
-
     def __init__(self, **arguments: Any) -> None:
         settings = convert(require_table(plain(arguments)), RobotTeamV1Settings)
         if settings.rovers is not None and settings.robots > 1:
@@ -124,7 +122,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings):
         self._set_up(settings, *laid_out(field, anchors, regions, settings.route_cells, clearance))
 
     def scene(self, width: int, height: int) -> "Scene | None":
-        """What draws it in three dimensions; None where no engine moves the robots.
+        """Scene in three dimensions; None where no engine moves the robots.
 
         Args:
             width: Of pictures, pixels.

@@ -1,4 +1,4 @@
-"""What robots measure where they are, and on their way."""
+"""Sensors of robots, where they stand and on their way."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo import rng
+from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.robot_team.episode import Episode
@@ -38,12 +38,12 @@ class Sensors:
 
     @cached_property
     def rules(self) -> Rules:
-        """What binds each robot."""
+        """Limits of each robot."""
         return self.settings.rules()
 
     @property
     def is_used_on_the_way(self) -> bool:
-        """Whether robots also measure while they drive."""
+        """True where robots also measure while they drive."""
         return self.rules.samples_per_leg > 0 or self.rules.sample_every_m is not None
 
     def require_few(self, longest_m: float) -> None:
@@ -70,7 +70,7 @@ class Sensors:
     def measure(
         self, episode: Episode, robot: int, distance: float = 0.0, reached: bool = True, measurable: bool = True
     ) -> dict[str, Any]:
-        """What one robot measures where it stands, written into the episode.
+        """Measurement of one robot where it stands, written into the episode.
 
         Args:
             episode: Where the team stands.
@@ -83,7 +83,8 @@ class Sensors:
             Its info.
         """
         location, site = episode.poses[robot, :2].copy(), -1
-        if measurable and self.field.sites_only:  # who is near a site measures it
+        # who is near a site measures it: rovers stop a little off
+        if measurable and self.field.sites_only:
             site = int(((self.field.sites - location) ** 2).sum(axis=1).argmin())
             location = self.field.sites[site].copy()
         told = self._read(episode, robot, location) if measurable else {}
@@ -100,7 +101,7 @@ class Sensors:
         }
 
     def sample(self, episode: Episode, robot: int, location: Float[np.ndarray, " 2"], number: int) -> dict[str, Any]:
-        """What a robot measures on its way, the how-manieth time this round."""
+        """Measurement of a robot on its way, by its number in this round."""
         told = self._read(episode, robot, location, sample=number)
         row = [robot, *location, told.get("measurement", np.nan)]
         episode.on_the_way = np.vstack([episode.on_the_way, row])
@@ -108,6 +109,7 @@ class Sensors:
 
     def _read(self, episode: Episode, robot: int, location: Float[np.ndarray, " 2"], **which: int) -> dict[str, float]:
         """A robot's sensor at a place; nothing if it fails."""
+        # streams are named, not shared: what a robot draws depends on nobody's actions, so methods meet the same luck
         where = {"agent": self.agents[robot], "round": episode.round, "episode": episode.number, **which}
         if rng.stream(episode.seed, "robot_team", "failure", **where).random() < self.settings.failure_rate:
             return {}

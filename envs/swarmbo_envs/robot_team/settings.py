@@ -1,17 +1,15 @@
-"""What a robot team is made of: counts, limits and noise."""
+"""Settings of the robot team: counts, limits, noise, and rovers in an engine."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
-from swarmbo.settings import Count, Distance, NoiseStd, NonNegative, Probability, Settings, require, within
-from swarmbo_envs.robot_team.physics.settings import MujocoSettings, PhysicsSettings
-from swarmbo_envs.watched import Task, require_level
+from swarmbo.settings import Count, Distance, Fraction, NoiseStd, NonNegative, Probability, Settings, require, within
+from swarmbo_envs.fields.settings import Task, require_level
 
 MOST_CELLS = 512  # along the longer side of a map, in which ways are found
-
 Pair = tuple[float, float]
 Speed = Annotated[float, within(1e-6, 1e12, "a speed", "m/s")]
 TurnRate = Annotated[float, within(1e-6, 1e6, "a turn rate", "rad/s")]
@@ -19,9 +17,45 @@ Duration = Annotated[float, within(1e-6, 1e12, "a time", "s")]
 Number = TypeVar("Number")
 
 
+class MujocoSettings(Settings, frozen=True):
+    """Rovers in MuJoCo.
+
+    Args:
+        rover_m: Length of a rover, 0.05 to 100 m; all else about it is in proportion.
+        pace: Share of its largest speed and turn rate that a rover plans with, > 0 and at most 1: the rest is what it
+            has left on slopes.
+        reserve: Share by which a battery must last longer than the planned way home, >= 0.
+        relief_m: Height of the terrain from its lowest place to its highest, m. Default: the field's own heights where
+            it is an elevation, else a twentieth of the map's longer side, or less so that no slope is beyond 19°.
+        smoothing_cells: Standard deviation of the Gaussian that smooths the terrain, in its cells, 0 to 16.
+        terrain_cells: Cells of the terrain along the map's longer side, 8 to 1024.
+        friction: Of wheels on the ground, 0 to 10: about the tangent of the steepest slope that they can climb.
+        step_s: Of the integration, 0.0001 to 0.02 s.
+    """
+
+    rover_m: Annotated[float, within(0.05, 100, "a length", "m")] = 3.0
+    pace: Fraction = 0.8
+    reserve: NonNegative = 0.2
+    relief_m: Distance | None = None
+    smoothing_cells: Annotated[float, within(0, 16)] = 1.0
+    terrain_cells: Annotated[int, within(8, 1024)] = 128
+    friction: Annotated[float, within(0, 10)] = 1.0
+    step_s: Annotated[float, within(1e-4, 0.02, "a time", "s")] = 0.01
+
+
+class PhysicsSettings(Settings, frozen=True):
+    """The table that asks for an engine: ``{mujoco = {...}}``.
+
+    Args:
+        mujoco: Rovers in MuJoCo.
+    """
+
+    mujoco: MujocoSettings = MujocoSettings()
+
+
 @dataclass(frozen=True)
 class Rules:
-    """What binds the robots, one number for each; by default what version 0 has.
+    """Limits of the robots, one number for each; by default those of version 0.
 
     Args:
         speeds: m/s.
@@ -83,11 +117,11 @@ class RobotTeamSettings(Settings, frozen=True):
 
     @property
     def rovers(self) -> MujocoSettings | None:
-        """Of robots in an engine; None where their equations of motion are all there is."""
+        """Settings of robots in an engine; None where their equations of motion are all there is."""
         return None
 
     def rules(self) -> Rules:
-        """What binds each robot."""
+        """Limits of each robot."""
         return Rules(
             speeds=each(self.speed_m_s, self.robots),
             turn_rates=each(self.turn_rate_rad_s, self.robots),
@@ -159,19 +193,16 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
 
     @property
     def rovers(self) -> MujocoSettings | None:
-        """Of robots in an engine; None where their equations of motion are all there is."""
+        """Settings of robots in an engine; None where their equations of motion are all there is."""
         if isinstance(self.physics, PhysicsSettings):
             return self.physics.mujoco
         return MujocoSettings() if self.physics == "mujoco" else None
 
     def rules(self) -> Rules:
-        """What binds each robot."""
+        """Limits of each robot."""
         bases = None if self.bases is None else self.bases * (self.robots if len(self.bases) == 1 else 1)
-        return Rules(
-            speeds=each(self.speed_m_s, self.robots),
-            turn_rates=each(self.turn_rate_rad_s, self.robots),
-            radio_ranges=None if self.radio_range_m is None else each(self.radio_range_m, self.robots),
-            noise_stds=each(self.noise_std, self.robots),
+        return replace(
+            super().rules(),
             is_noise_told=isinstance(self.noise_std, list),
             batteries=None if self.battery_s is None else each(self.battery_s, self.robots),
             bases=bases,

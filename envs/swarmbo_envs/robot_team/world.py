@@ -1,4 +1,4 @@
-"""What happens in a round: robots drive, and measure where they get to."""
+"""Rules of a round: robots drive, and measure where they get to."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,23 +7,20 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo import rng
+from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
-from swarmbo_envs.fields.field import Field
-from swarmbo_envs.fields.placing import spread
+from swarmbo_envs.fields.field import Field, spread
 from swarmbo_envs.fields.settings import plain_settings
 from swarmbo_envs.ground import Ground
 from swarmbo_envs.radio import RadioLinks
 from swarmbo_envs.robot_team import motion
-from swarmbo_envs.robot_team.apart import Spacing
-from swarmbo_envs.robot_team.driving import Driver
 from swarmbo_envs.robot_team.episode import Episode
-from swarmbo_envs.robot_team.homing import NEVER, SLACK, Homes
+from swarmbo_envs.robot_team.laid_out import checked_starts
+from swarmbo_envs.robot_team.motion import Driver
 from swarmbo_envs.robot_team.moving import Ideal, Mover
-from swarmbo_envs.robot_team.on_the_way import stops_on_ways
+from swarmbo_envs.robot_team.safety import NEVER, SLACK, Homes, Spacing
 from swarmbo_envs.robot_team.sensing import Sensors
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
-from swarmbo_envs.robot_team.starts import checked_starts
 
 
 class World:
@@ -76,7 +73,7 @@ class World:
             self.homes.require(self._starts, agents)
 
     def _mover(self, limits: list[tuple[float, float]]) -> Mover:
-        """What moves the robots: an engine where the settings name one."""
+        """Mover of the robots: an engine where the settings name one."""
         if (rovers := self.settings.rovers) is None:
             return Ideal(self.field.low, self.field.high)
         from swarmbo_envs.robot_team.physics.rovers import Rovers  # needs an extra
@@ -84,7 +81,7 @@ class World:
         return Rovers.on(self.field, self.ground, rovers, limits, self.round_time_s)
 
     def description(self) -> dict[str, Any]:
-        """What makes it this world, as plain JSON: all settings, with defaults filled in.
+        """Description that tells this world from others, as plain JSON: all settings, with defaults filled in.
 
         How it is shown is left out. A CSV file counts by its data, not by its path.
         """
@@ -124,7 +121,7 @@ class World:
         )
 
     def links(self, episode: Episode) -> "nx.Graph[str]":
-        """Who is in radio range of whom."""
+        """Links of agents in radio range."""
         return self._links.at(episode.poses[:, :2], self.radio_ranges_m)
 
     def reachable(self, episode: Episode, robot: int) -> Int[np.ndarray, " k"]:
@@ -136,7 +133,8 @@ class World:
         if self.spacing is not None:
             near = near[self.spacing.is_clear(robot, sites[near], episode.poses[:, :2])]
         driver, time_s = self.drivers[robot], self.round_time_s * SLACK
-        if driver.is_plain and self.rules.batteries is None:  # how it arrives is of no account
+        # without batteries it is of no account how a robot arrives, and the cheaper test does
+        if driver.is_plain and self.rules.batteries is None:
             return near[driver.unicycle.is_within(pose, sites[near], time_s)]
         when, headings = driver.arrivals(pose, sites[near]).T
         possible = when <= time_s
@@ -145,7 +143,7 @@ class World:
         return near[possible]
 
     def candidates(self, episode: Episode, robot: int) -> Float[np.ndarray, "k 2"]:
-        """Where a robot can measure in this round; of one that must go home, where that takes it."""
+        """Places that a robot can measure in this round; of one that must go home, where that takes it."""
         if self.homes.is_due(episode, robot):
             return np.empty((0, 2)) if self.field.sites_only else self.homes.homebound(episode, robot)[None]
         return self.field.sites[self.reachable(episode, robot)]
@@ -166,7 +164,7 @@ class World:
     def measure(
         self, episode: Episode, robot: int, distance: float = 0.0, reached: bool = True, measurable: bool = True
     ) -> dict[str, Any]:
-        """What one robot tells of where it stands; arguments are those of ``Sensors.measure``."""
+        """Info of one robot where it stands; arguments are those of ``Sensors.measure``."""
         info = self.sensors.measure(episode, robot, distance, reached, measurable)
         if (charge := self.homes.charge(episode)) is not None:
             info["battery"] = float(charge[robot])
@@ -212,14 +210,17 @@ class World:
             goal, as_asked, is_open = self._site_to_sample(episode, robot, place)
         else:
             goal, as_asked = self._free_place(pose, place)
+        # a way out of reach of home is changed before anybody drives: from here on only its length is cut
         whole, end = self._way(episode, robot, goal, is_due=is_due)
         if end is not goal:
             goal, as_asked, is_open = end, False, False
         is_homeward = self.rules.batteries is not None and bool((end == episode.bases[robot]).all())
         path = self.homes.cut_home(robot, whole) if is_homeward else motion.cut(whole, self.round_time_s * SLACK)
         meant = path
+        # robots before this one have driven in the tracks, those after it stand: who drives later makes way
         if tracks is not None:
             path = self._kept_apart(episode, robot, path, tracks)
+        # to the bit: an end that is known exactly is not to drift by what integration rounds off
         is_whole = bool((path[:, 0] == whole[:, 0]).all())
         drive = self.mover.drive(episode, robot, path, goal if is_whole else None, self.sensors.stops)
         arrived = is_whole and drive.is_done
@@ -227,26 +228,20 @@ class World:
             tracks[robot] = self.spacing.tracked(drive.trace)
         episode.trails[robot] = np.concatenate([episode.trails[robot], drive.trace[1:]])
         stops = [self.sensors.sample(episode, robot, stop, number) for number, stop in enumerate(drive.stops, start=1)]
+        # before the measurement at the end, whose info tells the battery that is left
         episode.poses[robot] = drive.pose
         self.homes.use(episode, robot, drive.busy_s)
         measurable = drive.failure is None and ((arrived and is_open) or not self.field.sites_only)
         as_meant = arrived or (is_due and drive.is_done and bool((path[:, 0] == meant[:, 0]).all()))
         info = self.measure(episode, robot, drive.length_m, as_meant and as_asked, measurable)
         if is_due and self.field.sites_only and drive.failure is None:
-            info["sampled"] = False  # there is nothing to measure at home
+            # there is nothing to measure at home, and that is no failure
+            info["sampled"] = False
         if drive.failure is not None:
             info["failure"] = drive.failure
         if self.settings.version > 0:
             info["path"] = drive.trace
         return info | ({"on_the_way": stops} if self.sensors.is_used_on_the_way else {})
-
-    def on_the_way(
-        self, robot: int, origin: Float[np.ndarray, " 2"], places: Float[np.ndarray, "m 2"]
-    ) -> Float[np.ndarray, "m k 2"]:
-        """Where a robot would measure before it is at each of some places, besides where rounds end."""
-        if not self.sensors.is_used_on_the_way:
-            return np.empty((len(places), 0, 2))
-        return stops_on_ways(self.drivers[robot], self.rules, self.round_time_s, origin, places)
 
     def _way(
         self, episode: Episode, robot: int, goal: Float[np.ndarray, " 2"], *, is_due: bool
@@ -269,7 +264,7 @@ class World:
     def _kept_apart(
         self, episode: Episode, robot: int, path: Float[np.ndarray, "s 3"], tracks: Float[np.ndarray, "robots k 2"]
     ) -> Float[np.ndarray, "s 3"]:
-        """As much of a path as keeps the robot away from the others, and in reach of its base."""
+        """Longest part of a path that keeps the robot away from the others, and in reach of its base."""
         assert self.spacing is not None
         pose, moments = episode.poses[robot], self.spacing.moments
         own = self.spacing.driving(pose, path)[:, :2]
@@ -284,7 +279,7 @@ class World:
     def _free_place(
         self, pose: Float[np.ndarray, " 3"], place: Float[np.ndarray, " 2"]
     ) -> tuple[Float[np.ndarray, " 2"], bool]:
-        """Where to drive for a place, and whether that is as asked: the nearest site to one that has no way to it."""
+        """Goal for a place, and whether that is as asked: the nearest site to one that has no way to it."""
         if self.ground.is_open:
             return place, True
         part, wanted = self.ground.part_of(np.stack([pose[:2], place]))
@@ -309,11 +304,12 @@ class World:
     def _site_to_sample(
         self, episode: Episode, robot: int, place: Float[np.ndarray, " 2"]
     ) -> tuple[Float[np.ndarray, " 2"], bool, bool]:
-        """Where to drive when only sites can be measured, whether that is as asked, and whether it is still open."""
+        """Goal when only sites can be measured, whether that is as asked, and whether it is still open."""
         sites = self.field.sites
         squared = np.where(episode.measured, np.inf, ((sites - place) ** 2).sum(axis=1))
         nearest = int(squared.argmin())
-        if np.isinf(squared[nearest]):  # every site was measured: stay
+        # every site was measured: stay
+        if np.isinf(squared[nearest]):
             return episode.poses[robot, :2].copy(), False, False
         reachable = self.reachable(episode, robot)
         if len(reachable) == 0:

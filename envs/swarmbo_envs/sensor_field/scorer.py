@@ -1,4 +1,4 @@
-"""What a team's samples are worth to a map: the score of a belief that the world keeps for rewards."""
+"""Score of a map that the world makes of a team's samples, for rewards."""
 
 from functools import cached_property
 
@@ -7,10 +7,9 @@ from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
 
 from swarmbo.kernels import kernel_matrix
-from swarmbo_envs.fields.field import lattice
+from swarmbo_envs.fields.field import FieldInTime, lattice
 from swarmbo_envs.fields.measured import thinned
-from swarmbo_envs.fields.moving import FieldInTime
-from swarmbo_envs.sensor_field.settings import SensorFieldSettings
+from swarmbo_envs.sensor_field.stations import SensorFieldSettings
 
 _MOST_KNOTS = 144
 _MOST_POINTS = 512  # at which it is held against the truth: of a drawn field a step costs little else
@@ -50,7 +49,7 @@ class Scorer:
 
     @cached_property
     def _lengthscale(self) -> float:
-        """Of those from the distance of knots to the map's longer side, the one by which the truth is likeliest."""
+        """Lengthscale by which the truth is likeliest, from the distance of knots to the map's longer side."""
         first = self._field.first
         places = thinned(self.points, _FITTED_TO)
         values = (first.value(places) - self._level) / self._std
@@ -60,7 +59,7 @@ class Scorer:
         return float(candidates[np.argmax([_log_likelihood(places, values, length) for length in candidates])])
 
     def _share_kept(self, truth: Float[np.ndarray, " m"]) -> float:
-        """How much of the difference from the mean is left after a round: the least that the truth says at some lags.
+        """Share of the difference from the mean that a round leaves: the least that the truth says at some lags.
 
         A filter forgets by the same share in every round, also where the truth at first hardly changes and then does.
         """
@@ -75,13 +74,13 @@ class Scorer:
         return min(shares)
 
     def begin(self) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]:
-        """What is believed of the knots before any sample: how far they are from the mean, and its covariance."""
+        """Prior of the knots: how far they are from the mean, and its covariance."""
         return np.zeros(len(self.knots)), self._prior.copy()
 
     def after_a_round(
         self, mean: Float[np.ndarray, " k"], covariance: Float[np.ndarray, "k k"]
     ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]:
-        """What is left of a belief when the field has changed for one round more."""
+        """Belief once the field has changed for one round more."""
         share = self._kept
         return share * mean, share**2 * covariance + (1.0 - share**2) * self._prior
 
@@ -103,20 +102,22 @@ class Scorer:
         if not len(places):
             return mean, covariance
         weights = self._weights(places)
+        # what the knots do not tell of a place counts as noise of its own (Snelson & Ghahramani's diagonal)
         unexplained = np.maximum(self._std**2 - np.einsum("nk,nk->n", weights, self._to_knots(places)), 0.0)
         noise = unexplained + self._settings.noise_std**2 + _NUGGET * self._std**2
         shared = covariance @ weights.T
         gain = cho_solve(cho_factor(weights @ shared + np.diag(noise), lower=True), shared.T).T
         mean = mean + gain @ (values - self._level - weights @ mean)
         covariance = covariance - gain @ shared.T
+        # rounding would let it drift from symmetry over hundreds of rounds
         return mean, 0.5 * (covariance + covariance.T)
 
     def map(self, mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " m"]:
-        """What is expected at ``points``: up to 512 of the field's evaluation points, evenly spread."""
+        """Expected values at ``points``: up to 512 of the field's evaluation points, evenly spread."""
         return self._level + self._to_points @ mean
 
     def score(self, mean: Float[np.ndarray, " k"], round_number: int) -> float:
-        """How good a belief is in a round, more is better: of a map less its root mean squared error, of a level F1.
+        """Score of a belief in a round, more is better: of a map less its root mean squared error, of a level F1.
 
         Args:
             mean: At the knots.
@@ -141,7 +142,7 @@ class Scorer:
         return self._weights(self.points)
 
     def _weights(self, places: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n k"]:
-        """What places are expected to have of each knot's difference from the mean."""
+        """Weights by which places are expected to share each knot's difference from the mean."""
         return cho_solve(self._factor, self._to_knots(places).T).T
 
     @cached_property

@@ -1,8 +1,7 @@
 """The sensor field as a PettingZoo environment."""
 
-from typing import Any, ClassVar
+from typing import Any
 
-import gymnasium
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
@@ -11,22 +10,18 @@ from numpy.typing import NDArray
 from swarmbo.records import GroundTruth
 from swarmbo.settings import convert
 from swarmbo_envs.fields.landscape import build_field_in_time
-from swarmbo_envs.fields.settings import require_table
+from swarmbo_envs.fields.settings import Task, require_table
 from swarmbo_envs.radio import RadioLinks
 from swarmbo_envs.saved_state import SavedState
-from swarmbo_envs.sensor_field.episode import Episode
-from swarmbo_envs.sensor_field.observation import observation_box, observe
-from swarmbo_envs.sensor_field.settings import SensorFieldSettings
-from swarmbo_envs.sensor_field.stations import Stations
-from swarmbo_envs.sensor_field.world import World
+from swarmbo_envs.sensor_field.stations import SensorFieldSettings, Stations
+from swarmbo_envs.sensor_field.world import Episode, World, observation_ends, observe
 from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain
-from swarmbo_envs.watched import Task
 
 _DEFAULT_FIELD: dict[str, Any] = {"gp": {"lengthscale_m": 600.0, "time": {"lengthscale_rounds": 12.0}}}
 _MAX_SITES = 2048
 
 
-class SensorField(SimulatedWorld[SensorFieldSettings, Episode], arguments=SensorFieldSettings):
+class SensorField(SimulatedWorld[SensorFieldSettings, Episode], arguments=SensorFieldSettings, name="sensor_field_v0"):
     """Sensors that stand still look at a field, each within its own box, and choose when that is worth the energy.
 
     In each round every sensor names the spot that it looks at, and whether it samples at all. A sample takes energy,
@@ -116,12 +111,6 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
         * v0: first version (0.1.0).
     """
 
-    metadata: ClassVar[dict[str, Any]] = {  # pyright: ignore[reportIncompatibleVariableOverride]
-        "name": "sensor_field_v0",
-        "render_modes": ["rgb_array", "ansi", "human"],
-        "is_parallelizable": True,
-        "render_fps": 4,
-    }
     _action_in_words, _states = "a spot and a wish [x, y, 0 to 1]", ("sensor-field", 2)
 
     def __init__(self, **arguments: Any) -> None:
@@ -133,22 +122,19 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
         self.stations = Stations(settings, self.field.first)
         self._world = World(settings, self.field, self.stations, self.possible_agents)
         self._links = RadioLinks(self.possible_agents)
-        box = observation_box(self._world)
-        self._observation_spaces = {
-            agent: gymnasium.spaces.Box(box.low, box.high, dtype=np.float64) for agent in self.possible_agents
-        }
-        self._action_spaces = {
-            agent: gymnasium.spaces.Box(
-                np.append(self.stations.low[sensor], 0.0), np.append(self.stations.high[sensor], 1.0), dtype=np.float64
-            )
-            for sensor, agent in enumerate(self.possible_agents)
-        }
-        n = settings.sensors
-        self.state_space = gymnasium.spaces.Box(np.tile(box.low, n), np.tile(box.high, n), dtype=np.float64)
+        seen, reach = observation_ends(self._world), zip(self.stations.low, self.stations.high, strict=True)
+        self._set_spaces(
+            {
+                agent: (np.append(low, 0.0), np.append(high, 1.0))
+                for agent, (low, high) in zip(self.possible_agents, reach, strict=True)
+            },
+            dict.fromkeys(self.possible_agents, seen),
+            (np.tile(seen[0], settings.sensors), np.tile(seen[1], settings.sensors)),
+        )
 
     @property
     def task(self) -> Task:
-        """What the field is watched for: ``peak``, ``map`` or ``level``."""
+        """Aim with which the field is watched: ``peak``, ``map`` or ``level``."""
         return self.settings.task
 
     @property
@@ -158,7 +144,7 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
 
     @property
     def score(self) -> float:
-        """How good the belief is that rewards come from, more is better: less its map error, or its F1; 0 for a peak.
+        """Score of the belief that rewards come from, more is better: less its map error, or its F1; 0 for a peak.
 
         Rewards of all sensors in a round, costs added, are what it has grown by.
         """
@@ -198,24 +184,20 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
         return np.unique(np.concatenate(self.stations.spots), axis=0)
 
     def prices(self) -> dict[str, float]:
-        """What a sample costs each agent, in the unit of the field; who declines pays nothing."""
+        """Prices of a sample for each agent, in the unit of the field; who declines pays nothing."""
         return dict.fromkeys(self.possible_agents, self._world.price)
 
     def standpoints(self) -> dict[str, Float[np.ndarray, " 2"]]:
-        """Where the agents stand, for good."""
+        """Places of the agents, for good."""
         return dict(zip(self.possible_agents, self.stations.places, strict=True))
 
     def interaction_graph(self) -> "nx.Graph[str]":
-        """Who is in radio range of whom, frozen; edges carry their ``distance`` in metres."""
+        """Links of agents in radio range, frozen; edges carry their ``distance`` in metres."""
         return self._links.at(self.stations.places, self.stations.radio_range_m)
 
     def ground_truth(self) -> GroundTruth:
         """The noise-free field of the present round, and of others by its ``at``; for metrics and figures."""
         return self._truth(self._current().round)
-
-    def state(self) -> Array:
-        """The observations of all sensors, one after the other."""
-        return observe(self._current(), self._world, self._observation_spaces[self.possible_agents[0]]).ravel()
 
     def _description(self) -> dict[str, Any]:
         return self._world.description()
@@ -244,24 +226,11 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
         return frame(self._world, self._current(), self.interaction_graph(), self.max_cycles)
 
     def _truth(self, round_number: int) -> GroundTruth:
-        field = self.field.at(round_number)
-        values = field.value(field.points)
-        return GroundTruth(
-            field.points,
-            values,
-            field.maximum,
-            field.argmax,
-            field.unit,
-            "m",
-            field.name,
-            field.value,
-            goal=self.settings.task,
-            level=self.settings.level,
-            at_round=self._truth if self.field.moves else None,
-        )
+        at_round = self._truth if self.field.moves else None
+        return self.field.at(round_number).truth(self.settings.task, self.settings.level, at_round)
 
     def _text(self) -> str:
-        from swarmbo_envs.sensor_field.terminal import text_table
+        from swarmbo_envs.sensor_field.world import text_table
 
         return text_table(self._world, self._current(), self.max_cycles)
 

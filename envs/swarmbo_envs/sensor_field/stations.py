@@ -1,4 +1,6 @@
-"""Where sensors stand, and what each of them can look at."""
+"""Settings of a sensor field, its stations, and the spots that each sensor can look at."""
+
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -6,15 +8,47 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
-from swarmbo import rng
+from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
-from swarmbo_envs.fields.field import Field
+from swarmbo.settings import Count, Distance, NoiseStd, Probability, Settings, Whole, require, within
+from swarmbo_envs.fields.field import Field, spread
 from swarmbo_envs.fields.measured import thinned
-from swarmbo_envs.fields.placing import spread
-from swarmbo_envs.sensor_field.settings import SensorFieldSettings
+from swarmbo_envs.fields.settings import Task, require_level
 
+Pair = tuple[float, float]
 _LLOYD_STEPS = 20
 _SLACK = 1.0 + 1e-9
+
+
+class SensorFieldSettings(Settings, frozen=True):
+    """The arguments of the sensor field; SensorField describes them."""
+
+    sensors: Annotated[int, within(1, 1024)] = 24
+    field: dict[str, Any] | None = None
+    task: Task = "map"
+    level: float | None = None
+    places: list[Pair] | None = None
+    place_seed: Whole = 0
+    reach_m: Distance | None = None
+    spots: Annotated[int, within(1, 1024)] = 25
+    radio_range_m: Distance | None = None
+    noise_std: NoiseStd = 0.0
+    failure_rate: Probability = 0.0
+    sample_energy_j: Annotated[float, within(0, 1e12, "an energy", "J")] = 1.0
+    energy_price: Annotated[float, within(0, 1e12, "a price per joule")] = 0.0
+    battery_j: Annotated[float, within(0, 1e15, "an energy", "J")] | None = None
+    max_cycles: Count = 25
+    render_mode: Literal["rgb_array", "ansi", "human"] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_level(self)
+        require(
+            self,
+            "places",
+            lambda places: places is None or len(places) == self.sensors,
+            f"one [x, y] per sensor: {self.sensors}",
+        )
 
 
 class Stations:
@@ -40,7 +74,7 @@ class Stations:
         self.high = np.maximum(self.high, [spots.max(axis=0) for spots in self.spots])
 
     def _own_spots(self, sensor: int, field: Field, n_spots: int) -> Float[np.ndarray, "k 2"]:
-        """What a sensor can be pointed at: sites in its box, thinned evenly if these are only a lattice to choose from.
+        """Spots of a sensor: sites in its box, thinned evenly if these are only a lattice to choose from.
 
         Args:
             sensor: Its number.

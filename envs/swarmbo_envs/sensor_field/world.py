@@ -1,17 +1,45 @@
-"""What happens in a round: sensors point their spots, and sample or save their energy."""
+"""The sensor field: its rules, its state, and what sensors see of it."""
 
+from dataclasses import dataclass
 from typing import Any
 
+import gymnasium
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
-from swarmbo import rng
-from swarmbo_envs.fields.moving import FieldInTime
+from swarmbo.boundary import rng
+from swarmbo_envs.fields.field import FieldInTime, seen_values
 from swarmbo_envs.fields.settings import plain_settings
-from swarmbo_envs.sensor_field.episode import Episode
+from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.sensor_field.scorer import Scorer
-from swarmbo_envs.sensor_field.settings import SensorFieldSettings
-from swarmbo_envs.sensor_field.stations import Stations
+from swarmbo_envs.sensor_field.stations import SensorFieldSettings, Stations
+
+_LAST = 2  # index of the last good measurement
+
+
+@dataclass
+class Episode(WorldEpisode):
+    """State of an episode of the sensor field, beside what those of all worlds have.
+
+    Args:
+        spots: What each sensor is pointed at, m.
+        last: Last good measurement of each sensor; NaN while there is none.
+        spent_j: Energy that each has used.
+        sampled: Which sensors sampled in the last round.
+        failed: Which of these failed.
+        knots_mean: What the world believes of the field, for rewards: see ``Scorer``; empty with the task ``peak``.
+        knots_covariance: Of that.
+        score: How good that belief is; 0 with the task ``peak``.
+    """
+
+    spots: Float[np.ndarray, "n 2"]
+    last: Float[np.ndarray, " n"]
+    spent_j: Float[np.ndarray, " n"]
+    sampled: Bool[np.ndarray, " n"]
+    failed: Bool[np.ndarray, " n"]
+    knots_mean: Float[np.ndarray, " k"]
+    knots_covariance: Float[np.ndarray, "k k"]
+    score: float
 
 
 class World:
@@ -31,7 +59,7 @@ class World:
         self.scorer = None if settings.task == "peak" else Scorer(settings, field)
 
     def description(self) -> dict[str, Any]:
-        """What makes it this world, as plain JSON: all settings, with defaults filled in.
+        """Description that tells this world from others, as plain JSON: all settings, with defaults filled in.
 
         How it is shown is left out. A CSV file counts by its data, not by its path.
         """
@@ -54,7 +82,7 @@ class World:
         )
 
     def at_home(self, sensor: int) -> Float[np.ndarray, " 2"]:
-        """What a sensor looks at before it is told anything: where it stands, or the nearest of its list."""
+        """First spot of a sensor: where it stands, or the nearest of its list."""
         place = self.stations.places[sensor]
         return self.stations.nearest_spot(sensor, place) if self.field.first.sites_only else place
 
@@ -63,12 +91,12 @@ class World:
         return (np.inf if self.settings.battery_j is None else self.settings.battery_j) - episode.spent_j
 
     def can_sample(self, episode: Episode, sensor: int) -> bool:
-        """Whether a sensor has the energy of one more sample."""
+        """True where a sensor has the energy of one more sample."""
         return bool(self.left_j(episode)[sensor] >= self.settings.sample_energy_j * (1.0 - 1e-12))
 
     @property
     def price(self) -> float:
-        """What a sample costs, in the unit of the field."""
+        """Price of a sample, in the unit of the field."""
         return self.settings.energy_price * self.settings.sample_energy_j
 
     def look(self, episode: Episode, sensor: int, action: Float[np.ndarray, " 3"]) -> dict[str, Any]:
@@ -92,7 +120,7 @@ class World:
         return self.measure(episode, sensor, self.settings.sample_energy_j)
 
     def measure(self, episode: Episode, sensor: int, energy_j: float = 0.0) -> dict[str, Any]:
-        """What one sensor measures at its spot, written into the episode.
+        """Measurement of one sensor at its spot, written into the episode.
 
         Args:
             episode: Where the sensors stand.
@@ -136,7 +164,7 @@ class World:
         return episode.score - before
 
     def rewards(self, infos: dict[str, dict[str, Any]], gain: float) -> dict[str, float]:
-        """What a round was worth to each sensor: see the table of SensorField.
+        """Reward of each sensor for a round: see the table of SensorField.
 
         Args:
             infos: Of the round.
@@ -157,3 +185,50 @@ class World:
             "left_j": float(self.left_j(episode)[sensor]),
             "cost": self.settings.energy_price * energy_j,
         }
+
+
+def observation_ends(world: World) -> tuple[Float[np.ndarray, " 5"], Float[np.ndarray, " 5"]]:
+    """Least and largest x and y of a spot, last good measurement, share of the battery and share of rounds left."""
+    field, (least, most) = world.field, seen_values(world.field.minimum, world.field.maximum, world.settings.noise_std)
+    return np.array([*field.first.low, least, 0.0, 0.0]), np.array([*field.first.high, most, 1.0, 1.0])
+
+
+def observe(episode: Episode, world: World, box: gymnasium.spaces.Box) -> Float[np.ndarray, "n 5"]:
+    """The observations of all sensors, clipped into the box; where nothing was measured yet, its lower bound.
+
+    Args:
+        episode: Where the sensors stand.
+        world: Where they do.
+        box: Of one sensor.
+    """
+    settings, n = world.settings, len(world.agents)
+    last = np.where(np.isnan(episode.last), box.low[_LAST], episode.last)
+    battery = np.ones(n) if not settings.battery_j else 1.0 - episode.spent_j / settings.battery_j
+    if settings.battery_j == 0:
+        battery = np.zeros(n)
+    left = np.full(n, episode.share_left(settings.max_cycles))
+    return np.clip(np.column_stack([episode.spots, last, battery, left]), box.low, box.high)
+
+
+def text_table(world: World, episode: Episode, max_cycles: int) -> str:
+    """A line per sensor: where it looks, what it saw, and what it has spent.
+
+    Args:
+        world: The rules.
+        episode: Where the sensors stand.
+        max_cycles: Rounds of the episode.
+
+    Returns:
+        Lines of text, each ended.
+    """
+    field = world.field.first
+    lines = [f"{field.name}: round {episode.round} of {max_cycles}, {int(episode.sampled.sum())} sampled"]
+    for sensor, agent in enumerate(world.agents):
+        seen = "saved its energy"
+        if episode.failed[sensor]:
+            seen = "failed"
+        elif episode.sampled[sensor]:
+            seen = f"measured {episode.last[sensor]:.4g} {field.unit}".rstrip()
+        x, y = episode.spots[sensor]
+        lines.append(f"{agent}: x {x:.1f} m, y {y:.1f} m, {seen}, {np.round(episode.spent_j[sensor], 9):g} J spent")
+    return "\n".join(lines) + "\n"

@@ -10,13 +10,11 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from swarmbo import look
-from swarmbo_envs.wlan_power.episode import Episode
-from swarmbo_envs.wlan_power.network import Network
-from swarmbo_envs.wlan_power.radio import distances, path_loss_db
+from swarmbo.boundary import look
+from swarmbo_envs.wlan_power.network import Network, Utility
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
-from swarmbo_envs.wlan_power.topology import Topology
-from swarmbo_envs.wlan_power.utility import Utility
+from swarmbo_envs.wlan_power.topology import Topology, distances, path_loss_db
+from swarmbo_envs.wlan_power.world import Episode
 
 _RESOLUTION = 160  # pixels of the map along its longer side
 _MARGIN = 0.06
@@ -159,7 +157,7 @@ def _draw_powers(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> Non
 
 
 def _found(episode: Episode, capacities: Float[np.ndarray, " m"], settings: WlanPowerSettings, utility: Utility) -> str:
-    """What the network has in this round: of throughput only a simulator can tell."""
+    """Utility of the network in this round, in words: of throughput only a simulator can tell."""
     if settings.objective == "capacity":
         return f"capacity {capacities.sum():,.0f} Mbit/s"
     total = episode.totals[-1] if episode.totals else np.nan

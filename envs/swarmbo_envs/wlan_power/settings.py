@@ -1,4 +1,4 @@
-"""What a WLAN is made of: where everybody is, what the radio does, what changes."""
+"""Settings of a WLAN: places, radio, and changes."""
 
 from typing import Annotated, Any, Literal
 
@@ -105,7 +105,7 @@ def topology_settings(table: dict[str, Any] | None, at: str = "$.topology") -> T
 
 
 class SimulationSettings(Settings, frozen=True):
-    """How ns-3 simulates.
+    """Settings of ns-3.
 
     Args:
         seconds: Simulated time in which throughput is counted, 0.01 to 1000 s.
@@ -189,5 +189,5 @@ class WlanPowerSettings(Settings, frozen=True):
 
     @property
     def changes(self) -> bool:
-        """Whether users walk, leave or return, so that the function to maximise is another one from round to round."""
+        """True where users walk, leave or return, so that the function to maximise changes from round to round."""
         return bool(self.mobility_m or self.leave_rate or self.departures)

@@ -1,4 +1,4 @@
-"""Where access points and users are."""
+"""Topology of a WLAN, and losses between its places."""
 
 import csv
 import hashlib
@@ -11,10 +11,9 @@ from jaxtyping import Bool, Float, Int
 from scipy.spatial.distance import cdist
 
 from swarmbo.boundary.files import open_regular
+from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import is_plain
 from swarmbo.errors import ConfigError
-from swarmbo.rng import stream
-from swarmbo_envs.wlan_power.radio import distances, path_loss_db, shadowing_between, shadowing_to_users
 from swarmbo_envs.wlan_power.settings import (
     GeneratedSettings,
     StatedSettings,
@@ -23,9 +22,71 @@ from swarmbo_envs.wlan_power.settings import (
     topology_settings,
 )
 
+LOSS_AT_ONE_METRE_DB = 46.6777
+LOSS_PER_DECADE_DB = 30.0
+_NEAREST_M = 1.0  # the law is a far field's: nearer than this it would amplify
 _RESTARTS = 200
 _TRIES = 512  # places that are tried for one access point before starting over
 _LARGEST_M = 1e6
+
+
+def path_loss_db(distance_m: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """46.6777 + 30 log10(d / 1 m) dB; of less than a metre that of a metre.
+
+    Source: the default of ns-3's LogDistancePropagationLossModel (exponent 3, reference at 1 m, 5.15 GHz).
+
+    Args:
+        distance_m: Distances d, >= 0 m.
+
+    Example:
+        >>> float(path_loss_db(np.array(10.0)).round(4))
+        76.6777
+    """
+    return LOSS_AT_ONE_METRE_DB + LOSS_PER_DECADE_DB * np.log10(np.maximum(distance_m, _NEAREST_M))
+
+
+def noise_dbm(bandwidth_mhz: float, noise_figure_db: float) -> float:
+    """Thermal noise at a receiver: -174 dBm/Hz + 10 log10(bandwidth in Hz) + its noise figure.
+
+    Args:
+        bandwidth_mhz: Of the channel, > 0.
+        noise_figure_db: What the receiver adds.
+
+    Example:
+        >>> round(noise_dbm(20.0, 7.0), 3)
+        -93.99
+    """
+    return float(-174.0 + 10.0 * np.log10(1e6 * bandwidth_mhz) + noise_figure_db)
+
+
+def distances(A: Float[np.ndarray, "k 2"], B: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "k m"]:
+    """From every place of one list to every place of another, m."""
+    return np.hypot(*np.moveaxis(A[:, None] - B[None], -1, 0))
+
+
+def shadowing_between(seed: int, std_db: float, n_points: int) -> Float[np.ndarray, "k k"]:
+    """Loss that obstacles add between access points, normal and independent by pair, the same both ways.
+
+    Args:
+        seed: Of the topology.
+        std_db: Standard deviation, dB; 0 adds nothing.
+        n_points: Number of access points k.
+    """
+    rng = stream(seed, "shadowing", "access points")
+    upper = np.triu(std_db * rng.standard_normal((n_points, n_points)), 1)
+    return upper + upper.T
+
+
+def shadowing_to_users(seed: int, std_db: float, n_points: int, n_users: int) -> Float[np.ndarray, "k m"]:
+    """Loss that obstacles add from access points to users; it stays with a link when its user walks.
+
+    Args:
+        seed: Of the topology.
+        std_db: Standard deviation, dB; 0 adds nothing.
+        n_points: Number of access points k.
+        n_users: Number of users m.
+    """
+    return std_db * stream(seed, "shadowing", "users").standard_normal((n_points, n_users))
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +121,7 @@ class Topology:
         return hashlib.blake2b(b"".join(part.tobytes() for part in parts), digest_size=16).hexdigest()
 
     def hears(self, power_dbm: float, audible_dbm: float) -> Bool[np.ndarray, "k k"]:
-        """Which access point hears which other at a power, at a threshold; symmetric, since loss is the same both ways.
+        """Pairs of access points that hear each other at a power; symmetric, since loss is the same both ways.
 
         Args:
             power_dbm: Transmit power, that is the highest one.
@@ -101,7 +162,8 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
         places, n_heard, between = np.empty((k, 2)), np.zeros(k, dtype=int), np.zeros((k, k))
         for n in range(k):
             tried = rng.random((_TRIES, 2)) * area
-            apart = cdist(tried, places[:n])  # hypot, by which the radio works, takes ten times as long
+            # hypot, by which the radio works, takes ten times as long
+            apart = cdist(tried, places[:n])
             shadow = std * obstacles.standard_normal((_TRIES, n))
             hears = path_loss_db(apart) + shadow <= reach_db
             degrees = hears.sum(axis=1)

@@ -2,32 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
-import gymnasium
 import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from swarmbo.boundary.rng import sobol, stream
 from swarmbo.records import GroundTruth
-from swarmbo.rng import sobol, stream
 from swarmbo.settings import convert
 from swarmbo_envs.saved_state import SavedState
-from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain
-from swarmbo_envs.wlan_power.best_known import best_known
-from swarmbo_envs.wlan_power.episode import Episode
-from swarmbo_envs.wlan_power.network import Network
-from swarmbo_envs.wlan_power.references import Reference, references
+from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld, plain, shown, with_last
+from swarmbo_envs.wlan_power.network import Network, Utility
+from swarmbo_envs.wlan_power.references import Reference, best_known, references
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
-from swarmbo_envs.wlan_power.users import move_users
-from swarmbo_envs.wlan_power.utility import Utility
-from swarmbo_envs.wlan_power.world import World
+from swarmbo_envs.wlan_power.world import Episode, World, move_users
 
 _N_TRUTH_POINTS = 1024
-_LARGEST = 1e12  # what an observation shows of a measurement is cut off here
 
 
-class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerSettings):
+class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerSettings, name="wlan_power_v0"):
     """Access points set their transmit powers together, so that their users get the most capacity, in sum or fairly.
 
     | | |
@@ -106,12 +100,6 @@ if it failed |
         * v0: first version (0.1.0).
     """
 
-    metadata: ClassVar[dict[str, Any]] = {  # pyright: ignore[reportIncompatibleVariableOverride]
-        "name": "wlan_power_v0",
-        "render_modes": ["rgb_array", "ansi", "human"],
-        "is_parallelizable": True,
-        "render_fps": 4,
-    }
     _action_in_words, _states = "[power in dBm]", ("WLAN", 1)
 
     def __init__(self, **arguments: Any) -> None:
@@ -123,21 +111,14 @@ if it failed |
         self.variables, self.factors = tuple(f"power_{i}" for i in range(k)), self._world.factors
         low, high = s.power_dbm
         self._low, self._high = low, high
-        self._action_spaces = {
-            agent: gymnasium.spaces.Box(low, high, shape=(1,), dtype=np.float64) for agent in self.possible_agents
-        }
-        self._observation_spaces = {
-            agent: gymnasium.spaces.Box(
-                np.array([low, -_LARGEST, 0.0, *[low] * len(heard)]),
-                np.array([high, _LARGEST, 1.0, *[high] * len(heard)]),
-                dtype=np.float64,
-            )
-            for agent, heard in zip(self.possible_agents, self._heard, strict=True)
-        }
-        self.state_space = gymnasium.spaces.Box(
-            np.array([low] * k + [-_LARGEST] * k + [0.0]),
-            np.array([high] * k + [_LARGEST] * k + [1.0]),
-            dtype=np.float64,
+        last = np.full(k, LARGEST)
+        self._set_spaces(
+            dict.fromkeys(self.possible_agents, ([low], [high])),
+            {
+                agent: with_last([low], [high], [[low] * len(heard), [high] * len(heard)])
+                for agent, heard in zip(self.possible_agents, self._heard, strict=True)
+            },
+            (np.concatenate([[low] * k, -last, [0.0]]), np.concatenate([[high] * k, last, [1.0]])),
         )
         self._first = self._world.network(self.topology.users, np.ones(len(self.topology.users), dtype=bool))
         self._now = self._first
@@ -151,7 +132,7 @@ if it failed |
         return self._now
 
     def factor_graph(self) -> dict[str, Any]:
-        """What agents are told of the network, as plain data: one factor per access point, with those that it hears.
+        """Knowledge that agents have of the network, as plain data: a factor per access point, with those it hears.
 
         Returns:
             ``bounds`` and ``variable_owners`` by variable, ``scopes`` and ``owners`` by factor, and ``outcomes``.
@@ -168,7 +149,7 @@ if it failed |
         }
 
     def interaction_graph(self) -> "nx.Graph[str]":
-        """Who hears whom."""
+        """Links by radio."""
         graph: nx.Graph[str] = nx.Graph()
         graph.add_nodes_from(self.possible_agents)
         names = self.possible_agents
@@ -176,13 +157,13 @@ if it failed |
         return graph
 
     def best_known(self) -> tuple[Array, float]:
-        """The best powers known for the network as it begins, and its utility then; see ``best_known.best_known``."""
+        """The best powers known for the network as it begins, and its utility then; see ``references.best_known``."""
         powers, value = best_known(self._first, self._low, self._high, utility=self.utility)
         return np.array(powers), value
 
     @property
     def utility(self) -> Utility:
-        """What the rates of users are put together to."""
+        """Utility that the rates of users are put together to."""
         return self._world.utility
 
     def ground_truth(self) -> GroundTruth | None:
@@ -207,13 +188,13 @@ if it failed |
 
     @property
     def labels(self) -> dict[str, str]:
-        """What is measured, its unit, and that of powers, for titles and tables; also where nobody knows the truth."""
+        """Name of what is measured, its unit, and that of powers, for titles; also where nobody knows the truth."""
         name = f"WLAN of {len(self.possible_agents)} access points and {len(self.topology.users)} users"
         what = self.utility.label
         return {"name": f"{name}: {what}" if what else name, "unit": self.utility.unit, "axis_unit": "dBm"}
 
     def references(self, budget: int, seed: int = 0) -> dict[str, float]:
-        """What simple ways reach within a budget of joint settings, without noise; see ``references``.
+        """Results of simple ways within a budget of joint settings, without noise; see ``references``.
 
         Nothing where users walk, leave or return. Of throughput: what ns-3 gives at the powers that those ways find by
         the closed form, a simulation each; without those that failed.
@@ -224,7 +205,7 @@ if it failed |
         return {label: total for label, total in given.items() if np.isfinite(total)}
 
     def reference_points(self, budget: int, seed: int = 0) -> dict[str, Array]:
-        """Where those ways end: powers (k,), dBm."""
+        """Powers (k,) at which those ways end, dBm."""
         return {self._label(reference): reference.powers for reference in self._references(budget, seed)}
 
     def _label(self, reference: Reference) -> str:
@@ -242,7 +223,7 @@ if it failed |
         return list(references(self._first, self._low, self._high, **arguments).values())
 
     def worst_off(self, powers: ArrayLike) -> dict[str, float]:
-        """What the access point and the user get that get least at joint powers, Mbit/s, without noise.
+        """Rates of the access point and the user that get least at joint powers, Mbit/s, without noise.
 
         Users count as they are when an episode begins, and access points that have some. With ns-3 this is a
         simulation.
@@ -303,11 +284,11 @@ if it failed |
 
     @property
     def source(self) -> dict[str, Any]:
-        """What outcomes are and what they come from; plain data."""
+        """Source of outcomes, and what they are; plain data."""
         return self._world.source
 
     def outcomes(self, powers: ArrayLike) -> Array:
-        """What each access point has at joint powers, by the utility, with users where they are now, without noise.
+        """Utility of each access point at joint powers, with users where they are now, without noise.
 
         Args:
             powers: Transmit powers (k,), dBm.
@@ -321,20 +302,17 @@ if it failed |
     def state(self) -> Array:
         """All powers, all last good measurements (the lower bound while there is none), the share of rounds left."""
         episode = self._current()
-        return np.concatenate([episode.powers, self._last(), [episode.share_left(self.max_cycles)]])
-
-    def _last(self) -> Array:
-        return np.clip(np.nan_to_num(self._current().last, nan=-_LARGEST), -_LARGEST, _LARGEST)
+        return np.concatenate([episode.powers, shown(episode.last), [episode.share_left(self.max_cycles)]])
 
     def _observe(self, episode: Episode) -> dict[str, Array]:
-        powers, last, left = episode.powers, self._last(), episode.share_left(self.max_cycles)
+        powers, last, left = episode.powers, shown(episode.last), episode.share_left(self.max_cycles)
         return {
             agent: np.array([powers[i], last[i], left, *powers[self._heard[i]]])
             for i, agent in enumerate(self.possible_agents)
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """As of every world; users are where they were."""
+        """Continue as every world does; users are where they were."""
         super().set_state(state)
         episode = self._current()
         self._now = self._world.network(episode.users, episode.present) if self.settings.changes else self._first

@@ -1,4 +1,4 @@
-"""The rules of the WLAN: what a network is at a moment, and what its access points measure in a round."""
+"""The rules of the WLAN: its state, how users change, and what access points measure in a round."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -7,19 +7,67 @@ import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
-from swarmbo.rng import stream
-from swarmbo_envs.wlan_power.episode import Episode
-from swarmbo_envs.wlan_power.network import Network
-from swarmbo_envs.wlan_power.radio import noise_dbm
+from swarmbo_envs.saved_state import WorldEpisode
+from swarmbo_envs.wlan_power.network import Network, Utility
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
-from swarmbo_envs.wlan_power.topology import Topology, topology_of
-from swarmbo_envs.wlan_power.utility import Utility
+from swarmbo_envs.wlan_power.topology import Topology, noise_dbm, topology_of
 
 if TYPE_CHECKING:
     from swarmbo_envs.wlan_power.ns3 import Failure, Ns3Radio
 
 _ONLY_TIME = ("processes", "timeout_s")  # what changes how long a simulation takes, and not what comes out
+
+
+@dataclass
+class Episode(WorldEpisode):
+    """State of an episode of the WLAN, beside what those of all worlds have.
+
+    Args:
+        powers: Transmit powers (k,), dBm.
+        last: Last good measurement of each agent (k,); NaN while there is none.
+        totals: What the network got in each round without noise, Mbit/s; NaN where a simulation failed.
+        users: Places (m, 2), m.
+        present: Which users are there (m,).
+    """
+
+    powers: Float[np.ndarray, " k"]
+    last: Float[np.ndarray, " k"]
+    totals: list[float]
+    users: Float[np.ndarray, "m 2"]
+    present: Bool[np.ndarray, " m"]
+
+
+def move_users(episode: Episode, settings: WlanPowerSettings, topology: Topology) -> None:
+    """Move users between two rounds: they walk, leave, come back. Changes the episode.
+
+    Steps are normal along each axis; who would walk out of the area is reflected at its edge. A user whose departure is
+    stated leaves then, for good unless it returns by chance.
+
+    Args:
+        episode: In the round that begins.
+        settings: Lengths of steps and probabilities.
+        topology: For the area.
+    """
+    names = {"episode": episode.number, "round": episode.round}
+    if settings.mobility_m:
+        steps = stream(episode.seed, "environment", "mobility", **names).standard_normal(episode.users.shape)
+        episode.users = _reflected(episode.users + settings.mobility_m * steps, topology.low, topology.high)
+    if settings.leave_rate or settings.return_rate:
+        luck = stream(episode.seed, "environment", "churn", **names).random(len(episode.present))
+        episode.present = np.where(episode.present, luck >= settings.leave_rate, luck < settings.return_rate)
+    for at, user in settings.departures:
+        if at == episode.round:
+            episode.present[user] = False
+
+
+def _reflected(
+    places: Float[np.ndarray, "m 2"], low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"]
+) -> Float[np.ndarray, "m 2"]:
+    sides = np.maximum(high - low, np.finfo(float).tiny)
+    phase = np.mod(places - low, 2.0 * sides)
+    return np.clip(low + np.minimum(phase, 2.0 * sides - phase), low, high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +113,12 @@ class World:
 
     @property
     def heard(self) -> list[Int[np.ndarray, " h"]]:
-        """Which others each access point hears."""
+        """Numbers of the others that each access point hears."""
         return [np.flatnonzero(row) for row in self.hears]
 
     @property
     def source(self) -> dict[str, Any]:
-        """What outcomes are and what they come from; plain data."""
+        """Source of outcomes, and what they are; plain data."""
         named: dict[str, Any] = {"objective": self.settings.objective, "radio": self.settings.radio}
         if self.settings.utility != "sum":
             named["utility"] = self.settings.utility
@@ -79,10 +127,11 @@ class World:
         return named if self.radio is None else named | self.radio.source
 
     def description(self) -> dict[str, Any]:
-        """What makes it this world, as plain JSON; files by what is in them, not by where they lie."""
+        """Description that tells this world from others, as plain JSON; files by what is in them."""
         settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.settings))  # lists, no tuples
         del settings["render_mode"], settings["topology"]
-        if self.settings.utility == "sum":  # as states had it before there were others
+        # as states had it before there were others, so that those can be read
+        if self.settings.utility == "sum":
             del settings["utility"], settings["rate_mbps"]
         simulation = settings.pop("simulation")
         if self.radio is None:
@@ -115,13 +164,13 @@ class World:
 
     @property
     def utility(self) -> Utility:
-        """How rates of users are put together."""
+        """Utility that rates of users are put together to."""
         return Utility(self.settings.utility, self.settings.rate_mbps or 0.0)
 
     def rates(
         self, network: Network, users: Float[np.ndarray, "m 2"], powers: Float[np.ndarray, " k"]
     ) -> "Float[np.ndarray, 'runs m'] | Failure":
-        """What the radio gives each user, Mbit/s, without noise, in each of its runs; or why there is nothing.
+        """Rates of users by the radio, Mbit/s, without noise, in each of its runs; or why there are none.
 
         Args:
             network: As it is.
@@ -135,7 +184,7 @@ class World:
     def outcomes(
         self, network: Network, users: Float[np.ndarray, "m 2"], powers: Float[np.ndarray, " k"]
     ) -> "tuple[Float[np.ndarray, ' k'], float, Failure | None]":
-        """What each access point and the network have, without noise; and why there is nothing (NaN) if so.
+        """Utility of each access point and of the network, without noise; and why there is none (NaN) if so.
 
         Args:
             network: As it is.
@@ -154,7 +203,7 @@ class World:
         return mean, float(mean.sum() if utility.is_sum else utility.total(network, values).mean()), None
 
     def measure(self, episode: Episode, network: Network) -> dict[str, dict[str, Any]]:
-        """What the access points measure at the episode's powers, written into the episode.
+        """Measurements of the access points at the episode's powers, written into the episode.
 
         Args:
             episode: Where the network stands; its totals and last good measurements change.
@@ -167,6 +216,7 @@ class World:
         values, true, why = self.outcomes(network, episode.users, episode.powers)
         episode.totals.append(true)
         names = {"episode": episode.number, "round": episode.round}
+        # one number more than access points, for the total: either kind of outcome draws the same of the others
         luck = stream(episode.seed, "environment", "failure", **names).random(k + 1)
         noise = s.noise_std * stream(episode.seed, "environment", "noise", **names).standard_normal(k + 1)
         noisy = values + np.where(network.n_users > 0, noise[:k] / np.sqrt(k), 0.0)

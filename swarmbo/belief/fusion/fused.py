@@ -23,10 +23,10 @@ from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.belief.gp.spatial import checked_places
 from swarmbo.belief.views import PlaceBelief, Views
+from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import LinkReport, Traffic, by_name
-from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults, FaultyTransport, InProcess
 
@@ -240,6 +240,25 @@ class FusedBelief:
         places = self._points(X)
         if len(places):
             self.failures[agent].measure(places, np.zeros(len(places)))
+
+    def given_again(
+        self, agent: str, told: Sequence[tuple[float, Sequence[float], float, float | None]]
+    ) -> "FusedBelief":
+        """A copy in which an agent has all that it measured; of what it has already others may know.
+
+        Args:
+            agent: Whose measurements these are.
+            told: In the order in which it was ever told of them, the first of which it has: round, place (d,), outcome
+                (NaN if it failed) and standard deviation of the noise (None where that is not known).
+        """
+        other = self.copied()
+        good = [one for one in told if not math.isnan(one[2])][other.agents[agent].n_readings :]
+        bad = [one for one in told if math.isnan(one[2])][other.failures[agent].n_readings :]
+        for asked, place, outcome, std in good:
+            other.at(asked).give(agent, [place], [outcome], math.nan if std is None else std**2)
+        for asked, place, *_ in bad:
+            other.at(asked).give_failures(agent, [place])
+        return other
 
     def reports(self, agent: str) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "f c"]]:
         """Where measurements succeeded that an agent knows of one by one, and where some failed, as far as it heard."""

@@ -205,10 +205,14 @@ class FusedView(ABC):
             len(h.lengthscales) == self.domain.n_dims
             and (h.time is None) == (own.hyperparameters.time is None)
             and max(proposal.version, proposal.n_readings) < MOST
-            and (self.team is None or (proposal.proposer in self.team and proposal.n_features == own.n_features))
+            and (self.team is None or (self._may_propose(proposal) and proposal.n_features == own.n_features))
             and all(1.0 / _LARGEST <= size <= _LARGEST for size in sizes)
             and max(abs(h.mean), abs(h.offset), h.scale, 1.0 / h.scale) <= LARGEST_OUTCOME
         )
+
+    def _may_propose(self, proposal: Proposal) -> bool:
+        """What all were started with is nobody's; who has not heard of a later one still says it."""
+        return self._is_known([proposal.proposer] if proposal.version else [])
 
     def _is_known(self, names: Iterable[str]) -> bool:
         """Whether agents are of the team, as far as that is known."""

@@ -1,7 +1,7 @@
 """Products with rows of a triangular matrix in vector instructions, written out: compilers keep no sums in registers.
 
 Eight points go side by side in the lanes of a register, so nothing is added up across lanes, and each entry of the
-matrix is read once for all of them. Everything is known by its address, as in ``swarmbo.coordination.vector_steps``.
+matrix is read once for all of them. Arrays are known by their addresses: numba counts references to them otherwise.
 """
 
 from typing import Any

@@ -1,1 +1,1 @@
-"""What answers the requests of a method: messages between agents, or somebody who sees a whole part."""
+"""Drivers, which answer the requests of a method: by messages between agents, or with a whole part in sight."""

@@ -8,30 +8,11 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.coordination import messages, requests
 from swarmbo.coordination.local_functions import by_factor, neighbour_sums
-from swarmbo.coordination.messages import Key, Message, Report, Reports
+from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import Part
-from swarmbo.coordination.requests import (
-    AllReduce,
-    Best,
-    Choices,
-    Compare,
-    Crossed,
-    Exchange,
-    HandOn,
-    Letter,
-    Look,
-    Reduce,
-    Request,
-    Send,
-    Steps,
-    ToAll,
-    ToFactors,
-    ToVariables,
-    Watch,
-    answered,
-    looked,
-)
+from swarmbo.coordination.requests import Letter, Steps
 from swarmbo.coordination.schema import Fits, FitsWord, Schema, Wanted, are_below, are_numbers
 
 Post = Callable[[str, Message], None]
@@ -55,37 +36,37 @@ class ByMessages:
 
     def program(self, steps: Steps[Out]) -> Waiting[Out]:
         """Go through a method in step with the part's other agents."""
-        return answered(steps, self._answer)
+        return requests.answered(steps, self._answer)
 
-    def _answer(self, request: Request) -> Waiting[Any]:
+    def _answer(self, request: requests.Request) -> Waiting[Any]:
         match request:
-            case Send():
+            case requests.Send():
                 self._say(request.letters)
                 return (yield from self._hear(request.keys, below=request.below))
-            case ToFactors():
+            case requests.ToFactors():
                 return (yield from self._to_factors(request))
-            case ToVariables():
+            case requests.ToVariables():
                 return (yield from self._to_variables(request))
-            case Exchange():
+            case requests.Exchange():
                 return (yield from self._exchange(request))
-            case Reduce():
+            case requests.Reduce():
                 return (yield from self._reduce(request))
-            case AllReduce():
+            case requests.AllReduce():
                 return (yield from self._all_reduce(request))
-            case Best():
+            case requests.Best():
                 return (yield from self._best(request))
-            case ToAll():
+            case requests.ToAll():
                 return (yield from self._to_all(request))
-            case HandOn():
+            case requests.HandOn():
                 return (yield from self._handed_on(request))
-            case Look():
-                return looked([request])[0]
-            case Compare():
+            case requests.Look():
+                return requests.looked([request])[0]
+            case requests.Compare():
                 return (yield from self._compare(request))
-            case Choices():
+            case requests.Choices():
                 self._schema = replace(self._schema, sizes=request.sizes)
                 return None
-            case Watch() | Crossed():  # one who sees the whole part tells nobody
+            case requests.Watch() | requests.Crossed():  # one who sees the whole part tells nobody
                 return None
 
     def _say(self, letters: Iterable[Letter]) -> None:
@@ -93,10 +74,10 @@ class ByMessages:
             self._post(letter.recipient, letter.message)
 
     def _hear(self, keys: Iterable[Key], size: int = 1, below: float | None = None) -> Waiting[dict[Key, Any]]:
-        """What owners of factors and variables say; see ``Schema.wanted``."""
+        """Messages of owners of factors and variables; see ``Schema.wanted``."""
         return (yield from _heard({key: self._schema.wanted(key, self.agent, size, below) for key in keys}))
 
-    def _to_factors(self, request: ToFactors) -> Waiting[Any]:
+    def _to_factors(self, request: requests.ToFactors) -> Waiting[Any]:
         self._schema = replace(self._schema, sizes=request.flooding.sizes)
         self._say(request.letters())
         flooding, entries, choices = request.flooding, request.entries.copy(), request.choices.copy()
@@ -106,7 +87,7 @@ class ByMessages:
             choices[flooding.place[str(x)]] = message.choice
         return entries, choices
 
-    def _to_variables(self, request: ToVariables) -> Waiting[Any]:
+    def _to_variables(self, request: requests.ToVariables) -> Waiting[Any]:
         self._schema = replace(self._schema, sizes=request.flooding.sizes)
         self._say(request.letters())
         flooding, entries = request.flooding, request.entries.copy()
@@ -115,7 +96,7 @@ class ByMessages:
             flooding.message(entries, str(f), str(x))[:] = message.entries
         return entries
 
-    def _exchange(self, request: Exchange) -> Waiting[Any]:
+    def _exchange(self, request: requests.Exchange) -> Waiting[Any]:
         self._say(request.letters())
         neighbours, view = self.part.neighbours, request.view
         keys = [("published", k, f, request.phase) for f in view.factors for k in neighbours[f]]
@@ -124,7 +105,7 @@ class ByMessages:
         told |= {str(k): message.entries for (_, k, _, _), message in heard.items()}  # k tells all neighbours the same
         return neighbour_sums(neighbours, view.stacks, told)
 
-    def _reduce(self, request: Reduce) -> Waiting[Any]:
+    def _reduce(self, request: requests.Reduce) -> Waiting[Any]:
         view, graph, is_shared = request.view, self.graph, self.part.is_shared
         self._say(request.letters())
         tag = str(request.kind.__struct_config__.tag)
@@ -132,6 +113,7 @@ class ByMessages:
         heard = yield from self._hear([(tag, f, x) for x in shared for f in graph.factors_of(x)], request.n_points)
         sums: dict[str, np.ndarray] = {}
         for x in shared:
+            # from 0 on, in the graph's order of factors: `Central` adds in the same order, whatever comes first
             sums[x] = np.zeros(request.n_points)
             for f in graph.factors_of(x):
                 sums[x] = sums[x] + heard[tag, f, x].entries
@@ -146,7 +128,8 @@ class ByMessages:
             out[:, view.place[str(x)]] = message.entries
         return out
 
-    def _all_reduce(self, request: AllReduce) -> Waiting[Float[np.ndarray, "k m"]]:
+    def _all_reduce(self, request: requests.AllReduce) -> Waiting[Float[np.ndarray, "k m"]]:
+        # own terms first, then what each child says, in the order of the tree: floating-point sums depend on it
         sums = np.zeros(request.terms.shape[1:])
         for term in request.terms:
             sums = sums + term
@@ -159,10 +142,10 @@ class ByMessages:
 
         return (yield from self._over_tree(added, sums.shape, request.fits))
 
-    def _best(self, request: Best) -> Waiting[Float[np.ndarray, " m"]]:
+    def _best(self, request: requests.Best) -> Waiting[Float[np.ndarray, " m"]]:
         return (yield from self._over_tree(request.over, request.rows.shape[1:], request.fits))
 
-    def _to_all(self, request: ToAll) -> Waiting[dict[str, bytes]]:
+    def _to_all(self, request: requests.ToAll) -> Waiting[dict[str, bytes]]:
         part, tree, fits = self.part, self.part.tree, request.fits
         parent, children = tree.parent[self.agent], tree.children[self.agent]
         known, behind = dict(request.words), {child: tree.behind(child) for child in children}
@@ -170,13 +153,13 @@ class ByMessages:
         for message in (yield from _heard(wanted)).values():
             known |= message.reports
         if parent is not None:
-            self._say([ToAll.up(part, self.agent, parent, known)])
+            self._say([requests.ToAll.up(part, self.agent, parent, known)])
             key, others = ("reports", part.index, parent), set(part.agents) - tree.behind(self.agent)
             known |= (yield from _heard({key: _words(parent, others, fits)}))[key].reports
-        self._say([ToAll.down(part, self.agent, child, known, behind[child]) for child in children])
+        self._say([requests.ToAll.down(part, self.agent, child, known, behind[child]) for child in children])
         return {name: known[name] for name in part.agents}
 
-    def _handed_on(self, request: HandOn) -> Waiting[dict[str, bytes]]:
+    def _handed_on(self, request: requests.HandOn) -> Waiting[dict[str, bytes]]:
         order, index = list(request.order), self.part.index
         if not order:
             return {}
@@ -217,25 +200,26 @@ class ByMessages:
         heard = yield from _heard({("tally", part.index, child): sums(child, tree.behind(child)) for child in children})
         found = joined([message.entries.reshape(shape) for message in heard.values()])
         if parent is not None:
-            self._say([AllReduce.up(part, self.agent, parent, found)])
+            self._say([requests.AllReduce.up(part, self.agent, parent, found)])
             key = ("ruling", part.index)
             found = (yield from _heard({key: sums(parent, part.agents)}))[key].entries.reshape(shape)
-        self._say([AllReduce.down(part, self.agent, child, found) for child in children])
+        self._say([requests.AllReduce.down(part, self.agent, child, found) for child in children])
         return found
 
-    def _compare(self, request: Compare) -> Waiting[Any]:
+    def _compare(self, request: requests.Compare) -> Waiting[Any]:
         """Up the tree go the values of all factors, so that whoever adds them adds in the graph's order."""
         part, tree = self.part, self.part.tree
         children, parent = tree.children[self.agent], tree.parent[self.agent]
         own = self.graph.factors_owned_by(self.agent)
+        # values, not sums of them: only the root adds, in the graph's order, so no tree changes which choice is best
         known = dict(zip(own, np.array(request.values).T, strict=True))
         change, moved, n_choices = request.change, request.moved, len(request.values)
 
-        def fits(said: Report) -> bool:
+        def fits(said: messages.Report) -> bool:
             return are_below(said.entries, n_choices * len(tree.factors[said.agent])) and said.change >= 0.0
 
         heard = yield from _heard({("report", part.index, child): Wanted(child, fits) for child in children})
-        report: Report
+        report: messages.Report
         for report in heard.values():
             below = tree.factors[report.agent]
             known.update(zip(below, report.entries.reshape(-1, len(below)).T if below else (), strict=True))
@@ -255,9 +239,9 @@ class ByMessages:
 
 
 def _words(sender: str, agents: Collection[str], fits: FitsWord) -> Wanted:
-    """What some agents say to all, as it is handed on."""
+    """Words of some agents to all, as they are handed on."""
 
-    def are_words(said: Reports) -> bool:
+    def are_words(said: messages.Reports) -> bool:
         return said.reports.keys() == agents and all(fits(name, word) for name, word in said.reports.items())
 
     return Wanted(sender, are_words)

@@ -8,31 +8,13 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.coordination import messages, requests
 from swarmbo.coordination.counting import Counts
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.local_functions import Neighbourhoods, Passes, in_turn
-from swarmbo.coordination.messages import NO_NUMBERS, Codec, FromFactor, FromVariable, Key, Message, Numbers, Verdict
+from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import Part
-from swarmbo.coordination.requests import (
-    AllReduce,
-    Best,
-    Choices,
-    Compare,
-    Crossed,
-    Exchange,
-    HandOn,
-    Letter,
-    Look,
-    Reduce,
-    Request,
-    Send,
-    Steps,
-    ToAll,
-    ToFactors,
-    ToVariables,
-    Watch,
-    looked,
-)
+from swarmbo.coordination.requests import Letter, Steps
 from swarmbo.coordination.view import BoxView
 from swarmbo.records import Traffic
 
@@ -47,7 +29,7 @@ class Watcher(Protocol):
         ...
 
     def note_bound(self, bound: float, traffic: Traffic) -> None:
-        """What no choice exceeds, by what is known so far."""
+        """The upper bound so far."""
         ...
 
 
@@ -74,64 +56,66 @@ class Central:
         (outcome,) = side_by_side([(self, steps)])
         return outcome
 
-    def until_look(self, steps: Steps[Out], answer: Any) -> Look:
+    def until_look(self, steps: Steps[Out], answer: Any) -> requests.Look:
         """Answer until values of functions are asked for.
 
         Raises:
             StopIteration: With the outcome, when the method has ended.
         """
-        while not isinstance(request := steps.send(answer), Look):
+        while not isinstance(request := steps.send(answer), requests.Look):
             answer = self._answer(request)
         return request
 
-    def _answer(self, request: Request) -> Any:
+    def _answer(self, request: requests.Request) -> Any:
         match request:
-            case Send():
+            case requests.Send():
+                # who answers for the whole part says all and hears all at once: no wait can be in vain
                 said = self._said
                 self.traffic += self._taken_by(request.letters)
                 for letter in request.letters:
                     said[letter.message.key] = letter.message
                 return {key: said[key] for key in request.keys}
-            case ToFactors():
-                self._note_numbers(FromVariable, request.flooding)
+            case requests.ToFactors():
+                self._note_numbers(messages.FromVariable, request.flooding)
                 self.traffic += self._counts.first_choices(request.choices)
                 return request.entries, request.choices
-            case ToVariables():
-                self._note_numbers(FromFactor, request.flooding)
+            case requests.ToVariables():
+                self._note_numbers(messages.FromFactor, request.flooding)
                 return request.entries
-            case Exchange():
-                what = (Exchange, request.phase, request.told[0].shape[1])
+            case requests.Exchange():
+                what = (requests.Exchange, request.phase, request.told[0].shape[1])
                 self._note_alike(what, lambda: self._taken_by(request.letters()))
                 return self._around(request.view).sums(request.told)
-            case Reduce():
+            case requests.Reduce():
                 return self._reduced(request)
-            case AllReduce():
+            case requests.AllReduce():
                 return self._all_reduced(request)
-            case Best():
+            case requests.Best():
                 best = request.over()
                 self.over_tree(best)
                 return best
-            case ToAll():
+            case requests.ToAll():
                 self.traffic += self._taken_by(self._told(request.words))
                 return {name: request.words[name] for name in self.part.agents}
-            case HandOn():
+            case requests.HandOn():
                 return self._handed_on(request)
-            case Look():
-                return looked([request])[0]
-            case Compare():
+            case requests.Look():
+                return requests.looked([request])[0]
+            case requests.Compare():
                 verdict, best_so_far = request.judged(self.part)
-                self._note_alike((Compare, len(request.values)), lambda: self._compared(request, verdict))
+                # reports and verdicts are as long whatever they say, so one count serves every round
+                self._note_alike((requests.Compare, len(request.values)), lambda: self._compared(request, verdict))
                 if self._watcher is not None and request.ends_round and best_so_far is not None:
                     n_broken, value = best_so_far
                     self._watcher.note_value(value if n_broken == 0 else -np.inf, self.traffic)
                 return verdict, best_so_far
-            case Watch():
+            case requests.Watch():
                 if self._watcher is not None:
                     self._watcher.note_bound(request.bound(), self.traffic)
                 return None
-            case Choices():  # nobody says anything to itself that does not fit
+            case requests.Choices():  # nobody says anything to itself that does not fit
                 return None
-            case Crossed():
+            case requests.Crossed():
                 self.traffic += request.traffic(self._counts)
                 return None
 
@@ -141,28 +125,29 @@ class Central:
             self._alike[what] = count()
         self.traffic += self._alike[what]
 
-    def _note_numbers(self, kind: type[Numbers], flooding: Flooding) -> None:
+    def _note_numbers(self, kind: type[messages.Numbers], flooding: Flooding) -> None:
         self._note_alike((kind, flooding), lambda: self._counts.numbers(kind, flooding.edge_sizes))
 
     def _taken_by(self, letters: Iterable[Letter]) -> Traffic:
-        """What messages take that are made, but those that stay with their sender."""
+        """Traffic of messages that are made, but for those that stay with their sender."""
         n_messages = n_bytes = n_transmissions = 0
         for sender, recipient, message in letters:
             if sender != recipient:
                 if (hops := self._hops.get((sender, recipient))) is None:
                     hops = self._hops[sender, recipient] = self.part.routes.hops(sender, recipient)
                 n_messages += 1
-                n_bytes += Codec.size(message)
+                n_bytes += messages.Codec.size(message)
                 n_transmissions += hops
         return Traffic(messages=n_messages, bytes=n_bytes, transmissions=n_transmissions)
 
-    def _reduced(self, request: Reduce) -> Float[np.ndarray, "m n"]:
+    def _reduced(self, request: requests.Reduce) -> Float[np.ndarray, "m n"]:
         view, m = request.view, request.n_points
         any_sums = {x: np.empty(m) for x, is_shared in self.part.is_shared.items() if is_shared}
         letters = chain(request.letters(), request.replies(any_sums))  # made only if they are counted
         self._note_alike((request.kind, m), lambda: self._taken_by(letters))
         entries = np.concatenate([X.transpose(1, 0, 2).reshape(m, -1) for X in request.copies], axis=1)
         out = np.zeros((m, len(view.place)))
+        # pass k adds each variable's k-th factor: the order of an owner who adds what its factors say
         for columns, places in self._passes(view):
             out[:, columns] += entries[:, places]
         return out
@@ -183,7 +168,7 @@ class Central:
             )
         return self._passes_of[view]
 
-    def _all_reduced(self, request: AllReduce) -> Float[np.ndarray, "k m"]:
+    def _all_reduced(self, request: requests.AllReduce) -> Float[np.ndarray, "k m"]:
         """Every agent adds its own terms, then what its children say: from the leaves of the tree to its root."""
         terms = request.terms
         sums = np.zeros((len(self.graph.agents), *terms.shape[1:]))
@@ -201,11 +186,13 @@ class Central:
         counts, numbers = self._counts, np.empty(joined.size)
 
         def count() -> Traffic:
-            up, down = (say(self.part, "", "", numbers).message for say in (AllReduce.up, AllReduce.down))
+            up, down = (
+                say(self.part, "", "", numbers).message for say in (requests.AllReduce.up, requests.AllReduce.down)
+            )
             return counts.up_tree(up, 0) + counts.down_tree(down)
 
-        self._note_alike((AllReduce, joined.size), count)
-        return self._alike[AllReduce, joined.size]
+        self._note_alike((requests.AllReduce, joined.size), count)
+        return self._alike[requests.AllReduce, joined.size]
 
     @cached_property
     def _owned(self) -> Passes:
@@ -225,10 +212,10 @@ class Central:
         for agent in tree.leaves_first:
             if (parent := tree.parent[agent]) is not None:
                 behind[parent] |= behind[agent]
-                yield ToAll.up(self.part, agent, parent, behind[agent])
-                yield ToAll.down(self.part, parent, agent, words, behind[agent])
+                yield requests.ToAll.up(self.part, agent, parent, behind[agent])
+                yield requests.ToAll.down(self.part, parent, agent, words, behind[agent])
 
-    def _handed_on(self, request: HandOn) -> dict[str, bytes]:
+    def _handed_on(self, request: requests.HandOn) -> dict[str, bytes]:
         known: dict[str, bytes] = {}
         for agent in request.order:
             known[agent] = request.say(agent, known)
@@ -237,8 +224,8 @@ class Central:
             self.traffic += self._taken_by(letters)
         return known
 
-    def _compared(self, request: Compare, verdict: Verdict) -> Traffic:
-        report = request.up(self.part, "", "", NO_NUMBERS, 0.0, False).message
+    def _compared(self, request: requests.Compare, verdict: messages.Verdict) -> Traffic:
+        report = request.up(self.part, "", "", messages.NO_NUMBERS, 0.0, False).message
         return self._counts.up_tree(report, len(request.values)) + self._counts.down_tree(verdict)
 
 
@@ -254,12 +241,12 @@ def side_by_side(parts: Sequence[tuple[Central, Steps[Out]]]) -> list[Out]:
     outcomes: dict[int, Out] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(parts)))
     while answers:
-        asked: dict[int, Look] = {}
+        asked: dict[int, requests.Look] = {}
         for i, answer in answers.items():
             central, steps = parts[i]
             try:
                 asked[i] = central.until_look(steps, answer)
             except StopIteration as finished:
                 outcomes[i] = finished.value
-        answers = dict(zip(asked, looked(list(asked.values())), strict=True))
+        answers = dict(zip(asked, requests.looked(list(asked.values())), strict=True))
     return [outcomes[i] for i in range(len(parts))]

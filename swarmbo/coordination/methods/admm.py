@@ -18,20 +18,27 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.coordination.agreement import Agreement, BoxOutcome
-from swarmbo.coordination.ascent import Climbed, ascend
-from swarmbo.coordination.box_steps import exchange, part_total, settled, tell_factors
-from swarmbo.coordination.by_deadline import maximise_by_deadline, require_lockstep
+from swarmbo.coordination.ascent import Climbed, ascend, augmented, polish
+from swarmbo.coordination.box_steps import (
+    FEWEST,
+    exchange,
+    joint_starts,
+    natural_penalty,
+    part_total,
+    settled,
+    tell_factors,
+)
+from swarmbo.coordination.deadline import require_lockstep
+from swarmbo.coordination.deadline_box import maximise_by_deadline
 from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.messages import Copy
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.narrowing import MOST, narrowed, put_together
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.plan import BoxMethod, Plan
-from swarmbo.coordination.polish import polish
 from swarmbo.coordination.refinement import tabulated
 from swarmbo.coordination.requests import AllReduce, Choices, Reduce, Steps
 from swarmbo.coordination.schema import are_not_negative
-from swarmbo.coordination.starts import FEWEST, joint_starts, natural_penalty
 from swarmbo.coordination.view import BoxView, Copies
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.registry import FUNCTION, kind
@@ -50,7 +57,7 @@ _STILL = 1e-3  # sides of the box by which variables of such a part move, as a r
 
 
 class Residuals(NamedTuple):
-    """How the rounds ended."""
+    """End of the rounds."""
 
     rounds: int
     has_converged: bool
@@ -133,7 +140,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         mode: ``lockstep``: agents wait for every message that they need, as all of the above says. ``asynchronous``:
             they wait for none, and act at a deadline by what they have heard: short runs from up to five starts, then
             turns of the variables from where each has ended and from the best start, and the best of these is kept
-            (``swarmbo.coordination.asynchronous_box``). Of the above ``starts``, ``inner_steps`` and ``penalty`` count
+            (``swarmbo.coordination.deadline_box``). Of the above ``starts``, ``inner_steps`` and ``penalty`` count
             then.
         deadline: Ticks, >= 1, until everyone acts; in a tick a message crosses one link or several. Asynchronous only,
             like the following.
@@ -170,7 +177,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     threshold: NonNegative = 1e-2
 
     def values_of(self, part: FactorGraph) -> int:
-        """How many values each variable of a part may choose from when runs are recombined; 1: they are not."""
+        """Number of values of each variable of a part when runs are recombined; 1: they are not."""
         count = 2 * self.starts
         while count > 1 and count**part.max_factor_size > self.recombination_entries:
             count -= 1
@@ -189,7 +196,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return maximise_by_deadline(self, functions, InProcess().open(functions.graph.agents, links), seed)
 
     def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
-        """What every agent works out for itself in lockstep: factors that share no variable are one part, without
+        """The plan in lockstep, as every agent works it out: factors that share no variable are one part, without
         rounds.
 
         Raises:
@@ -203,7 +210,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return Plan(tuple(parts), lambda view, own: self.steps(BoxView.on(view, own), seed))
 
     def steps(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
-        """What whoever sees some factors and variables of a part does."""
+        """Steps of whoever sees some factors and variables of a part."""
         return self._together(view, seed) if any(view.part.is_shared.values()) else self._alone(view, seed)
 
     def _alone(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
@@ -285,9 +292,12 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         primal = dual = np.inf
         for turn in range(1, self.rounds + 1):
             received = yield from exchange(view, X)
-            weights = np.where(is_shared, eta[:, None] / sides**2, 0.0)  # nobody else wants a say in the others
+            # x <- argmax phi(x) - eta/2 |x - z + u|²; nobody else wants a say in variables of one factor
+            weights = np.where(is_shared, eta[:, None] / sides**2, 0.0)
             climbs = self._climbed(view, known, X, U, Z, view.take(weights), received, steps)
             X, steps = [climb.X for climb in climbs], [climb.step for climb in climbs]
+            # z <- mean of x + u over the factors of each variable, put into the box, whose indicator is a term of z
+            # alone (Boyd et al. 2011, 7.1.1)
             said = yield Reduce(view, Copy, [x + u for x, u in zip(X, U, strict=True)], len(Z))
             agreed = np.clip(said / view.degree, functions.low, functions.high)
             own_sides = [sides[stack.columns][:, None, :] for stack in view.stacks]
@@ -300,8 +310,10 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
                 [(step**2).sum(axis=-1) for step in moved],
             )
             totals = yield squares._replace(fits=are_not_negative)
+            # u <- u + x - z
             U = [u + gap for u, gap in zip(U, gaps, strict=True)]
             Z, (primals, duals) = agreed, np.sqrt(totals / n_copies)
+            # in units of the natural penalty, or the balance of the two would depend on the unit of the outcome
             duals = eta / natural * duals
             primal, dual = float(primals.max()), float(duals.max())
             if primal <= self.tolerance and dual <= self.tolerance:
@@ -311,6 +323,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
                 goes_on = np.maximum(primals, duals) > self.tolerance
                 factor = np.where(goes_on, np.where(grow, 2.0, np.where(shrink, 0.5, 1.0)), 1.0)
                 eta = eta * factor
+                # u is the dual over eta (scaled form), so it shrinks as eta grows (3.4.1)
                 U = [u / factor[:, None] for u in U]
         return Z, Residuals(self.rounds, False, primal, dual)
 
@@ -330,27 +343,19 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         n_steps = (self.inner_steps + 1) // 2 if _is_large(view) else self.inner_steps
         rows = zip(view.stacks, known, X, U, view.take(Z), weights, received, steps, strict=True)
         for stack, function, x, u, z, weight, got, step in rows:
-
-            def lagrangian(
-                x: np.ndarray, function: Any = function, centre: Any = z - u, weight: Any = weight, got: Any = got
-            ) -> Any:
-                value, gradient = function(x, got)
-                gap = x - centre
-                return value - 0.5 * (weight * gap**2).sum(axis=-1), gradient - weight * gap
-
-            low, high = view.box(stack)
-            out.append(ascend(lagrangian, x, low, high, n_steps, first_step=step))
+            lagrangian = augmented(function, got, z - u, weight)
+            out.append(ascend(lagrangian, x, *view.box(stack), n_steps, first_step=step))
             function.keep(out[-1].X)
         return out
 
 
 def _is_large(view: BoxView) -> bool:
-    """Whether a part has so many factors that its rounds are cut short: everybody knows how many there are."""
+    """True if a part has so many factors that its rounds are cut short: everybody knows how many there are."""
     return len(view.part.graph.factors) >= _MANY
 
 
 def _silence(functions: LocalFunctions, X: Float[np.ndarray, "g m a"]) -> tuple[Float[np.ndarray, "g m"], ...]:
-    """What factors without neighbours receive."""
+    """Zeros, which factors without neighbours receive."""
     return tuple(np.zeros(X.shape[:2]) for _ in range(functions.n_exchanges))
 
 

@@ -8,12 +8,12 @@ from jaxtyping import Int
 from numpy.typing import ArrayLike
 
 from swarmbo.coordination.agreement import Solution, TableOutcome
-from swarmbo.coordination.by_deadline import agree_by_deadline, require_lockstep
-from swarmbo.coordination.decoding import decode
+from swarmbo.coordination.deadline import require_lockstep
+from swarmbo.coordination.deadline_tables import agree_by_deadline
+from swarmbo.coordination.decoding import decode, repaired
 from swarmbo.coordination.flooding import Flooding, Kernels
 from swarmbo.coordination.messages import Conditioned, FromFactor, FromVariable
 from swarmbo.coordination.plan import Plan, TableMethod
-from swarmbo.coordination.repair import repaired
 from swarmbo.coordination.requests import Compare, Crossed, Mail, Steps, ToFactors, ToVariables
 from swarmbo.coordination.tables import Edge, Flat, Table, Vector
 from swarmbo.coordination.updates import kernels_for, messages_of_factor, messages_of_variable
@@ -32,7 +32,7 @@ PER_FACTOR = 2**14  # entries: reading them takes NumPy a quarter of the time th
 
 
 class Flooded(NamedTuple):
-    """Where rounds that renew every message have ended.
+    """End of rounds that renew every message.
 
     Args:
         flooding: The layout.
@@ -56,7 +56,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     the best joint choice over all rounds is kept. After 1, 2, 4, 8, … rounds, and when messages have stopped, one is
     decided variable by variable as well. A choice that is forbidden is repaired: variable by variable again, each
     taking the value at which the fewest factors are broken, and those that stay broken weighing more and more
-    (``swarmbo.coordination.repair``); then the sum is improved until no variable can do better by itself. Where
+    (``swarmbo.coordination.decoding``); then the sum is improved until no variable can do better by itself. Where
     constraints have come into play, so is every choice that is better than all before. If a repair fails, the next one
     comes when a choice is decided variable by variable. All this depends on the rounds so far alone, so more rounds
     are never worse.
@@ -72,7 +72,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
             spread (largest less smallest entry), and no choice changes; >= 0.
         repairs: Sweeps at most over the variables to repair a choice and improve it, >= 0; parts with loops only.
         mode: ``lockstep``: agents wait for every message that they need, as all of the above says. ``asynchronous``:
-            they wait for none, and act at a deadline by what they have heard (``swarmbo.coordination.asynchronous``);
+            they wait for none, and act at a deadline by what they have heard (``coordination.deadline_tables``);
             then nothing is proved, and ``rounds``, ``tolerance`` and ``repairs`` are of no account.
         deadline: Ticks, >= 1, until everyone acts; in a tick a message crosses one link or several. Asynchronous only,
             like the following.
@@ -106,7 +106,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     def plan(
         self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
     ) -> Plan[Mapping[str, Table], TableOutcome]:
-        """What every agent works out for itself in lockstep; see ``TableMethod.plan``.
+        """The plan in lockstep; see ``TableMethod.plan``.
 
         Raises:
             ConfigError: If the mode is another: an agreement by a deadline has no such plan.
@@ -139,7 +139,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         return agree_by_deadline(self, graph, tables, InProcess().open(graph.agents, links), seed=seed).solution
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """What whoever sees some factors and variables of a connected part does."""
+        """Steps of whoever sees some factors and variables of a connected part."""
         return _on_tree(view, tables, sizes) if view.graph.is_forest else self._on_loops(view, tables, sizes)
 
     def _on_loops(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
@@ -178,6 +178,8 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         while True:
             from_variables, said = yield ToFactors(flooding, from_variables, choices)
             found, rows = [said], [flooding.values(said)]
+            # nothing looks at how many rounds are left, but for the last one: fewer rounds are a prefix of more, and so
+            # more are never worse
             is_last, is_due = is_still or n_rounds == self.rounds, _is_due(n_rounds) or is_still
             if reads_out and is_due:
                 decoded = yield from _decoded(view, tables, flooding, from_variables, messages)
@@ -246,7 +248,7 @@ def max_sum(
 
 
 def n_entries(view: LocalView, tables: Mapping[str, Table]) -> int:
-    """How much there is to read to renew all messages of the own factors once."""
+    """Entries that are read to renew all messages of the own factors once."""
     return sum(tables[factor].size for factor in view.factors)
 
 
@@ -264,7 +266,8 @@ def _on_tree(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, i
         yield from mail.wait([(kind, *edge) for edge in edges])
         into.update({edge: mail[kind, *edge].entries for edge in edges})
 
-    for level in view.part.levels:  # whatever is said needs what all but its recipient said
+    # whatever is said needs what all but its recipient said, so each message is sent once, when it is final
+    for level in view.part.levels:
         writing = [(x, to) for x, to in level.from_variables if x in variables]
         needed = [(f, x) for x, to in writing for f in graph.factors_of(x) if to != (f,)]
         yield from hear("factor", needed, from_factors)
@@ -320,7 +323,7 @@ def _decoded(
 
 
 def _one_by_one(view: LocalView) -> int:
-    """What is done for each factor of a whole part by Python, if nothing is compiled: as if entries were read."""
+    """Time that Python takes for each factor of a whole part, if nothing is compiled, as entries read meanwhile."""
     return PER_FACTOR * len(view.factors) if view.is_whole else 0
 
 
@@ -331,5 +334,5 @@ def _writers(graph: FactorGraph, factor: str) -> tuple[str, ...]:
 
 
 def _is_due(n_rounds: int) -> bool:
-    """Whether choices are decoded after so many rounds: after a power of two."""
+    """True after a power of two of rounds: then choices are decoded."""
     return n_rounds > 0 and n_rounds & (n_rounds - 1) == 0

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from swarmbo.acquisition.additive_schedules import continuous_beta, finite_beta, group_beta, practical_beta
+from swarmbo.acquisition.schedules import continuous_beta, finite_beta, group_beta, practical_beta
 
 
 def test_the_finite_weight_makes_the_failures_of_all_times_points_and_factors_add_up_to_delta() -> None:

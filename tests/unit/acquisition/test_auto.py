@@ -11,12 +11,9 @@ from scipy.optimize import approx_fprime
 
 import swarmbo as sb
 from swarmbo.acquisition import Auto, DuMBO, Restarts, TrustRegion
-from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
-from swarmbo.acquisition.contrast_bounds import ContrastBounds
-from swarmbo.acquisition.expected_improvement import LogImprovements
-from swarmbo.acquisition.fixed_point import FixedPoint
-from swarmbo.acquisition.log_improvement import log_improvement
-from swarmbo.acquisition.split_improvements import SplitImprovements
+from swarmbo.acquisition.box_functions import FixedPoint
+from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, ContrastBounds
+from swarmbo.acquisition.log_improvement import LogImprovements, SplitImprovements, log_improvement
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import box_around
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
@@ -24,8 +21,8 @@ from swarmbo.belief.model import transforms
 from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.belief.model.model import Learned
 from swarmbo.belief.model.splitting import parts_of, split_graph
-from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.problem.data import Dataset
 from swarmbo_envs.functions import get
 
 BELIEF = AdditiveGPSettings()

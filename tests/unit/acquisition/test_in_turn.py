@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from swarmbo.acquisition import DBGPUCB, LocalWorth, Situation, chain_acquisition, choose_in_turn
-from swarmbo.acquisition.in_sight import IN_SIGHT, nearest, told_by
+from swarmbo.acquisition.chain import IN_SIGHT, nearest, told_by
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.at_places import AtPlaces
 from swarmbo.coordination import Exact
@@ -150,9 +150,9 @@ def test_what_is_measured_far_away_is_left_out_of_many_and_takes_next_to_nothing
     assert isinstance(learned, ExactGP)
     short = msgspec.structs.replace(learned.hyperparameters, lengthscales=(0.08, 0.1))
     now = replace(now, belief=replace(learned, hyperparameters=short))
-    chosen = [place[None] for place in choose_in_turn(now, DBGPUCB().alone(now)).values()]
+    chosen = np.array(list(choose_in_turn(now, DBGPUCB().alone(now)).values()))
     belief, left_out = AtPlaces.of(now.belief, SITES), 0
-    whole = belief.condition_on_pending(np.concatenate(chosen))
+    whole = belief.condition_on_pending(chosen)
     for agent in now.movers:
         places = now.candidates[agent]
         told = told_by(belief, places, chosen, DOMAIN)

@@ -20,7 +20,7 @@ from swarmbo.acquisition import (
     chains,
     local_acquisition,
 )
-from swarmbo.acquisition.in_sight import IN_SIGHT
+from swarmbo.acquisition.chain import IN_SIGHT
 from swarmbo.acquisition.safeguard import _Posteriors
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views

@@ -32,14 +32,6 @@ class OwnWays(WorldTravel):
         return super().base(agent)
 
 
-class OwnWaysAndStops(OwnWays):
-    """The same of one that measures on its ways."""
-
-    def on_the_way(self, agent: str, origin: Any, places: Any) -> Any:
-        assert agent == self.name
-        return self._world.on_the_way(agent, origin, places)
-
-
 class InWorld:
     """Each agent knows where it can go, what that costs, how long its ways take, and what it measured."""
 
@@ -50,9 +42,8 @@ class InWorld:
         _, starts = other.reset(seed=2)
         self.problem, travels = self.world.problem, hasattr(other.unwrapped, "travel_rounds")
         self.passes = "samples_per_leg" in settings
-        ways = OwnWaysAndStops if self.passes else OwnWays
         known: dict[str, Any] = {"level": self.world.level, "sites": self.world.sites()}
-        self.ways = {name: ways(other.unwrapped, name) if travels else None for name in self.problem.agents}
+        self.ways = {name: OwnWays(other.unwrapped, name) if travels else None for name in self.problem.agents}
         self.agents = {
             name: Agent(name, self.problem, travel=self.ways[name], has_base=True, **known, **given)
             for name in self.problem.agents
@@ -71,11 +62,7 @@ class InWorld:
             if places is None:
                 places = random_candidates({name: self.world.boxes[name]}, 1, self.team.round + 1)[name]
             price, stands = offers.prices.get(name, 0.0), offers.standpoints.get(name)
-            passed = None
-            if self.passes:
-                assert offers.on_the_way is not None
-                passed = list(offers.on_the_way(name, self.stands[name], places))
-            agent.ask(candidates=places, price=price, position=stands, on_the_way=passed)
+            agent.ask(candidates=places, price=price, position=stands)
 
     def go_on(self) -> None:
         """A round: where agents go is where the team does."""

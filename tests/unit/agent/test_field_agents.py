@@ -15,6 +15,7 @@ import swarmbo as sb
 from swarmbo.acquisition.local_problem import TablesOnDemand
 from swarmbo.agent import Agent, RemoteAgent, run
 from swarmbo.agent.stages import Stages
+from swarmbo.deciding.field import FieldLearner
 from swarmbo.errors import ConfigError, ShapeError, TransportError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.records import Traffic
@@ -438,6 +439,91 @@ def test_reports_go_along_a_tree_and_are_counted():
     assert (sent.messages, sent.bytes) == (len(crossed), sum(len(e.payload) for e in crossed))
 
 
+def reported(case: Any) -> int:
+    """Bytes of the reports before the last decision, which a team counts as its agents send them."""
+    took = sum((agent.sent["reports"] for agent in case.agents.values()), Traffic())
+    assert case.team.sent["reports"] == took
+    return took.bytes
+
+
+def test_where_agents_can_go_as_before_is_said_in_a_byte_until_it_changes():
+    case = Case()
+    near, far = case.candidates(1), case.candidates(2)
+    case.asked(None, near)
+    whole = reported(case)
+    case.asked(None, near)
+    assert reported(case) < whole / 8
+    case.asked(None, near | {"m": far["m"]})  # one of four
+    assert whole / 8 < reported(case) < whole / 2
+    case.asked(None, near | {"m": far["m"]})
+    assert reported(case) < whole / 8
+    case.asked(None, near | {"m": far["m"]}, {"a": 0.5})  # a price is of the offer, too
+    assert reported(case) > whole / 8
+
+
+def test_after_a_recommendation_offers_are_those_of_the_last_decision():
+    case = Case()
+    case.go_on(1, candidates=case.candidates(1))
+    whole = reported(case)
+    for agent in case.agents.values():
+        agent.recommend()
+    run(case.agents, case.transport)
+    assert [agent.recommended() for agent in case.agents.values()] == [case.team.recommend()] * len(case.agents)
+    case.asked(None, case.candidates(1))
+    assert sum(agent.sent["reports"].bytes for agent in case.agents.values()) < whole / 3
+
+
+@pytest.mark.parametrize("moment", [0, 1, 5])
+def test_agents_that_were_saved_still_know_what_others_offered(moment: int):
+    case = Case()
+    case.go_on(1, candidates=case.candidates(1))
+    whole = reported(case)
+    (query,) = [case.team.ask(None, case.candidates(1))]
+    for name, agent in case.agents.items():
+        agent.ask(candidates=case.candidates(1)[name])
+    ticked_to_the_end(case, moment)
+    words = {name: list((agent.word() or {}).values()) for name, agent in case.agents.items()}
+    assert words == {name: place.tolist() for name, place in query.points.items()}
+    assert case.team.sent["reports"].bytes < whole / 3
+    case.tell(query)
+    case.go_on(1, candidates=case.candidates(1))
+    assert reported(case) < whole / 3
+
+
+def test_a_team_that_was_saved_still_knows_what_its_agents_offered():
+    case = Case()
+    case.go_on(1, candidates=case.candidates(1))
+    again = sb.Team(case.problem, **case.given).load_state_dict(case.team.state_dict())
+    assert again.ask(None, case.candidates(1)).point == case.team.ask(None, case.candidates(1)).point
+    assert again.sent == case.team.sent
+
+
+def test_a_decision_that_comes_to_nothing_leaves_known_what_was_offered_before(monkeypatch: pytest.MonkeyPatch):
+    case = Case()
+    case.go_on(1, candidates=case.candidates(1))
+    before = {name: dict(agent._offered) for name, agent in case.agents.items()}
+    for name, agent in case.agents.items():
+        agent.ask(candidates=case.candidates(2)[name])
+    monkeypatch.setattr(FieldLearner, "steps", lambda self, log, offers: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(case.agents, case.transport)
+    failed = [name for name, agent in case.agents.items() if agent.is_finished]
+    assert failed
+    assert all(case.agents[name]._offered == before[name] for name in failed)
+
+
+def test_an_offer_as_before_that_nobody_remembers_counts_as_lost():
+    case = Case()
+    case.go_on(1, candidates=case.candidates(1))
+    mistaken = case.agents["k"]
+    mistaken._offered = {**mistaken._offered, "k": case.agents["a"]._offered["a"]}
+    for name, agent in case.agents.items():
+        agent.ask(candidates=case.candidates(1)["a" if name == "k" else name])
+    ticked_to_the_end(case, -1)
+    assert sum(agent.refused["k"] for agent in case.agents.values()) > 0
+    assert not any(agent.is_finished for name, agent in case.agents.items())
+
+
 def test_agents_that_were_told_of_different_evaluations_are_refused():
     case = Case(names=("a", "b"))
     case.agents["b"].attach(np.ones((2, 2)), [1.0, 1.0], agents="b")
@@ -469,20 +555,6 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "nowhere", lambda a: a.tell(None, 1.0), ConfigError, "wanted the location of what nobody asked for"
     yield "noise", lambda a: a.tell("q00001", 1.0, noise_std=-1.0), ShapeError, "noise"
     yield "candidates", lambda a: a.ask(candidates=[[1.0]]), ShapeError, r"candidates of 'a': got shape \(1, 1\)"
-    ways = [[[1.0, 1.0]], []]
-    yield (
-        "ways",
-        lambda a: a.ask(candidates=[[1.0, 1.0]], on_the_way=ways),
-        ShapeError,
-        "got 2 ways; wanted one for each",
-    )
-    yield (
-        "no way",
-        lambda a: a.ask(candidates=[[1.0, 1.0]], on_the_way=[[[1.0]]]),
-        ShapeError,
-        r"finite numbers \(m, 2\)",
-    )
-    yield "ways alone", lambda a: a.ask(on_the_way=ways), ConfigError, "got ways without candidates"
     yield "price", lambda a: a.ask(price=-1.0), ConfigError, "got -1.0; wanted a finite number >= 0"
     yield "position", lambda a: a.ask(position=[0.0]), ShapeError, "location of 'a'"
     yield "rounds", lambda a: a.attach([[0.0, 0.0]], [1.0], rounds=1.0), ShapeError, "in which nothing fades"

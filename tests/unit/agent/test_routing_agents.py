@@ -104,17 +104,6 @@ def test_a_pilot_goes_on_from_its_state_if_it_is_told_its_ways_again(moment: int
     there.go_on()
 
 
-def test_ways_to_candidates_are_refused_where_nobody_knows_those_beyond():
-    there = drive()
-    agent = there.agents["robot_0"]
-    agent.travel = None  # then it looks one step ahead
-    agent.ask(candidates=[[1.0, 1.0]], on_the_way=[[[1.0, 1.0]]])
-    with pytest.raises(
-        ConfigError, match=r"\$.travel: got ways to candidates, .*; wanted a travel that has on_the_way"
-    ):
-        there.agents["robot_1"].ask(candidates=[[1.0, 1.0]], on_the_way=[[[1.0, 1.0]]])
-
-
 @pytest.mark.thorough
 def test_pilots_may_be_processes():
     env = robot_team_v0.parallel_env(robots=2)

@@ -102,12 +102,6 @@ def test_a_sweep_begins_at_its_start_and_goes_no_farther_than_it_gets():
     assert (sweep(ground_of(DOMAIN, None), 1, 4, 25, (30.0, 55.0), 2.0)[-1] < [50.0, 40.0]).all()  # where more is left
 
 
-def test_who_measures_on_its_way_sweeps_more_lanes():
-    ground, start = ground_of(Domain(np.zeros(2), np.array([60.0, 60.0])), None), (1.0, 1.0)
-    turns = [len(np.unique(sweep(ground, 0, 1, 40, start, 30.0, stops)[:, 0].round(6))) for stops in (0, 4)]
-    assert turns[1] > turns[0]
-
-
 PLACES = [(x, y) for x in np.linspace(1, 99, 50) for y in np.linspace(1, 59, 30)]
 SHORE = np.array([(x, y) for x, y in PLACES if not (30 < x < 70 and 10 < y < 50)])
 

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 from scipy.optimize import minimize
 
+from swarmbo.coordination.ascent import polish
+from swarmbo.coordination.box_steps import joint_starts, natural_penalty
 from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.methods import admm
@@ -15,8 +17,6 @@ from swarmbo.coordination.methods.admm import ADMM
 from swarmbo.coordination.narrowing import MOST
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import maximise_with_agents
-from swarmbo.coordination.polish import polish
-from swarmbo.coordination.starts import joint_starts, natural_penalty
 from swarmbo.coordination.view import BoxView, LocalView
 from swarmbo.errors import ConfigError, ShapeError, TransportError
 from swarmbo.graph import FactorGraph, stacks_of

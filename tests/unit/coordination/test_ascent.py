@@ -73,3 +73,15 @@ def test_the_steps_that_come_out_let_a_climb_go_on() -> None:
     gone_on = ascend(function, X, low, high, 3, first_step=warm.step)
     afresh = ascend(function, X, low, high, 3)
     assert abs(gone_on.X - centre).max() < 1e-7 < abs(afresh.X - centre).max()
+
+
+def test_a_first_step_never_goes_beyond_half_the_box() -> None:
+    asked: list[np.ndarray] = []
+
+    def slope(X: np.ndarray):
+        asked.append(X)
+        return X.sum(axis=-1), np.ones_like(X)
+
+    box = np.zeros((1, 1, 1)), np.ones((1, 1, 1))
+    ascend(slope, np.full((1, 1, 1), 0.25), *box, 1, first_step=np.full((1, 1), 100.0))
+    assert asked[1].item() == 0.75

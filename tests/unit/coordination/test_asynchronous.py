@@ -8,10 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.coordination.asynchronous import Punctual, Terms
-from swarmbo.coordination.by_deadline import agree_by_deadline
 from swarmbo.coordination.claims import Claims
-from swarmbo.coordination.correspondence import Correspondence
+from swarmbo.coordination.deadline import Correspondence
+from swarmbo.coordination.deadline_tables import Punctual, Terms, agree_by_deadline
 from swarmbo.coordination.messages import Bundle, Choice, Codec, FromFactor, FromVariable, Label
 from swarmbo.coordination.tables import sizes_of
 from swarmbo.graph import FactorGraph
@@ -149,8 +148,7 @@ def test_agents_whose_clocks_skip_and_who_are_asked_at_any_time_never_clash(prob
 
 def terms_of(graph, tables, method=BY_DEADLINE, default=None):
     claims = Claims.of(graph, tables)
-    names = ("deadline", "patience", "threshold", "damping")
-    return Terms(graph, sizes_of(graph, tables), claims, *(getattr(method, name) for name in names), default or {})
+    return Terms(method, sizes_of(graph, tables), claims, default or {})
 
 
 def agents_of(terms, tables, decision=0):

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.coordination.asynchronous_box import PunctualInBox
-from swarmbo.coordination.box_terms import BoxTerms
-from swarmbo.coordination.by_deadline import maximise_by_deadline
+from swarmbo.coordination.deadline_box import BoxTerms, PunctualInBox, maximise_by_deadline
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.coordination.messages import Bundle, Codec, Label, Offer, Published, Pull, Runs, Valued, Worth
 from swarmbo.graph import FactorGraph, stacks_of

@@ -101,8 +101,8 @@ def test_the_order_and_the_rounds_are_those_of_the_part(seed: int, n_factors: in
     assert [graph.edges.factors[edge] for edge in up] == list(range(n_factors))
     if graph.is_forest:
         edges = graph.edges
-        found = (edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors)
-        assert tree_rounds(order, factor_order, up, *found) == len(tree_levels(graph))
+        found = tree_rounds(factor_order, up, edges.first, edges.variables, len(order))
+        assert found == len(tree_levels(graph))
 
 
 @given(seeds, st.integers(1, 10), st.integers(0, 4))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.coordination import elimination
-from swarmbo.coordination.elimination import buckets_of, eliminate, elimination_steps, largest_clique
+from swarmbo.coordination.methods import exact as elimination
+from swarmbo.coordination.methods.exact import buckets_of, eliminate, elimination_steps, largest_clique
 from swarmbo.graph import FactorGraph
 
 

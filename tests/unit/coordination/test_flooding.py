@@ -75,10 +75,8 @@ def test_where_messages_and_tables_lie_by_edge_and_factor(seed: int, n_factors: 
     for edge, start, size in zip(edges, flooding.edge_starts, flooding.edge_sizes, strict=True):
         found[edge] = entries[start : start + size]
     assert all(same(found[edge], message) for edge, message in flooding.by_edge(entries).items())
-    stacked = [table for group in flooding.factor_groups for table in group.tables]
-    lies_at = {table.ctypes.data: table for table in stacked}
-    for factor, address in zip(graph.factors, flooding.table_addresses.tolist(), strict=True):
-        assert same(lies_at[address], tables[factor])
+    for factor, start in zip(graph.factors, flooding.table_starts, strict=True):
+        assert same(flooding.tables[start : start + tables[factor].size], tables[factor].ravel())
 
 
 def same(one: np.ndarray, other: np.ndarray) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
 from swarmbo.errors import ConfigError
@@ -170,6 +171,15 @@ def test_a_team_in_a_field_agrees_by_it_and_each_decision_draws_anew(kind: str, 
         return told
 
     assert queries() == queries()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_equal_gains_mgm_lets_the_first_variable_of_the_graph_move(seed: int) -> None:
+    graph = sb.FactorGraph.from_scopes({"f": ["y", "x"], "g": ["x"], "h": ["y"]})  # y comes first
+    drawn = {x: int(stream(seed, "mgm", variable=x).integers(2)) for x in graph.variables}
+    tables = {"f": 1.0 - np.eye(2), "g": np.zeros(2), "h": np.zeros(2)}
+    moved = drawn if drawn["x"] != drawn["y"] else drawn | {"y": 1 - drawn["y"]}
+    assert sb.MGM(rounds=1).solve(graph, tables, seed=seed).assignment == moved
 
 
 @pytest.mark.parametrize("method", [sb.RefinedDSA(levels=6), sb.RefinedMGM(levels=6)])

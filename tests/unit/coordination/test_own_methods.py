@@ -7,8 +7,8 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.coordination.agreement import TableOutcome
+from swarmbo.coordination.decoding import sweep
 from swarmbo.coordination.plan import TableMethod
-from swarmbo.coordination.repair import sweep
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Table
 from swarmbo.coordination.view import LocalView

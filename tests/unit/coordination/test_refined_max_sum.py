@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from swarmbo.coordination import exact
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
-from swarmbo.coordination.methods.refined_max_sum import RefinedMaxSum
+from swarmbo.coordination.methods.refined import RefinedMaxSum
 from swarmbo.coordination.participant import maximise_with_agents
 from swarmbo.coordination.refinement import RefinementLevel
 from swarmbo.errors import BudgetError, ConfigError, ShapeError, TransportError

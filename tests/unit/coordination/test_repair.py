@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.coordination import Exact, MaxSum, RefinedMaxSum, exact, max_sum
+from swarmbo.coordination.decoding import least_forbidden, reweighed
 from swarmbo.coordination.methods.admm import ADMM
 from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
-from swarmbo.coordination.repair import least_forbidden, reweighed
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import InProcess
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from swarmbo.errors import ConfigError
-from swarmbo_envs.fields.drawn import Drawn
+from swarmbo_envs.fields.drawn import drawn
 from swarmbo_envs.fields.field import lattice, summit
 from swarmbo_envs.fields.landscape import build_field
 from swarmbo_envs.fields.settings import DrawSettings
@@ -18,7 +18,7 @@ def test_over_many_draws_mean_variance_and_correlation_are_those_of_the_kernel()
     places = np.array([[0.0, 0.0], [100.0, 0.0]])
     draws = np.array(
         [
-            Drawn(DrawSettings(kernel="matern32", lengthscale_m=100.0, std=2.0, mean=5.0, seed=seed))(places)
+            drawn(DrawSettings(kernel="matern32", lengthscale_m=100.0, std=2.0, mean=5.0, seed=seed))(places)
             for seed in range(1000)
         ]
     )

@@ -3,8 +3,7 @@ import pytest
 from matplotlib.cbook import get_sample_data
 
 from swarmbo.errors import ConfigError
-from swarmbo_envs.fields.elevation import elevation_field, load
-from swarmbo_envs.fields.landscape import build_field
+from swarmbo_envs.fields.landscape import build_field, elevation_field, load
 from swarmbo_envs.fields.settings import ElevationSettings
 
 

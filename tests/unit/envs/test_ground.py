@@ -15,9 +15,8 @@ from swarmbo.errors import ConfigError, DataWarning, MissingPackageError
 from swarmbo_envs import robot_team_v1
 from swarmbo_envs.fields.projection import LocalProjection
 from swarmbo_envs.ground import Ground, Ways, read_regions
-from swarmbo_envs.ground.passages import widest_shut
-from swarmbo_envs.robot_team.driving import Driver
-from swarmbo_envs.robot_team.motion import Unicycle, advance, cut
+from swarmbo_envs.ground.grid import widest_shut
+from swarmbo_envs.robot_team.motion import Driver, Unicycle, advance, cut
 
 LOW, HIGH = np.zeros(2), np.array([120.0, 100.0])
 SQUARE = {"corners": [[40.0, 20.0], [80.0, 20.0], [80.0, 70.0], [40.0, 70.0]]}

@@ -9,7 +9,7 @@ from gymnasium.utils.env_checker import data_equivalence
 import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo_envs import robot_team_v0, robot_team_v1
-from swarmbo_envs.robot_team.apart import Spacing
+from swarmbo_envs.robot_team.safety import Spacing
 
 PLAIN = {"elevation": "jacksboro", "window": [0, 0, 30, 30]}  # 2.2 by 2.7 km
 WALL = {"corners": [[900, 300], [1100, 300], [1100, 2700], [900, 2700]]}
@@ -196,6 +196,27 @@ def test_who_drives_later_makes_way():
     assert infos["robot_0"]["reached"]
     assert not infos["robot_1"]["reached"]
     assert np.hypot(*(infos["robot_0"]["location"] - infos["robot_1"]["location"])) >= 100.0
+
+
+def test_a_current_brings_robots_farther_than_their_speed():
+    env = make(robots=1, starts=[[600, 1300]], wind=(4.0, 0.0), round_time_s=60.0)
+    env.reset(seed=0)
+    places = env.candidates("robot_0")
+    farthest = places[np.hypot(*(places - [600, 1300]).T).argmax()]
+    assert farthest[0] - 600 > 1.3 * 5.0 * 60.0
+    assert env.step(at(env, farthest))[4]["robot_0"]["reached"]
+
+
+def test_who_is_sent_to_the_base_of_another_leaves_room_to_load_there():
+    """Its owner is away, and can still come back."""
+    bases = [[300, 300], [300, 2000]]
+    env = make(robots=2, starts=bases, bases=bases, battery_s=1e6, separation_m=100.0, round_time_s=600.0)
+    env.reset(seed=0)
+    env.step(at(env, [400, 300], [1800, 2000]))
+    infos = env.step(at(env, bases[1], [1700, 2000]))[4]
+    assert not infos["robot_0"]["reached"]
+    assert 100.0 <= np.hypot(*(infos["robot_0"]["location"] - bases[1])) < 200.0
+    assert env.step(at(env, [300, 300], bases[1]))[4]["robot_1"]["reached"]
 
 
 def test_a_team_measures_with_it_all():

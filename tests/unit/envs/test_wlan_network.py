@@ -10,7 +10,7 @@ from scipy.optimize import check_grad
 
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power import Network, best_known
-from swarmbo_envs.wlan_power.radio import noise_dbm, path_loss_db
+from swarmbo_envs.wlan_power.topology import noise_dbm, path_loss_db
 
 
 def by_loops(points, users, serving, powers, hears):

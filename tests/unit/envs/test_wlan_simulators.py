@@ -20,7 +20,7 @@ from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.report import reference_table, report_rows
 from swarmbo.runs.summary import read_report
 from swarmbo_envs import wlan_power_v0
-from swarmbo_envs.wlan_power.ns3 import Children, Failure, Library, library, radio
+from swarmbo_envs.wlan_power.ns3 import Children, Failure, Library, radio
 
 FAKE = Path(__file__).with_name("fake_simulator.py")
 TRIANGLE = {"access_points": [[0, 0], [60, 0], [30, 50]], "users": [[5, 5], [40, 0], [30, 40]], "serving": [0, 1, 1]}
@@ -249,7 +249,7 @@ def wheel(tmp_path, monkeypatch):
     (tmp_path / "ns3" / "lib64").mkdir()
     (tmp_path / "ns3" / "lib64" / "libns3.99-core-default.so").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(library, "_wheel", lambda: ("3.99", tmp_path / "ns3"))
+    monkeypatch.setattr(radio, "_wheel", lambda: ("3.99", tmp_path / "ns3"))
     return tmp_path
 
 
@@ -263,32 +263,32 @@ def compiler(folder, text):
 def test_the_part_in_c_is_compiled_once(wheel, monkeypatch):
     says = 'echo "$@" >> "$(dirname $0)/calls"; while [ "$1" != -o ]; do shift; done; touch "$2"'
     monkeypatch.setenv("CXX", compiler(wheel, says))
-    first = library.compiled_library()
-    assert library.compiled_library() == first
+    first = radio.compiled_library()
+    assert radio.compiled_library() == first
     calls = (wheel / "calls").read_text().splitlines()
     assert len(calls) == 1
     assert "-lns3.99-wifi-default" in calls[0]
     assert first.path.parent == wheel / "cache" / "swarmbo"
     assert list(first.path.parent.iterdir()) == [first.path]
     assert first.environment["LD_LIBRARY_PATH"].startswith(str(wheel / "ns3" / "lib64"))
-    monkeypatch.setattr(library, "_wheel", lambda: ("3.100", wheel / "ns3"))
-    assert library.compiled_library().path != first.path
+    monkeypatch.setattr(radio, "_wheel", lambda: ("3.100", wheel / "ns3"))
+    assert radio.compiled_library().path != first.path
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX")
-    assert library.compiled_library().path.is_file()  # kept, so no compiler is needed
+    assert radio.compiled_library().path.is_file()  # kept, so no compiler is needed
 
 
 def test_what_is_missing_is_said_in_one_line(wheel, monkeypatch):
     monkeypatch.setenv("CXX", compiler(wheel, "echo \"x.cc:1: fatal error: 'new' file not found\" >&2; exit 1"))
     with pytest.raises(ConfigError, match=r"^\$\.radio: .* finds no standard headers .*apt install g\+\+`$"):
-        library.compiled_library()
+        radio.compiled_library()
     monkeypatch.setenv("CXX", compiler(wheel, "echo 'x.cc:9:1: error: no such member' >&2; exit 1"))
     with pytest.raises(ConfigError, match=r"cannot compile .* no such member$"):
-        library.compiled_library()
+        radio.compiled_library()
     monkeypatch.delenv("CXX")
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ConfigError, match=r"^\$\.radio: .* no compiler is there \(g\+\+.*install g\+\+`$"):
-        library.compiled_library()
+        radio.compiled_library()
     assert list((wheel / "cache").rglob("*.so")) == []
 
 
@@ -297,14 +297,14 @@ def test_a_cache_that_cannot_be_written_is_named(wheel, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(wheel / "file"))
     monkeypatch.setenv("CXX", compiler(wheel, "true"))
     with pytest.raises(ConfigError, match="set XDG_CACHE_HOME"):
-        library.compiled_library()
+        radio.compiled_library()
 
 
 def test_the_wheel_is_asked_for_where_it_is_missing(monkeypatch):
     def missing(name):
-        raise library.importlib.metadata.PackageNotFoundError(name)
+        raise radio.importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(library.importlib.metadata, "distribution", missing)
+    monkeypatch.setattr(radio.importlib.metadata, "distribution", missing)
     with pytest.raises(ConfigError, match=r"^\$\.radio: 'ns3' needs .* pip install swarmbo\[ns3\]$"):
         wlan_power_v0.parallel_env(radio="ns3")
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from swarmbo import look
+from swarmbo.boundary import look
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power import Network, references
@@ -101,6 +101,15 @@ def test_users_leave_and_return_as_often_as_asked_for():
     before, after = np.array(there[:-1]), np.array(there[1:])
     assert (before & ~after).sum() / before.sum() == pytest.approx(0.1, abs=0.01)
     assert (~before & after).sum() / (~before).sum() == pytest.approx(0.3, abs=0.02)
+
+
+def test_who_left_as_stated_may_return_by_chance_and_then_stays():
+    env = wlan_power_v0.parallel_env(topology=PAIR, departures=[[2, 1]], return_rate=1.0, max_cycles=4)
+    present = []
+    for round_number in range(1, 5):
+        steps(env, round_number)
+        present.append(bool(env.network.present[1]))
+    assert present == [True, False, True, True]
 
 
 def test_a_stated_departure_happens_in_its_round_in_every_episode():

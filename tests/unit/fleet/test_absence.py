@@ -10,12 +10,12 @@ from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.agent.company import Company, public
-from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows
+from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, Stop
 from swarmbo.errors import ConfigError, TransportError
-from swarmbo.fleet import deadline_hub, member
+from swarmbo.fleet import absence, member
 from swarmbo.fleet.letters import Back, Begin, Here, Lend, Lent, Ping, sealed
 from swarmbo.fleet.plan import HUB
-from swarmbo_envs import function_v0, robot_team_v0
+from swarmbo_envs import function_v0, robot_team_v0, sensor_field_v0
 
 TIMED = sb.ADMM(mode="asynchronous", deadline=8, patience=3, starts=2, inner_steps=1, screened=8)
 CLIMBS = {"seed": 3, "initial": 2, "coordination": TIMED}
@@ -36,10 +36,12 @@ def robots():
     return robot_team_v0.parallel_env(robots=3, field={"elevation": "jacksboro"}, noise_std=5.0)
 
 
+OWN = {**TABLES, "belief": sb.FusedSettings(prior=sb.ExactGPSettings(restarts=0, max_iterations=10))}
 CASES = {
     "by factor": (chain, CLIMBS),
     "totals": (lambda: chain(outcomes="total", noise_std=0.1), CLIMBS),
     "a field": (robots, TABLES),
+    "a field, beliefs of their own": (robots, OWN),
 }
 
 
@@ -56,6 +58,21 @@ def play(fleet, rounds, before=lambda number: None):
             infos = rest[-1]
 
 
+def require_own_belief(fleet, name, history):
+    """Its own measurements are its belief's, once and in turn; of others it has what they measured, or the first."""
+    belief, problem = fleet.members[name]._agent.belief, fleet.team.problem
+    for agent, log in belief.agents[name]._logs.items():
+        column = problem.channels.index(agent)
+        came = ~np.isnan(history.factors[:, column])
+        made = np.column_stack([history.X[came][:, problem.columns(agent)], history.factors[came, column]])
+        assert len(log) == len(made) or agent != name
+        np.testing.assert_array_equal(log.rows[:, :-1], made[: len(log)])
+
+
+def took_part(history):
+    return ~np.isnan(history.factors) | history.failed
+
+
 def require_one_log(fleet):
     """Whoever is in knows what the hub knows, once each, and of own factors what came."""
     team, problem = fleet.team, fleet.team.problem
@@ -66,11 +83,15 @@ def require_one_log(fleet):
         assert len(team.history) - len(log.history) <= 1
         assert len(log.open) <= 1
         np.testing.assert_array_equal(log.history.X, history.X)
-        np.testing.assert_array_equal(log.history.failed, history.failed)
         own = [problem.channels.index(factor) for factor in problem.graph.factors_owned_by(name)]
-        known = slice(None) if problem.is_field else own
+        is_fused = isinstance(team.setup.belief, sb.FusedSettings)  # then nobody else knows what failed
+        known = slice(None) if problem.is_field and not is_fused else own
         np.testing.assert_array_equal(log.history.factors[:, known], history.factors[:, known])
-        np.testing.assert_array_equal(np.isnan(log.history.factors), np.isnan(history.factors))
+        heard = own if is_fused else slice(None)
+        np.testing.assert_array_equal(log.history.failed[:, heard], history.failed[:, heard])
+        np.testing.assert_array_equal(took_part(log.history), took_part(history))
+        if is_fused:
+            require_own_belief(fleet, name, history)
         if problem.outcomes == "total":
             np.testing.assert_array_equal(log.history.totals, history.totals)
             np.testing.assert_array_equal(log.history.known_noise[:, 0], history.known_noise[:, 0])
@@ -195,8 +216,42 @@ def test_who_has_lost_what_it_had_written_down_is_told_all_of_it(network, fleets
             fleet.come(name, forgets=True)
 
     play(fleet, 5, before)
+    if fleet.team.setup.belief == OWN["belief"]:  # nobody else has it, and others know what it measured
+        assert fleet.team.hub.absence.away == {name: "what it had written down is lost, and so is its own belief"}
+    else:
+        assert fleet.team.hub.absent == ()
+    require_one_log(fleet)
+
+
+def test_who_returns_with_a_belief_of_its_own_hears_what_others_measured_meanwhile(network, fleets):
+    fleet = fleets(robots(), network(), patience=10.0, **OWN)
+    name = fleet.team.agents[1]
+
+    def before(number):
+        if number == 3:
+            fleet.schedule = [(fleet.turns + 40, fleet.leave, name)]  # in the middle of a decision
+        if number == 6:
+            fleet.come(name)
+
+    play(fleet, 7, before)
+    history = fleet.team.history.take(slice(len(fleet.team.history) - 1))
+    made = dict(zip(fleet.team.agents, (~np.isnan(history.factors)).sum(axis=0).tolist(), strict=True))
+    assert made[name] < len(history)
+    assert fleet.members[name]._agent.belief.agents[name].reached == made
+    require_one_log(fleet)
+
+
+def test_what_failed_stays_known_to_its_agent_alone_also_when_it_was_gone(network, fleets):
+    world = sensor_field_v0.parallel_env(sensors=3, field={"gp": {"lengthscale_m": 600.0, "seed": 1}}, failure_rate=0.5)
+    fleet = fleets(world, network(), patience=10.0, **OWN)
+    name = fleet.team.agents[1]
+    play(fleet, 7, lambda number: {4: fleet.leave, 6: fleet.come}.get(number, len)(name))
+    column = fleet.team.problem.channels.index(name)
+    assert fleet.team.history.failed[:, column].any()
     assert fleet.team.hub.absent == ()
     require_one_log(fleet)
+    for other, made in fleet.members.items():
+        assert made._agent.log.history.failed[:, column].any() == (other == name)
 
 
 def test_where_nobody_is_left_the_run_ends_in_one_line(network, fleets):
@@ -291,9 +346,13 @@ def test_a_company_of_strangers_is_refused(company, why):
 
 def test_of_what_an_absent_agent_was_told_others_hear_what_it_would_have_said(network, fleets):
     rows = OwnRows({"q00001": OwnRow(0, {"f0": 2.5, "f1": None}, noise={"f0": 0.1}, place={"x": 0.5})})
-    told = public(rows, fleets(chain(), network(), **CLIMBS).team.problem).told["q00001"]
+    told = public(rows, fleets(chain(), network(), **CLIMBS).team.setup).told["q00001"]
     assert told == OwnRow(0, {"f0": UNHEARD, "f1": None}, place={"x": 0.5})
-    assert public(rows, fleets(chain(outcomes="total"), network(), **CLIMBS).team.problem) == rows
+    assert public(rows, fleets(chain(outcomes="total"), network(), **CLIMBS).team.setup) == rows
+    stop = Stop((1.0, 2.0), 7.5, 0.1)
+    rows = OwnRows({"q00001": OwnRow(0, {"robot_0": None}, noise={"robot_0": 0.1}, on_the_way=(stop,))})
+    told = public(rows, fleets(robots(), network(), **OWN).team.setup).told["q00001"]
+    assert told == OwnRow(0, {"robot_0": UNHEARD}, on_the_way=(Stop((1.0, 2.0), UNHEARD),))
 
 
 def numbers(plain):
@@ -453,7 +512,7 @@ class Deaf:
 @pytest.fixture
 def soon(monkeypatch):
     """For those who live and say nothing it is not waited for as long."""
-    monkeypatch.setattr(deadline_hub, "JOINING", 1.0)
+    monkeypatch.setattr(absence, "JOINING", 1.0)
 
 
 @pytest.mark.parametrize(("case", "who"), [("by factor", 0), pytest.param("a field", 1, marks=pytest.mark.thorough)])

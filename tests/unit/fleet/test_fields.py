@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError
-from swarmbo.fleet.letters import Begin, Saw, opened
+from swarmbo.fleet.letters import Begin, Told, opened
 from swarmbo.fleet.plan import HUB
 from swarmbo_envs import robot_team_v0, robot_team_v1, sensor_field_v0
 
@@ -196,10 +196,11 @@ def test_each_is_told_what_is_its_own_only(network, fleets):
     for name in fleet.team.agents:
         orders = written[HUB, name]
         offers = [letter.offer for letter in orders if isinstance(letter, Begin)]
-        places = [letter.reading.place for letter in orders if isinstance(letter, Saw) and letter.reading]
+        rows = [letter.row for letter in orders if isinstance(letter, Told)]
+        places = [tuple(row.place.values()) for row in rows if row.factors]
         column = fleet.team.problem.channels.index(name)
         own = fleet.team.history.X[fleet.team.problem.taken(fleet.team.history.X)[:, column]]
-        along = [stop.place for letter in orders if isinstance(letter, Saw) for stop in letter.on_the_way]
+        along = [stop.place for row in rows for stop in row.on_the_way]
         assert {*places, *along} == {tuple(row[fleet.team.problem.columns(name)]) for row in own}
         assert len(offers) == ROUNDS
         offered = {place for offer in offers for place in offer.candidates}

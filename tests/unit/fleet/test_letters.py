@@ -3,9 +3,11 @@
 import math
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import swarmbo as sb
 from swarmbo.agent.company import Company
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
 from swarmbo.deciding.reports import Offer
@@ -15,9 +17,9 @@ from swarmbo.fleet.letters import (
     Answer,
     Back,
     Begin,
-    Came,
     End,
     Here,
+    Join,
     Lend,
     Lent,
     Letter,
@@ -26,13 +28,16 @@ from swarmbo.fleet.letters import (
     Ping,
     Receipt,
     Said,
-    Saw,
+    Told,
     Word,
     digest_of,
     opened,
     sealed,
 )
+from swarmbo.fleet.plan import HUB
+from swarmbo.fleet.schema import fits_agent
 from swarmbo.records import SolveReport, Traffic
+from swarmbo.spaces import Domain
 
 NUMBERS = st.dictionaries(st.text(max_size=8), st.floats(allow_nan=False, allow_infinity=False), max_size=4)
 REPORT = SolveReport(status="converged", rounds=3)
@@ -79,17 +84,8 @@ LETTERS = st.one_of(
     st.builds(
         Word, st.integers(1, 99), st.text(max_size=9), NUMBERS, st.just(REPORT), st.just({"news": Traffic(1, 2, 3)})
     ),
-    st.builds(
-        Came,
-        st.integers(1, 99),
-        st.text(max_size=9),
-        NUMBERS,
-        NUMBERS,
-        st.none() | st.floats(-1e60, 1e60),
-        st.booleans(),
-        NUMBERS,
-    ),
-    st.builds(Saw, st.integers(1, 99), st.none() | st.text(max_size=9), st.none() | STOPS, st.tuples(STOPS)),
+    st.builds(Told, st.integers(1, 99), st.none() | st.text(max_size=9), ROWS),
+    st.builds(Join, st.binary(max_size=99)),
     st.builds(Measure, st.integers(1, 99), st.tuples(PLACES)),
     st.builds(Measured, st.integers(1, 99), st.tuples(ANSWERS), st.text(max_size=9)),
     st.just(End()),
@@ -127,6 +123,11 @@ def test_one_who_can_seal_still_has_to_write_letters(letter, data):
     assert isinstance(found, Letter)
 
 
+def told(**row):
+    """What an agent is told."""
+    return msgspec.msgpack.encode(["Told", 1, "q", {"order": 0, **row}])
+
+
 def told_of(value, of):
     """A beginning, with what somebody absent was told."""
     company = {"number": 1, "members": ["a"], "said": {"b": {"told": {"q": {"order": 0, of: value}}}}}
@@ -141,22 +142,28 @@ def told_of(value, of):
         (msgspec.msgpack.encode({"no": "letter"}), "got no letter"),
         (b"\x91" * 100_000, "got no letter"),  # nested deeper than any stack
         (msgspec.msgpack.encode(["End", "\ud800".encode("utf-8", "surrogatepass")]), "got no letter|End"),
-        (msgspec.msgpack.encode(["Came", 1, "q", {"x": math.nan}, {}]), "got nan for 'x'; wanted finite numbers"),
-        (msgspec.msgpack.encode(["Came", 1, "q", {}, {"f": math.inf}]), "got inf for 'f'"),
-        (msgspec.msgpack.encode(["Saw", 1, "q", [[0.0, math.nan], 1.0]]), "got nan for 'place'"),
-        (msgspec.msgpack.encode(["Saw", 1, "q", None, [[[0.0], math.inf]]]), "got inf for 'outcome'"),
-        (msgspec.msgpack.encode(["Begin", 1, None, {"candidates": [[0.0, -math.inf]]}]), "got -inf for 'place'"),
-        (msgspec.msgpack.encode(["Begin", 1, None, {"price": math.nan}]), "got nan for 'price'"),
-        (msgspec.msgpack.encode(["Measure", 1, [[math.nan]]]), "got nan for 'place'"),
-        (msgspec.msgpack.encode(["Measured", 1, [[{"f": math.inf}]]]), "got inf for 'f'"),
-        (told_of({"f": math.nan}, "factors"), "got nan for 'f'"),
-        (told_of(math.inf, "total"), "got inf for 'total'"),
-        (told_of([[[0.0], math.inf]], "on_the_way"), "got inf for 'outcome'"),
+        (
+            msgspec.msgpack.encode(["Told", 1, "q", {"order": 0, "place": {"x": math.nan}}]),
+            "got a number that is NaN or infinite; wanted finite",
+        ),
+        (told(factors={"f": math.inf}), "NaN or infinite"),
+        (
+            msgspec.msgpack.encode(["Told", 1, "q", {"order": 0, "on_the_way": [[[0.0, math.nan], 1.0]]}]),
+            "NaN or infinite",
+        ),
+        (told(on_the_way=[[[0.0], math.inf]]), "NaN or infinite"),
+        (msgspec.msgpack.encode(["Begin", 1, None, {"candidates": [[0.0, -math.inf]]}]), "NaN or infinite"),
+        (msgspec.msgpack.encode(["Begin", 1, None, {"price": math.nan}]), "NaN or infinite"),
+        (msgspec.msgpack.encode(["Measure", 1, [[math.nan]]]), "NaN or infinite"),
+        (msgspec.msgpack.encode(["Measured", 1, [[{"f": math.inf}]]]), "NaN or infinite"),
+        (told_of({"f": math.nan}, "factors"), "NaN or infinite"),
+        (told_of(math.inf, "total"), "NaN or infinite"),
+        (told_of([[[0.0], math.inf]], "on_the_way"), "NaN or infinite"),
         (
             msgspec.msgpack.encode(["Back", 1, 0, {}, b"", {"q": {"order": 0, "place": {"x": math.nan}}}]),
-            "got nan for 'x'",
+            "NaN or infinite",
         ),
-        (msgspec.msgpack.encode(["Word", 1, "q", {}, REPORT, {}, 0, 0, {"x": math.inf}]), "got inf for 'x'"),
+        (msgspec.msgpack.encode(["Word", 1, "q", {}, REPORT, {}, 0, 0, {"x": math.inf}]), "NaN or infinite"),
         (bytes(LONGEST), f"wanted 17 to {LONGEST}"),
     ],
     ids=[
@@ -192,3 +199,46 @@ def test_what_is_no_letter_is_refused_in_one_line(body, why):
 def test_a_letter_that_is_too_long_is_not_written():
     with pytest.raises(TransportError, match="wanted at most"):
         sealed(Said(bytes(LONGEST)))
+
+
+FUNCTION = sb.Problem.of(
+    sb.FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}, owners={"f": "a", "g": "b"}),
+    {"x": (0.0, 1.0), "y": (0.0, 1.0)},
+    {"x": "a", "y": "b"},
+    outcomes="per-factor",
+)
+FIELD = sb.Problem.of_field(["a", "b"], Domain(np.zeros(2), np.ones(2)))
+PLACE = dict(zip(FIELD.graph.variables_owned_by("a"), (0.5, 0.5), strict=True))
+STOP = Stop((0.5, 0.5), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("problem", "query", "row", "fits"),
+    [
+        (FUNCTION, "q00001", OwnRow(0, {"f": 1.0}, place={"x": 0.5}, noise={"f": 0.1}), True),
+        (FUNCTION, None, OwnRow(0, {"f": 1.0}), False),
+        (FUNCTION, "q00001", OwnRow(0, {"g": 1.0}), False),
+        (FUNCTION, "q00001", OwnRow(0, {"f": 1e61}), False),
+        (FUNCTION, "q00001", OwnRow(0, {"f": 1.0}, place={"y": 0.5}), False),
+        (FUNCTION, "q00001", OwnRow(0, {"f": 1.0}, place={"x": 9.0}), False),
+        (FUNCTION, "q00001", OwnRow(0, {"f": 1.0}, noise={"f": -0.1}), False),
+        (FUNCTION, "q00001", OwnRow(0, {"f": 1.0}, noise={"g": 0.1}), False),
+        (FUNCTION, "q00001", OwnRow(0, total=1.0), False),  # outcomes are told by factor
+        (FUNCTION, "q00001", OwnRow(0, total_noise=-1.0), False),
+        (FUNCTION, "q00001", OwnRow(0, on_the_way=(STOP,)), False),
+        (FUNCTION, "q00001", OwnRow(-1, {"f": 1.0}), False),
+        (FIELD, None, OwnRow(0, {"a": 1.0}, place=PLACE, on_the_way=(STOP,)), True),
+        (FIELD, "q00001", OwnRow(0, has_ended=True), True),
+        (FIELD, None, OwnRow(0, {"a": 1.0}), False),  # nobody says where
+        (FIELD, None, OwnRow(0, {"a": 1.0}, place=dict.fromkeys(PLACE, 1e9)), False),
+        (FIELD, None, OwnRow(0, {"b": 1.0}, place=PLACE), False),
+        (FIELD, None, OwnRow(0, on_the_way=(Stop((0.5,), 1.0),)), False),
+    ],
+)
+def test_an_agent_is_told_what_can_have_come_of_its_own_and_by_the_hub_alone(problem, query, row, fits):
+    assert fits_agent(Told(1, query, row), HUB, "a", problem) is fits
+    assert not fits_agent(Told(1, query, row), "b", "a", problem)
+    if query is not None:
+        back = Back(1, 0, OwnRows({query: row}), b"", {query: row})
+        assert fits_agent(back, HUB, "a", problem) is (fits or row.total is not msgspec.UNSET)
+        assert not fits_agent(msgspec.structs.replace(back, since=-1), HUB, "a", problem)

@@ -6,9 +6,11 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
+from swarmbo.deciding.own_rows import OwnRow
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.journal import Journal
-from swarmbo.fleet.letters import Begin, Came, Said, Word, sealed
+from swarmbo.fleet.letters import Begin, Join, Said, Told, Word, sealed
+from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, new_run
 from swarmbo.fleet.run import NetworkReport, members_of
 from swarmbo.records import NetworkRecord
@@ -118,7 +120,7 @@ def test_a_letter_that_was_half_written_when_its_reader_died_comes_again(network
         patch.setattr(Journal, "keep", killed)
         fleet = fleets(world(), network(), **SETTINGS)
         name = fleet.team.agents[0]
-        fleet.team.hub.mail.write(name, Came(0, "q00000", {}, {}))
+        fleet.team.hub.mail.write(name, Told(0, "q00000", OwnRow(0)))
         with pytest.raises(KeyboardInterrupt):
             fleet.members[name].step(0.0)
     for member in fleet.members.values():
@@ -163,6 +165,60 @@ def test_who_is_started_late_is_waited_for_longer_than_who_falls_silent(network,
     assert wire.now < 330.0 + 2 * fleet.plan.patience_s
 
 
+class LeftBehind:
+    """A process elsewhere: of an earlier run, until a hub has it join another, as ``be_member`` does."""
+
+    def __init__(self, fleet, name):
+        self.fleet, self.member = fleet, fleet.members.pop(name)
+
+    def step(self, seconds):
+        self.member.step(seconds)
+        if (plan := self.member.invited) is not None:
+            self.close()
+            carrier = self.fleet.wire.carrier(self.member.name, plan.run)
+            self.member = Member(self.member.name, plan, carrier, self.fleet.folder / plan.run, self.fleet.wire.clock)
+            self.fleet.everybody.append(self.member)
+
+    def close(self):
+        self.member.close()
+
+
+@pytest.mark.parametrize("timed", [False, True], ids=["all are needed", "by a deadline"])
+def test_a_hub_that_is_started_again_finds_within_seconds_who_runs(network, fleets, timed):
+    given = SETTINGS
+    if timed:
+        given = SETTINGS | {"coordination": sb.ADMM(mode="asynchronous", deadline=12, patience=4, starts=2)}
+    wire = network()
+    first = fleets(world(), wire, **given)
+    decisions(first.team, world())
+    began, second = wire.now, fleets(world(), wire, run="second", **given)
+    name = second.team.agents[-1]
+    second.members.pop(name).close()
+    wire._under_way["second/world"].clear()  # it has never said anything
+    second.members[name] = LeftBehind(first, name)
+    points, _ = decisions(second.team, world())
+    assert second.members[name].member.plan.run == "second"
+    assert second.team.hub.absent == ()
+    assert wire.now - began < 30.0
+    assert timed or points == decisions(sb.Team.for_env(world(), **SETTINGS), world())[0]
+
+
+def test_nobody_joins_a_run_whose_hub_is_elsewhere_or_which_it_is_in_already(network, fleets):
+    wire = network()
+    fleet, other = fleets(world(), wire, **SETTINGS), fleets(world(), wire, run="other", port=9000, **SETTINGS)
+    name, stranger = fleet.team.agents
+    for letter in (Join(other.plan.encoded()), Join(fleet.plan.encoded()), Join(b"no plan")):
+        wire.send(HUB, name, sealed(letter))
+    wire.send(stranger, name, sealed(Join(msgspec.structs.replace(fleet.plan, run="new").encoded())))
+    for _ in range(9):
+        fleet.members[name].step(0.0)
+    assert fleet.members[name].invited is None
+    assert fleet.members[name].odd == {HUB: 3, stranger: 1}
+    wire.send(HUB, name, sealed(Join(msgspec.structs.replace(fleet.plan, run="new", keys="of the hub").encoded())))
+    fleet.members[name].step(0.0)
+    assert fleet.members[name].invited == msgspec.structs.replace(fleet.plan, run="new")
+
+
 @pytest.mark.parametrize("outcomes", ["per-factor", "total"])
 def test_agents_whose_links_leave_them_apart_are_joined_by_the_network(network, fleets, outcomes):
     def apart():
@@ -177,7 +233,7 @@ def test_letters_that_nobody_should_have_written_change_nothing(network, fleets)
     wire = network()
     fleet = fleets(world(), wire, **SETTINGS)
     first, second = fleet.team.agents
-    came = Came(1, "q00001", {"x0": 0.0}, {})
+    came = Told(1, "q00001", OwnRow(0, place={"x0": 0.0}))
     word = Word(1, "q00001", {"x0": 0.0}, sb.SolveReport(status="exact", rounds=1), {})
     for sender, recipient, letter in [
         (first, second, came),  # of an agent that plays the hub
@@ -239,7 +295,10 @@ def test_plans_that_members_could_not_keep_to_are_refused(network, fleets, tmp_p
 
 def test_what_is_no_plan_is_refused_in_one_line(tmp_path):
     path = tmp_path / "fleet.json"
-    path.write_text('{"run": 1}')
+    path.write_text('{"run": "as an earlier swarmbo wrote it"}')
+    with pytest.raises(ConfigError, match=r"got version 1; wanted 2, of the same swarmbo everywhere"):
+        Plan.read(path)
+    path.write_text('{"run": 1, "version": 2}')
     with pytest.raises(ConfigError, match=r"wanted the fleet\.json that"):
         Plan.read(path)
 

@@ -13,7 +13,7 @@ from swarmbo.acquisition.planning_places import planning_places
 from swarmbo.belief import ExactGP, Views
 from swarmbo.routing import DecMCTS, RoutePlanner, Routes
 
-from .test_routes import DOMAIN, SITES, TARGETED, Straight, a_team, at_thirds, decided_alike, reduction, some_belief
+from .test_routes import DOMAIN, SITES, TARGETED, Straight, a_team, decided_alike, reduction, some_belief
 
 
 def legs_of(now: Situation, coordination: RoutePlanner) -> dict[str, np.ndarray]:
@@ -45,7 +45,7 @@ def test_it_comes_near_the_best_of_all_joint_routes():
     assert min(shares) > 0.95
 
 
-@pytest.mark.parametrize("kind", ["shared", "own", "parted", "priced", "battery", "along"])
+@pytest.mark.parametrize("kind", ["shared", "own", "parted", "priced", "battery"])
 def test_agents_that_exchange_messages_decide_alike_to_the_bit(kind: str):
     more, travel = {}, Straight()
     if kind == "own":
@@ -54,8 +54,6 @@ def test_agents_that_exchange_messages_decide_alike_to_the_bit(kind: str):
         more["links"] = nx.Graph([("r0", "r1"), ("r2", "r3")])
     if kind == "priced":
         more["prices"] = {"r1": 0.02, "r3": 100.0}
-    if kind == "along":
-        more["on_the_way"] = at_thirds
     if kind == "battery":
         travel = Straight(left={"r0": 3, "r2": 6})
     now, coordination = a_team(1, 4, travel, **more), DecMCTS(draws=4, exchanges=3, way_points=60)

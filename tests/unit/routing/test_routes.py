@@ -64,13 +64,6 @@ class Table:
         return np.array([0.0]) if self.left < NEVER else None
 
 
-def at_thirds(agent: str, origin: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Where agents measure on their way: twice in the first part of it, never where they are already."""
-    shares = np.array([1.0, 2.0])[:, None] / 3.0
-    ways = origin + shares * (places - origin)[:, None]
-    return np.where((places == origin).all(axis=1)[:, None, None], np.nan, ways)
-
-
 def some_belief(seed: int, n: int = 8, fades: bool = False) -> ExactGP:
     rng = np.random.default_rng(seed)
     X = DOMAIN.from_unit(rng.random((n, 2)))
@@ -207,7 +200,7 @@ def decided_alike(now: Situation, coordination: RoutePlanner, acquisition: sb.Ch
 
 
 @pytest.mark.parametrize("order", ["auction", "sequential"])
-@pytest.mark.parametrize("kind", ["shared", "own", "parted", "priced", "battery", "along"])
+@pytest.mark.parametrize("kind", ["shared", "own", "parted", "priced", "battery"])
 def test_agents_that_exchange_messages_decide_alike_to_the_bit(order, kind: str) -> None:
     for seed in range(3):
         more, travel = {}, Straight()
@@ -217,8 +210,6 @@ def test_agents_that_exchange_messages_decide_alike_to_the_bit(order, kind: str)
             more["links"] = nx.Graph([("r0", "r1"), ("r1", "r2"), ("r3", "r4")])
         if kind == "priced":
             more["prices"] = {"r1": 0.02, "r3": 100.0}
-        if kind == "along":
-            more["on_the_way"] = at_thirds
         if kind == "battery":
             travel = Straight(left={"r0": 3, "r2": 6})
         now, coordination = a_team(seed, 5, travel, **more), Routes(order=order)
@@ -407,73 +398,6 @@ def test_what_nobody_gets_to_does_not_end_exploring(travel: Straight, own_views:
     now = dataclasses.replace(now, belief=Views(views, "r0") if own_views else belief)
     decided, explored = (Routes().decide(now, each) for each in (rule, TargetedVariance(task="peak")))
     assert {a: p.tolist() for a, p in decided.points.items()} == {a: p.tolist() for a, p in explored.points.items()}
-
-
-def test_sets_are_worth_what_they_take_away_given_what_was_taken() -> None:
-    now, places = a_team(4), planning_places(DOMAIN, SITES, 40)
-    assert isinstance(now.belief, ExactGP)
-    worth = TARGETED.worth(now)
-    for picks in (2, len(places)):  # without and with all covariances between places
-        scores = worth.scores(now.belief, places, picks=picks)
-        scores.take(3)
-        scores.take(17)
-        sets = np.array([[5, 6, -1], [17, 20, 30], [8, -1, -1]])
-        for own, told in zip(sets, scores.of_sets(sets), strict=True):
-            batch = [3, 17, *own[own >= 0]]
-            wanted = reduction(now.belief, worth, places[batch]) - reduction(now.belief, worth, places[[3, 17]])
-            assert told == pytest.approx(wanted, rel=1e-6)
-
-
-def test_bids_are_for_the_whole_leg() -> None:
-    """The first award is the leg that tells most per round, by brute force over the places looked at."""
-    now = dataclasses.replace(a_team(2, 1, horizon=30), on_the_way=at_thirds)
-    (agent,), worth, places = now.agents, TARGETED.worth(now), planning_places(DOMAIN, SITES, 40)
-    assert isinstance(now.belief, ExactGP)
-    planned = Routes(way_points=40).planned(now, TARGETED)
-    assert planned is not None
-    here, best = now.positions[agent], list[tuple[float, int]]()
-    rounds = np.maximum(now.travel.rounds(agent, here[None], places)[0], 1)
-    alone = worth.scores(now.belief, places).value / rounds
-    for n in np.argsort(-alone, kind="stable")[:8]:
-        stops = at_thirds(agent, here, places[n][None])[0]
-        near = {int(((places - stop) ** 2).sum(axis=1).argmin()) for stop in stops} | {int(n)}
-        best.append((reduction(now.belief, worth, places[sorted(near)]) / rounds[n], int(n)))
-    outcome = legs_of(now, Routes(way_points=40))[agent]
-    assert any((stop == places[max(best)[1]]).all() for stop in outcome)
-    silent = dataclasses.replace(now, on_the_way=lambda agent, origin, places: np.empty((len(places), 0, 2)))
-    without = dataclasses.replace(now, on_the_way=None)
-    decided, same = (Routes().decide(each, TARGETED) for each in (silent, without))
-    assert decided.points[agent].tolist() == same.points[agent].tolist()
-    assert decided.report == same.report
-
-
-def test_on_the_way_a_robot_measures_what_its_leg_leaves() -> None:
-    """Of places in time for a lone way-point, the one that adds most to all that is measured on the leg there."""
-    told_apart = 0
-    for seed in range(12):
-        now = dataclasses.replace(a_team(seed, 1, Straight(10.0), round=8, horizon=10), on_the_way=at_thirds)
-        (agent,), here = now.agents, next(iter(now.positions.values()))
-        turns = np.linspace(0.0, 6.2, 24)[:, None, None]
-        around = here + np.array([3.0, 6.0, 9.0])[:, None] * np.concatenate([np.cos(turns), np.sin(turns)], axis=2)
-        around = around.reshape(-1, 2)
-        around = around[(around >= DOMAIN.low).all(axis=1) & (around <= DOMAIN.high).all(axis=1)]
-        now = dataclasses.replace(now, candidates={agent: around})
-        stops, places = legs_of(now, Routes(way_points=24))[agent], planning_places(DOMAIN, SITES, 24)
-        if len(stops) != 1:
-            continue
-        leg = at_thirds(agent, here, stops)[0]
-        passed = {int(((places - stop) ** 2).sum(axis=1).argmin()) for stop in leg}
-        rest = now.travel.rounds(agent, around, stops)[:, 0]
-        in_time = around[rest <= max(now.travel.rounds(agent, here[None], stops)[0, 0] - 1, rest.min())]
-        ways = [np.vstack([place, at_thirds(agent, here, place[None])[0]]) for place in in_time]
-        best = []
-        for known in (np.unique(np.vstack([stops, places[sorted(passed)]]), axis=0), stops):
-            before = reduction(now.belief, TARGETED.worth(now), known)  # pyright: ignore[reportArgumentType]
-            added = [reduction(now.belief, TARGETED.worth(now), np.vstack([known, way])) - before for way in ways]  # pyright: ignore[reportArgumentType]
-            best.append(in_time[int(np.argmax(added))].tolist())
-        assert Routes(way_points=24).decide(now, TARGETED).points[agent].tolist() == best[0]
-        told_apart += best[0] != best[1]
-    assert told_apart >= 2
 
 
 def test_what_was_measured_is_no_way_point_and_nor_is_what_will_fail() -> None:

@@ -12,11 +12,11 @@ from swarmbo_envs.fields.field import Field
 from swarmbo_envs.ground import Ground
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.episode import Episode
-from swarmbo_envs.robot_team.moving import Drive, Stops
+from swarmbo_envs.robot_team.moving import Drive, Mover, Stops
+from swarmbo_envs.robot_team.physics.model import Terrain
 from swarmbo_envs.robot_team.physics.scene import Scene
-from swarmbo_envs.robot_team.physics.settings import MujocoSettings
 from swarmbo_envs.robot_team.physics.simulator import Outcome, Simulator
-from swarmbo_envs.robot_team.physics.terrain import Terrain
+from swarmbo_envs.robot_team.settings import MujocoSettings
 
 _MAP = 20.0  # lengths of a rover that a map has at the least
 _STRIDE = 0.2  # of a rover's length, that a wheel turns by in a step
@@ -25,7 +25,7 @@ _TRACE = 10  # moments of control from one point of a trace to the next: a secon
 
 
 @dataclass(eq=False)
-class Rovers:
+class Rovers(Mover):
     """Robots with wheels on a terrain, each driven on its own: they keep apart by what they see of one another.
 
     Who tips over, gets stuck or slides off its way by more than three quarters of its length is put upright on the way,
@@ -139,13 +139,13 @@ class Rovers:
         return Drive(pose, np.vstack([trace[thin], pose[:2]]), length, told.busy_s, is_done, places, told.failure)
 
     def scene(self, width: int, height: int) -> Scene:
-        """What draws them on their ground."""
+        """Scene of the rovers on their ground."""
         return Scene(self.terrain, self.settings, len(self.limits), width, height)
 
     def _helped(
         self, told: Outcome, simulator: Simulator, episode: Episode, robot: int
     ) -> tuple[Outcome, Float[np.ndarray, " 3"]]:
-        """What is so after it was helped, where it needs it, and where it stands."""
+        """State after help, where a rover needs it, and its pose."""
         pose = told.poses[-1].copy()
         pose[:2] = np.clip(pose[:2], self.ground.low, self.ground.high)
         if told.failure == "battery empty":

@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from matplotlib.colors import to_rgb
 
-from swarmbo import look
+from swarmbo.boundary import look
 from swarmbo.boundary.extras import needed
 from swarmbo.errors import MissingPackageError
-from swarmbo_envs.robot_team.physics.settings import MujocoSettings
-from swarmbo_envs.robot_team.physics.terrain import Terrain
+from swarmbo_envs.robot_team.physics.model import Terrain
+from swarmbo_envs.robot_team.settings import MujocoSettings
 
 _SIDE = 10.0  # the map's longer side in the scene, whose unit is no metre
 _RELIEF = 0.16  # of that, how high the terrain is drawn at the least
@@ -93,7 +93,7 @@ class Scene:
         return pixels[::-1].copy()
 
     def pixels(self, places: Float[np.ndarray, "k 2"], above: float = 0.0) -> Float[np.ndarray, "k 2"]:
-        """Where places on the ground are in the last picture: columns from the left, rows from the top.
+        """Pixels of places on the ground in the last picture: columns from the left, rows from the top.
 
         Args:
             places: In m on the map.
@@ -117,12 +117,12 @@ class Scene:
         self._gl.free()
 
     def _placed(self, places: Float[np.ndarray, "k 2"], above: float = 0.0) -> Float[np.ndarray, "k 3"]:
-        """Where places on the ground are in the scene."""
+        """Coordinates of places on the ground in the scene."""
         heights = self._terrain.heights_at(places) * self.higher + above * self._length
         return np.column_stack([places - self._middle, heights]) * self._scale
 
     def _frame(self, pose: Float[np.ndarray, " 3"]) -> Float[np.ndarray, "3 3"]:
-        """How a rover stands on the slope as it is drawn."""
+        """Orientation of a rover on the slope as it is drawn."""
         drawn = replace(self._terrain, heights=self._terrain.heights * self.higher)
         return drawn.upright(pose[:2], float(pose[2]), 0.4 * self._length)
 

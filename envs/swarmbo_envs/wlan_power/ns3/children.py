@@ -193,7 +193,7 @@ class _Child:
 
     @property
     def runs(self) -> bool:
-        """Whether the process is there."""
+        """True where the process is there."""
         return self._process.poll() is None
 
     def ask(self, question: Mapping[str, Any], timeout_s: float) -> Answer | Failure:
@@ -202,7 +202,7 @@ class _Child:
         return self._exchange(json.dumps(question).encode() + b"\n", timeout_s)
 
     def read(self, timeout_s: float) -> Answer | Failure:
-        """What the child says by itself."""
+        """Output of the child besides answers."""
         return self._exchange(b"", timeout_s)
 
     def end(self) -> None:
@@ -243,7 +243,7 @@ class _Child:
             timer.join()
 
     def _why(self) -> str:
-        """What became of a process that says no more."""
+        """End of a process that says no more, in words."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5.0)
         code = self._process.returncode

@@ -293,6 +293,25 @@ def test_who_comes_back_without_readings_that_others_know_of_is_refused_and_the_
         assert agents[name].reached == {"a": 2.0, "b": 3.0, "c": 4.0}
 
 
+def test_what_all_were_started_with_is_no_strangers_proposal():
+    """One that proposes before it meets others says nothing of it, and is told what they hold."""
+    agents = {name: ReadingFlooding(name, DOMAIN, START) for name in "abc"}
+    for agent in agents.values():
+        agent.team = frozenset(agents)
+        measure(agent, 2)
+    agents["a"].propose(OTHER, n_readings=2)
+    for agent in agents.values():
+        agent.meet(agents)
+    for _ in range(9):
+        letters = [letter for agent in agents.values() for letter in agent.speak()]
+        for name, agent in agents.items():
+            agent.hear([letter for letter in letters if letter.recipient == name])
+    for agent in agents.values():
+        assert not agent.refused
+        assert agent.proposal.proposer == "a"
+        assert agent.reached == dict.fromkeys("abc", 2.0)
+
+
 def test_who_comes_back_with_an_older_state_is_told_what_it_has_forgotten():
     agents = team(ReadingFlooding, ["a", "b", "c"])
     agents["b"].meet(["a"])

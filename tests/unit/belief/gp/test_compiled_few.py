@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from swarmbo.acquisition.contrast_bounds import ContrastBounds
+from swarmbo.acquisition.confidence_bounds import ContrastBounds
 from swarmbo.belief import AdditiveGP
 from swarmbo.belief.gp import hyperparameters
 from swarmbo.graph import FactorGraph, stacks_of

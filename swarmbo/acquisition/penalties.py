@@ -1,103 +1,60 @@
-"""Joint points are asked for only where they will probably succeed, whatever the acquisition.
+"""Penalties that keep joint points to where they will probably succeed, and out of regions that must not be asked.
 
-Without a failure nothing here is used. With one, what is maximised is bounded by what succeeded and failed so far
-(``swarmbo.belief.model.failures``): the mode of the classifier is a sum of terms, each factor is held above what its
-own terms may fall to, and a point that is still too likely to fail goes back towards one that succeeded.
+Without a failure or a region nothing here is used. What probably fails is learned (``swarmbo.belief.model.failures``):
+the mode of the classifier is a sum of terms, each factor is held above what its own terms may fall to, and a point that
+is still too likely to fail goes back towards one that succeeded. Regions are hard factors: whoever reads all variables
+of one keeps out of it and of a margin around it, and of those that no factor reads as a whole a point is moved out in
+the last step of a decision.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.acquisition.box_functions import BoxFunctions, Received
-from swarmbo.belief.model.success import Requirement, SuccessGP, Term
+from swarmbo.belief.model.success import Requirement, Term
+from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
-from swarmbo.rng import stream
+from swarmbo.problem.no_go import Limit
 
 _STEEP = 4.0  # spreads of what is maximised, by which a logit too few is penalised
 _SOFT = 0.2  # logits over which the penalty bends from zero to a slope
 _SLACK = 0.1  # logits too few that are let pass: what the bend may leave
+_MARGIN = 0.01  # sides of the box around a region, over which its penalty bends
+_STEEP_BORDER = 40.0  # spreads of what is maximised, for a side of the box
 _SAMPLED = 64  # random points by which the spread of a factor's function is judged
 _TRIED = 64  # points on the way back
 
-
-def parts_together(
-    graph: FactorGraph, needed: Sequence[Requirement]
-) -> list[tuple[Int[np.ndarray, " a"], tuple[Requirement, ...], tuple[str, ...]]]:
-    """Variables that are judged together, what they must meet, and whose they are: the connected parts of the graph, or
-    all in one where evaluations failed as a whole. Parts of which nothing is required are left out.
-    """
-    n, place = len(graph.variables), {variable: index for index, variable in enumerate(graph.variables)}
-    if any(len(requirement.columns) == n for requirement in needed):
-        return [(np.arange(n), tuple(needed), graph.agents)]
-    out: list[tuple[Int[np.ndarray, " a"], tuple[Requirement, ...], tuple[str, ...]]] = []
-    for part in graph.components:
-        columns = np.array([place[variable] for variable in part.variables])
-        if own := tuple(requirement for requirement in needed if set(requirement.columns) <= set(columns)):
-            out.append((columns, own, part.agents))
-    return out
-
-
-def is_met(needed: Sequence[Requirement], point: Float[np.ndarray, " n"], origin: Float[np.ndarray, " n"]) -> bool:
-    """Whether a joint point is as likely to succeed as is asked for, or at least as the origin."""
-    return bool(_lacks(needed, point[None], origin)[0] <= _SLACK)
-
-
-def gone_back(
-    needed: Sequence[Requirement], point: Float[np.ndarray, " n"], origin: Float[np.ndarray, " n"]
-) -> Float[np.ndarray, " n"]:
-    """The point nearest to a joint point, on the way from there to the origin, that meets what is required."""
-    shares = np.linspace(1.0, 0.0, _TRIED + 1)[:, None]
-    way = origin + shares * (point - origin)
-    way[-1] = origin
-    return way[int(np.argmax(_lacks(needed, way, origin) <= 0.0))]
-
-
-def _lacks(
-    needed: Sequence[Requirement], U: Float[np.ndarray, "m n"], origin: Float[np.ndarray, " n"]
-) -> Float[np.ndarray, " m"]:
-    """Logits that points have too few; the origin never has."""
-    return np.max([min(r.margin(origin[None])[0], 0.0) - r.margin(U) for r in needed], axis=0)
-
-
-class Penalty(Protocol):
-    """What a factor loses where it does not keep something."""
-
-    def penalty(self, U: Float[np.ndarray, "m a"], /) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m a"]]:
-        """At points of the factor's scope, and its gradient."""
-        ...
+Lacks = Callable[[Float[np.ndarray, "m b"]], tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m b"]]]
 
 
 @dataclass(frozen=True, eq=False)
 class Hold:
-    """What one factor's terms of one requirement must not fall below.
+    """What one factor loses where it does not keep something.
 
     Args:
-        model: Of the requirement.
-        terms: The factor's.
-        inside: Places in the factor's scope of the variables that the model knows.
-        columns: What the model calls them.
-        floor: Least sum of the terms, in logits.
-        weight: Of the penalty, in the unit of what is maximised per logit.
+        lack: By how much points of some variables fail to keep it, and the gradient of that; at most 0 where it is
+            kept.
+        inside: Places in the factor's scope of these variables.
+        bend: Lack over which the penalty bends from zero to a slope.
+        weight: Of the penalty, in the unit of what is maximised for a lack of 1.
     """
 
-    model: SuccessGP
-    terms: tuple[Term, ...]
+    lack: Lacks
     inside: tuple[int, ...]
-    columns: Int[np.ndarray, " b"]
-    floor: float
+    bend: float
     weight: float
 
     def penalty(self, U: Float[np.ndarray, "m a"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m a"]]:
         """At points (m, a) of the factor's scope, and its gradient: 0 where the hold is kept."""
-        value, slope = self.model.part(self.terms, U[:, list(self.inside)], self.columns)
-        lack = np.maximum(self.floor - value, 0.0)
-        bent = np.where(lack < _SOFT, lack**2 / (2.0 * _SOFT), lack - 0.5 * _SOFT)
+        own = list(self.inside)
+        lack, slope = self.lack(U[:, own])
+        lack = np.maximum(lack, 0.0)
+        bent = np.where(lack < self.bend, lack**2 / (2.0 * self.bend), lack - 0.5 * self.bend)
         gradient = np.zeros(U.shape)
-        gradient[:, list(self.inside)] = -(self.weight * np.minimum(lack / _SOFT, 1.0))[:, None] * slope
+        gradient[:, own] = (self.weight * np.minimum(lack / self.bend, 1.0))[:, None] * slope
         return self.weight * bent, gradient
 
 
@@ -111,10 +68,10 @@ class BoundedFunctions(BoxFunctions):
     """
 
     inner: BoxFunctions
-    holds: Mapping[str, tuple[Penalty, ...]]
+    holds: Mapping[str, tuple[Hold, ...]]
 
     @classmethod
-    def around(cls, inner: BoxFunctions, holds: Mapping[str, Sequence[Penalty]]) -> "BoundedFunctions":
+    def around(cls, inner: BoxFunctions, holds: Mapping[str, Sequence[Hold]]) -> "BoundedFunctions":
         """Functions with what their factors must keep.
 
         Args:
@@ -187,12 +144,7 @@ def bounded(
         tight: Whether factors may only use up equal shares of it: then they meet it together, whatever each does.
     """
     graph, holds = functions.graph, dict[str, list[Hold]]()
-    place = {variable: index for index, variable in enumerate(graph.variables)}
-    scopes = {
-        factor: [place[variable] for variable in scope]
-        for factor, scope in zip(graph.factors, graph.scopes, strict=True)
-    }
-    weights = {factor: _STEEP * gain for factor, gain in part_spreads(graph, spread).items()}
+    scopes, weights = _columns(graph), _part_spreads(graph, spread)
     for requirement in needed:
         shared = _by_factor(requirement, scopes)
         spare = max(float(requirement.margin(origin[None])[0]), 0.0) / (len(shared) if tight else 1)
@@ -202,22 +154,62 @@ def bounded(
             columns = np.array([called[scopes[factor][i]] for i in inside])
             own = origin[[scopes[factor][i] for i in inside]]
             floor = float(requirement.model.part(terms, own[None], columns)[0][0]) - spare
-            holds.setdefault(factor, []).append(Hold(requirement.model, terms, inside, columns, floor, weights[factor]))
+            lack = _logits_below(floor, requirement, terms, columns)
+            holds.setdefault(factor, []).append(Hold(lack, inside, _SOFT, _STEEP * weights[factor]))
     return BoundedFunctions.around(functions, holds)
 
 
-def part_spreads(graph: FactorGraph, spread: Mapping[str, float]) -> dict[str, float]:
-    """For each factor what there is to gain in its connected part: those of other parts gain nothing by what it keeps.
+def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[str, float]) -> BoxFunctions:
+    """Local functions that keep out of regions, as far as one factor can see to it; themselves where there are none.
 
     Args:
-        graph: Of the factors.
+        functions: What is maximised.
+        limits: The regions.
         spread: Of each factor's function: see ``spreads``.
     """
-    out = dict[str, float]()
+    graph, holds = functions.graph, dict[str, list[Hold]]()
+    weights = _part_spreads(graph, spread)
+    for limit in limits:
+        read = set(limit.columns.tolist())
+        factor, scope = next(((f, own) for f, own in _columns(graph).items() if read <= set(own)), (None, []))
+        if factor is not None:
+            inside = tuple(scope.index(column) for column in limit.columns)
+            holds.setdefault(factor, []).append(
+                Hold(_depth_in(limit), inside, _MARGIN, _STEEP_BORDER * weights[factor])
+            )
+    return BoundedFunctions.around(functions, holds) if holds else functions
+
+
+def parts_together(
+    graph: FactorGraph, needed: Sequence[Requirement]
+) -> list[tuple[Int[np.ndarray, " a"], tuple[Requirement, ...], tuple[str, ...]]]:
+    """Variables that are judged together, what they must meet, and whose they are: the connected parts of the graph, or
+    all in one where evaluations failed as a whole. Parts of which nothing is required are left out.
+    """
+    n = len(graph.variables)
+    if any(len(requirement.columns) == n for requirement in needed):
+        return [(np.arange(n), tuple(needed), graph.agents)]
+    out: list[tuple[Int[np.ndarray, " a"], tuple[Requirement, ...], tuple[str, ...]]] = []
     for part in graph.components:
-        total = sum(spread[factor] for factor in part.factors)
-        out |= dict.fromkeys(part.factors, total or 1.0)  # where none has anything to lose, any will do
+        columns = np.array([graph.column_of[variable] for variable in part.variables])
+        if own := tuple(requirement for requirement in needed if set(requirement.columns) <= set(columns)):
+            out.append((columns, own, part.agents))
     return out
+
+
+def is_met(needed: Sequence[Requirement], point: Float[np.ndarray, " n"], origin: Float[np.ndarray, " n"]) -> bool:
+    """Whether a joint point is as likely to succeed as is asked for, or at least as the origin."""
+    return bool(_lacks(needed, point[None], origin)[0] <= _SLACK)
+
+
+def gone_back(
+    needed: Sequence[Requirement], point: Float[np.ndarray, " n"], origin: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """The point nearest to a joint point, on the way from there to the origin, that meets what is required."""
+    shares = np.linspace(1.0, 0.0, _TRIED + 1)[:, None]
+    way = origin + shares * (point - origin)
+    way[-1] = origin
+    return way[int(np.argmax(_lacks(needed, way, origin) <= 0.0))]
 
 
 def spreads(functions: BoxFunctions, seed: int) -> dict[str, float]:
@@ -237,6 +229,46 @@ def spreads(functions: BoxFunctions, seed: int) -> dict[str, float]:
         for factor, own in zip(stack.factors, finite, strict=True):
             out[factor] = float(np.nanmax(own) - np.nanmedian(own)) if np.isfinite(own).any() else 0.0
     return out
+
+
+def _columns(graph: FactorGraph) -> dict[str, list[int]]:
+    return {f: [graph.column_of[x] for x in scope] for f, scope in zip(graph.factors, graph.scopes, strict=True)}
+
+
+def _part_spreads(graph: FactorGraph, spread: Mapping[str, float]) -> dict[str, float]:
+    """For each factor all that its connected part may gain: other parts gain nothing by what it keeps."""
+    out = dict[str, float]()
+    for part in graph.components:
+        total = sum(spread[factor] for factor in part.factors)
+        out |= dict.fromkeys(part.factors, total or 1.0)  # where none has anything to lose, any will do
+    return out
+
+
+def _logits_below(floor: float, needed: Requirement, terms: tuple[Term, ...], columns: Int[np.ndarray, " b"]) -> Lacks:
+    """Logits by which a factor's terms of one requirement fall below a floor; columns are what its model calls them."""
+
+    def lack(U: Float[np.ndarray, "m b"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m b"]]:
+        value, slope = needed.model.part(terms, U, columns)
+        return floor - value, -slope
+
+    return lack
+
+
+def _depth_in(limit: Limit) -> Lacks:
+    """Sides of the box by which points are within a region or its margin."""
+
+    def lack(U: Float[np.ndarray, "m b"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m b"]]:
+        depth, slope = limit.region.depth(U, limit.bounds)
+        return depth + _MARGIN, slope
+
+    return lack
+
+
+def _lacks(
+    needed: Sequence[Requirement], U: Float[np.ndarray, "m n"], origin: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " m"]:
+    """Logits that points have too few; the origin never has."""
+    return np.max([min(r.margin(origin[None])[0], 0.0) - r.margin(U) for r in needed], axis=0)
 
 
 def _by_factor(requirement: Requirement, scopes: Mapping[str, Sequence[int]]) -> dict[str, tuple[Term, ...]]:

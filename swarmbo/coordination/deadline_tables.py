@@ -13,75 +13,88 @@ Source:
     and claims are our own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 
+from swarmbo.boundary.rng import stream
+from swarmbo.coordination.agreement import Solution
 from swarmbo.coordination.claims import Claims
-from swarmbo.coordination.correspondent import Correspondent
+from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.lanes import RETRY, Course, Lanes
 from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Valued, Worth
-from swarmbo.coordination.tables import Table, Vector, spread
+from swarmbo.coordination.tables import Table, Vector, checked_tables, sizes_of, spread, total
 from swarmbo.coordination.updates import damped, kernels_for, largest_changes
 from swarmbo.graph import FactorGraph
-from swarmbo.rng import stream
-from swarmbo.transport import Envelope
+from swarmbo.records import SolveReport
+from swarmbo.transport import Envelope, Transport
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 NO_VALUE = -1  # on the wire: a word that takes none
 _LANES, _NOTED = 12, 6  # joint choices side by side where words are not final; how many of them are what messages said
 _FIRST, _COMPARED, _DECIDED = 0.2, 0.6, 0.8  # of the time: when turns begin, pause, and go on in the best lane
 
 
+@runtime_checkable
+class TimedTables(Timed, Protocol):
+    """Settings of an agreement by a deadline on tables: ``MaxSum(…)`` has them."""
+
+    @property
+    def damping(self) -> float: ...  # noqa: D102
+
+
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """What every agent knows before an agreement by a deadline.
+    """Terms of an agreement by a deadline on tables, which every agent knows beforehand.
 
     Args:
-        graph: Scopes and owners.
+        settings: Deadline, patience, threshold, and the damping where there are loops.
         sizes: Number of values by variable.
-        claims: Which values forbid each other.
-        deadline: Ticks until everyone acts, >= 1.
-        patience: Ticks, >= 1, after which whoever says nothing is taken to stand at its default.
-        threshold: A message that changes by no more than this share of its spread is not told again, >= 0.
-        damping: Share of the previous message kept in a new one, in [0, 1), where there are loops.
+        claims: Which values forbid each other, with scopes and owners.
         default: Of variables that have one, the value that stands for doing nothing.
         seed: Of what is drawn for lanes to start at.
     """
 
-    graph: FactorGraph
+    settings: TimedTables
     sizes: Mapping[str, int]
     claims: Claims
-    deadline: int
-    patience: int
-    threshold: float
-    damping: float
     default: Mapping[str, int]
     seed: int = 0
 
     @property
+    def graph(self) -> FactorGraph:
+        """Scopes and owners."""
+        return self.claims.graph
+
+    @property
     def is_final(self) -> bool:
-        """Whether words are: where values forbid one another they have to be, and on a tree messages do not mislead."""
+        """Words are final where values forbid one another, and on a tree, where messages do not mislead."""
         return bool(self.claims.forbidden) or self.graph.is_forest
 
     @property
     def slot(self) -> int:
         """Ticks for the words of one colour: two thirds of all are for words, as late ones cost most."""
-        return max(1, 2 * self.deadline // (3 * self.claims.n_colours))
+        return max(1, 2 * self.settings.deadline // (3 * self.claims.n_colours))
 
     def start(self, variable: str) -> int:
-        """The tick from which on a variable's owner may say its word; the first where there are too few."""
-        return max(0, self.deadline - self.slot * (self.claims.n_colours - self.claims.colour[variable]))
+        """First tick at which a variable's owner may say its word; 0 where there are too few."""
+        return max(0, self.settings.deadline - self.slot * (self.claims.n_colours - self.claims.colour[variable]))
 
     @cached_property
     def course(self) -> Course:
-        """Of words that are not final."""
-        first, compared, decided = (int(share * self.deadline) for share in (_FIRST, _COMPARED, _DECIDED))
+        """Schedule of lanes, where words are not final."""
+        ticks = self.settings.deadline
+        first, compared, decided = (int(share * ticks) for share in (_FIRST, _COMPARED, _DECIDED))
         # however little time there is, turns begin where messages have come, or all would start at their first values
-        return Course(self.claims, _LANES, max(1, first), compared, decided, self.threshold, is_fixed=True)
+        return Course(self.claims, _LANES, max(1, first), compared, decided, self.settings.threshold, is_fixed=True)
 
     def looks(
         self, variable: str, stand: Float[np.ndarray, " k"], reach: Float[np.ndarray, " k"]
@@ -111,16 +124,15 @@ class Punctual(Correspondent):
     ) -> None:
         graph = terms.graph
         retry = 1 if terms.is_final else RETRY  # words are short, and late ones cost most
-        super().__init__(name, decision, _correspondents(terms, name), terms.patience, retry)
+        super().__init__(name, decision, _correspondents(terms, name), terms.settings.patience, retry)
         self._terms, self._graph = terms, graph
         self._factors = self._graph.factors_owned_by(name)
         self._variables = self._graph.variables_owned_by(name)
         self._tables = {f: tables[f] for f in self._factors}
-        kernels = kernels_for(terms.deadline * sum(table.size for table in self._tables.values()))
+        kernels = kernels_for(terms.settings.deadline * sum(table.size for table in self._tables.values()))
         self._flooding = Flooding(self._graph, self._tables, kernels, self._variables, terms.sizes)
         self._from_variables = np.zeros(self._flooding.n_entries)
         self._from_factors = np.zeros(self._flooding.n_entries)
-        self._spread = {f: spread(table) for f, table in self._tables.items()}
         looped = [part for part in self._graph.components if not part.is_forest]
         self._looped = frozenset(f for part in looped for f in part.factors)
         self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # what factors were told, and what they say to that
@@ -142,7 +154,7 @@ class Punctual(Correspondent):
             Messages to others.
         """
         self._hear_all(now, inbox)
-        is_last = now >= self._terms.deadline
+        is_last = now >= self._terms.settings.deadline
         if self._terms.is_final:
             self._renew()
             self._speak(is_last=is_last)
@@ -157,7 +169,7 @@ class Punctual(Correspondent):
         return [] if is_last else self._posted()
 
     def word(self) -> dict[str, int | None]:
-        """What it does with its variables: the index of each; None: nothing, as any value might be in another's way.
+        """The index of each own variable's value; None: nothing is done, as any value might be in another's way.
 
         At the deadline it is final; where values forbid one another, also once it was asked for before.
         """
@@ -211,6 +223,7 @@ class Punctual(Correspondent):
     def _renew(self) -> None:
         """New messages of own variables, then of own factors, by what is known."""
         flooding, graph = self._flooding, self._graph
+        # own variables first: their messages rest on what was heard, and those of own factors on them, in one tick
         said, _ = flooding.from_variables(self._from_factors)
         for x in self._variables:
             for f in graph.factors_of(x):
@@ -219,6 +232,7 @@ class Punctual(Correspondent):
         for f in self._factors:
             for x in graph.scope(f):
                 if (value := self._given(x)) is not None:
+                    # who has a word has one value left, so what factors say from now on is conditional on it
                     entries = flooding.message(given, f, x)
                     entries[:] = -np.inf
                     entries[value] = 0.0
@@ -231,7 +245,7 @@ class Punctual(Correspondent):
                 before, new = flooding.message(self._from_factors, f, x), flooding.message(renewed, f, x)
                 if f in self._looped and not set(unknown) <= {x}:  # else it is what the factor is worth
                     # what was forbidden may be allowed again, when whoever was silent is heard
-                    new = np.where(np.isinf(before), new, damped(before, new, self._terms.damping))
+                    new = np.where(np.isinf(before), new, damped(before, new, self._terms.settings.damping))
                 before[:] = new
 
     def _given(self, variable: str) -> int | None:
@@ -289,6 +303,7 @@ class Punctual(Correspondent):
                 if best[chosen] > -np.inf:
                     self._words[x] = chosen
                 elif is_last:
+                    # no value is certain to be allowed: doing nothing is in nobody's way, and the only safe word
                     self._words[x] = None
                 else:
                     continue
@@ -296,7 +311,7 @@ class Punctual(Correspondent):
                 self._renew()
 
     def _is_time(self, x: str) -> bool:
-        """Whether all is known that a word had better wait for, or there is no more time to wait for it."""
+        """True if all is known that a word had better wait for, or there is no more time to wait for it."""
         terms, claims = self._terms, self._terms.claims
         start = terms.start(x)
         if self._now < start:
@@ -338,13 +353,111 @@ class Punctual(Correspondent):
         self.put(recipient, message, self._turn)
 
     def _has_changed(self, before: Vector, now: Vector) -> bool:
-        return bool(largest_changes(before, now) > self._terms.threshold * spread(now))
+        return bool(largest_changes(before, now) > self._terms.settings.threshold * spread(now))
 
 
 def _correspondents(terms: Terms, name: str) -> tuple[str, ...]:
-    """Who owns a variable of an agent's factors, a factor of its variables, or a neighbour of these."""
+    """Owners of variables of an agent's factors, of factors of its variables, and of neighbours of these."""
     graph, around, own = terms.graph, terms.claims.neighbours, terms.graph.variables_owned_by(name)
     them = {graph.variable_owner(x) for f in graph.factors_owned_by(name) for x in graph.scope(f)}
     them |= {graph.owner(f) for x in own for f in graph.factors_of(x)}
     them |= {graph.variable_owner(y) for x in own for y in around[x]}
     return tuple(agent for agent in graph.agents if agent in them - {name})
+
+
+class Settled(NamedTuple):
+    """The choices at the deadline.
+
+    Args:
+        said: Without variables whose owner is gone, or found no value that is certain to be allowed.
+        solution: With the value that messages speak for in place of those.
+    """
+
+    said: Solution
+    solution: Solution
+
+
+def agree_by_deadline(
+    settings: TimedTables,
+    graph: "FactorGraph | nx.Graph[Any]",
+    tables: "Mapping[Any, ArrayLike] | None",
+    transport: Transport,
+    decision: int = 0,
+    *,
+    default: Mapping[str, int] | None = None,
+    seed: int = 0,
+) -> Settled:
+    """Let one agent per owner agree by real messages, until all act at the same tick.
+
+    Agents that no links join say nothing to each other. One that is gone at any time takes no part from then on.
+
+    Args:
+        settings: How.
+        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
+        tables: One array per factor, axes in scope order; each is given to the factor's owner only. Which pairs of
+            values they forbid all know beforehand.
+        transport: Opened for at least the graph's agents.
+        decision: Its number, 0 to 2^32 - 1.
+        default: Of variables that have one, the value that stands for doing nothing: a silent agent's.
+        seed: Of what agents draw.
+
+    Raises:
+        ShapeError: If the tables do not fit the graph.
+
+    Example:
+        >>> from swarmbo.coordination import MaxSum
+        >>> from swarmbo.transport import Faults
+        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> apart = np.where(np.eye(3), -np.inf, np.arange(3.0)[:, None])  # neighbours must differ
+        >>> transport = Faults(loss=0.3, delay=2).open(graph.agents)
+        >>> settled = agree_by_deadline(MaxSum(deadline=20), graph, {"f": apart, "g": apart}, transport)
+        >>> settled.said.assignment, settled.said.report.status, settled.said.report.links.clashes
+        ({'x': 1, 'y': 2, 'z': 0}, 'deadline', 0)
+    """
+    graph, tables = FactorGraph.with_tables(graph, tables)
+    checked = checked_tables(graph, tables)
+    claims = Claims.of(graph, checked)
+    terms = Terms(settings, sizes_of(graph, checked), claims, default or {}, seed)
+    agents = {
+        name: Punctual(name, terms, {f: checked[f] for f in graph.factors_owned_by(name)}, decision)
+        for name in graph.agents
+    }
+    living = ticked(agents, settings.deadline, transport)
+    said = {x: value for name in living for x, value in agents[name].word().items()}
+    words = {x: said.get(x) for x in graph.variables}
+    idle = {graph.variable_owner(x) for x, value in words.items() if value is None}
+    links = links_of(agents, living, settings.deadline, transport, idle, claims.clashes(words))
+    report = SolveReport("deadline", settings.deadline, traffic=transport.traffic, links=links)
+    guessed = {x: agents[graph.variable_owner(x)].best_guess(x) for x, value in words.items() if value is None}
+    done = {x: value for x, value in words.items() if value is not None}
+    whole = {x: guessed[x] if value is None else value for x, value in words.items()}
+    return Settled(_judged(graph, checked, done, report), _judged(graph, checked, whole, report))
+
+
+def _judged(
+    graph: FactorGraph, tables: Mapping[str, np.ndarray], chosen: Mapping[str, int], report: SolveReport
+) -> Solution:
+    whole = whole_factors(graph, chosen)
+    return settled(graph, chosen, [tables[f][tuple(chosen[x] for x in graph.scope(f))] for f in whole], report)
+
+
+def whole_factors(graph: FactorGraph, chosen: Collection[str]) -> list[str]:
+    """The factors all of whose variables have a value."""
+    return [f for f in graph.factors if all(x in chosen for x in graph.scope(f))]
+
+
+def settled(graph: FactorGraph, chosen: Mapping[str, int], values: Sequence[float], report: SolveReport) -> Solution:
+    """The choice that is made, its value where every variable has one, and the factors that forbid it.
+
+    Args:
+        graph: The whole graph.
+        chosen: Of variables that have one, the index of the value.
+        values: Of the factors all of whose variables have one, in the graph's order.
+        report: How that came about.
+    """
+    whole = whole_factors(graph, chosen)
+    broken = tuple(f for f, value in zip(whole, values, strict=True) if value == -np.inf)
+    value = total(np.array(values)) if len(whole) == len(graph.factors) else None
+    status = "infeasible" if broken else report.status
+    judged = SolveReport(status, report.rounds, value, traffic=report.traffic, violated=broken, links=report.links)
+    return Solution(dict(chosen), -np.inf if value is None else value, None, judged)

@@ -1,0 +1,262 @@
+"""Safety of robots: batteries that last for the way home, and room to one another."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.spatial import KDTree
+
+from swarmbo.errors import ConfigError
+from swarmbo_envs.ground.ways import Homeward
+from swarmbo_envs.robot_team import motion
+from swarmbo_envs.robot_team.episode import Episode
+from swarmbo_envs.robot_team.motion import Driver, poses_at
+from swarmbo_envs.robot_team.settings import Rules
+
+_MOMENTS = 512  # of a round
+_MOST_BASES = 1024
+NEVER = np.iinfo(int).max // 4  # rounds to where there is no way, and of a battery without end
+SLACK = 1 + 1e-9  # a place exactly at the limit of time is within it, whatever the rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Spacing:
+    """Room that robots keep to one another; who drives later makes way, and staying is always possible.
+
+    Paths are compared at moments of the round. Between two of them a pair comes nearer by at most what both drive in
+    half the time between, so that much is added to the separation, and it holds at every moment.
+
+    Args:
+        separation_m: At every moment, > 0.
+        speeds: The largest over ground of each, m/s.
+        round_time_s: Of a round.
+        off_m: How far they may be from their paths. Nobody then knows when they are where, so a robot keeps away from
+            wherever another was or stands in the round; and by as much more from where it stays, so that it can leave.
+    """
+
+    separation_m: float
+    speeds: Sequence[float]
+    round_time_s: float
+    off_m: float = 0.0
+
+    @property
+    def moments(self) -> Float[np.ndarray, " k"]:
+        """Moments at which paths are compared, s."""
+        return np.linspace(0.0, self.round_time_s, _MOMENTS + 1)
+
+    def least(self, robot: int) -> Float[np.ndarray, " robots"]:
+        """Least distance of a robot from each other one at every such moment, m; 0 from itself."""
+        both = self.speeds[robot] + np.array(self.speeds)
+        out = self.separation_m + self.off_m + both * self.round_time_s / _MOMENTS / 2.0
+        out[robot] = 0.0
+        return out
+
+    def standing(self, places: Float[np.ndarray, "robots 2"]) -> Float[np.ndarray, "robots k 2"]:
+        """Places of robots at all moments, if they stay."""
+        return np.repeat(places[:, None], _MOMENTS + 1, axis=1)
+
+    def driving(self, pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "k 3"]:
+        """The poses of a robot on a path at all moments."""
+        return poses_at(pose, path, self.moments)
+
+    def stops(
+        self,
+        robot: int,
+        own: Float[np.ndarray, "k 2"],
+        others: Float[np.ndarray, "robots k 2"],
+        bases: Float[np.ndarray, "robots 2"] | None,
+    ) -> Iterator[int]:
+        """Moments at which a robot may end its drive and stay, the last first; the first moment is always one.
+
+        Args:
+            robot: Its number.
+            own: Where it would be.
+            others: Where all are: those before it where they drive, those after it where they stand.
+            bases: Where others must be able to load; it does not stay near them.
+        """
+        if self.off_m:
+            yield from self._stops_at_any_time(robot, own, others, bases)
+            return
+        least = self._squared(robot)
+        meets = self._may_meet(robot, own, others, bases)
+        others, least = others[meets], least[meets, None]
+        bases = None if bases is None else bases[meets]
+        near = (((others - own) ** 2).sum(axis=2) < least).any(axis=0)
+        # it must have stopped before it comes near anybody; where it stops, others may still drive past it
+        end = int(near.argmax()) if near.any() else len(own)
+        for moment in range(end - 1, 0, -1):
+            standing = others[:, moment:] if bases is None else np.column_stack([others[:, moment:], bases[:, None]])
+            if not (((standing - own[moment]) ** 2).sum(axis=2) < least).any():
+                yield moment
+        yield 0
+
+    def is_clear(
+        self, robot: int, places: Float[np.ndarray, "k 2"], others: Float[np.ndarray, "robots 2"]
+    ) -> Bool[np.ndarray, " k"]:
+        """Mask of places that are far enough from where the others stand."""
+        least = self.least(robot) + self.off_m
+        least[robot] = 0.0
+        low, high = places.min(axis=0, initial=np.inf), places.max(axis=0, initial=-np.inf)
+        near = ((others >= low - least[:, None]) & (others <= high + least[:, None])).all(axis=1)
+        squared = self._squared(robot, self.off_m)[near]
+        return (((places[:, None] - others[near]) ** 2).sum(axis=2) >= squared).all(axis=1)
+
+    def tracked(self, driven: Float[np.ndarray, "s 2"]) -> Float[np.ndarray, "k 2"]:
+        """Track of a robot, as many places as there are moments."""
+        at = np.linspace(0.0, len(driven) - 1.0, _MOMENTS + 1)
+        return np.column_stack([np.interp(at, np.arange(len(driven)), driven[:, axis]) for axis in range(2)])
+
+    def _may_meet(
+        self,
+        robot: int,
+        own: Float[np.ndarray, "k 2"],
+        others: Float[np.ndarray, "robots k 2"],
+        bases: Float[np.ndarray, "robots 2"] | None,
+    ) -> Bool[np.ndarray, " robots"]:
+        """Mask of others that, or whose base, the robot may come near in this round."""
+        speeds = np.array(self.speeds)
+        room = self.least(robot) + (speeds[robot] + speeds) * self.round_time_s
+        within = np.hypot(*(others[:, 0] - own[0]).T) <= 1.01 * room
+        return within if bases is None else within | (np.hypot(*(bases - own[0]).T) <= 1.01 * room)
+
+    def _stops_at_any_time(
+        self,
+        robot: int,
+        own: Float[np.ndarray, "k 2"],
+        others: Float[np.ndarray, "robots k 2"],
+        bases: Float[np.ndarray, "robots 2"] | None,
+    ) -> Iterator[int]:
+        nearest = np.array([KDTree(track).query(own)[0] for track in others])
+        passes = (nearest**2 >= self._squared(robot)[:, None]).all(axis=0)
+        end = len(own) if passes.all() else int(passes.argmin())
+        for moment in range(end - 1, 0, -1):
+            standing = nearest[:, moment] if bases is None else np.hypot(*(bases - own[moment]).T)
+            both = np.minimum(standing, nearest[:, moment])
+            if (both**2 >= self._squared(robot, self.off_m)).all():
+                yield moment
+        yield 0
+
+    def _squared(self, robot: int, more_m: float = 0.0) -> Float[np.ndarray, " robots"]:
+        squared = (self.least(robot) + more_m) ** 2
+        squared[robot] = -np.inf
+        return squared
+
+
+@dataclass(frozen=True, eq=False)
+class Homes:
+    """Limits that batteries set; without batteries none.
+
+    Args:
+        rules: What binds the robots.
+        drivers: One for each.
+        round_time_s: Of a round.
+        reserve: Share by which a battery must last longer than the way home.
+        near_m: How far from its base a robot is still at it.
+    """
+
+    rules: Rules
+    drivers: Sequence[Driver]
+    round_time_s: float
+    reserve: float = 0.0
+    near_m: float = 0.0
+    _known: dict[tuple[float, ...], Homeward] = field(default_factory=dict[tuple[float, ...], Homeward])
+
+    def charge(self, episode: Episode) -> Float[np.ndarray, " robots"] | None:
+        """The share of its battery that each robot has left; None without batteries."""
+        return None if self.rules.batteries is None else episode.batteries / np.array(self.rules.batteries)
+
+    def rounds_left(self, episode: Episode, robot: int) -> int:
+        """Whole rounds that a robot can drive with what its battery has; ``NEVER`` without one."""
+        left = episode.batteries[robot] / self.round_time_s
+        return int(left) if np.isfinite(left) else NEVER
+
+    def is_home(self, episode: Episode, robot: int) -> bool:
+        """True where a robot is where it loads."""
+        return bool(np.hypot(*(episode.poses[robot, :2] - episode.bases[robot])) <= self.near_m)
+
+    def is_due(self, episode: Episode, robot: int) -> bool:
+        """True where a robot must go home: without the way there, its battery does not last for another round."""
+        if self.rules.batteries is None or self.is_home(episode, robot):
+            return False
+        return bool(
+            episode.batteries[robot] - self._times(episode, robot, episode.poses[robot, None])[0] < self.round_time_s
+        )
+
+    def homebound(self, episode: Episode, robot: int) -> Float[np.ndarray, " 2"]:
+        """Place to which a round on the way home takes a robot."""
+        pose, driver = episode.poses[robot], self.drivers[robot]
+        whole = self.path(episode, robot)
+        path = self.cut_home(robot, whole)
+        if (path[:, 0] == whole[:, 0]).all():
+            return episode.bases[robot].copy()
+        return np.clip(motion.advance(pose, path)[:2], driver.ground.low, driver.ground.high)
+
+    def cut_home(self, robot: int, whole: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "s 3"]:
+        """Part of a robot's way home that a round takes, with what ``lasts_for`` let it be too long."""
+        return motion.cut(whole, self.round_time_s * SLACK, 2.0 * self._slack(robot))
+
+    def path(self, episode: Episode, robot: int) -> Float[np.ndarray, "s 3"]:
+        """The whole way home of a robot."""
+        return self.drivers[robot].path_home(self._ways(episode, robot), episode.poses[robot])
+
+    def lasts(
+        self, episode: Episode, robot: int, times: Float[np.ndarray, " k"], poses: Float[np.ndarray, "k 3"]
+    ) -> Bool[np.ndarray, " k"]:
+        """For which drives of some time, to some pose each, the battery lasts, and for the way home from there."""
+        if self.rules.batteries is None:
+            return np.ones(len(times), dtype=bool)
+        return times + self._times(episode, robot, poses) <= episode.batteries[robot]
+
+    def lasts_for(self, episode: Episode, robot: int, path: Float[np.ndarray, "s 3"]) -> bool:
+        """True where the battery lasts for a path and the way home from its end, up to rounding."""
+        if self.rules.batteries is None:
+            return True
+        there = motion.advance(episode.poses[robot], path)
+        home = self._times(episode, robot, there[None])[0]
+        return bool(path[:, 0].sum() + home <= episode.batteries[robot] + self._slack(robot))
+
+    def use(self, episode: Episode, robot: int, time_s: float) -> None:
+        """Take the time of a drive from a robot's battery, and load it where it is home."""
+        if self.rules.batteries is not None:
+            # below 0 is rounding: ways home are allowed to be longer by ``_slack``
+            left = max(0.0, float(episode.batteries[robot] - time_s))
+            episode.batteries[robot] = self.rules.batteries[robot] if self.is_home(episode, robot) else left
+
+    def require(self, starts: Float[np.ndarray, "robots 2"], agents: Sequence[str]) -> None:
+        """Refuse batteries that do not last from a start to its base.
+
+        Raises:
+            ConfigError: If one does not.
+        """
+        if self.rules.batteries is None or self.rules.bases is None:
+            return
+        for robot, (start, base) in enumerate(zip(starts, np.array(self.rules.bases, dtype=float), strict=True)):
+            driver = self.drivers[robot]
+            home = float(driver.home_times(driver.homeward(base), np.array([[*start, np.nan]]))[0])
+            # a heading is drawn at reset: it may have to turn about first
+            home += np.pi / driver.unicycle.turn_rate_rad_s * bool((start != base).any())
+            home *= 1.0 + self.reserve
+            if home > self.rules.batteries[robot]:
+                time = self.rules.batteries[robot]
+                got = f"got {time:g} s for {agents[robot]}, which starts {home:g} s from its base"
+                raise ConfigError(f"{got}; wanted enough to get there", at="$.battery_s")
+
+    def _slack(self, robot: int) -> float:
+        """Seconds by which a way may be longer than a battery lasts: what rounding may make of it."""
+        return 0.0 if self.rules.batteries is None else (SLACK - 1) * self.rules.batteries[robot]
+
+    def _times(self, episode: Episode, robot: int, poses: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, " k"]:
+        """Time that a battery must last at poses, to get home."""
+        return self.drivers[robot].home_times(self._ways(episode, robot), poses) * (1.0 + self.reserve)
+
+    def _ways(self, episode: Episode, robot: int) -> Homeward:
+        """The ways to a robot's base, worked out once for each."""
+        base, driver = episode.bases[robot], self.drivers[robot]
+        key = (driver.unicycle.speed_m_s, driver.unicycle.turn_rate_rad_s, *base.tolist())
+        # bases are drawn with the starts, episode by episode: what is kept has to have an end
+        if key not in self._known:
+            if len(self._known) >= _MOST_BASES:
+                self._known.clear()
+            self._known[key] = driver.homeward(base)
+        return self._known[key]

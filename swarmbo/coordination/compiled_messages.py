@@ -1,0 +1,246 @@
+"""The compiled form of max-sum's messages: a pass over factors, one over variables. Import it late.
+
+Additions are those of ``swarmbo.coordination.updates`` in the same order, so both forms give the same bits.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+import numba
+import numpy as np
+from jaxtyping import Float, Int
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from swarmbo.boundary.compiling import compiled
+from swarmbo.coordination.tables import Flat, Messages, Table, by_axis
+
+
+def read_only(n_dims: int, of: Any = types.float64) -> Any:
+    """The type of arrays that are only read, in C order; writable ones are taken too."""
+    return types.Array(of, n_dims, "C", readonly=True)
+
+
+READ, PLACES, WRITTEN = read_only(1), read_only(1, types.int64), types.float64[::1]
+SPARE = types.UniTuple(WRITTEN, 4)
+Places = Int[np.ndarray, " n"]
+Spare = tuple[Flat, Flat, Flat, Flat]
+_unsigned: Any = np.uint64  # of an index that is signed compiled code asks whether it counts from the end
+
+
+@intrinsic
+def _larger(_typing: Any, a: Any, b: Any) -> Any:
+    """The larger of two float64, neither of them NaN, with any sign of zero: else no vector instruction takes it."""
+
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()] * 2)
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.maxnum.f64")
+        return builder.call(function, arguments, fastmath=("nnan", "nsz"))
+
+    return types.float64(a, b), emit
+
+
+larger: Any = _larger  # called without the first argument, which numba supplies
+
+
+@numba.njit(nogil=True)
+def _maxima(
+    table: Flat, at: int, along: Flat, start: int, others: Flat, rest: Flat, fresh: Flat, d: int, n: int
+) -> None:
+    """Of a table (d, n) the maxima over its rows, ``others`` added, and over its columns, ``along`` added.
+
+    Rows are read once and in order, as memory brings them soonest; the maxima over columns stay in the cache meanwhile.
+    """
+    first, begin, width = _unsigned(at), _unsigned(start), _unsigned(n)
+    for k in range(width):
+        rest[k] = -np.inf
+    # both maxima in one loop: in one of its own each, the table would be read twice
+    for j in range(_unsigned(d)):
+        own, best = along[begin + j], -np.inf
+        for k in range(width):
+            entry = table[first + k]
+            best = larger(best, entry + others[k])
+            rest[k] = larger(rest[k], entry + own)
+        fresh[j] = best
+        first += width
+
+
+@numba.njit(nogil=True)
+def _renew(fresh: Flat, at: int, previous: Flat, out: Flat, start: int, d: int, damping: float) -> float:
+    """Put one message in its place, normalised and damped; its largest change."""
+    first, begin, size = _unsigned(at), _unsigned(start), _unsigned(d)
+    highest, change = -np.inf, 0.0
+    for j in range(size):
+        highest = larger(highest, fresh[first + j])
+    if highest == -np.inf:  # all is forbidden, and stays so
+        highest = 0.0
+    for j in range(size):
+        old, new = previous[begin + j], fresh[first + j] - highest
+        if damping != 0.0:  # else 0 * -inf would be no number
+            new = damping * old + (1.0 - damping) * new
+        out[begin + j] = new
+        if new != old:  # of two that are forbidden the difference would be no number
+            change = larger(change, abs(new - old))
+    return change
+
+
+@numba.njit(nogil=True)
+def renew_factor(
+    tables: Flat,
+    at: int,
+    sizes: Places,
+    starts: Places,
+    first: int,
+    n_axes: int,
+    said: Flat,
+    previous: Flat,
+    out: Flat,
+    damping: float,
+    spare: Spare,
+) -> float:
+    """Renew the messages of one factor; its table is read once.
+
+    Args:
+        tables: Of many factors, end to end, each in C order.
+        at: Where the factor's begins.
+        sizes: Of axes of many factors.
+        starts: For each axis where its message begins.
+        first: Which of these is the factor's first.
+        n_axes: How many are the factor's.
+        said: What variables say.
+        previous: What factors said before.
+        out: The new messages are put here, normalised and damped.
+        damping: Share of the last message in the new one.
+        spare: Overwritten; see :func:`new_spare`.
+
+    Returns:
+        The largest change of an entry.
+    """
+    # a table over x_1 … x_a is read as x_1 against all others, and leaves one of an axis less (`factor_messages`)
+    fresh, summed, rest, half = spare
+    joint = 1
+    for axis in range(first, first + n_axes):
+        joint *= sizes[axis]
+    change, left, place = 0.0, tables, at
+    for axis in range(first, first + n_axes - 1):
+        d = sizes[axis]
+        joint //= d
+        # all sums of one entry from each message of the axes behind, put in place from the end
+        width = 1
+        summed[0] = 0.0
+        for other in range(axis + 1, first + n_axes):
+            size, message = sizes[other], starts[other]
+            for j in range(width - 1, -1, -1):
+                so_far = summed[j]
+                for k in range(size - 1, -1, -1):
+                    summed[j * size + k] = so_far + said[message + k]
+            width *= size
+        _maxima(left, place, said, starts[axis], summed, rest, fresh, d, joint)
+        change = larger(change, _renew(fresh, 0, previous, out, starts[axis], d, damping))
+        left, place, rest, half = rest, 0, half, rest
+    last = first + n_axes - 1
+    return larger(change, _renew(left, place, previous, out, starts[last], sizes[last], damping))
+
+
+@compiled(types.float64(READ, PLACES, types.int64[::1], READ, READ, READ, types.float64, WRITTEN, SPARE), nogil=True)
+def _factor_pass(
+    tables: Flat,
+    sizes: Places,
+    starts: Places,
+    said: Flat,
+    previous: Flat,
+    spreads: Float[np.ndarray, " n"],
+    damping: float,
+    out: Flat,
+    spare: Spare,
+) -> float:
+    """See ``updates.renew_factors``; ``starts`` is overwritten."""
+    n_axes, joint, largest = len(sizes), len(tables) // len(spreads), 0.0
+    for i in range(len(spreads)):
+        change = renew_factor(tables, i * joint, sizes, starts, 0, n_axes, said, previous, out, damping, spare)
+        largest = max(largest, change / spreads[i])
+        for axis in range(n_axes):
+            starts[axis] += sizes[axis]
+    return largest
+
+
+@numba.njit(nogil=True)
+def renew_variable(starts: Places, first: int, degree: int, d: int, heard: Flat, said: Flat, spare: Spare) -> None:
+    """Renew the messages of one variable: as (sum of those before) + (sum of those after).
+
+    Args:
+        starts: Where messages to many variables begin, of each in the graph's order of factors.
+        first: Which of these is the variable's first.
+        degree: How many are the variable's.
+        d: Number of values.
+        heard: What factors say.
+        said: What variables say is put here.
+        spare: Overwritten; the sum of what its factors say is put first.
+    """
+    sums, after, _, _ = spare
+    size = _unsigned(d)
+    for j in range(size):
+        sums[j] = after[j] = 0.0
+    for edge in range(first, first + degree):
+        at = _unsigned(starts[edge])
+        for j in range(size):
+            said[at + j] = sums[j]
+            sums[j] += heard[at + j]
+    for edge in range(first + degree - 1, first, -1):
+        at, before = _unsigned(starts[edge]), _unsigned(starts[edge - 1])
+        for j in range(size):
+            after[j] += heard[at + j]
+            said[before + j] += after[j]
+
+
+@compiled(types.void(PLACES, types.int64, types.int64, READ, WRITTEN, types.int64[::1], SPARE), nogil=True)
+def _variable_pass(
+    starts: Places, degree: int, size: int, heard: Flat, said: Flat, choices: Places, spare: Spare
+) -> None:
+    """See ``updates.renew_variables``."""
+    for i in range(len(choices)):
+        renew_variable(starts, i * degree, degree, size, heard, said, spare)
+        best = 0
+        for j in range(1, size):
+            if spare[0][j] > spare[0][best]:  # of equal ones the first
+                best = j
+        choices[i] = best
+
+
+def new_spare(shapes: Iterable[tuple[int, ...]]) -> Spare:
+    """Work arrays of :func:`renew_factor` and :func:`renew_variable`, for tables of some shapes."""
+    most = max(max(*shape, prod(shape[1:])) for shape in shapes)
+    return np.empty(most), np.empty(most), np.empty(most), np.empty(most)
+
+
+def renew_factors(
+    tables: Table,
+    starts: Int[np.ndarray, " a"],
+    incoming: Flat,
+    previous: Flat,
+    spreads: Float[np.ndarray, " n"],
+    damping: float,
+    out: Flat,
+) -> float:
+    """Compiled form of :func:`swarmbo.coordination.updates.renew_factors`."""
+    shape, flat = tables.shape[1:], tables.reshape(-1)
+    arrays = incoming, previous, spreads, damping, out, new_spare([shape])
+    return _factor_pass(flat, np.array(shape), starts.copy(), *arrays)
+
+
+def renew_variables(starts: Int[np.ndarray, "n degree"], size: int, incoming: Flat, out: Flat) -> Int[np.ndarray, " n"]:
+    """Compiled form of :func:`swarmbo.coordination.updates.renew_variables`."""
+    choices = np.empty(len(starts), dtype=np.int64)
+    _variable_pass(starts.reshape(-1), starts.shape[1], size, incoming, out, choices, new_spare([(size,)]))
+    return choices
+
+
+def normalised_messages(tables: Table, incoming: Sequence[Messages]) -> list[Messages]:
+    """Compiled form of :func:`swarmbo.coordination.updates.normalised_messages`."""
+    starts = np.cumsum([0, *(message.size for message in incoming)])[:-1]
+    entries = np.concatenate([np.ravel(message) for message in incoming])
+    out, units = np.empty_like(entries), np.ones(len(tables))
+    renew_factors(tables, starts, entries, entries, units, 0.0, out)
+    return by_axis(out, starts, tables)

@@ -1,0 +1,299 @@
+"""Local search: DSA, in which variables move by chance, and MGM, in which of neighbours the one that gains most does.
+
+In a round all tell their choices, each works out what it could do given all others', and those move whom a rule lets.
+Forbidden combinations come first: a value at which fewer factors are broken is better than any at which more are, and
+of equal ones that with the larger sum of those that are not. There are no weights that grow (breakout), so a search may
+end in a choice that is forbidden; then it says so.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from swarmbo.boundary.rng import stream
+from swarmbo.coordination.agreement import TableOutcome
+from swarmbo.coordination.decoding import hear_choices, line_of, tell_choice, weighed
+from swarmbo.coordination.messages import Gain, Line
+from swarmbo.coordination.plan import TableMethod
+from swarmbo.coordination.requests import Compare, Mail, Steps
+from swarmbo.coordination.tables import Table, Vector
+from swarmbo.coordination.view import LocalView
+from swarmbo.graph import FactorGraph
+from swarmbo.registry import FIELD, kind
+from swarmbo.settings import Count, Fraction
+
+_NOTHING = (0, 0.0)  # to gain: no factor fewer broken, no larger sum
+
+
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """Values of one variable, given all others.
+
+    Args:
+        present: The index of its value.
+        broken: For each value how many of its factors are broken (d,).
+        worth: For each value the sum of its factors that are not (d,).
+        in_conflict: Whether one of its factors would be better at another value of this variable.
+    """
+
+    present: int
+    broken: Vector
+    worth: Vector
+    in_conflict: bool
+
+    @property
+    def best(self) -> Bool[np.ndarray, " d"]:
+        """The values that nothing is better than."""
+        fewest = self.broken == self.broken.min()
+        return fewest & (self.worth == self.worth[fewest].max())
+
+    @property
+    def gain(self) -> tuple[int, float]:
+        """Gain by the best value: how many factors fewer are broken, and by how much the sum of others rises.
+
+        Gains are compared in this order; (0, 0.0) where the present value is among the best.
+        """
+        best = int(self.best.argmax())
+        broken, worth = self.broken[self.present] - self.broken[best], self.worth[best] - self.worth[self.present]
+        return int(broken), float(worth)
+
+    @property
+    def alternatives(self) -> Int[np.ndarray, " k"]:
+        """The best values other than the present one."""
+        best = self.best
+        best[self.present] = False
+        return np.flatnonzero(best)
+
+    @property
+    def gains(self) -> bool:
+        """True if a best value is better than the present one."""
+        return self.gain > _NOTHING
+
+
+def looked_around(
+    view: LocalView, tables: Mapping[str, Table], chosen: Mapping[str, int]
+) -> Steps[tuple[dict[str, Outlook], Vector]]:
+    """Owners of variables tell their choices, and those of factors answer what each value would bring.
+
+    Args:
+        view: Own factors and variables.
+        tables: Of the own factors.
+        chosen: The choices of own variables.
+
+    Returns:
+        What each own variable could do, and the values of the own factors at the joint choice.
+    """
+    graph, mail, seen = view.graph, Mail(), dict(chosen)
+    for x in view.variables:
+        tell_choice(mail, graph, x, chosen[x])
+    yield from hear_choices(mail, view.seen, seen)
+    for f in view.factors:
+        for x in graph.scope(f):
+            entries = line_of(tables[f], graph.scope(f), x, seen)
+            mail.say(graph.owner(f), graph.variable_owner(x), Line(f, x, entries, 1.0))
+    yield from mail.wait([("line", f, x) for x in view.variables for f in graph.factors_of(x)])
+    yield from mail.close()
+    outlooks: dict[str, Outlook] = {}
+    for x in view.variables:
+        lines, i = [mail["line", f, x].entries for f in graph.factors_of(x)], chosen[x]
+        in_conflict = any(line[i] < line.max() or line[i] == -np.inf for line in lines)
+        outlooks[x] = Outlook(i, *weighed(lines, [1.0] * len(lines)), in_conflict)
+    return outlooks, np.array([tables[f][tuple(seen[x] for x in graph.scope(f))] for f in view.factors])
+
+
+def searched(
+    view: LocalView,
+    tables: Mapping[str, Table],
+    present: dict[str, int],
+    rounds: int,
+    may_move: Callable[[Outlook], bool],
+    moved: Callable[[Mapping[str, Outlook]], Steps[dict[str, int]]],
+    takes: Literal["best", "last", "unseen"],
+) -> Steps[TableOutcome]:
+    """Rounds of local search, until no variable is left that may move.
+
+    Args:
+        view: Own factors and variables.
+        tables: Of the own factors.
+        present: The choices of own variables, to begin with.
+        rounds: At most.
+        may_move: Whether a variable may.
+        moved: The choices after a round.
+        takes: Whether the best joint choice of all rounds is taken, or the last one; ``unseen``: that of the last
+            round, without reports up a tree of what it is worth, or whether anybody may still move.
+    """
+    best, best_so_far, n_rounds = present, None, 0
+    while True:
+        outlooks, values = yield from looked_around(view, tables, present)
+        if takes != "unseen":
+            may_any = any(map(may_move, outlooks.values()))
+            verdict, best_so_far = yield Compare([values], best_so_far, moved=may_any)
+            best = present if verdict.best or takes == "last" else best
+            if verdict.stop:
+                return TableOutcome(best, "converged", n_rounds)
+        if n_rounds == rounds:
+            return TableOutcome(best, "max_rounds", n_rounds)
+        n_rounds, present = n_rounds + 1, (yield from moved(outlooks))
+        if takes == "unseen" and n_rounds == rounds:
+            return TableOutcome(present, "max_rounds", n_rounds)
+
+
+@kind("coordination", FIELD)
+class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
+    """The distributed stochastic algorithm (Zhang, Wang, Xing & Wittenburg 2005), variants A, B and C.
+
+    Every variable starts at a value that is drawn. In a round all tell their values, and each works out which are best
+    given the others'. One that would gain moves to a best value with the stated probability, or else stays; draws keep
+    neighbours from moving against one another for ever. Where several values are equally good, one of them is drawn. A
+    variable that would gain nothing but has another value that is as good moves there as likely
+
+    - never (``A``),
+    - if it is in conflict: one of its factors is broken, or would be better at another of its values (``B``),
+    - always (``C``).
+
+    Forbidden combinations: a value that breaks fewer factors is better than any that breaks more, whatever the sum. It
+    may end in a choice that is forbidden; then it says so.
+
+    Rounds end before ``rounds`` where no variable is left that might move: for ``A`` no single change is better then.
+    It is a local search; on a forest max-sum is exact and costs less.
+
+    Args:
+        rounds: In each of which every variable may move, at most, >= 1.
+        probability: That a variable which may move does, in (0, 1]; with 1, neighbours may move to and fro.
+        variant: ``"A"``, ``"B"`` or ``"C"``.
+        keep_best: Agents report the factors' values up a tree in every round, and come out with the best joint choice
+            of all rounds (Zivan, Okamoto & Peled 2014), and stop when nobody may move. False: as first published they
+            come out with the last one, after ``rounds``, with fewer messages.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> ring = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
+        >>> tables = dict.fromkeys(ring.factors, 1.0 - np.eye(3))  # neighbours want to differ
+        >>> solution = sb.DSA().solve(ring, tables, seed=1)
+        >>> solution.value, solution.report.status
+        (3.0, 'converged')
+    """
+
+    rounds: Count = 50
+    probability: Fraction = 0.7
+    variant: Literal["A", "B", "C"] = "B"
+    keep_best: bool = True
+
+    def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
+        """Steps of whoever sees some factors and variables of a connected part."""
+        draws = {x: stream(view.part.seed, "dsa", variable=x) for x in view.variables}
+        return self.steps_from(view, tables, {x: int(draws[x].integers(sizes[x])) for x in view.variables}, draws)
+
+    def steps_from(
+        self,
+        view: LocalView,
+        tables: Mapping[str, Table],
+        present: dict[str, int],
+        draws: Mapping[str, np.random.Generator],
+    ) -> Steps[TableOutcome]:
+        """The same, where own variables are somewhere already.
+
+        Args:
+            view: Own factors and variables.
+            tables: Of the own factors.
+            present: The choices of own variables.
+            draws: What each of them draws from.
+        """
+
+        def moved(outlooks: Mapping[str, Outlook]) -> Steps[dict[str, int]]:
+            return {x: self._next(outlook, draws[x]) for x, outlook in outlooks.items()}
+            yield  # nobody is asked
+
+        takes = "best" if self.keep_best else "unseen"
+        return (yield from searched(view, tables, present, self.rounds, self._may_move, moved, takes))
+
+    def _may_move(self, outlook: Outlook) -> bool:
+        sideways = {"A": False, "B": outlook.in_conflict, "C": True}[self.variant]
+        return len(outlook.alternatives) > 0 and (sideways or outlook.gains)
+
+    def _next(self, outlook: Outlook, draws: np.random.Generator) -> int:
+        if not self._may_move(outlook) or draws.random() >= self.probability:
+            return outlook.present
+        return int(draws.choice(outlook.alternatives))
+
+
+@kind("coordination", FIELD)
+class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
+    """Maximum gain messages (Maheswaran, Pearce & Tambe 2004; by utilities the breakout of Yokoo & Hirayama 1996).
+
+    Every variable starts at a value that is drawn. In a round all tell their values, and each works out what it would
+    gain by its best value given the others'. These gains are told to neighbours, variables with which it shares a
+    factor, and whoever gains most among its neighbours moves; of equal gains the variable that comes first in the
+    graph. No two neighbours move at once, so the sum never falls. Where nobody gains, no single change is better: a
+    1-optimum, which is what it ends in if there are rounds enough. That nobody gains is noticed by reports up a tree of
+    agents in every round.
+
+    Forbidden combinations: a gain of fewer broken factors is larger than any gain of the sum. It may end in a choice
+    that is forbidden, where no single change breaks fewer; then it says so.
+
+    Args:
+        rounds: In each of which somebody may move, at most, >= 1.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> ring = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
+        >>> tables = dict.fromkeys(ring.factors, 1.0 - np.eye(3))  # neighbours want to differ
+        >>> solution = sb.MGM().solve(ring, tables, seed=1)
+        >>> solution.value, solution.report.status
+        (3.0, 'converged')
+    """
+
+    rounds: Count = 50
+
+    def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
+        """Steps of whoever sees some factors and variables of a connected part."""
+        drawn = {x: int(stream(view.part.seed, "mgm", variable=x).integers(sizes[x])) for x in view.variables}
+        return self.steps_from(view, tables, drawn)
+
+    def steps_from(self, view: LocalView, tables: Mapping[str, Table], present: dict[str, int]) -> Steps[TableOutcome]:
+        """The same, where own variables are somewhere already.
+
+        Args:
+            view: Own factors and variables.
+            tables: Of the own factors.
+            present: The choices of own variables.
+        """
+        around = {x: _neighbours(view.graph, x) for x in view.variables}
+        # no two neighbours move at once, so the sum never falls and the last choice is the best
+        moved = partial(_moved, view, around)
+        return (yield from searched(view, tables, present, self.rounds, lambda outlook: outlook.gains, moved, "last"))
+
+
+def _moved(
+    view: LocalView, around: Mapping[str, tuple[str, ...]], outlooks: Mapping[str, Outlook]
+) -> Steps[dict[str, int]]:
+    """The choices after a round of MGM."""
+    graph, mail = view.graph, Mail()
+    gains = {x: outlook.gain for x, outlook in outlooks.items()}
+    for x, gain in gains.items():
+        actor = graph.variable_owner(x)
+        for other in dict.fromkeys(graph.variable_owner(y) for y in around[x]):
+            if other != actor:
+                mail.say(actor, other, Gain(x, *gain))
+    missing = dict.fromkeys(y for x in around for y in around[x] if y not in gains)
+    yield from mail.wait([("gain", y) for y in missing])
+    yield from mail.close()
+    told = gains | {y: (mail["gain", y].broken, mail["gain", y].worth) for y in missing}
+    place = graph.column_of
+
+    def wins(x: str) -> bool:
+        return gains[x] > _NOTHING and all((told[y], -place[y]) < (gains[x], -place[x]) for y in around[x])
+
+    return {x: int(look.best.argmax()) if wins(x) else look.present for x, look in outlooks.items()}
+
+
+def _neighbours(graph: FactorGraph, variable: str) -> tuple[str, ...]:
+    """The other variables of its factors."""
+    near = dict.fromkeys(x for f in graph.factors_of(variable) for x in graph.scope(f))
+    return tuple(x for x in near if x != variable)

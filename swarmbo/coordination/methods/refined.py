@@ -1,0 +1,253 @@
+"""Choosing from tables on continuous domains: coarse grids first, then finer and finer ones around the incumbent."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.boundary.rng import stream
+from swarmbo.coordination.agreement import BoxOutcome, TableOutcome
+from swarmbo.coordination.box_steps import exchange, tell_factors
+from swarmbo.coordination.local_functions import LocalFunctions, Received
+from swarmbo.coordination.methods.local_search import DSA, MGM
+from swarmbo.coordination.methods.max_sum import MaxSum
+from swarmbo.coordination.plan import BoxMethod, Plan
+from swarmbo.coordination.refinement import Grids, RefinementLevel, Resolution, is_at_edge, tabulated
+from swarmbo.coordination.requests import Choices, Compare, Look, Steps
+from swarmbo.coordination.tables import Table
+from swarmbo.coordination.view import BoxView
+from swarmbo.graph import FactorGraph
+from swarmbo.registry import FUNCTION, kind
+from swarmbo.settings import Count, Fraction, ProperFraction, Share, within
+from swarmbo.transport import Routes
+
+Chooser = Callable[[Mapping[str, Table], Mapping[str, int], dict[str, int]], Steps[TableOutcome]]
+
+
+class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
+    """A way to choose from tables, on grids that are refined; a subclass says which: ``chooser``.
+
+    Grids and settings are as :class:`RefinedMaxSum` says. Whatever chooses, the incumbent is always among the values,
+    and only a better choice replaces it.
+    """
+
+    points: Annotated[int, within(3, 1025)] = 33
+    refinement: Annotated[int, within(2, 64)] = 4
+    starts: Annotated[int, within(1, 16)] = 3
+    coarse_entries: Annotated[int, within(2**6, 2**24)] = 2**14
+    window_entries: Annotated[int, within(2**6, 2**24)] = 2**12
+    tolerance: ProperFraction = 1e-6
+    levels: Count = 40
+
+    def chooser(self, view: BoxView, seed: int) -> "Chooser":
+        """Steps that choose on one level after the other, given the own factors' tables, numbers of values, and where
+        the own variables are.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say how to choose from tables")
+
+    def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
+        """The plan; see :meth:`BoxMethod.plan`."""
+        for part in functions.graph.components:
+            self.grids(part, functions)  # refuses factors of too many variables
+        return super().plan(functions, routes, seed)
+
+    def grids(self, part: FactorGraph, functions: LocalFunctions) -> Grids:
+        """The grids of a connected part.
+
+        Args:
+            part: It.
+            functions: For the box and the starts.
+
+        Raises:
+            BudgetError: If a factor has too many variables for three points each.
+        """
+        place = {variable: i for i, variable in enumerate(functions.graph.variables)}
+        columns = [place[variable] for variable in part.variables]
+        low, high = functions.low[columns], functions.high[columns]
+        given = np.clip(functions.starts[: self.starts, columns], low, high)
+        starts = given if len(given) else 0.5 * (low + high)[None]
+        wanted = max(self.points, getattr(functions, "lattice_points", 0))
+        resolution = Resolution.of(part, wanted, self.refinement, len(starts), self.coarse_entries, self.window_entries)
+        return Grids(resolution, low, high, starts[: resolution.starts])
+
+    def steps(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
+        """Steps of whoever sees some factors and variables of a connected part, level after level."""
+        grids, chosen_from = self.grids(view.graph, view.functions), self.chooser(view, seed)
+        columns = np.array([view.place[v] for v in view.graph.variables])
+        row = {v: i for i, v in enumerate(view.graph.variables)}
+        own = [row[v] for v in view.variables]
+        level, best_so_far = RefinementLevel(), None
+        x = np.zeros(len(view.place))  # only entries of own variables and own factors' variables are ever right
+        x[columns] = grids.starts[0]
+        values, received = yield from _evaluated(view, x)
+        while not grids.is_fine_enough(level, self.tolerance) and level.solved < self.levels:
+            grid = grids.at(level, x[columns])
+            everywhere = np.zeros((len(x), grid.shape[1]))
+            everywhere[columns] = grid
+            tables = yield from tabulated(view, everywhere, received)
+            sizes = dict.fromkeys(view.graph.variables, int(grid.shape[1]))
+            yield Choices(sizes)
+            present = np.abs(grid - x[columns, None]).argmin(axis=1)  # the incumbent is among the values
+            solved = yield from chosen_from(tables, sizes, {v: int(present[row[v]]) for v in view.variables})
+            chosen = {v: float(grid[row[v], index]) for v, index in solved.assignment.items()}
+            candidate = x.copy()
+            for variable, value in (chosen | (yield from tell_factors(view, chosen))).items():
+                candidate[view.place[variable]] = value
+            found, heard = yield from _evaluated(view, candidate)
+            rows = [found] if level.solved else [values, found]
+            moved = is_at_edge(grid[own], candidate[columns[own]], grids.low[own], grids.high[own])
+            verdict, best_so_far = yield Compare(rows, best_so_far, moved=bool(moved.any()))
+            improved = verdict.best == len(rows)
+            level = level.after(solved.rounds, finer=not improved or verdict.stop)
+            if improved:
+                x, values, received = candidate, found, heard
+        return BoxOutcome(
+            part=view.part.index,
+            x={v: float(x[view.place[v]]) for v in view.variables},
+            values=dict(zip(view.factors, values.tolist(), strict=True)),
+            rounds=level.rounds,
+            has_converged=grids.is_fine_enough(level, self.tolerance),
+        )
+
+
+@kind("coordination", FUNCTION)
+class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-max-sum"):
+    """Max-sum with domain refinement (Hoang et al. 2018 ask for grids of growing granularity, and give no schedule).
+
+    First level: ``points`` lattice points along each variable, bounds included, and the coordinates of up to ``starts``
+    points that the functions suggest. Further levels: a window of lattice points around the incumbent, ``refinement``
+    times finer. If the best joint choice lies at an edge of the window, the window moves there at the same fineness;
+    else the lattice is made ``refinement`` times finer again, until it is finer than ``tolerance``. Every connected
+    part of the graph does so for itself. The incumbent is always among the values; only a better choice replaces it.
+
+    On a forest every level is solved exactly: the result is never worse than the best point of the first level's grid,
+    or than the best recombination of the starts, and on smooth concave functions it converges to the maximum (see
+    ``swarmbo.coordination.refinement``). On other functions it ends in a local maximum along the coordinates; on graphs
+    with loops max-sum is a heuristic, and sure is only that the incumbent does not get worse.
+
+    Functions that tell their neighbours numbers do so at the incumbent; in the tables of a level these stay fixed, and
+    whether the sum has really risen is seen afterwards.
+
+    Tables grow with the power of a factor's size, so grids are cut to what ``coarse_entries`` and ``window_entries``
+    allow: with the defaults to 36 values for pairs, 25 for triples, 11 for four variables, 6 for five, and factors of
+    more than 7 are refused.
+
+    Args:
+        points: Lattice points along each variable on the first level, 3 to 1025; more if the functions have
+            ``lattice_points`` that are more.
+        refinement: By what a lattice is made finer, 2 to 64. A window has 2 x refinement + 1 points, fewer for large
+            factors.
+        starts: Suggested points whose coordinates join the first level, 1 to 16; at most a quarter of its values.
+        coarse_entries: Most entries of a factor's table on the first level, 2^6 to 2^24.
+        window_entries: Most entries of a factor's table on further levels, 2^6 to 2^24.
+        tolerance: Fine enough is a lattice finer than this share of the box's sides, in (0, 1).
+        levels: At most, >= 1.
+        rounds: Most rounds of max-sum on a level, on parts with loops, >= 1.
+        damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> from swarmbo.testing.problems import Bowls
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
+        >>> coarse, fine = (sb.RefinedMaxSum(points=5, levels=levels).maximise(bowls).point for levels in (1, 40))
+        >>> coarse.tolist(), fine.round(3).tolist()
+        ([0.25, 0.25, 0.25], [0.317, 0.35, 0.383])
+    """
+
+    rounds: Count = 30
+    damping: Share = 0.5
+
+    def chooser(self, view: BoxView, seed: int) -> Chooser:
+        """Max-sum, which needs no place to start from, and draws nothing."""
+        max_sum = MaxSum(rounds=self.rounds, damping=self.damping)
+        return lambda tables, sizes, _: max_sum.steps(view, tables, sizes)
+
+
+@kind("coordination", FUNCTION)
+class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"):
+    """DSA with domain refinement, to compare with: what :class:`DSA` does on the grids of :class:`RefinedMaxSum`.
+
+    Variables start from the incumbent, on the first level the best point that the functions suggest, or the middle of
+    the box. It is a local search on every level: it costs less than max-sum, and often ends where it began.
+
+    Args:
+        points: As of :class:`RefinedMaxSum`, like all up to ``levels``.
+        refinement: As there.
+        starts: As there.
+        coarse_entries: As there.
+        window_entries: As there.
+        tolerance: As there.
+        levels: As there.
+        rounds: Most rounds on a level, >= 1.
+        probability: As of :class:`DSA`.
+        variant: As of :class:`DSA`.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> from swarmbo.testing.problems import Bowls
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
+        >>> sb.RefinedDSA().maximise(bowls).point.round(3).tolist()
+        [0.317, 0.35, 0.383]
+    """
+
+    rounds: Count = 30
+    probability: Fraction = 0.7
+    variant: Literal["A", "B", "C"] = "B"
+
+    def chooser(self, view: BoxView, seed: int) -> Chooser:
+        """DSA from where variables are; what it draws goes on from level to level."""
+        method = DSA(rounds=self.rounds, probability=self.probability, variant=self.variant)
+        draws = {x: stream(seed, "dsa", variable=x) for x in view.variables}
+        return lambda tables, _, present: method.steps_from(view, tables, present, draws)
+
+
+@kind("coordination", FUNCTION)
+class RefinedMGM(RefinedMethod, frozen=True, tag_field="kind", tag="refined-mgm"):
+    """MGM with domain refinement, to compare with: what :class:`MGM` does on the grids of :class:`RefinedMaxSum`.
+
+    Variables start from the incumbent, on the first level the best point that the functions suggest, or the middle of
+    the box. So nothing is drawn, and the sum never falls.
+
+    Args:
+        points: As of :class:`RefinedMaxSum`, like all up to ``levels``.
+        refinement: As there.
+        starts: As there.
+        coarse_entries: As there.
+        window_entries: As there.
+        tolerance: As there.
+        levels: As there.
+        rounds: Most rounds on a level, >= 1.
+
+    Example:
+        >>> import numpy as np
+        >>> import swarmbo as sb
+        >>> from swarmbo.testing.problems import Bowls
+        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
+        >>> sb.RefinedMGM().maximise(bowls).point.round(3).tolist()
+        [0.317, 0.35, 0.383]
+    """
+
+    rounds: Count = 30
+
+    def chooser(self, view: BoxView, seed: int) -> Chooser:
+        """MGM from where variables are."""
+        method = MGM(rounds=self.rounds)
+        return lambda tables, _, present: method.steps_from(view, tables, present)
+
+
+def _evaluated(
+    view: BoxView, x: Float[np.ndarray, " n"]
+) -> Steps[tuple[Float[np.ndarray, " factors"], list[Received]]]:
+    """The own factors' values at a joint point, and what each stack received there."""
+    points = view.take(x[None])
+    received = yield from exchange(view, points)
+    rows: list[np.ndarray] = []
+    for stack, own, got in zip(view.stacks, points, received, strict=True):
+        rows.append((yield Look(view.functions, stack, own, got)))
+    return view.in_order(rows)[:, 0] if rows else np.zeros(0), received
