@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 import msgspec
 
 from swarmbo.agent.company import Company, learns_alike, public
-from swarmbo.data import News
 from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, stops_by_round
 from swarmbo.deciding.reports import Offer
 from swarmbo.errors import TransportError
@@ -37,6 +36,7 @@ from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.fleet.schema import fits_hub
 from swarmbo.problem import Problem
+from swarmbo.problem.data import News
 
 LOOK = 0.2  # seconds between looks at whether agents live
 _PAUSE = 5.0 * LOOK  # seconds that one look counts for at most: a pause of the hub's own is nobody's silence
