@@ -205,17 +205,23 @@ class Member:
             except ConfigError:
                 return False
         if isinstance(letter, Join):
-            return self._joined(letter) is not None
+            return self._plan_of(letter) is not None
         return not isinstance(letter, Measure) or self._measure is not None
 
-    def _joined(self, letter: Join) -> Plan | None:
-        """The plan of another run that it can be a member of, by the keys that it has; None if it cannot."""
+    def _plan_of(self, letter: Join) -> Plan | None:
+        """The plan that a hub asks it to be a member by, with the keys that it has; None if it is none."""
         try:
             plan = Plan.decoded(letter.plan, "what the hub says")
-            measuring.require_fits(self._measure, self.name, plan.measures)
         except ConfigError:
             return None
-        return msgspec.structs.replace(plan, keys=self.plan.keys) if self.plan.invites(self.name, plan) else None
+        return msgspec.structs.replace(plan, keys=self.plan.keys)
+
+    def _join(self, letter: Join) -> None:
+        """Leave this run for that of a hub that has taken the place of its own; all others are passed over."""
+        plan = self._plan_of(letter)
+        measures = self._measure is not None
+        if plan is not None and self.plan.invites(self.name, plan) and measures is (self.name in plan.measures):
+            self.invited = plan
 
     def _complain(self) -> None:
         """Tell the hub what others have written that holds what it may not."""
@@ -243,7 +249,7 @@ class Member:
                 if letter.turn > self._turn and self._goes_on:
                     self._come_back(letter)
             case Join():
-                self.invited = self._joined(letter)
+                self._join(letter)
             case Ping():
                 pass
             case End():

@@ -178,11 +178,9 @@ def test_a_command_that_is_started_again_takes_in_the_agent_that_was_left_elsewh
     assert points(second) == points(alone)
 
 
-@pytest.mark.parametrize("belief", ["exact", "fused"])
-def test_by_a_deadline_a_fleet_goes_on_without_one_that_dies_again_and_again_and_takes_it_back(tmp_path, belief):
+def test_by_a_deadline_a_fleet_goes_on_without_one_that_dies_again_and_again_and_takes_it_back(tmp_path):
     out, log = tmp_path / "run", tmp_path / "said"
     timed = ["--set=coordination.kind=max-sum", "--set=coordination.mode=asynchronous", "--set=rounds=400"]
-    timed.append(f"--set=belief={{kind='{belief}'}}")
     fleet = ["fleet", "robots", *timed, "--out", str(out), "--port", str(free_port()), "--no-figures", "-q"]
     until, pid, killed = time.monotonic() + 400, out / "fleet" / "robot_3" / "pid", set[str]()
 
@@ -212,6 +210,41 @@ def test_by_a_deadline_a_fleet_goes_on_without_one_that_dies_again_and_again_and
             assert reaches(lambda: ["robot_3"] in absent()), log.read_text()
             own = ["agent", "robot_3", "--fleet", str(out / "fleet" / "fleet.json")]
             by_hand.append(subprocess.Popen([sys.executable, "-m", "swarmbo", *own]))
+            assert reaches(lambda: absent()[-1] == []), log.read_text()
+        finally:
+            for process in (running, *by_hand):
+                process.terminate()
+                process.wait(60)
+
+
+def test_by_a_deadline_agents_with_beliefs_of_their_own_go_on_without_one_that_is_killed_and_take_it_back(tmp_path):
+    out, log, until = tmp_path / "run", tmp_path / "said", time.monotonic() + 600
+    timed = ["--set=coordination.kind=max-sum", "--set=coordination.mode=asynchronous", "--set=rounds=400"]
+    fleet = ["fleet", "robots", *timed, "--set=belief.kind=fused", "--elsewhere", "robot_3", "--patience", "15"]
+    own = [sys.executable, "-m", "swarmbo", "agent", "robot_3", "--fleet", str(out / "fleet" / "fleet.json")]
+
+    def absent() -> list[list[str]]:
+        """Agents that were gone, by round."""
+        path = out / "network.jsonl"
+        lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
+        return [json.loads(line)["absent"] for line in lines if line.endswith("\n")]
+
+    def reaches(what) -> bool:
+        while not (found := what()) and running.poll() is None and time.monotonic() < until:
+            time.sleep(0.1)
+        return bool(found)
+
+    with log.open("wb") as said:
+        command = [*fleet, "--out", str(out), "--port", str(free_port()), "--no-figures", "-q"]
+        running = subprocess.Popen([sys.executable, "-m", "swarmbo", *command], stdout=said, stderr=said)
+        by_hand: list[subprocess.Popen[bytes]] = []
+        try:
+            assert reaches((out / "fleet" / "fleet.json").is_file), log.read_text()
+            by_hand.append(subprocess.Popen(own))
+            assert reaches(lambda: len(absent()) > 3 and absent()[-1] == []), log.read_text()
+            by_hand[0].kill()
+            assert reaches(lambda: absent()[-1] == ["robot_3"]), log.read_text()
+            by_hand.append(subprocess.Popen(own))
             assert reaches(lambda: absent()[-1] == []), log.read_text()
         finally:
             for process in (running, *by_hand):

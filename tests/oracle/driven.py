@@ -54,6 +54,8 @@ class Round(NamedTuple):
 class Members(Hub):
     """A hub whose members are agents in this process."""
 
+    absent = ()
+
     def __init__(self, team: Team) -> None:
         world, self.problem, self.sent = team.world, team.problem, dict[str, Traffic]()
         self.plan: Any = SimpleNamespace(level=getattr(world, "level", None), sites=None)

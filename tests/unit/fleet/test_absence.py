@@ -237,7 +237,8 @@ def test_who_returns_with_a_belief_of_its_own_hears_what_others_measured_meanwhi
     history = fleet.team.history.take(slice(len(fleet.team.history) - 1))
     made = dict(zip(fleet.team.agents, (~np.isnan(history.factors)).sum(axis=0).tolist(), strict=True))
     assert made[name] < len(history)
-    assert fleet.members[name]._agent.belief.agents[name].reached == made
+    for other, joined in fleet.members.items():
+        assert joined._agent.belief.agents[other].reached == made
     require_one_log(fleet)
 
 
@@ -283,6 +284,28 @@ def test_where_all_were_gone_those_who_took_part_last_go_on_and_teach_the_others
 
     play(fleet, 6, before)
     assert set(fleet.team.hub.absent) == set(others[1:])
+    require_one_log(fleet)
+
+
+def test_a_pause_of_the_hubs_own_is_nobodys_silence(network, fleets):
+    wire = network()
+    fleet = fleets(chain(), wire, patience=10.0, **CLIMBS)
+
+    mail, paused = fleet.team.hub.mail, set[int]()
+    read = mail.read
+
+    def slept(seconds, is_enough=lambda: False):
+        """It sleeps right after it has written orders: nobody has had the time to answer."""
+        if seconds > 0.0 and fleet.team.hub._number not in paused and len(mail.outstanding) == len(fleet.members):
+            paused.add(fleet.team.hub._number)
+            wire.now += 100.0
+            return None
+        return read(seconds, is_enough)
+
+    mail.read = slept
+    play(fleet, 4)
+    assert wire.now > 400.0
+    assert fleet.team.hub._number == 4  # no decision was taken back
     require_one_log(fleet)
 
 

@@ -8,6 +8,7 @@ from threadpoolctl import threadpool_limits
 import swarmbo as sb
 from swarmbo.deciding.own_rows import OwnRow
 from swarmbo.errors import ConfigError, TransportError
+from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.journal import Journal
 from swarmbo.fleet.letters import Begin, Join, Said, Told, Word, sealed
 from swarmbo.fleet.member import Member
@@ -169,9 +170,12 @@ class LeftBehind:
     """A process elsewhere: of an earlier run, until a hub has it join another, as ``be_member`` does."""
 
     def __init__(self, fleet, name):
-        self.fleet, self.member = fleet, fleet.members.pop(name)
+        self.fleet, self.member, self.asked = fleet, fleet.members.pop(name), 0
 
     def step(self, seconds):
+        self.asked += len(lost := self.fleet.wire._under_way[f"join/{self.member.name}"])
+        if self.asked < 3:  # the network has lost them
+            lost.clear()
         self.member.step(seconds)
         if (plan := self.member.invited) is not None:
             self.close()
@@ -203,17 +207,29 @@ def test_a_hub_that_is_started_again_finds_within_seconds_who_runs(network, flee
     assert timed or points == decisions(sb.Team.for_env(world(), **SETTINGS), world())[0]
 
 
+def test_a_hub_does_not_ask_processes_of_its_own_machine_to_join(network, fleets):
+    wire = network()
+    fleet = fleets(world(), wire, **SETTINGS)
+    here, there = fleet.team.agents
+    fleet.team.hub = Hub(fleet.plan, wire.carrier(HUB), fleet.turn, wire.clock, here=[here])
+    decisions(fleet.team, world())
+    assert not wire._under_way[f"join/{here}"]
+    assert fleet.members[there].invited is None  # it is in this run already
+
+
 def test_nobody_joins_a_run_whose_hub_is_elsewhere_or_which_it_is_in_already(network, fleets):
     wire = network()
     fleet, other = fleets(world(), wire, **SETTINGS), fleets(world(), wire, run="other", port=9000, **SETTINGS)
     name, stranger = fleet.team.agents
-    for letter in (Join(other.plan.encoded()), Join(fleet.plan.encoded()), Join(b"no plan")):
+    measuring = msgspec.structs.replace(fleet.plan, run="new", measures=(name,))
+    plans = [plan.encoded() for plan in (other.plan, fleet.plan, measuring)]
+    for letter in map(Join, [*plans, b"no plan"]):
         wire.send(HUB, name, sealed(letter))
     wire.send(stranger, name, sealed(Join(msgspec.structs.replace(fleet.plan, run="new").encoded())))
     for _ in range(9):
         fleet.members[name].step(0.0)
     assert fleet.members[name].invited is None
-    assert fleet.members[name].odd == {HUB: 3, stranger: 1}
+    assert fleet.members[name].odd == {HUB: 1, stranger: 1}
     wire.send(HUB, name, sealed(Join(msgspec.structs.replace(fleet.plan, run="new", keys="of the hub").encoded())))
     fleet.members[name].step(0.0)
     assert fleet.members[name].invited == msgspec.structs.replace(fleet.plan, run="new")
