@@ -27,6 +27,7 @@ READ, PLACES, WRITTEN = read_only(1), read_only(1, types.int64), types.float64[:
 SPARE = types.UniTuple(WRITTEN, 4)
 Places = Int[np.ndarray, " n"]
 Spare = tuple[Flat, Flat, Flat, Flat]
+Whole = Any  # a whole number out of an array, as compiled code has it
 _unsigned: Any = np.uint64  # of an index that is signed compiled code asks whether it counts from the end
 
 
@@ -47,7 +48,7 @@ larger: Any = _larger  # called without the first argument, which numba supplies
 
 @numba.njit(nogil=True)
 def _maxima(
-    table: Flat, at: int, along: Flat, start: int, others: Flat, rest: Flat, fresh: Flat, d: int, n: int
+    table: Flat, at: Whole, along: Flat, start: Whole, others: Flat, rest: Flat, fresh: Flat, d: Whole, n: Whole
 ) -> None:
     """Of a table (d, n) the maxima over its rows, ``others`` added, and over its columns, ``along`` added.
 
@@ -68,7 +69,7 @@ def _maxima(
 
 
 @numba.njit(nogil=True)
-def _renew(fresh: Flat, at: int, previous: Flat, out: Flat, start: int, d: int, damping: float) -> float:
+def _renew(fresh: Flat, at: Whole, previous: Flat, out: Flat, start: Whole, d: Whole, damping: float) -> float:
     """Put one message in its place, normalised and damped; its largest change."""
     first, begin, size = _unsigned(at), _unsigned(start), _unsigned(d)
     highest, change = -np.inf, 0.0
@@ -89,11 +90,11 @@ def _renew(fresh: Flat, at: int, previous: Flat, out: Flat, start: int, d: int, 
 @numba.njit(nogil=True)
 def renew_factor(
     tables: Flat,
-    at: int,
+    at: Whole,
     sizes: Places,
     starts: Places,
-    first: int,
-    n_axes: int,
+    first: Whole,
+    n_axes: Whole,
     said: Flat,
     previous: Flat,
     out: Flat,
@@ -167,7 +168,9 @@ def _factor_pass(
 
 
 @numba.njit(nogil=True)
-def renew_variable(starts: Places, first: int, degree: int, d: int, heard: Flat, said: Flat, spare: Spare) -> None:
+def renew_variable(
+    starts: Places, first: Whole, degree: Whole, d: Whole, heard: Flat, said: Flat, spare: Spare
+) -> None:
     """Renew the messages of one variable: as (sum of those before) + (sum of those after).
 
     Args:
@@ -197,7 +200,7 @@ def renew_variable(starts: Places, first: int, degree: int, d: int, heard: Flat,
 
 @compiled(types.void(PLACES, types.int64, types.int64, READ, WRITTEN, types.int64[::1], SPARE), nogil=True)
 def _variable_pass(
-    starts: Places, degree: int, size: int, heard: Flat, said: Flat, choices: Places, spare: Spare
+    starts: Places, degree: Whole, size: Whole, heard: Flat, said: Flat, choices: Places, spare: Spare
 ) -> None:
     """See ``updates.renew_variables``."""
     for i in range(len(choices)):

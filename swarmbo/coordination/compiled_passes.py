@@ -12,6 +12,7 @@ from swarmbo.boundary.compiling import compiled
 from swarmbo.coordination.compiled_messages import (
     Places,
     Spare,
+    Whole,
     new_spare,
     normalised_messages,
     renew_factor,
@@ -73,7 +74,7 @@ def breadth_first(
 
 
 @compiled(nogil=True)
-def tree_rounds(factor_order: Places, up: Places, first: Places, variables: Places, n_variables: int) -> int:
+def tree_rounds(factor_order: Places, up: Places, first: Places, variables: Places, n_variables: Whole) -> Whole:
     """Rounds after which all messages of a forest are final, as many as ``part.tree_levels``: half its longest path.
 
     Args:
@@ -147,9 +148,9 @@ def _tree_pass(
 @numba.njit(nogil=True)
 def _conditioned(
     table: Flat,
-    edge: int,
-    begin: int,
-    end: int,
+    edge: Whole,
+    begin: Whole,
+    end: Whole,
     variables: Places,
     sizes: Places,
     starts: Places,
@@ -206,7 +207,7 @@ def _conditioned(
 
 
 @numba.njit(nogil=True)
-def _best_value(heard: Flat, degree: int, size: int) -> int:
+def _best_value(heard: Flat, degree: Whole, size: Whole) -> int:
     """Compiled form of :func:`swarmbo.coordination.decoding.best_value`."""
     best, highest = 0, -np.inf
     for j in range(size):

@@ -495,3 +495,29 @@ def test_no_bound_is_promised_and_agents_that_wait_are_not_given_a_plan():
         sb.MaxSum(mode="asynchronous", bound="mplp")
     with pytest.raises(sb.errors.ConfigError, match=r"\$\.coordination\.mode"):
         BY_DEADLINE.plan(CHAIN, dict.fromkeys(CHAIN.variables, 2), InProcess().open(CHAIN.agents).routes)
+
+
+def test_an_acknowledgement_reaches_32_bundles_back_and_no_further():
+    one = Correspondence(patience=6)
+    for number in (33, 1, 0):
+        one.hear(Bundle(number, -1, 0, (), ()), 0)
+    said = one.bundle(0)
+    assert said is not None
+    assert (said.heard, said.before) == (33, 1 << 31)
+
+
+def test_who_keeps_nobody_waiting_waits_for_a_word_until_the_deadline():
+    scopes = {"f": ["x", "y"], "g": ["p", "q"], "h": ["q", "r"], "k": ["r", "p"]}  # the triangle has a third colour
+    owners = {"f": "b", "g": "c", "h": "c", "k": "c"}
+    graph = FactorGraph.from_scopes(scopes, owners, {"x": "a", "y": "b", "p": "c", "q": "c", "r": "c"})
+    forbids = np.array([[-np.inf, 5.0, 0.0], [5.0, -np.inf, 0.0]])  # the last value is safe, and worth little
+    tables = {"f": forbids} | dict.fromkeys(["g", "h", "k"], np.zeros((2, 2)))
+    terms = terms_of(graph, tables)
+    agent = Punctual("b", terms, {"f": forbids})
+    late = terms.start("y") + terms.slot + 1
+    for now in range(late):
+        agent.tick(now)
+    word = Bundle(0, -1, 0, (1,), (Choice("x", 0),))
+    agent.tick(late, [Envelope("a", "b", Codec.encode(word, Label(0, 0)))])
+    assert late < BY_DEADLINE.deadline
+    assert agent.word() == {"y": 1}

@@ -1,7 +1,7 @@
 """Joint points by a deadline: whatever is lost, delayed, repeated or cut, and whoever dies, everybody acts in time."""
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import networkx as nx
 import numpy as np
@@ -318,3 +318,49 @@ def test_a_cut_that_ends_and_a_cut_that_does_not():
         found = maximise_by_deadline(BY_DEADLINE, functions, cut.open(CHAIN.agents)).value
         start = total_value(functions, functions.starts[:1])[0]
         assert found - start >= least * (whole - start)
+
+
+APART = FactorGraph.from_scopes(
+    {"f": ["x", "y"], "g": ["x", "z"]}, owners={"f": "b", "g": "c"}, variable_owners={"x": "a", "y": "b", "z": "c"}
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Counted(Bowls):
+    """Bowls that note how often they are climbed."""
+
+    asked: list[int] = field(default_factory=list)
+
+    def value_and_gradient(self, stack, U, received):
+        self.asked.append(len(U))
+        return super().value_and_gradient(stack, U, received)
+
+
+def of_apart(method: sb.ADMM) -> tuple[Counted, BoxTerms]:
+    functions = Counted(APART, np.zeros(3), np.ones(3), np.empty((0, 3)))
+    return functions, BoxTerms.of(method, functions, 0, shares=False)
+
+
+def test_a_variable_stands_where_its_factors_want_it_by_how_hard_they_pull():
+    functions, terms = of_apart(BY_DEADLINE)
+    agent, m = PunctualInBox("a", terms, functions), len(terms.starts)
+    pulls = {"b": Pull("f", "x", np.full(m, 0.2), 3.0), "c": Pull("g", "x", np.full(m, 0.6), 1.0)}
+    inbox = [
+        Envelope(who, "a", Codec.encode(Bundle(0, -1, 0, (1,), (pull,)), Label(0, 0))) for who, pull in pulls.items()
+    ]
+    sent = [Codec.decode(envelope.payload) for envelope in agent.tick(0, inbox)]
+    told = [news.entries for bundle in sent for news in bundle.news if isinstance(news, Runs)]
+    assert len(told) == 2
+    assert np.allclose(told, (3.0 * 0.2 + 1.0 * 0.6) / 4.0)
+
+
+def test_a_factor_of_whose_variables_nothing_is_new_does_not_climb_again():
+    functions, terms = of_apart(sb.ADMM(mode="asynchronous", deadline=600))
+    agent = PunctualInBox("b", terms, functions)
+    climbs = []
+    for now in range(40):
+        agent.tick(now)
+        climbs.append(len(functions.asked))
+    assert now < terms.course.first
+    assert climbs[0] > 0
+    assert climbs[-1] == climbs[20]
