@@ -118,7 +118,7 @@ class Agent(Returning):
     def belief(self) -> ExactGP | FusedBelief:
         """What it believed of a field when it last decided: as a team's, of fused ones its own only."""
         if isinstance(self._learner, FieldLearner):
-            return self._learner.belief
+            return self._learner.believed.seen
         raise AttributeError("an agent fits its factors of a function when it decides, and keeps no belief")
 
     @overload
@@ -333,7 +333,7 @@ class Agent(Returning):
         self._require_idle("told of what nobody asked for")
         present, order = self._log.round - 1, self._own.count
         if isinstance(self._learner, FieldLearner):
-            fades = self._learner.belief.has_time
+            fades = self._learner.believed.seen.has_time
             told = self._owned.surveyed(points, outcomes, rounds, agents, noise_std, present, self._own, fades=fades)
             self._own = told
             return

@@ -10,9 +10,9 @@ import numpy as np
 
 from swarmbo.agent.saved import Saved
 from swarmbo.agent.told import Owned
-from swarmbo.belief.fusion import FusedBelief
 from swarmbo.coordination.by_deadline import has_deadline
 from swarmbo.coordination.participant import Participant
+from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, shares_outcomes
 from swarmbo.errors import ConfigError
@@ -141,8 +141,7 @@ class Returning(Saved):
             raise ConfigError(f"got decision {company.number}; wanted later than {self._participant.decision}")
 
     def _require_shared(self) -> None:
-        belief = getattr(self._learner, "belief", None)
-        if isinstance(belief, FusedBelief):
+        if isinstance(self._learner, FieldLearner) and not self._learner.believed.is_shared:
             raise ConfigError("got beliefs of agents' own; wanted one that all share, where some are absent")
 
     def _lent_log(self) -> Logbook:

@@ -17,7 +17,7 @@ from swarmbo.agent import schema
 from swarmbo.agent.company import Company
 from swarmbo.agent.timed import Known, Timed
 from swarmbo.belief.fusion.exchange import Spoken, Unfinished, carried, talk as talking
-from swarmbo.belief.fusion.fused import FusedBelief, Talk
+from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.model import incumbents
 from swarmbo.coordination import schema as fitting
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
@@ -111,8 +111,7 @@ class Stages:
             offer: Where this agent can go.
             known: What each offered in the report before, if all heard it.
         """
-        keeps = isinstance(learner.belief, FusedBelief)
-        problem = self.setup.problem
+        keeps, problem = not learner.believed.is_shared, self.setup.problem
         reports = Reports(problem, self.name, own, offer, self.links, keeps, self.sites, known)
         fits = schema.reports(problem, log, own.attached, self.sites, known)
         heard = yield from self._said("reports", asked(ToAll({self.name: reports.said()}, fits)))
@@ -132,9 +131,8 @@ class Stages:
         points = {name: np.array(place) for name, place in places.items() if place is not None}
         return Decision(points, SolveReport("sequential", rounds=max((leg.rounds for leg in legs), default=0)))
 
-    def _talked(self, belief: FusedBelief) -> Staged[None]:
+    def _talked(self, due: Sequence[Talk]) -> Staged[None]:
         """What it has to say of its belief, said to those that it hears, and what they say heard."""
-        due, belief.due = belief.due, ()
         for talk in due:
             for view in talk.agents.values():
                 view.refused = self.refused

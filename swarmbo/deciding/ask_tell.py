@@ -10,7 +10,6 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.coordination.requests import ToAll, asked
 from swarmbo.deciding.choice import MOST_QUERIES, Choice
@@ -151,7 +150,7 @@ class AskTell(Held):
             if since.lines:
                 words.summed("news", *news_shape(problem, since.lines))
             return
-        keeps, said = isinstance(learner.belief, FusedBelief), dict[str, bytes]()
+        keeps, said = not learner.believed.is_shared, dict[str, bytes]()
         sites = None if offers.sites is None else np.asarray(offers.sites, dtype=float)
         is_whole = words.present in (None, self.agents)  # who is absent does not hear what others offer
         for agent in self.agents:
@@ -267,10 +266,9 @@ class AskTell(Held):
                 continue
             news, now = news_of_group(self.problem, group), self._log.round - 1
             learner = learner.learn(news, since.rounds[of], now, known)
-            if isinstance(learner.belief, FusedBelief):
-                self.sharing_links = learner.belief.fared
-                words.talked(learner.belief)
-                words.note("sharing", learner.belief.sent)  # what they said at once
+            due, sent, self.sharing_links = learner.believed.to_say()
+            words.talked(due)
+            words.note("sharing", sent)
         took = sum(words.sent.values(), since.gossip)
         learned = (*since.learned, *(of for of, _ in new))
         self._learner, self._since = learner, msgspec.structs.replace(since, gossip=took, learned=learned)
@@ -346,7 +344,7 @@ class AskTell(Held):
         learner, since, present = self._learner, self._since, self._log.round - 1
         self._log = self._log.with_evaluations(data.X, data.totals, data.factors, data.rounds, data.noise_std)
         if isinstance(learner, FieldLearner):
-            self._since = since.with_survey(self.problem, data, present, fades=learner.belief.has_time)
+            self._since = since.with_survey(self.problem, data, present, fades=learner.believed.seen.has_time)
             self._learn(lambda: None)
         else:
             self._since = msgspec.structs.replace(since, lines=since.lines + len(data))

@@ -84,7 +84,7 @@ class Held(OneAtATime):
         changes nothing: agents with beliefs of their own talk when they learn, not when they are looked at.
         """
         if isinstance(self._learner, FieldLearner):
-            return self._learner.belief
+            return self._learner.believed.seen
         raise AttributeError("what a team believes of a function is its model's: team.model.belief")
 
     @property

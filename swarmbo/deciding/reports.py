@@ -16,7 +16,7 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.fusion import FusedBelief
+from swarmbo.belief.fusion.fused import Talk
 from swarmbo.deciding.candidates import random_candidates
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import Logbook
@@ -30,7 +30,7 @@ from swarmbo.worlds import Offers
 from swarmbo.worlds.fields import news_of_readings
 
 Out = TypeVar("Out")
-Learning = Generator[FusedBelief, None, Out]  # yields beliefs that have something to say
+Learning = Generator[tuple[Talk, ...], None, Out]  # yields what agents have to say of their beliefs
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -269,8 +269,8 @@ class Reports:
                 news, asked = news_of_group(self.problem, group), round_of(log, of or None, is_all=has_ended)
                 log = noted(log, of or None, news, is_all=has_ended)
                 learner = learner.learn(news, asked, log.round - 1, self.links)
-                if isinstance(learner.belief, FusedBelief):
-                    yield learner.belief
+                if due := learner.believed.to_say().due:
+                    yield due
             else:
                 log, learner = with_attached(log, learner, data_of_group(self.problem, group))
         return log, learner
