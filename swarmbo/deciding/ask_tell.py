@@ -160,7 +160,9 @@ class AskTell(Held):
             said[agent] = Reports(problem, agent, since.of(agent), offer, offers.links, keeps, sites, known).said()
         words.said("reports", asked(ToAll(said)))
         reports = {agent: msgspec.msgpack.decode(word, type=Report) for agent, word in said.items()}
-        self._since = msgspec.structs.replace(since, offered=offered(reports, since.offered) if is_whole else {})
+        now_offered = offered(reports, since.offered) if is_whole else {}
+        edges = None if offers.links is None else tuple(offers.links.edges)
+        self._since = msgspec.structs.replace(since, offered=now_offered, edges=edges)
 
     @whole_or_not_at_all
     def tell(
@@ -247,8 +249,15 @@ class AskTell(Held):
             self._learn(self._present_links)
 
     def _present_links(self) -> "nx.Graph[str] | None":
-        """Who hears whom in the world now."""
-        return None if self._world is None else self._world.links()
+        """Who hears whom in the world now; without one, as in the last decision."""
+        if self._world is not None:
+            return self._world.links()
+        if self._since.edges is None:
+            return None
+        links: nx.Graph[str] = nx.Graph()
+        links.add_nodes_from(self.agents)
+        links.add_edges_from(self._since.edges)
+        return links
 
     def _learn(self, links: "Callable[[], nx.Graph[str] | None]", *, comes: bool = False) -> None:
         """Learn what was told and not learned yet; while a query is told in part, only if a decision comes."""
