@@ -15,8 +15,8 @@ from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.deciding.choice import MOST_QUERIES
 from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import UNASKED
-from swarmbo.deciding.reports import Offer
 from swarmbo.deciding.setup import Setup
 from swarmbo.deciding.told import Noise
 from swarmbo.errors import ConfigError, UnknownQueryError

@@ -17,10 +17,10 @@ from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.held import Held
 from swarmbo.deciding.in_one_place import InOnePlace
+from swarmbo.deciding.offers import offer_of
 from swarmbo.deciding.own_rows import news_shape, shares_outcomes
-from swarmbo.deciding.reports import Report, Reports, data_of_group, news_of_group, offer_of, offered
+from swarmbo.deciding.reports import Report, Reports, data_of_group, news_of_group, offered
 from swarmbo.deciding.rows import is_table, read_rows
-from swarmbo.deciding.taking import noted, round_of
 from swarmbo.deciding.told import Noise, Outcome, attached, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.deciding.words import Words, parted
@@ -242,8 +242,8 @@ class AskTell(Held):
         self.sharing_links = None
         if news is None:
             return
-        of_round = round_of(self._log, query_id, is_all=is_all)
-        self._log = noted(self._log, query_id, news, is_all=is_all)
+        of_round = self._log.round_of(query_id, is_all=is_all)
+        self._log = self._log.with_news(query_id, news, is_all=is_all)
         if self.problem.is_field:
             self._since = self._since.with_news(self.problem, query_id, news, of_round, is_all=is_all)
             self._learn(self._present_links)

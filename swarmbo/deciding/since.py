@@ -4,8 +4,9 @@ import msgspec
 import numpy as np
 
 from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.offers import PackedOffer
 from swarmbo.deciding.own_rows import UNASKED, OwnRows
-from swarmbo.deciding.reports import PackedOffer, Told, in_order, readings_of
+from swarmbo.deciding.reports import Told, in_order, readings_of
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, News
 from swarmbo.records import Traffic

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 from swarmbo.agent.company import Company, public
+from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, shares_outcomes
-from swarmbo.deciding.reports import Offer
 from swarmbo.errors import TransportError
 from swarmbo.fleet.absence import Absence
 from swarmbo.fleet.hub import JOINING, LOOK, Hub, Links

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 import msgspec
 
 from swarmbo.coordination.schema import said_of
+from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import Stop
-from swarmbo.deciding.reports import Offer
 from swarmbo.errors import TransportError
 from swarmbo.fleet.letters import Answer, Back, Begin, Came, End, Lend, Letter, Measure, Measured, Odd, Saw, Word
 from swarmbo.fleet.mail import GOODBYE, Carrier, Mail

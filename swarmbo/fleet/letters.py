@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from swarmbo.agent.company import Company
+from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, Stop
-from swarmbo.deciding.reports import Offer
 from swarmbo.errors import TransportError
 from swarmbo.records import SolveReport, Traffic
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.agent.company import Company
+from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
-from swarmbo.deciding.reports import Offer
 from swarmbo.errors import TransportError
 from swarmbo.fleet.letters import (
     LONGEST,
