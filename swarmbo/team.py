@@ -12,8 +12,7 @@ from pettingzoo import ParallelEnv
 from swarmbo.boundary.values import said
 from swarmbo.deciding.aims import warn_of_aim
 from swarmbo.deciding.ask_tell import AskTell
-from swarmbo.deciding.held import require_same, require_version
-from swarmbo.deciding.saved import read_state
+from swarmbo.deciding.held import read_state, require_same, require_version
 from swarmbo.deciding.setup import (
     Given,
     JointPolicy,

@@ -14,8 +14,8 @@ from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.deciding.choice import MOST_QUERIES
 from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import UNASKED
-from swarmbo.deciding.reports import Offer
 from swarmbo.deciding.setup import Setup
 from swarmbo.deciding.told import Noise
 from swarmbo.errors import ConfigError, UnknownQueryError
@@ -115,7 +115,7 @@ class Agent(Returning):
     def belief(self) -> ExactGP | FusedBelief:
         """What it believed of a field when it last decided: as a team's, of fused ones its own only."""
         if isinstance(self._learner, FieldLearner):
-            return self._learner.belief
+            return self._learner.believed.seen
         raise AttributeError("an agent fits its factors of a function when it decides, and keeps no belief")
 
     @overload
@@ -319,7 +319,7 @@ class Agent(Returning):
         self._require_idle("told of what nobody asked for")
         present, order = self._log.round - 1, self._own.count
         if isinstance(self._learner, FieldLearner):
-            fades = self._learner.belief.has_time
+            fades = self._learner.believed.seen.has_time
             told = self._owned.surveyed(points, outcomes, rounds, agents, noise_std, present, self._own, fades=fades)
             self._own = told
             return

@@ -12,8 +12,8 @@ from swarmbo.agent.begun import Deciding
 from swarmbo.agent.company import Company
 from swarmbo.agent.talking import Talking
 from swarmbo.coordination.participant import Participant
+from swarmbo.deciding.offers import PackedOffer
 from swarmbo.deciding.own_rows import OwnRows
-from swarmbo.deciding.reports import PackedOffer
 from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.problem import Problem

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 from swarmbo.acquisition import Travel
 from swarmbo.agent.begun import Begun, Deciding
 from swarmbo.agent.company import Company
+from swarmbo.agent.saying import Stage, Staged
 from swarmbo.agent.setup_check import require_own
-from swarmbo.agent.stages import Stage, Staged, Stages
+from swarmbo.agent.stages import Stages
 from swarmbo.agent.timed import Clocked, Known, Timed
 from swarmbo.agent.told import Owned, checked_sites
 from swarmbo.boundary.values import check_links, exact
@@ -24,8 +25,8 @@ from swarmbo.coordination.participant import Participant, read
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.offers import Offer, PackedOffer, offers_of
 from swarmbo.deciding.own_rows import OwnRows
-from swarmbo.deciding.reports import Offer, PackedOffer, offers_of
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.problem import Problem

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import msgspec
 import numpy as np
 from jaxtyping import Float
 from msgspec import UNSET, UnsetType
@@ -15,11 +14,12 @@ from numpy.typing import ArrayLike
 from swarmbo.boundary.values import real_array, reported_number, short, table, told_number
 from swarmbo.deciding.candidates import checked_candidates
 from swarmbo.deciding.logbook import Logbook
-from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, Stop, shares_outcomes
-from swarmbo.deciding.reports import Offer
+from swarmbo.deciding.offers import Offer
+from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, shares_outcomes
 from swarmbo.deciding.told import Noise, attached, measured_place, noise_of
 from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
+from swarmbo.problem.data import Reading
 from swarmbo.worlds.fields import readings_of
 
 OwnOutcome = float | Mapping[str, float | None] | None
@@ -184,7 +184,6 @@ class Owned:
         if before is not None and before.has_come:
             raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; it was told before")
         factors, _ = self._outcome(None if failed else outcome)
-        y = factors.get(self.name)
         if query_id == UNASKED:
             if location is None:
                 raise ConfigError("got none; wanted the location of what nobody asked for", at="$.location")
@@ -194,8 +193,8 @@ class Owned:
             sent = self.problem.places(query.point, [self.name])[self.name]
             place = sent if location is None else measured_place(self.problem, self.name, location)
         _, noise = noise_of(noise_std, None, {self.name: 0.0})
-        stood = dict(zip(self.variables, place.tolist(), strict=True))
-        return OwnRow(order, {self.name: y}, place=stood, noise={} if y is None else noise)
+        y = np.nan if (known := factors.get(self.name)) is None else known
+        return OwnRow.measured(order, self.problem, Reading(self.name, place, y, noise.get(self.name, np.nan)))
 
     def observed(self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool) -> OwnRow:
         """What its own world says of a round; see ``Agent.observe``.
@@ -212,13 +211,7 @@ class Owned:
             point = log.query(query_id).point
             sent = self.problem.places(point, self.problem.channels_in(point))
         reading, stops = readings_of(self.name, info, sent.get(self.name), self.problem.box)
-        row = OwnRow(order, on_the_way=tuple(map(Stop.of, stops)), has_ended=is_all)
-        if reading is None:
-            return row
-        stood = dict(zip(self.variables, reading.place.tolist(), strict=True))
-        failed = math.isnan(reading.noise_std) or math.isnan(reading.outcome)
-        noise = {} if failed else {self.name: reading.noise_std}
-        return msgspec.structs.replace(row, factors={self.name: _known(reading.outcome)}, place=stood, noise=noise)
+        return OwnRow.measured(order, self.problem, reading, stops, has_ended=is_all)
 
     def surveyed(
         self,

@@ -10,7 +10,6 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.coordination.requests import ToAll, asked
 from swarmbo.deciding.choice import MOST_QUERIES, Choice
@@ -18,10 +17,10 @@ from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.held import Held
 from swarmbo.deciding.in_one_place import InOnePlace
+from swarmbo.deciding.offers import offer_of
 from swarmbo.deciding.own_rows import news_shape, shares_outcomes
-from swarmbo.deciding.reports import Report, Reports, data_of_group, news_of_group, offer_of, offered
+from swarmbo.deciding.reports import Report, Reports, data_of_group, news_of_group, offered
 from swarmbo.deciding.rows import is_table, read_rows
-from swarmbo.deciding.taking import noted, round_of
 from swarmbo.deciding.told import Noise, Outcome, attached, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.deciding.words import Words, parted
@@ -151,7 +150,7 @@ class AskTell(Held):
             if since.lines:
                 words.summed("news", *news_shape(problem, since.lines))
             return
-        keeps, said = isinstance(learner.belief, FusedBelief), dict[str, bytes]()
+        keeps, said = not learner.believed.is_shared, dict[str, bytes]()
         sites = None if offers.sites is None else np.asarray(offers.sites, dtype=float)
         is_whole = words.present in (None, self.agents)  # who is absent does not hear what others offer
         for agent in self.agents:
@@ -161,7 +160,9 @@ class AskTell(Held):
             said[agent] = Reports(problem, agent, since.of(agent), offer, offers.links, keeps, sites, known).said()
         words.said("reports", asked(ToAll(said)))
         reports = {agent: msgspec.msgpack.decode(word, type=Report) for agent, word in said.items()}
-        self._since = msgspec.structs.replace(since, offered=offered(reports, since.offered) if is_whole else {})
+        now_offered = offered(reports, since.offered) if is_whole else {}
+        edges = None if offers.links is None else tuple(offers.links.edges)
+        self._since = msgspec.structs.replace(since, offered=now_offered, edges=edges)
 
     @whole_or_not_at_all
     def tell(
@@ -241,15 +242,22 @@ class AskTell(Held):
         self.sharing_links = None
         if news is None:
             return
-        of_round = round_of(self._log, query_id, is_all=is_all)
-        self._log = noted(self._log, query_id, news, is_all=is_all)
+        of_round = self._log.round_of(query_id, is_all=is_all)
+        self._log = self._log.with_news(query_id, news, is_all=is_all)
         if self.problem.is_field:
             self._since = self._since.with_news(self.problem, query_id, news, of_round, is_all=is_all)
             self._learn(self._present_links)
 
     def _present_links(self) -> "nx.Graph[str] | None":
-        """Who hears whom in the world now."""
-        return None if self._world is None else self._world.links()
+        """Who hears whom in the world now; without one, as in the last decision."""
+        if self._world is not None:
+            return self._world.links()
+        if self._since.edges is None:
+            return None
+        links: nx.Graph[str] = nx.Graph()
+        links.add_nodes_from(self.agents)
+        links.add_edges_from(self._since.edges)
+        return links
 
     def _learn(self, links: "Callable[[], nx.Graph[str] | None]", *, comes: bool = False) -> None:
         """Learn what was told and not learned yet; while a query is told in part, only if a decision comes."""
@@ -267,10 +275,9 @@ class AskTell(Held):
                 continue
             news, now = news_of_group(self.problem, group), self._log.round - 1
             learner = learner.learn(news, since.rounds[of], now, known)
-            if isinstance(learner.belief, FusedBelief):
-                self.sharing_links = learner.belief.fared
-                words.talked(learner.belief)
-                words.note("sharing", learner.belief.sent)  # what they said at once
+            due, sent, self.sharing_links = learner.believed.to_say()
+            words.talked(due)
+            words.note("sharing", sent)
         took = sum(words.sent.values(), since.gossip)
         learned = (*since.learned, *(of for of, _ in new))
         self._learner, self._since = learner, msgspec.structs.replace(since, gossip=took, learned=learned)
@@ -346,7 +353,7 @@ class AskTell(Held):
         learner, since, present = self._learner, self._since, self._log.round - 1
         self._log = self._log.with_evaluations(data.X, data.totals, data.factors, data.rounds, data.noise_std)
         if isinstance(learner, FieldLearner):
-            self._since = since.with_survey(self.problem, data, present, fades=learner.belief.has_time)
+            self._since = since.with_survey(self.problem, data, present, fades=learner.believed.seen.has_time)
             self._learn(lambda: None)
         else:
             self._since = msgspec.structs.replace(since, lines=since.lines + len(data))

@@ -13,8 +13,8 @@ from jaxtyping import Float
 from swarmbo.acquisition import Decision, Situation
 from swarmbo.acquisition.by_view import Company, EachSays, are_numbers
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
-from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, reported_number, short, table
+from swarmbo.deciding.beliefs import FieldBelief, belief_of, known_places, required_of, with_pending
 from swarmbo.deciding.candidates import (
     allowed_places,
     allowed_sites,
@@ -23,25 +23,13 @@ from swarmbo.deciding.candidates import (
     random_candidates,
 )
 from swarmbo.deciding.choice import Choice
-from swarmbo.deciding.field_belief import (
-    TeamBelief,
-    empty_belief,
-    known_places,
-    measured_places,
-    required_of,
-    saved_belief,
-    with_fit,
-    with_news,
-    with_pending,
-    with_survey,
-)
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import OwnRow, stops_by_round
 from swarmbo.deciding.places import PlaceSteps, place_steps
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.problem import Problem
-from swarmbo.problem.data import Dataset, News
+from swarmbo.problem.data import Dataset, News, Reading
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry.own_code import not_wanted
 from swarmbo.transport import Faults
@@ -57,14 +45,14 @@ class FieldLearner:
 
     Args:
         setup: What the team is made of.
-        belief: What it thinks of the field.
+        believed: What it thinks of the field.
         positions: Where each agent is (d,), if that is known.
         starts: Where each agent made its first measurement of the episode.
         own: Who decides by itself; of beliefs that are agents' own it has that one. None: a team, which has all.
     """
 
     setup: Setup
-    belief: TeamBelief
+    believed: FieldBelief
     positions: Places = field(default_factory=dict[str, np.ndarray])
     starts: Places = field(default_factory=dict[str, np.ndarray])
     own: str | None = None
@@ -72,11 +60,11 @@ class FieldLearner:
     @classmethod
     def empty(cls, setup: Setup, own: str | None = None) -> "FieldLearner":
         """One that knows nothing yet."""
-        return cls(setup, empty_belief(setup, own), own=own)
+        return cls(setup, belief_of(setup, own), own=own)
 
     def copied(self) -> "FieldLearner":
         """One that learns without this one: beliefs that are agents' own learn in place."""
-        return replace(self, belief=self.belief.copied()) if isinstance(self.belief, FusedBelief) else self
+        return replace(self, believed=self.believed.copied())
 
     def n_data(self, log: Logbook) -> int:
         """Measurements that came to something."""
@@ -89,14 +77,18 @@ class FieldLearner:
     def learn(self, news: News, asked: int, now: int, links: "nx.Graph[str] | None") -> "FieldLearner":
         """Learn what agents measured in a round, in the team's order, and note where they are."""
         problem = self.setup.problem
-        belief = with_news(self.belief, news, problem, links, asked=asked, now=now)
+        asked_for = problem.places(news.point, news.factors).items()
+        readings = [Reading(a, x, news.factors[a], news.noise.get(a, math.nan)) for a, x in asked_for]
+        believed = self.believed.learn([*readings, *news.on_the_way], links, asked=asked, now=now)
         places = problem.places(news.point, problem.channels_in(news.point))
-        return replace(self, belief=belief, positions={**self.positions, **places}, starts={**places, **self.starts})
+        return replace(
+            self, believed=believed, positions={**self.positions, **places}, starts={**places, **self.starts}
+        )
 
     def attach(self, data: Dataset) -> "FieldLearner":
         """Learn what others measured; where agents have beliefs of their own, each is given what it made."""
-        problem, belief = self.setup.problem, self.belief
-        if data.rounds is not None and not belief.has_time:
+        problem, believed = self.setup.problem, self.believed
+        if data.rounds is not None and not believed.seen.has_time:
             raise ShapeError(
                 f"got rounds, or locations with {problem.box.n_dims + 1} coordinates, for a belief in which nothing "
                 f"fades; wanted ({len(data)}, {problem.box.n_dims})"
@@ -107,12 +99,12 @@ class FieldLearner:
             X, y = data.X[np.ix_(made, problem.columns(agent))], data.factors[made, problem.channels.index(agent)]
             X = X if data.rounds is None else np.column_stack([X, data.rounds[made]])
             good, noise = np.isfinite(y), data.known_noise[made, 1 + problem.channels.index(agent)]
-            belief = with_survey(belief, agent, X[good], y[good], X[~good], noise[good])
-        return replace(self, belief=belief)
+            believed = believed.attach(agent, X[good], y[good], X[~good], noise[good])
+        return replace(self, believed=believed)
 
     def fitted(self, log: Logbook) -> "FieldLearner":
         """The belief's hyper-parameters fitted if they are due; agents with beliefs of their own fit when they talk."""
-        return replace(self, belief=with_fit(self.belief, self.setup.seed))
+        return replace(self, believed=self.believed.fitted(self.setup.seed))
 
     def steps(self, log: Logbook, offers: Offers) -> PlaceSteps[tuple["FieldLearner", Choice]]:
         """A place for each agent that has somewhere to go, chosen together.
@@ -133,7 +125,7 @@ class FieldLearner:
                 gone = set(problem.agents) - set(setup.transport.present(problem.agents, now))
                 offers = replace(offers, links=nx.restricted_view(offers.links, list(gone), []))
         after, belief = self._believing(log)
-        measured, measured_by = known_places(after.belief, log)
+        measured, measured_by = known_places(after.believed, log)
         situation = Situation(
             agents=agents,
             candidates=candidates,
@@ -151,7 +143,7 @@ class FieldLearner:
             travel=offers.travel,
             measured=measured,
             measured_by=measured_by,
-            required=required_of(after.belief, log, agents, now),
+            required=required_of(after.believed, log, agents, now),
         )
         decision = yield from place_steps(situation, setup.rule(priced=bool(prices)), setup.coordination)
         _require_allowed(decision, problem, setup.coordination)
@@ -179,8 +171,8 @@ class FieldLearner:
     def _believing(self, log: Logbook) -> tuple["FieldLearner", PlaceBelief]:
         """What is learned before a decision, and what it is decided by: the belief of its round, given what is out."""
         fitted, now = self.fitted(log), log.round
-        after = replace(fitted, belief=fitted.belief.at(now))
-        return after, with_pending(after.belief, log, now)
+        after = replace(fitted, believed=fitted.believed.at(now))
+        return after, with_pending(after.believed, log, now)
 
     def recommend(
         self, log: Logbook, sites: Float[np.ndarray, "k d"] | None
@@ -190,22 +182,19 @@ class FieldLearner:
         The places are the sites of the environment where it has them, else 2,048 quasi-random points of the box and
         the locations in it that were measured. None where none of them may be asked.
         """
-        if isinstance(self.belief, FusedBelief):
-            return self, (yield from self._most_knowing(self.belief, sites))
-        if self.belief.n_data == 0:
+        if not self.believed.is_shared:
+            return self, (yield from self._most_knowing(sites))
+        if self.believed.seen.n_data == 0:
             return self, None
         fitted = self.fitted(log)
         return fitted, fitted._recommended(sites)
 
-    def _most_knowing(
-        self, belief: FusedBelief, sites: Float[np.ndarray, "k d"] | None
-    ) -> PlaceSteps[Recommendation | None]:
+    def _most_knowing(self, sites: Float[np.ndarray, "k d"] | None) -> PlaceSteps[Recommendation | None]:
         """What is recommended by the first agent of those that know of most measurements, as it tells the others."""
         agents = self.setup.problem.agents
         everybody = Company(agents, None)
-        known = (
-            yield EachSays("known", agents, belief.known_to, everybody, lambda _, known: are_numbers([known], 1))
-        ).words
+        n_known = self.believed.n_known
+        known = (yield EachSays("known", agents, n_known, everybody, lambda _, known: are_numbers([known], 1))).words
         best = max(known, key=lambda agent: known[agent])  # the first of equals
         if not known[best]:
             return None
@@ -229,10 +218,11 @@ class FieldLearner:
         return bool(is_place and math.isfinite(found.mean) and found.std >= 0.0)
 
     def _recommended(self, sites: Float[np.ndarray, "k d"] | None) -> Recommendation | None:
-        problem, belief = self.setup.problem, self.belief
+        problem, belief = self.setup.problem, self.believed.seen
         places = sites
         if places is None:
-            places = places_to_recommend(problem.box, measured_places(belief, problem.box.n_dims), self.setup.seed)
+            measured = self.believed.places[:, : problem.box.n_dims]
+            places = places_to_recommend(problem.box, measured, self.setup.seed)
         places = allowed_places(places, problem)
         if not len(places):
             return None
@@ -255,9 +245,8 @@ class FieldLearner:
             rows: By query, all that the agent was ever told that it measured; the belief has the first of these.
         """
         assert self.own is not None
-        assert isinstance(self.belief, FusedBelief)
         variables = self.setup.problem.graph.variables_owned_by(self.own)
-        belief = self.belief.given_again(
+        believed = self.believed.given_again(
             self.own,
             [
                 (asked, stop.place, math.nan if stop.outcome is None else stop.outcome, stop.noise)
@@ -265,11 +254,11 @@ class FieldLearner:
                 for stop in stops
             ],
         )
-        return replace(self, belief=belief, **_places(plain))
+        return replace(self, believed=believed, **_places(plain))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Plain data and arrays."""
-        belief = self.belief.state_dict()
+        belief = self.believed.seen.state_dict()
         plain = self.whereabouts() | {"belief": belief["json"]}
         return plain, {f"belief/{name}": array for name, array in belief["arrays"].items()}
 
@@ -279,7 +268,7 @@ class FieldLearner:
         state = {"json": plain["belief"], "arrays": own}
         return replace(
             self,
-            belief=saved_belief(self.setup, state, self.own),
+            believed=belief_of(self.setup, self.own, state),
             **_places(plain),
         )
 

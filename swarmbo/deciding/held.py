@@ -1,7 +1,9 @@
 """What a team holds: what it was told, and what it made of that; to be looked at, and written down."""
 
+import json
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -9,21 +11,22 @@ import numpy as np
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
+from swarmbo.boundary.arrays import read_arrays, write_arrays
 from swarmbo.boundary.html import html_table
 from swarmbo.deciding.aims import acquisition_in_words
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook
-from swarmbo.deciding.saved import write_state
 from swarmbo.deciding.setup import Setup, to_plain
 from swarmbo.deciding.since import Since
 from swarmbo.deciding.whole_calls import OneAtATime, whole_or_not_at_all
-from swarmbo.errors import StateVersionError
+from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.problem.data import Dataset
 from swarmbo.records import LinkReport, Query, SolveReport, Traffic
 from swarmbo.worlds import World
 
 STATE_VERSION = 7  # 7: what was told since the last decision
+_PLAIN = "team.json"  # of a file: its text, as bytes
 
 
 class Held(OneAtATime):
@@ -84,7 +87,7 @@ class Held(OneAtATime):
         changes nothing: agents with beliefs of their own talk when they learn, not when they are looked at.
         """
         if isinstance(self._learner, FieldLearner):
-            return self._learner.belief
+            return self._learner.believed.seen
         raise AttributeError("what a team believes of a function is its model's: team.model.belief")
 
     @property
@@ -187,6 +190,39 @@ class Held(OneAtATime):
     def _repr_html_(self) -> str:
         """The same for notebooks."""
         return html_table(_title_of(self), _rows_of(self))
+
+
+def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
+    """Write a state, whole or not at all.
+
+    Args:
+        path: Of the file; what ``numpy.load`` reads, whatever its name ends in.
+        state: Plain data and arrays: what ``state_dict`` returned.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    text = np.frombuffer(json.dumps(state["json"]).encode(), dtype=np.uint8)
+    write_arrays(Path(path), {**{name: np.asarray(array) for name, array in state["arrays"].items()}, _PLAIN: text})
+
+
+def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """A state as it was written.
+
+    Raises:
+        OSError: If there is no such file.
+        ConfigError: If it is damaged, or something else than the state of a team.
+    """
+    try:
+        arrays = read_arrays(Path(path))
+        plain = json.loads(arrays.pop(_PLAIN).tobytes())
+    except KeyError:
+        raise ConfigError(f"{path}: holds no team; wanted a file that team.save wrote") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error}); wanted a file that team.save wrote") from error
+    if not isinstance(plain, dict):
+        raise ConfigError(f"{path}: holds no team; wanted a file that team.save wrote")
+    return {"json": plain, "arrays": arrays}
 
 
 def require_version(plain: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ stay with who owns the factor: others only learn that they came. Totals, and wha
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -86,6 +86,25 @@ class OwnRow(msgspec.Struct, frozen=True):
     on_the_way: tuple[Stop, ...] = ()
     has_ended: bool = False
 
+    @classmethod
+    def measured(
+        cls,
+        order: int,
+        problem: Problem,
+        reading: Reading | None,
+        on_the_way: Iterable[Reading] = (),
+        *,
+        has_ended: bool = False,
+    ) -> "OwnRow":
+        """The row of what an agent in a field measured in the end, None for nothing, and on its way."""
+        row = cls(order, on_the_way=tuple(map(Stop.of, on_the_way)), has_ended=has_ended)
+        if reading is None:
+            return row
+        stop, agent = Stop.of(reading), reading.agent
+        noise = {} if stop.noise is None or stop.outcome is None else {agent: stop.noise}
+        stood = dict(zip(problem.graph.variables_owned_by(agent), stop.place, strict=True))
+        return msgspec.structs.replace(row, factors={agent: stop.outcome}, place=stood, noise=noise)
+
     @property
     def has_come(self) -> bool:
         """Whether it was told an outcome, or that one failed, or that none will come."""
@@ -145,14 +164,11 @@ class OwnRows(msgspec.Struct, frozen=True):
             news: Of all agents.
             has_ended: Whether nothing more will come of the query.
         """
-        row = OwnRow(self.count, on_the_way=tuple(map(Stop.of, news.along(agent))), has_ended=has_ended)
-        if agent not in news.factors:
-            return row
-        place = problem.places(news.point, [agent])[agent]
-        stop = Stop.of(Reading(agent, place, news.factors[agent], news.noise.get(agent, math.nan)))
-        noise = {} if stop.noise is None or stop.outcome is None else {agent: stop.noise}
-        stood = dict(zip(problem.graph.variables_owned_by(agent), stop.place, strict=True))
-        return msgspec.structs.replace(row, factors={agent: stop.outcome}, place=stood, noise=noise)
+        reading = None
+        if agent in news.factors:
+            place = problem.places(news.point, [agent])[agent]
+            reading = Reading(agent, place, news.factors[agent], news.noise.get(agent, math.nan))
+        return OwnRow.measured(self.count, problem, reading, news.along(agent), has_ended=has_ended)
 
     def surveyed(self, problem: Problem, agent: str, data: Dataset, present: int, *, fades: bool) -> "OwnRows":
         """The same and measurements in a field that were never asked for, of which some may be an agent's own.

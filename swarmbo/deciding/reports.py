@@ -6,9 +6,8 @@ offer is as it was, as that of a fixed sensor is, says that in one byte. Where b
 came of a measurement: only that it was made, and where; and then agents talk, as their way to fuse beliefs has it.
 """
 
-import zlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -16,36 +15,17 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.fusion import FusedBelief
-from swarmbo.deciding.candidates import random_candidates
+from swarmbo.belief.fusion.fused import Talk
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.offers import Offer, PackedOffer
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
-from swarmbo.deciding.packed_places import packed, unpacked
-from swarmbo.deciding.taking import noted, round_of, with_attached
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, News
-from swarmbo.worlds import Offers
 from swarmbo.worlds.fields import news_of_readings
 
 Out = TypeVar("Out")
-Learning = Generator[FusedBelief, None, Out]  # yields beliefs that have something to say
-
-
-class Offer(msgspec.Struct, frozen=True):
-    """Where one agent can go in a round, and on what terms.
-
-    Args:
-        candidates: Places (k, d), physical; None: anywhere in the box.
-        price: What a measurement costs it, in the unit of the outcome; one that pays nothing does not decline.
-        position: Where it stands (d,), if not where it measured last.
-        takes_part: Whether it is there at all: who is gone is not among those who choose.
-    """
-
-    candidates: tuple[tuple[float, ...], ...] | None = None
-    price: float = 0.0
-    position: tuple[float, ...] | None = None
-    takes_part: bool = True
+Learning = Generator[tuple[Talk, ...], None, Out]  # yields what agents have to say of their beliefs
 
 
 class _Reading(msgspec.Struct, frozen=True, array_like=True):
@@ -72,38 +52,6 @@ class _Reading(msgspec.Struct, frozen=True, array_like=True):
         stop = None if self.stop is None else self.stop.without_outcome()
         stops = tuple(stop.without_outcome() for stop in self.on_the_way)
         return msgspec.structs.replace(self, stop=stop, on_the_way=stops)
-
-
-class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
-    """An offer as it crosses the links: candidates are packed."""
-
-    candidates: bytes | None
-    price: float
-    position: tuple[float, ...] | None
-    takes_part: bool = True
-
-    @classmethod
-    def of(cls, offer: Offer, n_dims: int, sites: Float[np.ndarray, "s d"] | None) -> "PackedOffer":
-        """An offer of places with so many coordinates, as indices of sites where they are some of them."""
-        places = offer.candidates
-        return cls(
-            None if places is None else packed(np.array(places).reshape(-1, n_dims), sites),
-            offer.price,
-            offer.position,
-            offer.takes_part,
-        )
-
-    def unpacked(self, n_dims: int, sites: Float[np.ndarray, "s d"] | None) -> Offer:
-        """The offer again, by the same sites."""
-        places = None
-        if self.candidates is not None:
-            places = tuple(tuple(place) for place in unpacked(self.candidates, n_dims, sites).tolist())
-        return Offer(places, self.price, self.position, self.takes_part)
-
-    @property
-    def check(self) -> int:
-        """A number from 0 to 127, one byte on the wire, by which another offer is told apart from this one."""
-        return zlib.crc32(msgspec.msgpack.encode(self)) & 0x7F
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True):
@@ -259,13 +207,15 @@ class Reports:
         for of, group in in_order(told, self.own.attached):
             if isinstance(of, str):
                 has_ended = any(one.reading.has_ended for one in group)
-                news, asked = news_of_group(self.problem, group), round_of(log, of or None, is_all=has_ended)
-                log = noted(log, of or None, news, is_all=has_ended)
+                news, asked = news_of_group(self.problem, group), log.round_of(of or None, is_all=has_ended)
+                log = log.with_news(of or None, news, is_all=has_ended)
                 learner = learner.learn(news, asked, log.round - 1, self.links)
-                if isinstance(learner.belief, FusedBelief):
-                    yield learner.belief
+                if due := learner.believed.to_say().due:
+                    yield due
             else:
-                log, learner = with_attached(log, learner, data_of_group(self.problem, group))
+                data = data_of_group(self.problem, group)
+                learner = learner.attach(data)
+                log = log.with_evaluations(data.X, data.totals, data.factors, data.rounds, data.noise_std)
         return log, learner
 
 
@@ -278,65 +228,3 @@ def offered(reports: Mapping[str, Report], known: Mapping[str, PackedOffer]) -> 
     """
     offers = {name: report.offer for name, report in reports.items()}
     return {name: known[name] if isinstance(offer, int) else offer for name, offer in offers.items()}
-
-
-def offer_of(
-    agent: str,
-    offers: Offers,
-    problem: Problem,
-    seed: int,
-    round_number: int,
-    position: "Float[np.ndarray, ' d'] | None",
-) -> Offer:
-    """Of what a world in a field says, what is one agent's own.
-
-    Args:
-        agent: Which.
-        offers: What a world says.
-        problem: The field.
-        seed: Of all agents.
-        round_number: The coming round.
-        position: Where the agent measured last, if that is known.
-    """
-    box, places = problem.box, None
-    if offers.candidates is not None:
-        places = np.asarray(offers.candidates.get(agent, ()), dtype=float).reshape(-1, box.n_dims)
-    else:
-        own = offers.boxes.get(agent, box)
-        is_box = (own.low == box.low).all() and (own.high == box.high).all()
-        if not is_box:
-            places = random_candidates({agent: own}, seed, round_number, problem)[agent]
-    stands = offers.standpoints.get(agent)
-    return Offer(
-        None if places is None else tuple(map(tuple, places.tolist())),
-        float(offers.prices.get(agent, 0.0)),
-        None if stands is None else tuple(stands.tolist()),
-        offers.agents is None or agent in offers.agents,
-    )
-
-
-def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int) -> Offers:
-    """What agents said of where they can go, as a world says it to a team.
-
-    Args:
-        common: What all know of the world.
-        given: By agent.
-        problem: The field.
-        seed: Of all agents.
-        round_number: The coming round; who does not say where it can go draws places anew in each.
-    """
-    present = {name: offer for name, offer in given.items() if offer.takes_part}
-    candidates: dict[str, np.ndarray] | None = None
-    if any(offer.candidates is not None for offer in present.values()):
-        anywhere = {name: problem.box for name, offer in present.items() if offer.candidates is None}
-        candidates = random_candidates(anywhere, seed, round_number, problem)
-        for name, offer in present.items():
-            if offer.candidates is not None:
-                candidates[name] = np.array(offer.candidates).reshape(-1, problem.box.n_dims)
-    return replace(
-        common,
-        agents=tuple(present),
-        candidates=candidates,
-        prices={name: offer.price for name, offer in present.items()},
-        standpoints={name: np.array(offer.position) for name, offer in given.items() if offer.position is not None},
-    )

@@ -4,8 +4,9 @@ import msgspec
 import numpy as np
 
 from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.offers import PackedOffer
 from swarmbo.deciding.own_rows import UNASKED, OwnRows
-from swarmbo.deciding.reports import PackedOffer, Told, in_order, readings_of
+from swarmbo.deciding.reports import Told, in_order, readings_of
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, News
 from swarmbo.records import Traffic
@@ -21,6 +22,7 @@ class Since(msgspec.Struct, frozen=True):
         lines: Of a function, how many evaluations there may be news of.
         gossip: What agents with beliefs of their own have said of them since.
         offered: What each agent in a field offered before the last decision, if all heard it.
+        edges: Who heard whom in the last decision; None: everyone heard everyone.
     """
 
     own: dict[str, OwnRows] = {}
@@ -29,6 +31,7 @@ class Since(msgspec.Struct, frozen=True):
     lines: int = 0
     gossip: Traffic = Traffic()
     offered: dict[str, PackedOffer] = {}
+    edges: tuple[tuple[str, str], ...] | None = None
 
     def of(self, agent: str) -> OwnRows:
         """What one agent was told."""
@@ -81,7 +84,7 @@ class Since(msgspec.Struct, frozen=True):
         Args:
             log: After the decision.
         """
-        return Since(lines=len(log.open), offered=self.offered)
+        return Since(lines=len(log.open), offered=self.offered, edges=self.edges)
 
     def to_array(self) -> np.ndarray:
         """Its bytes."""

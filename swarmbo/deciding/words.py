@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from swarmbo.acquisition.by_view import EachSays, Heard, InTurn
-from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.fusion.exchange import Unfinished, carried, talk
+from swarmbo.belief.fusion.fused import Talk
 from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.messages import Codec, Note
 from swarmbo.coordination.part import Part
@@ -122,13 +122,12 @@ class Words:
             part = Part(graph, number, self.routes, present=self.present)
             self.note("ranking", Central(part).over_tree(np.empty((1, n_points))))
 
-    def talked(self, belief: FusedBelief) -> None:
+    def talked(self, due: Sequence[Talk]) -> None:
         """Go through what agents have to say of their beliefs: a note to each neighbour in each step, and who has more.
 
         Args:
-            belief: Of which something is due.
+            due: What they have to say.
         """
-        due, belief.due = belief.due, ()
         for agents, medium, steps in due:
             talking, answer = talk(agents, steps), None
             while True:

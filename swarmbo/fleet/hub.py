@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 import msgspec
 
 from swarmbo.agent.company import Company, learns_alike, public
+from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, stops_by_round
-from swarmbo.deciding.reports import Offer
 from swarmbo.errors import TransportError
 from swarmbo.fleet.absence import JOINING, AllNeeded, LeftOut
 from swarmbo.fleet.letters import (

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from swarmbo.agent.company import Company
+from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import OwnRow, OwnRows
-from swarmbo.deciding.reports import Offer
 from swarmbo.errors import TransportError
 from swarmbo.records import SolveReport, Traffic
 

@@ -13,8 +13,8 @@ from msgspec import UNSET
 from swarmbo.agent.schema import is_place, is_stop
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.coordination.messages import Codec
+from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import OwnRow, Stop
-from swarmbo.deciding.reports import Offer
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.letters import (
     Answer,

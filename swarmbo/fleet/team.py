@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 
 from swarmbo.deciding.choice import Choice
-from swarmbo.deciding.reports import offer_of
+from swarmbo.deciding.offers import offer_of
 from swarmbo.errors import ConfigError
 from swarmbo.fleet.hub import Hub, Links
 from swarmbo.fleet.letters import Word

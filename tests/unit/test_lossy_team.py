@@ -92,6 +92,20 @@ def test_a_death_blocks_no_later_round_of_a_function_and_who_joins_is_in_again(o
     assert points_of(blocked, 5)[4][1].status == "blocked"
 
 
+def test_offers_as_before_are_said_in_full_while_somebody_is_absent():
+    def took(**faults):
+        team, sent = team_of({"kind": "faulty", **faults}, BY_DEADLINE), []
+        for _ in range(3):
+            team.ask(PLACES)
+            sent.append(team.sent["reports"].bytes)
+        return sent
+
+    first, second, third = took()
+    assert second == third < first / 2
+    first, second, third = took(deaths=[{"agent": "a", "round": 1}])
+    assert second == third > first / 2
+
+
 def test_a_functions_decisions_by_a_deadline_repeat_and_go_on_from_a_saved_state():
     transport = {"kind": "faulty", "loss": 0.5, "delay": 3}
     whole, half = function_team("per-factor", transport), function_team("per-factor", transport)

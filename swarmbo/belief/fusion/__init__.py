@@ -1,23 +1,21 @@
 """Beliefs that agents fuse by messages: each has readings of its own, and hears what its neighbours say."""
 
-from swarmbo.belief.fusion.committee import (
-    CommitteeFlooding as CommitteeFlooding,
-    CommitteeGP as CommitteeGP,
-    generalised_product as generalised_product,
-    robust_committee as robust_committee,
-)
 from swarmbo.belief.fusion.covariance_intersection import (
     CovarianceIntersection as CovarianceIntersection,
     Intersection as Intersection,
     intersection as intersection,
 )
 from swarmbo.belief.fusion.exchange import exchange as exchange
-from swarmbo.belief.fusion.fused import FusedBelief as FusedBelief
-from swarmbo.belief.fusion.fused_view import FusedView as FusedView
-from swarmbo.belief.fusion.prediction_flooding import (
+from swarmbo.belief.fusion.experts import (
+    CommitteeFlooding as CommitteeFlooding,
+    CommitteeGP as CommitteeGP,
     PredictionFlooding as PredictionFlooding,
     PredictionTable as PredictionTable,
+    generalised_product as generalised_product,
+    robust_committee as robust_committee,
 )
+from swarmbo.belief.fusion.fused import FusedBelief as FusedBelief
+from swarmbo.belief.fusion.fused_view import FusedView as FusedView
 from swarmbo.belief.fusion.proposal import Proposal as Proposal
 from swarmbo.belief.fusion.push_sum import PushSum as PushSum
 from swarmbo.belief.fusion.reading_flooding import ReadingFlooding as ReadingFlooding

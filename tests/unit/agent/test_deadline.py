@@ -185,6 +185,21 @@ def test_in_a_field_who_is_left_knows_at_the_deadline_where_it_goes_and_no_two_t
     assert all(places)
 
 
+def test_in_a_company_offers_are_said_in_full_as_who_was_absent_has_not_heard_them():
+    case, names = InField(names=("r", "a", "m"), coordination=IN_FIELD), ("r", "a", "m")
+
+    def reported(company: Company | None) -> int:
+        for name, agent in case.agents.items():
+            agent.company = company
+            agent.ask(candidates=case.candidates(0)[name])
+        run(case.agents, InProcess().open(names))
+        return sum(agent.sent["reports"].bytes for agent in case.agents.values())
+
+    first, second, third, alone, again = (reported(c) for c in (None, Company(2, names), Company(3, names), None, None))
+    assert first == second == third == alone  # nobody relies on what was said in a company either
+    assert again < first / 4
+
+
 @pytest.mark.parametrize("kind", ["field", "function"])
 def test_an_agent_that_is_saved_in_mid_agreement_goes_on_to_the_same_word(kind: str):
     def words(is_saved: bool) -> dict[str, Any]:

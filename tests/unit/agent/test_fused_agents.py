@@ -239,6 +239,17 @@ def test_what_is_said_is_counted_as_a_team_counts_it():
     assert took["reports"] + took["sharing"] == case.team.last_sharing
 
 
+def test_without_a_world_beliefs_travel_over_the_links_that_were_given_last():
+    chain = nx.path_graph(FEWER)
+    case = Case(names=FEWER, belief=fused(), links=chain, coordination="independent")
+    case.go_on(1)
+    case.team = sb.Team(case.problem, **case.given).load_state_dict(case.team.state_dict())
+    case.go_on(2)
+    sent = sum((agent.sent["sharing"] for agent in case.agents.values()), Traffic())
+    assert case.team.sent["sharing"] == sent
+    assert sent.messages == sent.transmissions  # no note was relayed
+
+
 def test_greedy_pays_for_relays_where_choices_have_to_be_handed_on():
     """From r to a to m, and then m says what they have not heard: where nobody but r hears m, r relays two of these."""
     relayed = nx.Graph([("r", "a"), ("r", "m")])

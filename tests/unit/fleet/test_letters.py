@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
 from swarmbo.agent.company import Company
+from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
-from swarmbo.deciding.reports import Offer
 from swarmbo.errors import TransportError
 from swarmbo.fleet.letters import (
     LONGEST,

@@ -1,0 +1,97 @@
+"""What an agent says to others in a stage of messages, and hears from them; all that it does is made of these."""
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+import networkx as nx
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.agent.company import Company
+from swarmbo.agent.timed import Known, Timed
+from swarmbo.coordination import schema as fitting
+from swarmbo.coordination.drivers.by_messages import ByMessages, Post
+from swarmbo.coordination.messages import Key, Message
+from swarmbo.coordination.part import Part
+from swarmbo.coordination.requests import AllReduce, Steps, asked
+from swarmbo.deciding.setup import Setup
+from swarmbo.deciding.words import all_of
+from swarmbo.transport import Routes
+
+Out = TypeVar("Out")
+_NEAR = 1.0  # of the cube's side: how far outside it a point may be
+Program = Generator[Mapping[Key, fitting.Wanted], dict[Key, Message], Out]
+
+
+class Stage(NamedTuple):
+    """Programs that run side by side, and what they are for; answered by what comes out of them."""
+
+    purpose: str
+    programs: Callable[[Post], Iterable[Program[Any]]]
+
+
+Staged = Generator[Stage | Timed | Known, Any, Out]
+
+
+@dataclass(frozen=True, eq=False)
+class Saying:
+    """Base of what one agent does: words to all others, and sums over all.
+
+    Args:
+        name: Of the agent.
+        setup: What everybody knows beforehand.
+        routes: Who reaches whom.
+        links: Who hears whom; None: everyone hears everyone.
+        company: Who takes part; None: all.
+        sites: Every place of a field that can be measured at all; None: nobody says.
+        refused: Where messages are counted that held what they may not, by sender.
+    """
+
+    name: str
+    setup: Setup
+    routes: Routes
+    links: "nx.Graph[str] | None"
+    company: Company | None = None
+    sites: Float[np.ndarray, "k d"] | None = None
+    refused: Counter[str] = field(default_factory=Counter[str])
+
+    @property
+    def _members(self) -> tuple[str, ...]:
+        return self.setup.problem.agents if self.company is None else self.company.members
+
+    @property
+    def _everybody(self) -> Part:
+        """All agents that take part."""
+        return all_of(self.setup.problem.graph, self.routes, self._members)
+
+    def _said(self, purpose: str, steps: Steps[dict[str, bytes]]) -> Staged[dict[str, bytes]]:
+        """What is said to everybody, by this agent and by others."""
+        (said,) = yield Stage(purpose, lambda post: [ByMessages(self._everybody, self.name, post).program(steps)])
+        return said
+
+    def _sum(
+        self, purpose: str, numbers: Float[np.ndarray, "k m"], fits: fitting.Fits
+    ) -> Staged[Float[np.ndarray, "k m"]]:
+        """The sum over all agents, up a tree of them and down again."""
+        (sums,) = yield Stage(purpose, lambda post: [self._reduced(self._everybody, numbers[None], post, fits)])
+        return sums
+
+    def _reduced(
+        self, part: Part, terms: Float[np.ndarray, "f k m"], post: Post, fits: fitting.Fits
+    ) -> Program[Float[np.ndarray, "k m"]]:
+        return ByMessages(part, self.name, post).program(asked(AllReduce(terms, fits)))
+
+    def _composed(
+        self, purpose: str, point: Float[np.ndarray, " n"], owners: Sequence[str] = (), who: Sequence[str] = ()
+    ) -> Staged[Float[np.ndarray, " n"]]:
+        """A joint point of the unit cube, of which each agent says the variables that are its own in this.
+
+        The first of those who know of all (by default anybody) says the absent's, too.
+        """
+        members, owners = self._members, owners or self.setup.problem.graph.variable_owners
+        first = next((agent for agent in members if agent in who), members[0])
+        says = [owner if owner in members else first for owner in owners]
+        told = np.where(np.array(says) == self.name, point, 0.0)[None]
+        return (yield from self._sum(purpose, told, fitting.each_own(says, -_NEAR, 1.0 + _NEAR)))[0]

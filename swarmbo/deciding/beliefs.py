@@ -1,0 +1,333 @@
+"""The belief of a team in a field, in two kinds with the same methods: one that all share, one of each agent's own."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import networkx as nx
+import numpy as np
+from jaxtyping import Float
+
+from swarmbo.belief import ExactGP, ExactGPSettings, PlaceBelief
+from swarmbo.belief.fusion import FusedBelief, FusedSettings
+from swarmbo.belief.fusion.fused import Talk
+from swarmbo.belief.gp.hyperparameters import TimeCorrelation
+from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of
+from swarmbo.boundary.rng import stream
+from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.setup import Setup
+from swarmbo.problem.data import Reading
+from swarmbo.records import LinkReport, Traffic
+from swarmbo.registry.own_code import not_wanted
+from swarmbo.transport import InProcess
+
+_OFFERED = [
+    *("X", "n_data", "has_time", "hyperparameters", "noise_variance", "prior_variance", "needs_fit", "fit", "update"),
+    *("at", "condition_on_pending", "posterior", "posterior_mean", "posterior_cache", "state_dict"),
+]
+
+Rows = Float[np.ndarray, "n c"]  # places, physical; with a time axis the round last
+Column = Float[np.ndarray, " n"]
+Measured = tuple[float, Sequence[float], float, float | None]  # round, place, outcome (NaN: failed), noise
+
+
+class ToSay(NamedTuple):
+    """What agents have to tell one another once they have learned.
+
+    Args:
+        due: What they did not say yet.
+        sent: What it took that they said at once, over links with faults.
+        fared: How these did.
+    """
+
+    due: tuple[Talk, ...] = ()
+    sent: Traffic = Traffic()
+    fared: LinkReport | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SharedBelief:
+    """One belief that all share, since they tell one another outcomes.
+
+    Args:
+        seen: An ``ExactGP``, or a user's own, as users see it. It never changes.
+    """
+
+    seen: ExactGP
+    is_shared: ClassVar = True
+
+    def copied(self) -> "SharedBelief":
+        """Itself."""
+        return self
+
+    def learn(
+        self, readings: Sequence[Reading], links: "nx.Graph[str] | None", *, asked: int, now: int
+    ) -> "SharedBelief":
+        """With what agents measured in a round; what failed teaches it nothing.
+
+        Args:
+            readings: First what was asked for, in the team's order.
+            links: Who hears whom; None: everyone.
+            asked: The round that they are of.
+            now: The present round.
+
+        Raises:
+            ShapeError: If measurements are refused.
+        """
+        if not (good := [reading for reading in readings if np.isfinite(reading.outcome)]):
+            return self
+        X, y = np.array([reading.place for reading in good]), np.array([reading.outcome for reading in good])
+        return self.at(asked)._updated(X, y, np.array([reading.noise_std for reading in good])).at(now)
+
+    def attach(self, agent: str, X: Rows, y: Column, dead: Rows, noise_std: Column) -> "SharedBelief":
+        """With measurements that nobody asked for.
+
+        Args:
+            agent: Who made them.
+            X: Where.
+            y: What, finite.
+            dead: Where others failed.
+            noise_std: Of the noise of each; NaN where nobody says.
+        """
+        return self._updated(X, y, noise_std) if len(y) else self
+
+    def _updated(self, X: Rows, y: Column, noise_std: Column) -> "SharedBelief":
+        """With further outcomes. A belief of a user's own is only told of noise that is known."""
+        gp = self.seen
+        return SharedBelief(gp.update(X, y) if np.isnan(noise_std).all() else gp.update(X, y, noise_std**2))
+
+    def to_say(self) -> ToSay:
+        """Nothing."""
+        return ToSay()
+
+    def fitted(self, seed: int) -> "SharedBelief":
+        """The hyper-parameters fitted if they are due."""
+        return SharedBelief(self.seen.fit(stream(seed, "fit", n=self.seen.n_data))) if self.seen.needs_fit else self
+
+    def at(self, now: float) -> "SharedBelief":
+        """The same asked at another round."""
+        return SharedBelief(self.seen.at(now))
+
+    def given_again(self, agent: str, rows: Sequence[Measured]) -> "SharedBelief":
+        """Itself: what one agent measured is known to all."""
+        return self
+
+    @property
+    def asked(self) -> PlaceBelief:
+        """What acquisitions ask."""
+        return self.seen
+
+    def n_known(self, agent: str) -> float:
+        """Number of measurements that an agent knows of."""
+        return self.seen.n_data
+
+    @property
+    def places(self) -> Rows:
+        """Where the team has measured."""
+        return self.seen.X
+
+    def known(self, agents: Iterable[str], failed: Rows) -> dict[str, tuple[Rows, Rows, TimeCorrelation | None]]:
+        """By agent whose belief is at hand: where measurements succeeded, where some failed, and how all that fades.
+
+        Args:
+            agents: Who is meant.
+            failed: Where measurements failed as the team knows, the round last.
+        """
+        return dict.fromkeys(agents, (self.seen.X, failed, self.seen.hyperparameters.time))
+
+
+@dataclass(frozen=True, eq=False)
+class OwnBeliefs:
+    """A belief of each agent's own. They learn in place, and hear of one another's measurements when they talk.
+
+    Args:
+        seen: The beliefs of all agents, or of one by itself, as users see them.
+    """
+
+    seen: FusedBelief
+    is_shared: ClassVar = False
+
+    def copied(self) -> "OwnBeliefs":
+        """One that learns without this one, which stays as it is."""
+        return OwnBeliefs(self.seen.copied())
+
+    def learn(
+        self, readings: Sequence[Reading], links: "nx.Graph[str] | None", *, asked: int, now: int
+    ) -> "OwnBeliefs":
+        """As of a shared one; each agent at hand is given its own, those that failed, too."""
+        own, dead, known = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+        for agent in dict.fromkeys(reading.agent for reading in readings if reading.agent in self.seen.agents):
+            made = [reading for reading in readings if reading.agent == agent]
+            taken = [reading for reading in made if np.isfinite(reading.outcome)]
+            lost = [reading.place for reading in made if np.isnan(reading.outcome)]
+            if taken:
+                own[agent] = np.array([reading.place for reading in taken]), [reading.outcome for reading in taken]
+                known[agent] = np.array([reading.noise_std**2 for reading in taken])
+            if lost:
+                dead[agent] = np.array(lost)
+        talking = self.seen.at(asked)
+        talking.learn(own, links, dead, known, now, later=not talking.has_faults)
+        return OwnBeliefs(talking.at(now))
+
+    def attach(self, agent: str, X: Rows, y: Column, dead: Rows, noise_std: Column) -> "OwnBeliefs":
+        """As of a shared one; who is elsewhere tells what it has when next they talk."""
+        if agent in self.seen.agents:
+            self.seen.give(agent, X, y, noise_std**2)
+            self.seen.give_failures(agent, dead)
+        return self
+
+    def to_say(self) -> ToSay:
+        """What is due, once: whoever takes it lets agents talk."""
+        due, self.seen.due = self.seen.due, ()
+        return ToSay(due, self.seen.sent, self.seen.fared)
+
+    def fitted(self, seed: int) -> "OwnBeliefs":
+        """Itself: agents fit when they talk."""
+        return self
+
+    def at(self, now: float) -> "OwnBeliefs":
+        """The same asked at another round."""
+        return OwnBeliefs(self.seen.at(now))
+
+    def given_again(self, agent: str, rows: Sequence[Measured]) -> "OwnBeliefs":
+        """That of an agent that comes back, with all that it measured.
+
+        Args:
+            agent: The agent.
+            rows: The round, the place, the outcome (NaN: failed) and noise of each; the first are known already.
+        """
+        return OwnBeliefs(self.seen.given_again(agent, rows))
+
+    @property
+    def asked(self) -> PlaceBelief:
+        """What every agent at hand believes."""
+        return self.seen.views
+
+    def n_known(self, agent: str) -> float:
+        """As of a shared one, by what has reached it."""
+        return self.seen.known_to(agent)
+
+    @property
+    def places(self) -> Rows:
+        """Where the representative itself has measured."""
+        return self.seen.places
+
+    def known(self, agents: Iterable[str], failed: Rows) -> dict[str, tuple[Rows, Rows, TimeCorrelation | None]]:
+        """As of a shared one, by what has reached each."""
+        at_hand = {agent: self.seen.agents[agent] for agent in agents if agent in self.seen.agents}
+        return {a: (*self.seen.reports(a), own.proposal.hyperparameters.time) for a, own in at_hand.items()}
+
+
+FieldBelief = SharedBelief | OwnBeliefs
+
+
+def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | None = None) -> FieldBelief:
+    """What a team, or an agent by itself, believes before any data, or believed when its state was written.
+
+    Args:
+        setup: What it is made of.
+        own: Of beliefs that are agents' own, whose is at hand; None: those of all. What an agent by itself says crosses
+            real links, with real faults.
+        state: What ``state_dict`` of the belief returned; None: no data.
+
+    Raises:
+        StateVersionError: If another version wrote the state.
+    """
+    settings, domain, agents = setup.belief, setup.problem.box, setup.problem.agents
+    if isinstance(settings, FusedSettings):
+        hears = (None, setup.transport) if own is None else ([own], InProcess())
+        if state is None:
+            return OwnBeliefs(FusedBelief(settings, domain, agents, setup.seed, *hears))
+        return OwnBeliefs(FusedBelief.from_state_dict(settings, domain, agents, setup.seed, state, *hears))
+    if isinstance(settings, ExactGPSettings):
+        is_new = state is None
+        return SharedBelief(
+            ExactGP.create(settings, domain) if is_new else ExactGP.from_state_dict(settings, domain, state)
+        )
+    if state is None:
+        return SharedBelief(_checked(settings.prior(domain), settings, "prior"))
+    return SharedBelief(_checked(settings.restored(domain, state), settings, "restored"))
+
+
+def _checked(belief: Any, settings: object, method: str) -> ExactGP:
+    """A belief of a user's own, if it offers what a team asks of one."""
+    if lacking := [name for name in _OFFERED if not hasattr(belief, name)]:
+        wanted = f"a belief, like swarmbo.ExactGP: it has no {', '.join(lacking)}"
+        raise not_wanted(belief, wanted, settings, method)
+    return belief
+
+
+def with_pending(belief: FieldBelief, log: Logbook, round_number: int) -> PlaceBelief:
+    """What is to be decided by: what is pending taken as measured in the variance, each batch in its own round.
+
+    Args:
+        belief: What the team believes, at the present round.
+        log: What is pending.
+        round_number: The present round.
+    """
+    given = belief.asked
+    for query in log.open.values():
+        places = log.problem.places(query.point, query.waits)
+        given = given.at(query.round).condition_on_pending(np.array(list(places.values())))
+    return given.at(round_number)
+
+
+def required_of(belief: FieldBelief, log: Logbook, agents: Iterable[str], round_number: int) -> dict[str, Requirement]:
+    """How likely measurements must be to succeed; of agents that know of a failure, and whose belief is at hand.
+
+    What agents know of failures is what the team does, or where beliefs are their own what has reached each. Each is as
+    careful as its own record asks for.
+
+    Args:
+        belief: What the team believes.
+        log: With the measurements that failed, which all know of, and each agent's record.
+        agents: Whose.
+        round_number: The present round.
+    """
+    domain = log.problem.box
+    d, made, out = domain.n_dims, dict[tuple[bytes, bytes], SuccessGP](), dict[str, Requirement]()
+    for agent, (good, bad, memory) in belief.known(agents, _failed_places(log)).items():
+        if not len(bad):
+            continue
+        bad = bad if belief.seen.has_time else bad[:, :d]
+        key = good.tobytes(), bad.tobytes()
+        if key not in made:
+            rows = np.concatenate([good, bad])
+            made[key] = SuccessGP.learned(
+                domain.to_unit(rows[:, :d]),
+                np.arange(len(rows)) < len(good),
+                rounds=rows[:, d] if belief.seen.has_time else None,
+                now=round_number,
+                memory=memory,
+            )
+        out[agent] = Requirement.after(excess_of(log.record(agent).tolist()), made[key], np.arange(d))
+    return out
+
+
+def _failed_places(log: Logbook) -> Float[np.ndarray, "f c"]:
+    """Where and when measurements failed: places, physical, and the round last."""
+    data, problem = log.history, log.problem
+    rows, channels = np.nonzero(data.failed)
+    columns = [problem.columns(problem.channels[number]) for number in channels]
+    rounds = np.zeros(len(data)) if data.rounds is None else data.rounds
+    found = [[*data.X[row, own], rounds[row]] for row, own in zip(rows, columns, strict=True)]
+    return np.array(found).reshape(len(found), problem.domain.n_dims // len(problem.channels) + 1)
+
+
+def known_places(
+    belief: FieldBelief, log: Logbook
+) -> tuple[Float[np.ndarray, "n d"], dict[str, Float[np.ndarray, "m d"]]]:
+    """Where the team has measured, as its representative knows; and as each agent with a belief of its own does.
+
+    Where pending queries measure is known to all. It counts once something was measured.
+    """
+    n_dims, problem = log.problem.box.n_dims, log.problem
+    out = [place for query in log.open.values() for place in problem.places(query.point, query.waits).values()]
+
+    def with_out(X: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "m d"]:
+        return np.vstack([X[:, :n_dims], *out]) if len(X) else X[:, :n_dims]
+
+    by_agent = {agent: with_out(good) for agent, (good, _, _) in belief.known(problem.agents, np.zeros((0, 1))).items()}
+    if isinstance(belief, SharedBelief):
+        return by_agent[problem.agents[0]], {}
+    return by_agent[belief.seen.representative], by_agent
