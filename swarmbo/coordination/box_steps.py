@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import BoxOutcome
 from swarmbo.coordination.local_functions import LocalFunctions, Received, by_factor
 from swarmbo.coordination.messages import Consensus
 from swarmbo.coordination.requests import AllReduce, Exchange, Send, Steps, to_factor, to_variable
 from swarmbo.coordination.view import BoxView, Copies, LocalView
-from swarmbo.rng import stream
 
 FEWEST = 16  # random points by which the spread of values is judged: the spread of one is 0, of few anything
 

@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Solution
 from swarmbo.coordination.claims import Claims
 from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
@@ -32,7 +33,6 @@ from swarmbo.coordination.tables import Table, Vector, checked_tables, sizes_of,
 from swarmbo.coordination.updates import damped, kernels_for, largest_changes
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport
-from swarmbo.rng import stream
 from swarmbo.transport import Envelope, Transport
 
 if TYPE_CHECKING:

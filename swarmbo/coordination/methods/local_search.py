@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Int
 
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import TableOutcome
 from swarmbo.coordination.decoding import hear_choices, line_of, tell_choice, weighed
 from swarmbo.coordination.messages import Gain, Line
@@ -23,7 +24,6 @@ from swarmbo.coordination.tables import Table, Vector
 from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 from swarmbo.registry import FIELD, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Count, Fraction
 
 _NOTHING = (0, 0.0)  # to gain: no factor fewer broken, no larger sum

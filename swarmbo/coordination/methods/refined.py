@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import BoxOutcome, TableOutcome
 from swarmbo.coordination.box_steps import exchange, tell_factors
 from swarmbo.coordination.local_functions import LocalFunctions, Received
@@ -18,7 +19,6 @@ from swarmbo.coordination.tables import Table
 from swarmbo.coordination.view import BoxView
 from swarmbo.graph import FactorGraph
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Count, Fraction, ProperFraction, Share, within
 from swarmbo.transport import Routes
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
 from swarmbo.errors import ConfigError
-from swarmbo.rng import stream
 from swarmbo.settings import convert
 from swarmbo.testing.problems import Bowls
 from swarmbo.transport import InProcess
