@@ -14,9 +14,9 @@ from swarmbo.belief.model.groupings import check_disjoint, graph_of_groups, rand
 from swarmbo.belief.model.joint_situation import JointSituation, OutcomeMode
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.belief.structure import SampledStructure
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Count, Positive, ProperFraction
 
 _AT = "$.belief.structure"

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo import kernels, rng
+from swarmbo import kernels
+from swarmbo.boundary import rng
 from swarmbo_envs.fields.field import Field, Surface, lattice, summit
 from swarmbo_envs.fields.moving import FieldInTime, with_surface
 from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.spatial.distance import cdist
 
-from swarmbo import rng
+from swarmbo.boundary import rng
 from swarmbo_envs.fields.field import Field, Surface, lattice
 from swarmbo_envs.fields.moving import FieldInTime, with_surface
 from swarmbo_envs.fields.settings import PlumeSettings

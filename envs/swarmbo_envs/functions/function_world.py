@@ -8,9 +8,9 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
-from swarmbo.rng import sobol, stream
 from swarmbo.settings import convert
 from swarmbo_envs.functions.additive_function import AdditiveFunction
 from swarmbo_envs.functions.episode import Episode

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo import rng
+from swarmbo.boundary import rng
 from swarmbo_envs.fields.moving import FieldInTime
 from swarmbo_envs.fields.settings import plain_settings
 from swarmbo_envs.sensor_field.episode import Episode

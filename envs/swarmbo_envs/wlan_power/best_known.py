@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from swarmbo.rng import sobol, stream
+from swarmbo.boundary.rng import sobol, stream
 from swarmbo_envs.wlan_power.network import Network
 from swarmbo_envs.wlan_power.utility import FLOOR_MBPS, Utility
 

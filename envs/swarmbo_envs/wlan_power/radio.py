@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 
 LOSS_AT_ONE_METRE_DB = 46.6777
 LOSS_PER_DECADE_DB = 30.0

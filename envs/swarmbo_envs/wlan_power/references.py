@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
-from swarmbo.rng import stream
 from swarmbo_envs.wlan_power.best_known import SUM
 from swarmbo_envs.wlan_power.network import Network
 from swarmbo_envs.wlan_power.utility import Utility

@@ -10,7 +10,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from swarmbo import look
+from swarmbo.boundary import look
 from swarmbo_envs.wlan_power.episode import Episode
 from swarmbo_envs.wlan_power.network import Network
 from swarmbo_envs.wlan_power.radio import distances, path_loss_db

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 from swarmbo_envs.wlan_power.episode import Episode
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
 from swarmbo_envs.wlan_power.topology import Topology

@@ -9,8 +9,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from swarmbo.boundary.rng import sobol, stream
 from swarmbo.records import GroundTruth
-from swarmbo.rng import sobol, stream
 from swarmbo.settings import convert
 from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, plain

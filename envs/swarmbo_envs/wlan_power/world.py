@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
-from swarmbo.rng import stream
 from swarmbo_envs.wlan_power.episode import Episode
 from swarmbo_envs.wlan_power.network import Network
 from swarmbo_envs.wlan_power.radio import noise_dbm
