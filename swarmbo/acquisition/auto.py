@@ -44,6 +44,8 @@ _TURNS = 2  # every second round a factor whose box is stuck is searched everywh
 _STUCK = 2  # times as many steps in vain as halve a box, before its factor is stuck
 _AFAR = 4  # in every fourth round the draw of a sum as it is is searched everywhere: it may leave a wrong hollow
 _SIDES = (1.0, 0.5, 0.25)  # of the box, by turns of the members of a batch: bounds in one box are much the same point
+_SIDES_BY_FACTOR = (1.0, 0.25, 0.0625)  # the same where each factor has a box
+_SIDES_AT_LAST = (0.25, 0.125, 0.0625)  # the same in the last batch, where looking far in one factor spoils all others
 _GAIN = 0.01  # of the first outcomes' spread: less is in vain
 _MEMBER = 0.3  # more weight with each pending point: of factors that share variables bounds alone spread a batch little
 _EVERYWHERE = 2.0  # side of a box that holds the cube, wherever its centre is
@@ -80,7 +82,8 @@ improvement | one per factor; with several, none while there is promise elsewher
     of outcomes as they are has as many outcomes as variables, and they are not noisy, it takes draws and bounds
     alternately too, and searches every second draw everywhere: a box alone never leaves the hollow of the first points.
     In a batch each such model takes draws and bounds, and of transformed totals the members' boxes are by turns the
-    whole, a half and a quarter of the side.
+    whole, a half and a quarter of the side; of factors told by themselves the whole, a quarter and a sixteenth, and in
+    the last batch no factor is searched everywhere.
     Who owns the one factor of all variables finds its best and tells the others.
 
     One factor of which totals are told is observed by itself; so is a function whose structure is not known: its
@@ -281,14 +284,17 @@ improvement | one per factor; with several, none while there is promise elsewher
     ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
         """A box per factor around the incumbent, once little is to be expected elsewhere.
 
-        Where its box is stuck all the same, a factor is searched everywhere in every second round.
+        Where its box is stuck all the same, a factor is searched everywhere in every second round. Members of a batch
+        have boxes of several sides; of the last batch no factor is searched everywhere, as nothing follows from it.
         """
         when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
         low, high = box_around(centre, _EVERYWHERE)
         everywhere = LogImprovements(
             graph=belief.graph, low=low, high=high, starts=centre[None], belief=belief, reference=to_beat(belief)
         )
-        U, sides = belief.domain.to_unit(belief.X), np.zeros(len(centre))
+        U, sides, is_last = belief.domain.to_unit(belief.X), np.zeros(len(centre)), _is_last_batch(situation)
+        shares = _SIDES_AT_LAST if is_last else _SIDES_BY_FACTOR
+        share = shares[len(situation.pending) % len(shares)]
         for stack in stacks_of(belief.graph):
             means = belief.local_mean(stack, stack.take(U))
             looks = stream(situation.seed, "promise", **when).random((_LOOKS, len(stack.columns[0])))
@@ -303,7 +309,7 @@ improvement | one per factor; with several, none while there is promise elsewher
                 state = box.state(seen, steps=steps, places=U[:, columns], gain=_GAIN, basis=basis)
                 is_stuck = state.idle >= _STUCK * box.failures
                 is_open = promise >= _PROMISE * state.spread or (is_stuck and situation.round % _TURNS == 0)
-                sides[columns] = _EVERYWHERE if is_open else state.side
+                sides[columns] = _EVERYWHERE if is_open and not is_last else state.side * share
         return box_around(centre, sides)
 
 
@@ -349,6 +355,14 @@ def _is_time_to_gather(situation: JointSituation) -> bool:
     while next_time < n:
         next_time = math.ceil(_GATHERED * next_time)
     return next_time == n > situation.initial
+
+
+def _is_last_batch(situation: JointSituation) -> bool:
+    """Whether so few rounds are left that they are asked together, if this batch is as large as the last one was."""
+    basis, horizon = situation.basis(), situation.horizon
+    if horizon is None or situation.round > horizon or not len(basis):
+        return False
+    return horizon - situation.round + 1 + len(situation.pending) <= int((basis == basis[-1]).sum())
 
 
 def _is_by_factor(situation: JointSituation) -> bool:

@@ -38,7 +38,7 @@ class TrustRegion(Settings, frozen=True):
         smallest: Side below which it does not shrink, in (0, 1].
 
     Evaluations that were decided before the first of them was known are a batch, and count as one: as an improvement if
-    one of them is, else as one without.
+    one of them is, else as one without. What counts is whether it is better than all that was known before the batch.
 
     Example:
         >>> box = TrustRegion(initial=0.4, successes=2, failures=2)
@@ -96,10 +96,10 @@ class TrustRegion(Settings, frozen=True):
         side, wins, losses, best, at = self.initial, 0, 0, -np.inf, None
         spread = _spread(outcomes[~counted]) or _spread(outcomes)
         idle, mark, floor = 0, -np.inf, gain * spread
-        batch, centre, is_step, is_gain = -1, at, False, False
+        batch, centre, before, is_step, is_gain = -1, at, best, False, False
         for index, (y, counts) in enumerate(zip(outcomes, counted, strict=True)):
             if counts and batches[index] != batch:
-                batch, centre, is_step, is_gain = batches[index], at, False, False
+                batch, centre, before, is_step, is_gain = batches[index], at, best, False, False
             improved = bool(y > best)
             if (
                 counts
@@ -110,7 +110,7 @@ class TrustRegion(Settings, frozen=True):
                     or (centre is not None and bool(np.abs(places[index] - places[centre]).max() <= side / 2.0 + _EDGE))
                 )
             ):
-                is_step, is_gain = True, is_gain or improved
+                is_step, is_gain = True, is_gain or bool(y > before)
             best, at = (float(y), index) if improved else (best, at)
             if counts and ends[batch] != index:
                 continue

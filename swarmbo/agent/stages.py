@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import networkx as nx
 import numpy as np
 from jaxtyping import Float
 

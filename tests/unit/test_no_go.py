@@ -132,6 +132,21 @@ def test_a_factor_that_reads_a_region_keeps_out_of_it_by_itself():
     assert 0.2 <= abs(held[0] - 0.5) < 0.215
 
 
+def test_a_factor_reads_the_coordinates_of_a_region_in_their_order():
+    from swarmbo.acquisition.box_functions import FixedPoint
+    from swarmbo.acquisition.penalties import kept_out
+    from swarmbo.graph import stacks_of
+
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"]})
+    shut = sb.NoGoBox(low=(0.6, 0.0), high=(1.0, 0.3), variables=("y", "x"))
+    problem = Problem.of(graph, {"x": (0.0, 1.0), "y": (0.0, 1.0)}).with_no_go([shut])
+    held = kept_out(FixedPoint.at(graph, np.full(2, 0.5)), problem.limits, {"f": 1.0})
+    (stack,) = stacks_of(graph)
+    within, swapped = held.value(stack, np.array([[[0.1, 0.8], [0.8, 0.1]]]), ())[0]
+    assert within < -1.0
+    assert swapped == 0.0
+
+
 @pytest.mark.parametrize("acquisition", ["db-gp-ucb", "information", "expected-improvement", "thompson"])
 @pytest.mark.parametrize("coordination", ["exact", "max-sum", "greedy", "independent", "random"])
 def test_no_agent_in_a_field_measures_in_a_region(acquisition, coordination):

@@ -408,6 +408,44 @@ def test_a_factor_that_is_stuck_is_searched_everywhere_in_every_second_round(sit
         assert g <= 1.0 - 1e-12
 
 
+def in_batches_of(situation, size):
+    """The same where the last evaluations, so many, were asked for together."""
+    n = len(situation.history)
+    basis = np.minimum(np.arange(n), n - size)
+    return replace(situation, history=replace(situation.history, basis=basis))
+
+
+@pytest.mark.usefixtures("no_promise")
+def test_members_of_a_batch_have_boxes_of_several_sides_for_each_factor(situation_of) -> None:
+    widest = []
+    for count in range(4):
+        situation = replace(after_six_steps(situation_of, pending=count), round=37)
+        widest.append(sides_of(Auto().local_functions(situation, Auto().learn(situation, BELIEF, None)))[0])
+    assert np.divide(widest, widest[0]) == pytest.approx([1.0, 0.25, 0.0625, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("size", "now", "horizon", "pending", "is_last"),
+    [
+        (6, 36, 42, 0, False),  # seven are left
+        (6, 38, 42, 1, True),  # the second of six: four more follow it
+        (6, 37, 42, 0, True),
+        (6, 38, None, 0, False),
+        (6, 43, 42, 3, False),  # more rounds than anybody planned: who knows how many follow
+        (2, 38, 42, 2, False),
+    ],
+)
+def test_in_the_last_batch_no_factor_is_searched_everywhere(
+    situation_of, monkeypatch, size, now, horizon, pending, is_last
+) -> None:
+    """What is far off in one factor spoils the total, and nothing follows in which the news could be put to use."""
+    monkeypatch.setattr(sys.modules["swarmbo.acquisition.auto"], "_PROMISE", 0.0)  # all factors expect much everywhere
+    situation = in_batches_of(after_six_steps(situation_of, pending=pending), size)
+    situation = replace(situation, round=now, horizon=horizon)
+    sides = sides_of(Auto().local_functions(situation, Auto().learn(situation, BELIEF, None)))
+    assert sides == [1.0, 1.0] if not is_last else max(sides) <= 0.25 * 0.8
+
+
 @pytest.mark.usefixtures("no_promise")
 def test_a_factor_is_not_stuck_before_as_many_steps_as_halve_its_box_twice(situation_of) -> None:
     situation = replace(after_six_steps(situation_of), round=38)

@@ -169,6 +169,19 @@ def test_a_batch_in_vain_is_one_failure_and_one_with_a_gain_is_one_success() -> 
     assert side(*([y] for y in (-1.0, -1.0))) == box.side(np.array([0.0, -1.0, -1.0]), 1)
 
 
+def test_a_member_that_betters_what_was_known_before_its_batch_gains_whatever_others_of_it_found() -> None:
+    box, basis = TrustRegion(initial=0.4, successes=1, failures=1), np.array([0, 1, 1])
+    places = np.array([[0.5, 0.5], [0.9, 0.9], [0.5, 0.6]])  # the second is far out of the box
+
+    def side(*outcomes):
+        return box.state(np.array(outcomes), 1, places=places, basis=basis).side
+
+    assert side(0.0, 2.0, 1.0) == 0.8
+    assert side(0.0, 2.0, -1.0) == 0.2
+    assert side(0.0, -1.0, 1.0) == 0.8
+    assert box.state(np.array([0.0, 2.0, 1.0]), 1, places=np.full((3, 2), 0.5)).side == 0.4  # one by one: in vain
+
+
 def test_with_eight_queries_out_at_all_times_a_failure_counts_once_something_was_learned_of_it() -> None:
     asked_knowing = np.maximum(1, np.arange(-6, 26))  # eight at first, then one whenever one is told
     box = TrustRegion(initial=0.8, failures=1, smallest=1e-3)
