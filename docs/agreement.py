@@ -27,10 +27,10 @@ from swarmbo.belief.model import JointSituation
 from swarmbo.coordination import RefinedMaxSum
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.methods.admm import ADMM
-from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import kernel_matrix
 from swarmbo.plotting import style
+from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
 LENGTHSCALE, NOISE_VARIANCE, RANDOM_POINTS = 0.3, 1e-3, 2000

@@ -26,9 +26,9 @@ from scipy.stats import qmc
 
 import swarmbo as sb
 from swarmbo.belief.model.joint_situation import JointSituation
-from swarmbo.data import Dataset
+from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
-from swarmbo.rng import stream
+from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 from swarmbo_envs.functions import AdditiveFunction
 

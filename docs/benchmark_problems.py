@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy.optimize import minimize
 
+from swarmbo.boundary.rng import stream
 from swarmbo.kernels import draw
-from swarmbo.rng import stream
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.functions import AdditiveFunction, get
 

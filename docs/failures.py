@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import swarmbo as sb
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 
 LOG, PAGE = Path(__file__).with_suffix(".jsonl"), Path(__file__).with_suffix(".md")
 METHODS = ("auto", "dec-hbo", "dumbo", "expected-improvement", "thompson")

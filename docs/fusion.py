@@ -30,8 +30,8 @@ from swarmbo.belief.fusion import (
     ReadingFlooding,
     exchange,
 )
+from swarmbo.boundary.rng import stream
 from swarmbo.kernels import draw
-from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults
 

@@ -26,13 +26,13 @@ import numpy as np
 from certificates import dense, problems, sparse
 
 import swarmbo as sb
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.by_deadline import agree_by_deadline, maximise_by_deadline
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
 from swarmbo.errors import BudgetError
 from swarmbo.graph import stacks_of
-from swarmbo.rng import stream
 from swarmbo.runs.scenario import load, make_environment
 from swarmbo.transport import Event, Faults
 

@@ -13,9 +13,9 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.model import JointSituation, Learned
 from swarmbo.coordination.local_functions import total_value
-from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import kernel_matrix
+from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
 DRAWS, POINTS, EVALUATIONS = 40, 500, (10, 30, 60)

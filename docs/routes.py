@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 import swarmbo as sb
+from swarmbo.boundary.rng import stream
 from swarmbo.compare.statistics import PairedDifference, paired_difference
 from swarmbo.metrics import level_f1, map_rmse
-from swarmbo.rng import stream
 from swarmbo_envs import robot_team_v0, robot_team_v1
 
 LINES = Path(__file__).with_suffix(".jsonl")

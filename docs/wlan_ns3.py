@@ -17,7 +17,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 import swarmbo as sb
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 from swarmbo_envs import wlan_power_v0
 
 LOW, HIGH = 1.0, 25.0

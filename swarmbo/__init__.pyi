@@ -95,13 +95,13 @@ from swarmbo.graph import (
 from swarmbo.kernels import (
     register_kernel as register_kernel,
 )
-from swarmbo.no_go import (
+from swarmbo.problem import (
+    Problem as Problem,
+)
+from swarmbo.problem.no_go import (
     NoGoBall as NoGoBall,
     NoGoBox as NoGoBox,
     NoGoPolygon as NoGoPolygon,
-)
-from swarmbo.problem import (
-    Problem as Problem,
 )
 from swarmbo.records import (
     Query as Query,

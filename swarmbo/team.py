@@ -10,7 +10,6 @@ from msgspec import UNSET, UnsetType
 from pettingzoo import ParallelEnv
 
 from swarmbo.boundary.values import said
-from swarmbo.data import News
 from swarmbo.deciding.aims import warn_of_aim
 from swarmbo.deciding.ask_tell import AskTell
 from swarmbo.deciding.held import require_same, require_version
@@ -30,8 +29,9 @@ from swarmbo.deciding.setup import (
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.graph import FactorGraph
-from swarmbo.no_go import NoGoRegion
 from swarmbo.problem import OutcomeMode, Problem
+from swarmbo.problem.data import News
+from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.records import Goal, Traffic
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults

@@ -13,9 +13,9 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.groupings import check_disjoint, graph_of_groups, random_groups
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Count, Positive, ProperFraction
 
 

@@ -12,8 +12,8 @@ from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.model.groupings import graph_of_groups
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.structure.partitions import Scopes
+from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorStack, stacks_of
-from swarmbo.rng import stream
 
 
 @dataclass(frozen=True, eq=False)

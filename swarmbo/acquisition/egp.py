@@ -9,9 +9,9 @@ from swarmbo.belief.model.ensemble_model import EnsembleModel
 from swarmbo.belief.model.incumbents import starting_points
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import stream
 
 
 @kind("acquisition", FUNCTION)

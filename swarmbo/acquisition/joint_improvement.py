@@ -26,7 +26,7 @@ from scipy.special import ndtr, ndtri
 from swarmbo.acquisition.local_worth import PlaceWorth
 from swarmbo.acquisition.log_improvement import log_improvement
 from swarmbo.acquisition.markov import Block
-from swarmbo.rng import sobol, stream
+from swarmbo.boundary.rng import sobol, stream
 
 _NODES = 32  # of the average over successors in a table; Sobol sequences are even at powers of two
 _MORE_NODES = 512  # where one choice is looked at, with any number of others

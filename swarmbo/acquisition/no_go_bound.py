@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.box_functions import BoxFunctions
 from swarmbo.acquisition.success_bound import BoundedFunctions, part_spreads
-from swarmbo.no_go import Limit
+from swarmbo.problem.no_go import Limit
 
 _MARGIN = 0.01  # sides of the box around a region, over which the penalty bends from zero to a slope
 _STEEP = 40.0  # spreads of what is maximised, for a side of the box

@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 
 from swarmbo.acquisition.box_functions import BoxFunctions, Received
 from swarmbo.belief.model.success import Requirement, SuccessGP, Term
+from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
-from swarmbo.rng import stream
 
 _STEEP = 4.0  # spreads of what is maximised, by which a logit too few is penalised
 _SOFT = 0.2  # logits over which the penalty bends from zero to a slope

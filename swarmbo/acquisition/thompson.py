@@ -17,10 +17,10 @@ from swarmbo.belief.gp.path_sample import PathSample
 from swarmbo.belief.model.incumbents import starting_points
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
+from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorStack
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Even
 
 

@@ -8,9 +8,9 @@ import msgspec
 from swarmbo.agent.company import Company
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import OwnRows
 from swarmbo.deciding.reports import Offer
-from swarmbo.logbook import Logbook
 from swarmbo.transport import Envelope
 
 TICK = ("", b"")  # no agent has this name

@@ -13,9 +13,9 @@ from swarmbo.agent.told import Owned
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.coordination.by_deadline import has_deadline
 from swarmbo.coordination.participant import Participant
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, shares_outcomes
 from swarmbo.errors import ConfigError
-from swarmbo.logbook import Logbook
 
 _MOST = 2**28  # bytes of what is lent, once it is unpacked
 

@@ -13,12 +13,12 @@ from jaxtyping import Float
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.coordination.claims import Packed
 from swarmbo.coordination.schema import Fits, FitsWord, each_own
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import FAILED, NOT_KNOWN, UNASKED, Layout, OwnRow, Stop, shares_outcomes
 from swarmbo.deciding.packed_places import unpacked
 from swarmbo.deciding.reports import Report
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 
 _MOST = 2**31  # evaluations that anybody was told of

@@ -41,13 +41,13 @@ from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Ranking, Request, Whole, ranked_parts
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import Exchange, OwnRows, shares_outcomes
 from swarmbo.deciding.places import Choose, Visit, declining
 from swarmbo.deciding.reports import Offer, Reports
 from swarmbo.deciding.setup import Setup
 from swarmbo.deciding.words import all_of, heard as heard_of, said_by
 from swarmbo.graph import FactorGraph
-from swarmbo.logbook import Logbook
 from swarmbo.records import Recommendation, SolveReport, Traffic
 from swarmbo.routing.auction import Legs
 from swarmbo.transport import Envelope, Routes

@@ -23,11 +23,11 @@ from swarmbo.coordination.messages import Bundle, Codec, Message, UnfitError
 from swarmbo.coordination.participant import Participant, read
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import OwnRows
 from swarmbo.deciding.reports import Offer, offers_of
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError, TransportError
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.records import LinkReport, Recommendation, SolveReport, Traffic
 from swarmbo.transport import Envelope, Routes

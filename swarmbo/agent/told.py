@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike
 
 from swarmbo.boundary.values import real_array, reported_number, short, table, told_number
 from swarmbo.deciding.candidates import checked_candidates
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, Stop, shares_outcomes
 from swarmbo.deciding.reports import Offer
 from swarmbo.deciding.told import Noise, attached, measured_place, noise_of
 from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.worlds.fields import readings_of
 

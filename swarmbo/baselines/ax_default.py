@@ -9,9 +9,9 @@ from jaxtyping import Float
 from swarmbo.baselines.peer_packages import peer_package
 from swarmbo.baselines.seen_totals import n_asked, trials
 from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.boundary.rng import stream
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Settings
 
 _KIND = "ax"

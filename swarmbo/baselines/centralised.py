@@ -6,12 +6,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import minimize
 
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.graph import stacks_of
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import stream
 from swarmbo.settings import AtOnce, Count, Settings, within
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from jaxtyping import Float
 from swarmbo.baselines.peer_packages import peer_package
 from swarmbo.baselines.seen_totals import seen_totals
 from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.boundary.rng import stream
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Fraction, Settings, within
 
 _SAME = 1e-9  # of a side: a coordinate that went through physical units and back

@@ -8,9 +8,9 @@ from jaxtyping import Float
 from swarmbo.acquisition import Acquisition, Decision, Situation
 from swarmbo.baselines.seen_totals import n_asked
 from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.boundary.rng import stream
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, FUNCTION, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Settings
 
 

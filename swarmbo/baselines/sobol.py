@@ -7,9 +7,9 @@ from jaxtyping import Float
 
 from swarmbo.baselines.seen_totals import n_asked
 from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.boundary.rng import sobol, stream
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import sobol, stream
 from swarmbo.settings import Settings
 
 

@@ -11,10 +11,10 @@ from swarmbo.baselines.seen_totals import n_asked, seen_totals
 from swarmbo.baselines.sobol import sobol_point
 from swarmbo.baselines.turbo_region import TurboRegion, perturbed, region_around
 from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.boundary.rng import sobol, stream
 from swarmbo.kernels import draw, kernel_matrix
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import sobol, stream
 from swarmbo.settings import AtOnce, Settings
 
 _STEPS = 50  # of Adam, as the authors' program fits

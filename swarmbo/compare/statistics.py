@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 from scipy import stats
 
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.rng import stream
 
 FEWEST_PAIRS = 6  # n differences have one sign by chance with probability 2^(1 - n): over 5 % with fewer
 

@@ -20,6 +20,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.claims import Claims
 from swarmbo.coordination.correspondent import Correspondent
 from swarmbo.coordination.flooding import Flooding
@@ -28,7 +29,6 @@ from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Mess
 from swarmbo.coordination.tables import Table, Vector, spread
 from swarmbo.coordination.updates import damped, kernels_for, largest_changes
 from swarmbo.graph import FactorGraph
-from swarmbo.rng import stream
 from swarmbo.transport import Envelope
 
 NO_VALUE = -1  # on the wire: a word that takes none

@@ -10,12 +10,12 @@ another maximum. A level is one table a factor, and some rounds of messages.
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.box_steps import exchange
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.refinement import coarse_values, tabulated
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.view import BoxView
-from swarmbo.rng import stream
 
 MOST = 17  # values of a variable on the first level: of fewer, it was found, the maximum is missed more often
 _GIVEN = 3  # of them from points that were given, and never more than a quarter

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.local_functions import LocalFunctions
-from swarmbo.rng import stream
 
 FEWEST = 16  # random points by which the spread of values is judged: the spread of one is 0, of a few anything
 

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.coordination.requests import ToAll, asked
-from swarmbo.data import News
 from swarmbo.deciding.choice import MOST_QUERIES, Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
@@ -27,6 +26,7 @@ from swarmbo.deciding.told import Noise, Outcome, attached, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.deciding.words import Words, parted
 from swarmbo.errors import ConfigError
+from swarmbo.problem.data import News
 from swarmbo.records import Query, Recommendation, Traffic
 from swarmbo.transport import Faults, Routes
 from swarmbo.worlds import Offers

@@ -6,10 +6,10 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from swarmbo.boundary.rng import sobol, stream
 from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ShapeError
 from swarmbo.problem import Problem
-from swarmbo.rng import sobol, stream
 from swarmbo.spaces import Domain
 
 _N_CANDIDATES = 512

@@ -15,7 +15,6 @@ from swarmbo.acquisition.by_view import Company, EachSays, are_numbers
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, reported_number, short, table
-from swarmbo.data import Dataset, News
 from swarmbo.deciding.candidates import (
     allowed_places,
     allowed_sites,
@@ -36,11 +35,12 @@ from swarmbo.deciding.field_belief import (
     with_pending,
     with_survey,
 )
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.places import PlaceSteps, place_steps
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
+from swarmbo.problem.data import Dataset, News
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry.own_code import not_wanted
 from swarmbo.transport import Faults

@@ -10,12 +10,12 @@ from jaxtyping import Float
 from swarmbo.belief import ExactGP, ExactGPSettings, PlaceBelief
 from swarmbo.belief.fusion import FusedBelief, FusedSettings
 from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of
-from swarmbo.data import News, Reading
+from swarmbo.boundary.rng import stream
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.setup import Carrying, Setup
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
+from swarmbo.problem.data import News, Reading
 from swarmbo.registry.own_code import not_wanted
-from swarmbo.rng import stream
 from swarmbo.transport import InProcess
 
 TeamBelief = ExactGP | FusedBelief

@@ -16,16 +16,16 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
 from swarmbo.belief.model.ensemble_model import learn_ensemble
 from swarmbo.belief.model.structured import learn_model
+from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links
-from swarmbo.data import Dataset
 from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.joint import Steps, joint_steps, recommended_steps
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.setup import JointBelief, Setup
 from swarmbo.errors import ConfigError
-from swarmbo.logbook import Logbook
+from swarmbo.problem.data import Dataset
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry.own_code import checked_as
-from swarmbo.rng import stream
 from swarmbo.worlds import Offers
 
 _NEAREST = 1e-9  # sides of the box: a point nearer than this to an evaluated one is moved ...

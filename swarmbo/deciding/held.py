@@ -10,16 +10,16 @@ from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
 from swarmbo.boundary.html import html_table
-from swarmbo.data import Dataset
 from swarmbo.deciding.aims import acquisition_in_words
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.saved import write_state
 from swarmbo.deciding.setup import Setup, to_plain
 from swarmbo.deciding.since import Since
 from swarmbo.deciding.whole_calls import OneAtATime, whole_or_not_at_all
 from swarmbo.errors import StateVersionError
-from swarmbo.logbook import Logbook
+from swarmbo.problem.data import Dataset
 from swarmbo.records import LinkReport, Query, SolveReport, Traffic
 from swarmbo.worlds import World
 

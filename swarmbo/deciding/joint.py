@@ -23,6 +23,7 @@ from swarmbo.belief.model import JointSituation, Model
 from swarmbo.belief.model.failures import reference, requirements
 from swarmbo.belief.model.structured import in_structure
 from swarmbo.belief.model.success import Requirement
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.by_deadline import has_deadline
 from swarmbo.deciding.setup import JointPolicy, Maximiser
@@ -31,7 +32,6 @@ from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry.own_code import checked_as, not_wanted
-from swarmbo.rng import stream
 
 Out = TypeVar("Out")
 

@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 
-from swarmbo.data import Dataset, News, Reading
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.errors import ShapeError
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
+from swarmbo.problem.data import Dataset, News, Reading
 
 UNHEARD = 0.0  # stands in the logbook for an outcome that another agent was told; nothing depends on it
 

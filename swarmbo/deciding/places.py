@@ -16,13 +16,13 @@ import numpy as np
 from swarmbo.acquisition import ChainAcquisition, Decision, LocalProblem, Situation
 from swarmbo.acquisition.by_view import EachSays, InTurn, likely_steps
 from swarmbo.baselines import Greedy, Independent, LawnMower, Random
+from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import real_array
 from swarmbo.coordination import Solution
 from swarmbo.coordination.by_deadline import has_deadline
 from swarmbo.deciding.setup import Planner, Solver
 from swarmbo.records import SolveReport
 from swarmbo.registry.own_code import checked_as, not_wanted
-from swarmbo.rng import stream
 from swarmbo.routing import Planned, RoutePlanner
 
 Out = TypeVar("Out")

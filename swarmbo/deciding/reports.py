@@ -16,14 +16,14 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.fusion import FusedBelief
-from swarmbo.data import Dataset, News
 from swarmbo.deciding.candidates import random_candidates
 from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
 from swarmbo.deciding.packed_places import packed, unpacked
 from swarmbo.deciding.taking import noted, round_of, with_attached
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
+from swarmbo.problem.data import Dataset, News
 from swarmbo.worlds import Offers
 from swarmbo.worlds.fields import news_of_readings
 

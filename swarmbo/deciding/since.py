@@ -3,11 +3,11 @@
 import msgspec
 import numpy as np
 
-from swarmbo.data import Dataset, News
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import UNASKED, OwnRows
 from swarmbo.deciding.reports import Told, in_order, readings_of
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
+from swarmbo.problem.data import Dataset, News
 from swarmbo.records import Traffic
 
 

@@ -4,8 +4,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from swarmbo.data import Dataset, News
-from swarmbo.logbook import Logbook
+from swarmbo.deciding.logbook import Logbook
+from swarmbo.problem.data import Dataset, News
 
 L = TypeVar("L", bound=Any)  # a learner
 

@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.data import checked_rounds
 from swarmbo.boundary.values import LARGEST_OUTCOME, real_array, reported_place, short, table, told_noise, told_number
-from swarmbo.data import Dataset, News
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
+from swarmbo.problem.data import Dataset, News
 
 Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 Noise = SupportsFloat | None | Mapping[str, SupportsFloat | None]

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 from swarmbo.agent.company import Company, public
-from swarmbo.data import News
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, shares_outcomes
 from swarmbo.deciding.reports import Offer
 from swarmbo.errors import TransportError
@@ -30,6 +29,7 @@ from swarmbo.fleet.letters import (
 )
 from swarmbo.fleet.mail import Carrier
 from swarmbo.fleet.plan import Plan
+from swarmbo.problem.data import News
 
 _PAUSE = 5.0 * LOOK  # seconds that one look counts for at most: a pause of the hub's own is nobody's silence
 _STALLS = 2  # times that all live and come to nothing, after which the run ends

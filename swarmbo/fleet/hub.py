@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 import msgspec
 
 from swarmbo.coordination.schema import said_of
-from swarmbo.data import News, Reading
 from swarmbo.deciding.own_rows import Stop
 from swarmbo.deciding.reports import Offer
 from swarmbo.errors import TransportError
@@ -17,6 +16,7 @@ from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.fleet.schema import fits_hub
 from swarmbo.problem import Problem
+from swarmbo.problem.data import News, Reading
 
 LOOK = 0.2  # seconds between looks at whether agents live
 JOINING = 600.0  # seconds for which one is waited for that was never heard: somebody may have to go there and start it

@@ -8,13 +8,13 @@ import msgspec
 import networkx as nx
 import numpy as np
 
-from swarmbo.data import News
 from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.reports import offer_of
 from swarmbo.errors import ConfigError
 from swarmbo.fleet.hub import Hub, Links
 from swarmbo.fleet.letters import Word
 from swarmbo.fleet.plan import Plan
+from swarmbo.problem.data import News
 from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld, Offers, World

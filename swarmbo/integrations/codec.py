@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 
 _MOST_TRIED = 256  # values of one parameter, and draws of all, that are looked through for one that is new
 

@@ -111,7 +111,7 @@ def draw(
     Source: Rahimi & Recht 2007, with the spectral densities of ``spectral_frequencies``.
 
     Args:
-        rng: Where the randomness comes from; see ``swarmbo.rng.stream``.
+        rng: Where the randomness comes from; see ``swarmbo.boundary.rng.stream``.
         name: The kernel.
         lengthscales: One per coordinate, > 0, in the unit of the coordinate.
         outputscale: Prior variance > 0, in the square of the outcome's unit.
@@ -125,7 +125,7 @@ def draw(
         ConfigError: If a lengthscale or the outputscale is not finite and > 0, or n_features is not even and >= 2.
 
     Example:
-        >>> from swarmbo.rng import stream
+        >>> from swarmbo.boundary.rng import stream
         >>> f = draw(stream(0, "field"), "matern52", np.array([0.3, 0.3]), 1.0)
         >>> f(np.zeros((3, 2))).shape
         (3,)

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ShapeError
 from swarmbo.plotting import style
-from swarmbo.rng import stream
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""How figures are made and saved; their look is ``swarmbo.look``'s, which pictures of worlds share."""
+"""How figures are made and saved; their look is ``swarmbo.boundary.look``'s, which pictures of worlds share."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from scipy.optimize import isotonic_regression
 from scipy.sparse.csgraph import connected_components
 
 from swarmbo.boundary.files import replacing
-from swarmbo.look import (
+from swarmbo.boundary.look import (
     BASE as BASE,
     BATTERY_POINTS as BATTERY_POINTS,
     BEST_COLOUR as BEST_COLOUR,

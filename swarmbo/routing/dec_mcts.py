@@ -19,11 +19,11 @@ from jaxtyping import Bool, Float
 
 from swarmbo.acquisition import Situation
 from swarmbo.acquisition.target_worth import TargetValue
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.requests import AllReduce, Steps
 from swarmbo.coordination.schema import each_own
 from swarmbo.coordination.view import LocalView
 from swarmbo.registry import FIELD, kind
-from swarmbo.rng import stream
 from swarmbo.routing.auction import Legs, Pilot, on_course
 from swarmbo.routing.routes import RoutePlanner
 from swarmbo.routing.tour import in_rounds, unspared

@@ -20,7 +20,7 @@ from swarmbo.boundary.files import read_regular
 from swarmbo.boundary.values import short
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
-from swarmbo.no_go import NoGoRegion
+from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
 from swarmbo.registry.own_code import is_own, load as load_own, make
 from swarmbo.runs.limits import require_shallow
@@ -58,7 +58,7 @@ class Scenario(Settings, frozen=True):
         when_step_fails: What becomes of a round whose step raises anything: ``record`` it as failed and go on, with the
             world as it was before; or ``stop`` the run, to be resumed.
         modules: Folders of the modules that the scenario names, absolute. ``load`` notes them where there are some.
-        no_go: Regions that the team must not ask, tables of ``kind`` box, ball or polygon (``swarmbo.no_go``).
+        no_go: Regions that the team must not ask, tables of ``kind`` box, ball or polygon (``swarmbo.problem.no_go``).
         initial: Points of the initial design of a function, >= 1; None: the team's default. A field has no such design.
     """
 

@@ -18,10 +18,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from swarmbo.boundary.data_warnings import tell_in_one_line
+from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import said
 from swarmbo.deciding.aims import acquisition_in_words
 from swarmbo.errors import ConfigError, SwarmboError
-from swarmbo.rng import stream
 from swarmbo.runs.attended import NamedWorld, find_world, register_world
 from swarmbo.runs.processes import leave_with_parent, without_interrupts
 from swarmbo.runs.recording import record_reset

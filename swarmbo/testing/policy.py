@@ -9,7 +9,7 @@ import numpy as np
 from swarmbo.acquisition import DBGPUCB, Auto, Situation
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.model import JointSituation
-from swarmbo.data import Dataset
+from swarmbo.problem.data import Dataset
 from swarmbo.records import SolveReport
 from swarmbo.spaces import Domain
 from swarmbo.testing.claims import claim, claim_equal, claim_offers, claim_point

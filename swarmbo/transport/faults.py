@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 import numpy as np
 
+from swarmbo.boundary.rng import stream
 from swarmbo.registry import FIELD, FUNCTION, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Count, Settings, Share, Whole, require
 from swarmbo.transport.in_process import Envelope, InProcessTransport
 from swarmbo.transport.routes import Routes

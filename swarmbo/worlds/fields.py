@@ -10,9 +10,9 @@ from gymnasium.spaces import Box
 from jaxtyping import Float
 from pettingzoo import ParallelEnv
 
-from swarmbo.data import News, Reading
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
+from swarmbo.problem.data import News, Reading
 from swarmbo.records import Goal
 from swarmbo.spaces import Domain
 from swarmbo.worlds.infos import Infos, Report, Step

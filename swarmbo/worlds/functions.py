@@ -11,10 +11,10 @@ from jaxtyping import Float
 from pettingzoo import ParallelEnv
 
 from swarmbo.boundary.values import reported_number
-from swarmbo.data import News
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem
+from swarmbo.problem.data import News
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
 from swarmbo.worlds.infos import Infos, Report, Step

@@ -7,8 +7,8 @@ import numpy as np
 from gymnasium.spaces import Space
 from pettingzoo import AECEnv, ParallelEnv
 
-from swarmbo.data import News
 from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.problem.data import News
 from swarmbo.spaces import Domain
 from swarmbo.worlds.functions import FunctionWorld, ToldGraph
 from swarmbo.worlds.infos import Infos, Step

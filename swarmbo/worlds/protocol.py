@@ -11,9 +11,9 @@ from pettingzoo import AECEnv
 
 from swarmbo.acquisition import Travel
 from swarmbo.boundary.values import short
-from swarmbo.data import News
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
+from swarmbo.problem.data import News
 from swarmbo.spaces import Domain
 from swarmbo.worlds.infos import Infos, Step
 

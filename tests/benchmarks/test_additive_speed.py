@@ -14,8 +14,8 @@ from swarmbo.belief import AdditiveGP, AdditiveGPSettings, TimeAxis, TimeCorrela
 from swarmbo.belief.gp.conditioning import condition
 from swarmbo.belief.gp.evidence import LogPosterior
 from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph, stacks_of
-from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis
 from swarmbo.belief.gp.cholesky import extend, factorise
+from swarmbo.boundary.rng import stream
 from swarmbo.kernels import draw, kernel_matrix
-from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 
 SQUARE = Domain(np.zeros(2), np.ones(2))

@@ -16,8 +16,8 @@ from swarmbo.belief.features.ensemble import Ensemble
 from swarmbo.belief.features.ensemble_part import of_part
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.features.feature_models import FeatureModels
-from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
+from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
 MODELS, FEATURES = 12, 1000

@@ -10,7 +10,7 @@ import pytest
 
 from swarmbo.belief.fusion import CommitteeFlooding, Proposal, ReadingFlooding
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 from swarmbo.spaces import Domain
 
 START = Proposal(0, "", Hyperparameters("matern52", (0.2, 0.2), 1.0, 0.1), seed=0, n_features=2)

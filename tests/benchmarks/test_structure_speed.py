@@ -19,7 +19,7 @@ from swarmbo.belief import AdditiveGPSettings
 from swarmbo.belief.structure import random_blocks, sample_partitions
 from swarmbo.belief.structure.evidence import ScopeEvidence
 from swarmbo.belief.structure.screening import candidates, promises
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 from swarmbo_envs.functions import AdditiveFunction, get
 
 N_EVALUATIONS = 100

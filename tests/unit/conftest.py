@@ -10,8 +10,8 @@ import pytest
 from gymnasium.spaces import Box
 from pettingzoo import ParallelEnv
 
+from swarmbo.boundary.rng import stream
 from swarmbo.records import GroundTruth
-from swarmbo.rng import stream
 
 WORLD_ID = "tests/bump-v0"
 

@@ -7,7 +7,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
-from swarmbo.logbook import Logbook
+from swarmbo.deciding.logbook import Logbook
 from swarmbo_envs.functions import get
 
 FLOOR = 1e-3

@@ -10,8 +10,8 @@ from hypothesis import given, settings, strategies as st
 from scipy.stats import qmc
 
 import swarmbo as sb
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError, UnknownQueryError
-from swarmbo.rng import stream
 from swarmbo_envs import function_v0, robot_team_v0
 from swarmbo_envs.functions import AdditiveFunction
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from swarmbo.deciding.logbook import Logbook
 from swarmbo.errors import UnknownQueryError
 from swarmbo.graph import FactorGraph
-from swarmbo.logbook import Logbook
 from swarmbo.problem import Problem
 from swarmbo.spaces import Domain
 

@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.spatial.distance import cdist
 
-from swarmbo import kernels, rng
+from swarmbo import kernels
+from swarmbo.boundary import rng
 from swarmbo_envs.fields.field import Change, Field, FieldInTime, Surface, lattice, summit, with_surface
 from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings, PlumeSettings
 

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patheffects import AbstractPathEffect
 
-from swarmbo import look
+from swarmbo.boundary import look
 from swarmbo_envs.fields.field import Field
 
 _PIXELS_PER_INCH = 100

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.rng import sobol, stream
 
 Term = Callable[[Float[np.ndarray, "m a"]], Float[np.ndarray, " m"]]
 

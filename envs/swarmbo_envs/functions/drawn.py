@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import minimize
 
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import draw
-from swarmbo.rng import stream
 from swarmbo_envs.functions.additive_function import AdditiveFunction, Term
 
 Points = Float[np.ndarray, "m a"]

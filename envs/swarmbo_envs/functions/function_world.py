@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
+from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
-from swarmbo.rng import sobol, stream
 from swarmbo_envs.functions.additive_function import AdditiveFunction
 from swarmbo_envs.functions.library import get
 from swarmbo_envs.functions.settings import FunctionSettings, share_out

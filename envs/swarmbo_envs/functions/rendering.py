@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from swarmbo import look
+from swarmbo.boundary import look
 from swarmbo_envs.functions.additive_function import AdditiveFunction
 
 

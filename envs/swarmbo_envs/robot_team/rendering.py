@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.markers import MarkerStyle
 from matplotlib.transforms import Affine2D
 
-from swarmbo import look
+from swarmbo.boundary import look
 from swarmbo_envs.fields.picture import FieldPicture, outline
 from swarmbo_envs.ground import Ground
 from swarmbo_envs.robot_team.episode import Episode

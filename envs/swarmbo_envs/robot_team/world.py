@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo import rng
+from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields.field import Field, spread
 from swarmbo_envs.fields.settings import plain_settings

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from matplotlib.axes import Axes
 
-from swarmbo import look
+from swarmbo.boundary import look
 from swarmbo_envs.fields.picture import FieldPicture, outline
 from swarmbo_envs.sensor_field.world import Episode, World
 

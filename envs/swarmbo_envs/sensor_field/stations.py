@@ -8,7 +8,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
-from swarmbo import rng
+from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Count, Distance, NoiseStd, Probability, Settings, Whole, require, within
 from swarmbo_envs.fields.field import Field, spread

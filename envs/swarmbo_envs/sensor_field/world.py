@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo import rng
+from swarmbo.boundary import rng
 from swarmbo_envs.fields.field import FieldInTime, seen_values
 from swarmbo_envs.fields.settings import plain_settings
 from swarmbo_envs.saved_state import WorldEpisode

@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
-from swarmbo.rng import sobol, stream
 from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility
 
 _STARTS = 512  # from 64 on, the default topologies of seeds 0 to 19 give the same maximum to 1e-6 Mbit/s

@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float, Int
 from scipy.spatial.distance import cdist
 
 from swarmbo.boundary.files import open_regular
+from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import is_plain
 from swarmbo.errors import ConfigError
-from swarmbo.rng import stream
 from swarmbo_envs.wlan_power.settings import (
     GeneratedSettings,
     StatedSettings,

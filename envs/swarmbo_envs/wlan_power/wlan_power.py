@@ -8,8 +8,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from swarmbo.boundary.rng import sobol, stream
 from swarmbo.records import GroundTruth
-from swarmbo.rng import sobol, stream
 from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld
 from swarmbo_envs.wlan_power.network import Network, Utility

@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
-from swarmbo.rng import stream
 from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.wlan_power.network import Network, Utility
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings

@@ -32,9 +32,9 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.data import checked_evaluations, checked_points
 from swarmbo.belief.gp.observations import Observations
 from swarmbo.belief.gp.path_sample import PriorDraw
-from swarmbo.data import Dataset
+from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
-from swarmbo.rng import stream
+from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
 

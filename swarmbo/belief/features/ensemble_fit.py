@@ -13,10 +13,10 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import TOTAL, standardised_noise
 from swarmbo.belief.gp.standardising import units
-from swarmbo.data import Dataset
+from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KernelName
-from swarmbo.rng import stream
+from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
 _STEP = 0.25  # natural logarithms between values that are tried: an eighth of one more or less is no matter

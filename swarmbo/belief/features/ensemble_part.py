@@ -11,7 +11,7 @@ from swarmbo.belief.features.feature_basis import FeatureBasis
 from swarmbo.belief.features.feature_models import FeatureModels
 from swarmbo.belief.gp.observations import TOTAL, Observations, standardised_noise
 from swarmbo.belief.gp.path_sample import PriorDraw
-from swarmbo.data import Dataset
+from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.kernels import KernelName, spectral_frequencies
-from swarmbo.rng import stream
 
 _LARGEST = 2**16  # features; beyond it a Gram matrix of them alone takes 32 GiB
 

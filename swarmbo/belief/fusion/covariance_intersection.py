@@ -22,7 +22,7 @@ from swarmbo.belief.fusion.fused_view import (
     unpacked_bytes,
 )
 from swarmbo.belief.fusion.proposal import Proposal
-from swarmbo.rng import sobol
+from swarmbo.boundary.rng import sobol
 from swarmbo.spaces import Domain
 
 

@@ -23,10 +23,10 @@ from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.belief.gp.spatial import checked_places
 from swarmbo.belief.views import PlaceBelief, Views
+from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.records import LinkReport, Traffic, by_name
-from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults, FaultyTransport, InProcess
 

@@ -12,8 +12,8 @@ from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.model.incumbents import evaluated
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
-from swarmbo.data import Dataset
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
+from swarmbo.problem.data import Dataset
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

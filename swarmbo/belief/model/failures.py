@@ -11,7 +11,7 @@ from jaxtyping import Float
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 
 _SEARCHED = 256  # random points looked at where nothing ever succeeded
 

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
-from swarmbo.no_go import Limit
 from swarmbo.problem import OutcomeMode
+from swarmbo.problem.data import Dataset
+from swarmbo.problem.no_go import Limit
 from swarmbo.spaces import Domain
 
 

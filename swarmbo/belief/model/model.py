@@ -20,10 +20,10 @@ from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.warping import Warp, WarpKind
 from swarmbo.belief.structure.learned import LearnedStructure
-from swarmbo.data import Dataset
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
-from swarmbo.rng import stream
+from swarmbo.problem.data import Dataset
 
 
 class Learned(msgspec.Struct, frozen=True):

@@ -19,8 +19,8 @@ from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
 from swarmbo.belief.structure.choice import choose_structure
 from swarmbo.belief.structure.learned import LearnedStructure
+from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
-from swarmbo.rng import stream
 
 Learner = Callable[[JointSituation, AdditiveGPSettings, Learned | None], Model]
 

@@ -21,7 +21,7 @@ from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.belief.model.splitting import parts_of
 from swarmbo.belief.model.warping import Warp, WarpKind
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 
 _OF_TOTALS: tuple[tuple[WarpKind, float, bool], ...] = (  # and whether all variables are taken together
     ("none", 1.0, False),

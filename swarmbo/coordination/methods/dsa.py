@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import TableOutcome
 from swarmbo.coordination.local_moves import Outlook, looked_around
 from swarmbo.coordination.plan import TableMethod
@@ -13,7 +14,6 @@ from swarmbo.coordination.tables import Table
 from swarmbo.coordination.view import LocalView
 from swarmbo.records import Status
 from swarmbo.registry import FIELD, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Count, Fraction
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import TableOutcome
 from swarmbo.coordination.local_moves import Outlook, looked_around
 from swarmbo.coordination.messages import Gain
@@ -12,7 +13,6 @@ from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Status
 from swarmbo.registry import FIELD, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Count
 
 

@@ -2,11 +2,11 @@
 
 from typing import Literal
 
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.methods.dsa import DSA
 from swarmbo.coordination.refined import Chooser, RefinedMethod
 from swarmbo.coordination.view import BoxView
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.rng import stream
 from swarmbo.settings import Count, Fraction
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from swarmbo.belief.model.joint_situation import JointSituation
-from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
+from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
 OVERLAPPING = {"f": ["a", "b"], "g": ["b", "c"], "h": ["d"], "i": ["c", "d", "e"]}

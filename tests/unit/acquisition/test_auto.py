@@ -24,8 +24,8 @@ from swarmbo.belief.model import transforms
 from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.belief.model.model import Learned
 from swarmbo.belief.model.splitting import parts_of, split_graph
-from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.problem.data import Dataset
 from swarmbo_envs.functions import get
 
 BELIEF = AdditiveGPSettings()

@@ -14,11 +14,11 @@ from swarmbo.belief.model.groupings import graph_of_groups, random_groups
 from swarmbo.belief.model.model import learned_belief
 from swarmbo.belief.model.structured import in_structure, learn_model
 from swarmbo.belief.structure import SampledStructure
+from swarmbo.boundary.rng import stream
 from swarmbo.coordination.local_functions import total_value
-from swarmbo.data import Dataset
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, stacks_of
-from swarmbo.rng import stream
+from swarmbo.problem.data import Dataset
 from swarmbo_envs.functions import get
 
 BELIEF = AdditiveGPSettings(max_iterations=20)

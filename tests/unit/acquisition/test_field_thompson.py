@@ -6,7 +6,7 @@ import pytest
 import swarmbo as sb
 from swarmbo.acquisition import Thompson
 from swarmbo.acquisition.field_draw import FieldDraw
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 
 from .test_declining import DOMAIN, prices_of, situation, some_belief
 

@@ -10,7 +10,7 @@ from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.model import Learned, Model
 from swarmbo.belief.model.warping import Warp
-from swarmbo.data import Dataset
+from swarmbo.problem.data import Dataset
 
 BELIEF = AdditiveGPSettings(max_iterations=20, refit_every=3)
 

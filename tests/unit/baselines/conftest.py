@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from swarmbo.belief.model.joint_situation import JointSituation
-from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph
+from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
 

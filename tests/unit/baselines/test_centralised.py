@@ -9,9 +9,9 @@ from swarmbo.baselines import Centralised
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
-from swarmbo.data import Dataset
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
+from swarmbo.problem.data import Dataset
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain

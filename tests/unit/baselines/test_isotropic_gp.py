@@ -6,8 +6,8 @@ from swarmbo.baselines import IsotropicGP
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.warping import Warp
+from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
-from swarmbo.rng import stream
 
 
 def bowl(X):

@@ -130,7 +130,7 @@ def test_peers_find_the_top_of_a_bowl(method, within, steps, joint_situation):
 @pytest.mark.peers
 def test_replayed_cma_es_asks_what_one_that_was_never_stopped_asks(joint_situation):
     cma = pytest.importorskip("cma")
-    from swarmbo.rng import stream
+    from swarmbo.boundary.rng import stream
 
     X = some_points(4)
     rng = stream(0, "cma-es baseline", "generations", restart=0)

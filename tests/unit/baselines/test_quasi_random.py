@@ -6,7 +6,7 @@ from scipy.stats import qmc
 
 from swarmbo.baselines import Random, Sobol
 from swarmbo.baselines.seen_totals import known_totals, seen_totals
-from swarmbo.rng import sobol, stream
+from swarmbo.boundary.rng import sobol, stream
 
 
 def test_sobol_continues_the_scrambled_sequence_that_the_initial_design_begins(joint_situation):

@@ -8,9 +8,9 @@ from swarmbo.belief import AdditiveGP, ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.belief.features.information import Information
 from swarmbo.belief.fusion import CovarianceIntersection, Proposal, PushSum, exchange
+from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import kernel_matrix
-from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from swarmbo import look
+from swarmbo.boundary import look
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power import Network, references

@@ -10,6 +10,7 @@ from sklearn.gaussian_process.kernels import RationalQuadratic
 
 import swarmbo as sb
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.kernels import (
     correlation,
@@ -19,7 +20,6 @@ from swarmbo.kernels import (
     registry,
     spectral_frequencies,
 )
-from swarmbo.rng import stream
 
 GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
 BOUNDS = {"x": (0.0, 1.0), "y": (0.0, 2.0), "z": (-1.0, 1.0)}

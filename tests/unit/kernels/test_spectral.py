@@ -3,9 +3,9 @@ import copy
 import numpy as np
 import pytest
 
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.kernels import KERNEL_NAMES, FourierDraw, draw, kernel_matrix, spectral_frequencies
-from swarmbo.rng import stream
 
 LENGTHSCALES = np.array([0.4, 1.1])
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from swarmbo.belief import ExactGP, ExactGPSettings
+from swarmbo.boundary.rng import stream
 from swarmbo.plotting import World
 from swarmbo.records import Recommendation, RoundRecord, Sample, Score, SolveReport, Traffic
-from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 
 LOW, HIGH = np.array([0.0, 0.0]), np.array([1000.0, 800.0])

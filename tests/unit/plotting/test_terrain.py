@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch, Rectangle
 
-from swarmbo import look
 from swarmbo.belief import ExactGP, ExactGPSettings
+from swarmbo.boundary import look
 from swarmbo.plotting import style
 from swarmbo.plotting.animation import _legend_handles, render_frames
 from swarmbo.plotting.belief_map import belief_map_figure

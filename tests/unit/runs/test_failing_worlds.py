@@ -10,8 +10,8 @@ import numpy as np
 import pettingzoo
 import pytest
 
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.rng import stream
 from swarmbo.runs import RunFolder, check, load, resume, run
 from swarmbo.runs.attended import _Failed, _portable
 from swarmbo.runs.figures import _in_step, world_of

@@ -12,11 +12,11 @@ from rich.console import Console
 import swarmbo as sb
 from swarmbo.belief.model import JointSituation, Learned
 from swarmbo.compare import compare, read_report
-from swarmbo.data import Dataset
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.graph import FactorGraph
 from swarmbo.metrics import cumulative_regret, mean_regret, simple_regret
 from swarmbo.plotting import World, run_figures
+from swarmbo.problem.data import Dataset
 from swarmbo.runs import load, resume, run
 from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.figures import draw_run, world_of

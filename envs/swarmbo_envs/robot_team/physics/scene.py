@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from matplotlib.colors import to_rgb
 
-from swarmbo import look
+from swarmbo.boundary import look
 from swarmbo.boundary.extras import needed
 from swarmbo.errors import MissingPackageError
 from swarmbo_envs.robot_team.physics.model import Terrain

@@ -15,9 +15,9 @@ from swarmbo.belief.features.ensemble_fit import _fit_variances
 from swarmbo.belief.features.ensemble_part import bases_of, feature_rows
 from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, Member
 from swarmbo.belief.gp.observations import TOTAL
-from swarmbo.data import Dataset
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.kernels import kernel_matrix
+from swarmbo.problem.data import Dataset
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
 from swarmbo.testing import check_belief

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from swarmbo.belief.features.feature_basis import FeatureBasis
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.kernels import KERNEL_NAMES, kernel_matrix
-from swarmbo.rng import stream
 
 LENGTHSCALES = np.array([0.3, 0.8])
 U = stream(0, "points").random((12, 2))

@@ -7,8 +7,8 @@ from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeCorrel
 from swarmbo.belief.features.feature_basis import FeatureBasis
 from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.belief.features.information import Information, packed_size
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, ShapeError
-from swarmbo.rng import stream
 from swarmbo.spaces import Domain
 
 DOMAIN = Domain(np.array([0.0, -10.0]), np.array([100.0, 30.0]))

@@ -9,7 +9,7 @@ import pytest
 
 from swarmbo.belief.fusion import FusedView, Proposal
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 from swarmbo.spaces import Domain
 
 DOMAIN = Domain(np.array([0.0, -10.0]), np.array([100.0, 30.0]))

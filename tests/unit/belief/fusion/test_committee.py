@@ -7,8 +7,8 @@ from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.fusion import CommitteeFlooding, exchange, robust_committee
 from swarmbo.belief.gp.hyperparameters import Hyperparameters, TimeCorrelation
 from swarmbo.belief.views import PlaceBelief
+from swarmbo.boundary.rng import stream
 from swarmbo.errors import ShapeError
-from swarmbo.rng import stream
 from swarmbo.transport import InProcess
 
 from .conftest import DOMAIN, PLACES, START, measure, ring

@@ -10,7 +10,7 @@ from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.belief.features.information import Information
 from swarmbo.belief.fusion import CovarianceIntersection, Proposal, exchange, intersection
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults, InProcess
 

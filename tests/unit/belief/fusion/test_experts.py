@@ -3,7 +3,7 @@
 import numpy as np
 
 from swarmbo.belief.fusion import generalised_product, robust_committee
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 
 GRID = np.linspace(-30.0, 30.0, 60_001)
 

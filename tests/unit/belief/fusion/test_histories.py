@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from swarmbo.belief.fusion import CovarianceIntersection, Proposal, PushSum, ReadingFlooding
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 from swarmbo.spaces import Domain
 
 NAMES = ["a", "b", "c", "d"]

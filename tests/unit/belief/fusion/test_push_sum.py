@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.belief.fusion import PushSum, exchange
-from swarmbo.rng import stream
+from swarmbo.boundary.rng import stream
 from swarmbo.transport import Faults, InProcess
 
 from .conftest import DOMAIN, OTHER, PLACES, START, assert_is_pool, links_of, measure, pooled, ring

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.data import Dataset
 from swarmbo.errors import UnknownQueryError
 from swarmbo.problem import Problem
+from swarmbo.problem.data import Dataset
 
 _NUMBERS = ("X", "totals", "factors", "rounds", "noise_std")
 _FLAGS = ("attached", "chosen", "taken")

@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from swarmbo.boundary.rng import sobol, stream
 from swarmbo.boundary.values import distinct_names, real_array, short, table
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.no_go import Limit, NoGoRegion, region_of
+from swarmbo.problem.no_go import Limit, NoGoRegion, region_of
 from swarmbo.records import Goal
-from swarmbo.rng import sobol, stream
 from swarmbo.spaces import Domain
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Problem:
         """The same with regions, in addition to those that it has, that must not be asked.
 
         Args:
-            regions: Shapes of ``swarmbo.no_go``, or tables of such.
+            regions: Shapes of ``swarmbo.problem.no_go``, or tables of such.
 
         Raises:
             ConfigError: If one is no region, is not of these variables, or they leave next to nothing: none of 4,096
