@@ -4,12 +4,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
 
 import swarmbo as sb
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.fit import prior_hyperparameters
-from swarmbo.belief.gp.observations import Observations
 from swarmbo.coordination.local_functions import Neighbourhoods
 from swarmbo.graph import stacks_of
 

@@ -55,7 +55,7 @@ def _column(
     column: int,
     output: float,
     holds: Float[np.ndarray, " t"],
-    is_whole: Any,
+    is_whole: bool,
     given: Float[np.ndarray, "o 2 pairs"],
     place: int,
     squares: Float[np.ndarray, " t"],
