@@ -6,7 +6,6 @@ Inside, points live in the unit cube and outcomes are standardised; outside, eve
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -16,13 +15,11 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.data import checked_points
 from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
+from swarmbo.belief.gp.local_posterior import Marginals, StackPosterior
 from swarmbo.belief.gp.path_sample import PathSample, draw_posterior
-from swarmbo.belief.gp.stack import Marginals, StackedParts
+from swarmbo.belief.gp.stacked_parts import StackedParts
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
-
-if TYPE_CHECKING:
-    from swarmbo.belief.gp.stack_predict import StackPosterior
 
 _ENTRIES = 2**20  # means of factors worked out at once
 
@@ -79,12 +76,10 @@ class AdditivePosterior(ChannelGP):
         return tuple(tuple(place[v] for v in self.graph.scope(factor)) for factor in self.graph.factors)
 
     @cached_property
-    def _prepared(self) -> "dict[tuple[str, ...], StackPosterior]":
+    def _prepared(self) -> dict[tuple[str, ...], StackPosterior]:
         return {}
 
-    def _stack(self, stack: FactorStack) -> "StackPosterior":
-        from swarmbo.belief.gp.stack_predict import StackPosterior  # late: numba is slow to load
-
+    def _stack(self, stack: FactorStack) -> StackPosterior:
         if stack.factors not in self._prepared:
             index = [self.graph.place_of[factor] for factor in stack.factors]
             self._prepared[stack.factors] = StackPosterior(self._conditioned, index)
@@ -93,9 +88,9 @@ class AdditivePosterior(ChannelGP):
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of the sum (without noise); see ``SpatialGP.posterior``."""
         points = self._points(X)
-        if self._conditioned.is_coupled or self.has_time:
+        if not isinstance(self._conditioned.parts, StackedParts):
             return super().posterior(points)
-        mean, var = np.zeros(len(points)), np.zeros(len(points))  # the factors are independent of one another
+        mean, var = np.zeros(len(points)), np.zeros(len(points))  # many factors, independent of one another
         size = max(1, _ENTRIES // len(self.graph.factors))
         for start in range(0, len(points), size):
             rows, U = slice(start, start + size), self.domain.to_unit(points[start : start + size])

@@ -37,11 +37,12 @@ class Factorised:
         residual: Float[np.ndarray, " r"],
         *,
         keeps_inverse: bool = True,
+        out: Float[np.ndarray, "r r"] | None = None,
     ) -> "Factorised":
-        """Factorise the covariance of known outcomes, noise included."""
+        """Factorise the covariance of known outcomes, noise included; an inverse that is kept is put into ``out``."""
         units = _units(K)
         L, jitter = factorise(K / (units[:, None] * units))
-        inverse = inverted(L) / units if keeps_inverse else None
+        inverse = np.divide(inverted(L), units, out=out) if keeps_inverse else None
         return cls.restored(np.asfortranarray(L * units[:, None]), inverse, residual, jitter)
 
     @classmethod
