@@ -91,7 +91,7 @@ def ends_of(kind):
 def test_what_lies_beyond_an_end_that_any_settings_declare_is_refused_both_ways():
     assert all(kinds(slot) for slot in SLOTS)  # which loads all that a scenario may name
     for world in ("fields", "functions", "robot_team", "sensor_field", "wlan_power"):
-        importlib.import_module(f"swarmbo_envs.{world}.settings")
+        importlib.import_module(f"swarmbo_envs.{world}")
     ours = [kind for kind in all_kinds() if kind.__module__.startswith(("swarmbo.", "swarmbo_envs."))]
     made = [kind for kind in ours if not any(field.required for field in msgspec.structs.fields(kind))]
     tried = {(kind, field, beyond) for kind in made for field, beyond in ends_of(kind)}
