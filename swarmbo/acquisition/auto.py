@@ -358,7 +358,7 @@ def _is_time_to_gather(situation: JointSituation) -> bool:
 
 
 def _is_last_batch(situation: JointSituation) -> bool:
-    """Whether so few rounds are left that they are asked together, if this batch is as large as the last one was."""
+    """Tell whether this batch takes all rounds that are left, if it is as large as the last one was."""
     basis, horizon = situation.basis(), situation.horizon
     if horizon is None or situation.round > horizon or not len(basis):
         return False

@@ -32,7 +32,7 @@ Lacks = Callable[[Float[np.ndarray, "m b"]], tuple[Float[np.ndarray, " m"], Floa
 
 @dataclass(frozen=True, eq=False)
 class Hold:
-    """What one factor loses where it does not keep something.
+    """Loss of one factor where it does not keep something.
 
     Args:
         lack: By how much points of some variables fail to keep it, and the gradient of that; at most 0 where it is
@@ -198,7 +198,7 @@ def parts_together(
 
 
 def is_met(needed: Sequence[Requirement], point: Float[np.ndarray, " n"], origin: Float[np.ndarray, " n"]) -> bool:
-    """Whether a joint point is as likely to succeed as is asked for, or at least as the origin."""
+    """Tell whether a joint point is as likely to succeed as is asked for, or at least as the origin."""
     return bool(_lacks(needed, point[None], origin)[0] <= _SLACK)
 
 

@@ -157,7 +157,7 @@ class TargetValue(BatchValue):
         return float(np.trace(np.linalg.solve(noisy, self.told[own[:, None], own])))
 
     def of_first(self, rows: Sequence[int], to_the_letter: bool = False) -> float:
-        """What the first of some of the places adds to the others."""
+        """Gain of the first of some of the places over the others."""
         first, others = rows[0], list(rows[1:])
         noisy = self.cov[np.ix_(others, others)] + self.noise_variance * np.eye(len(others))
         gain = np.linalg.solve(noisy, self.cov[others, first])

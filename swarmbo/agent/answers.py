@@ -106,7 +106,7 @@ class Answering(Saying):
         return (yield from self._composed("best", request.point, owners))
 
     def _expected(self, request: Expect) -> Staged[tuple[float, float]]:
-        """What the sum is expected to be, as the owners of factors have it."""
+        """Expected sum and its standard deviation, by the owners of factors."""
         (model, point), graph = request, self.setup.problem.graph
         if self._knows_all:
             mean, std = model.posterior(point[None])
@@ -123,7 +123,7 @@ class Answering(Saying):
         return float(means.sum()), float(np.sqrt((stds**2).sum()))
 
     def _agreed(self, request: Agree) -> Staged[Agreement]:
-        """What it agrees on with others, then made known to all: every agent's own variables are its word."""
+        """Agreement with others, then made known to all: every agent says its own variables."""
         functions, graph, timed = request.functions, request.functions.graph, self.setup.coordination
         if isinstance(timed, TimedClimbs) and has_deadline(timed):
             return (yield from self._agreed_in_time(timed, request))
@@ -157,7 +157,7 @@ class Answering(Saying):
         return Agreement(point, 0.0, SolveReport("deadline", timed.deadline))
 
     def _chosen(self, request: Choose) -> Staged[Solution]:
-        """What it agrees on with others, by its own tables; then everybody learns what all chose, and what it is worth.
+        """Agreement with others by the agent's own tables; then all learn what each chose, and its value.
 
         Of tables it makes its own only, and of places, which it has all, no table is needed.
         """
@@ -213,7 +213,7 @@ class Answering(Saying):
         return settled(graph, chosen, values, SolveReport("deadline", timed.deadline))
 
     def _visited(self, request: Visit) -> Staged[Decision]:
-        """What it bids for by messages, as the pilot of its own route; then everybody learns where all go."""
+        """Auction by messages for the agent's own route; then all learn where each goes."""
         plan, pilots = request.planned.plan, request.planned.pilots
         own = {self.name: pilots[self.name]} if self.name in pilots else {}
         legs: list[Legs] = yield Stage("agreement", lambda post: plan.programs(self.name, own, post) if own else [])

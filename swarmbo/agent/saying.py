@@ -1,4 +1,4 @@
-"""What an agent says to others in a stage of messages, and hears from them; all that it does is made of these."""
+"""Messages of one agent in a stage: what it sends to others and receives from them. All that it does is made of these."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -67,7 +67,7 @@ class Saying:
         return all_of(self.setup.problem.graph, self.routes, self._members)
 
     def _said(self, purpose: str, steps: Steps[dict[str, bytes]]) -> Staged[dict[str, bytes]]:
-        """What is said to everybody, by this agent and by others."""
+        """Messages to everybody, by this agent and by others."""
         (said,) = yield Stage(purpose, lambda post: [ByMessages(self._everybody, self.name, post).program(steps)])
         return said
 

@@ -40,7 +40,7 @@ class Stages(Answering):
 
     @property
     def _heard_over(self) -> "nx.Graph[str] | None":
-        """Who hears whom of those who take part; None: everyone hears everyone."""
+        """Links between agents that take part; None: all hear one another."""
         if not self._absent:
             return self.links
         links = nx.complete_graph(self.setup.problem.agents) if self.links is None else self.links

@@ -249,7 +249,7 @@ class AskTell(Held):
             self._learn(self._present_links)
 
     def _present_links(self) -> "nx.Graph[str] | None":
-        """Who hears whom in the world now; without one, as in the last decision."""
+        """Links in the world now; without a world, those of the last decision."""
         if self._world is not None:
             return self._world.links()
         if self._since.edges is None:

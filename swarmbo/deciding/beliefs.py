@@ -32,7 +32,7 @@ Measured = tuple[float, Sequence[float], float, float | None]  # round, place, o
 
 
 class ToSay(NamedTuple):
-    """What agents have to tell one another once they have learned.
+    """Messages that agents owe one another once they have learned.
 
     Args:
         due: What they did not say yet.
@@ -114,7 +114,7 @@ class SharedBelief:
 
     @property
     def asked(self) -> PlaceBelief:
-        """What acquisitions ask."""
+        """Belief that acquisitions ask."""
         return self.seen
 
     def n_known(self, agent: str) -> float:
@@ -123,7 +123,7 @@ class SharedBelief:
 
     @property
     def places(self) -> Rows:
-        """Where the team has measured."""
+        """Places where the team has measured."""
         return self.seen.X
 
     def known(self, agents: Iterable[str], failed: Rows) -> dict[str, tuple[Rows, Rows, TimeCorrelation | None]]:
@@ -177,7 +177,7 @@ class OwnBeliefs:
         return self
 
     def to_say(self) -> ToSay:
-        """What is due, once: whoever takes it lets agents talk."""
+        """Messages that are due, once: the caller lets agents talk."""
         due, self.seen.due = self.seen.due, ()
         return ToSay(due, self.seen.sent, self.seen.fared)
 
@@ -200,7 +200,7 @@ class OwnBeliefs:
 
     @property
     def asked(self) -> PlaceBelief:
-        """What every agent at hand believes."""
+        """Beliefs of every agent at hand."""
         return self.seen.views
 
     def n_known(self, agent: str) -> float:
@@ -209,7 +209,7 @@ class OwnBeliefs:
 
     @property
     def places(self) -> Rows:
-        """Where the representative itself has measured."""
+        """Places where the representative itself has measured."""
         return self.seen.places
 
     def known(self, agents: Iterable[str], failed: Rows) -> dict[str, tuple[Rows, Rows, TimeCorrelation | None]]:
@@ -222,7 +222,7 @@ FieldBelief = SharedBelief | OwnBeliefs
 
 
 def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | None = None) -> FieldBelief:
-    """What a team, or an agent by itself, believes before any data, or believed when its state was written.
+    """Belief of a team, or of an agent by itself, before any data or as its state was written.
 
     Args:
         setup: What it is made of.
@@ -258,7 +258,7 @@ def _checked(belief: Any, settings: object, method: str) -> ExactGP:
 
 
 def with_pending(belief: FieldBelief, log: Logbook, round_number: int) -> PlaceBelief:
-    """What is to be decided by: what is pending taken as measured in the variance, each batch in its own round.
+    """Belief to decide by: pending queries count as measured in the variance, each batch in its own round.
 
     Args:
         belief: What the team believes, at the present round.
@@ -273,7 +273,7 @@ def with_pending(belief: FieldBelief, log: Logbook, round_number: int) -> PlaceB
 
 
 def required_of(belief: FieldBelief, log: Logbook, agents: Iterable[str], round_number: int) -> dict[str, Requirement]:
-    """How likely measurements must be to succeed; of agents that know of a failure, and whose belief is at hand.
+    """Required probability of success, of agents that know of a failure and whose belief is at hand.
 
     What agents know of failures is what the team does, or where beliefs are their own what has reached each. Each is as
     careful as its own record asks for.
@@ -305,7 +305,7 @@ def required_of(belief: FieldBelief, log: Logbook, agents: Iterable[str], round_
 
 
 def _failed_places(log: Logbook) -> Float[np.ndarray, "f c"]:
-    """Where and when measurements failed: places, physical, and the round last."""
+    """Places (physical) and rounds, last, of measurements that failed."""
     data, problem = log.history, log.problem
     rows, channels = np.nonzero(data.failed)
     columns = [problem.columns(problem.channels[number]) for number in channels]
@@ -317,7 +317,7 @@ def _failed_places(log: Logbook) -> Float[np.ndarray, "f c"]:
 def known_places(
     belief: FieldBelief, log: Logbook
 ) -> tuple[Float[np.ndarray, "n d"], dict[str, Float[np.ndarray, "m d"]]]:
-    """Where the team has measured, as its representative knows; and as each agent with a belief of its own does.
+    """Places where the team has measured, as its representative knows; and as each agent with a belief of its own does.
 
     Where pending queries measure is known to all. It counts once something was measured.
     """

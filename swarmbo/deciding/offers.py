@@ -15,7 +15,7 @@ from swarmbo.worlds import Offers
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """Where one agent can go in a round, and on what terms.
+    """Offer of one agent: where it can go in a round, and on what terms.
 
     Args:
         candidates: Places (k, d), physical; None: anywhere in the box.
@@ -98,7 +98,7 @@ def offer_of(
 
 
 def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int) -> Offers:
-    """What agents said of where they can go, as a world says it to a team.
+    """Offers of agents in the form in which a world gives them to a team.
 
     Args:
         common: What all know of the world.

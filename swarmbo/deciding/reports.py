@@ -220,7 +220,7 @@ class Reports:
 
 
 def offered(reports: Mapping[str, Report], known: Mapping[str, PackedOffer]) -> dict[str, PackedOffer]:
-    """Where each agent can go.
+    """Offer of each agent.
 
     Args:
         reports: What agents said.

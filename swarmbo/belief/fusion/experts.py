@@ -287,13 +287,13 @@ class PredictionFlooding(Gossip):
 
     @property
     def own_belief(self) -> ExactGP:
-        """What it believes by its own readings alone."""
+        """Belief by its own readings alone."""
         h, rows = self.proposal.hyperparameters, (self.X, self.y, self.noise)
         return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *rows)
 
     @property
     def belief(self) -> PredictionTable:
-        """What it believes by what has reached it."""
+        """Belief by what has reached it."""
         h = self.proposal.hyperparameters
         prior_mean, prior_variance = h.offset + h.scale * h.mean, h.scale**2 * h.outputscale
         if not self._told:

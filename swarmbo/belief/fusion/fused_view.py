@@ -211,7 +211,7 @@ class FusedView(ABC):
         )
 
     def _may_propose(self, proposal: Proposal) -> bool:
-        """What all were started with is nobody's; who has not heard of a later one still says it."""
+        """Accept the proposal that all were started with: it is nobody's, and agents that have heard of no later one still send it."""
         return self._is_known([proposal.proposer] if proposal.version else [])
 
     def _is_known(self, names: Iterable[str]) -> bool:
