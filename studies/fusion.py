@@ -25,10 +25,10 @@ from swarmbo.belief.features.information import Information, information_of, pac
 from swarmbo.belief.fusion import (
     CovarianceIntersection,
     FusedView,
+    MeasurementFlooding,
     PredictionFlooding,
     Proposal,
     PushSum,
-    ReadingFlooding,
     exchange,
 )
 from swarmbo.boundary.rng import stream
@@ -111,13 +111,13 @@ def by_messages(make: Callable[..., FusedView], case: Case) -> tuple[Predictions
     agents = [make(name, case.domain, case.proposal, case.links[name]) for name in case.data]
     for agent in agents:
         agent.measure(*case.data[agent.name])
-    transport, n_readings = Faults(loss=case.loss).open(case.data, case.links), len(case.pooled[1])
+    transport, n_measurements = Faults(loss=case.loss).open(case.data, case.links), len(case.pooled[1])
     n_steps, is_done = 0, False
     while not is_done and n_steps < STEPS:
         exchange(agents, transport, steps=1)
         n_steps += 1
         consensus = [agent for agent in agents if isinstance(agent, PushSum)]
-        is_settled = [agent.is_settled and round(sum(agent.reached.values())) == n_readings for agent in consensus]
+        is_settled = [agent.is_settled and round(sum(agent.reached.values())) == n_measurements for agent in consensus]
         is_done = all(is_settled) if consensus else all(agent.is_finished for agent in agents)
     return [agent.belief.posterior(case.places) for agent in agents], transport.traffic.bytes, n_steps
 
@@ -131,7 +131,7 @@ METHODS: dict[str, Method] = {
     "pooled, exact": pooled_exact,
     "pooled, random features": pooled_features,
     "alone": alone,
-    "flooding of readings": partial(by_messages, ReadingFlooding),
+    "flooding of readings": partial(by_messages, MeasurementFlooding),
     "consensus": partial(by_messages, PushSum),
     "robust committee": partial(by_experts, "robust-committee"),
     "generalised product": partial(by_experts, "generalised-product"),

@@ -8,6 +8,7 @@ import functools
 from importlib import import_module
 
 __version__ = "0.1.0"
+_RENAMED = {"LocalWorth": "LocalUtility"}  # earlier names, for one release
 
 
 @functools.cache
@@ -22,6 +23,7 @@ def homes() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> object:
+    name = _RENAMED.get(name, name)
     if name.startswith("_") or name not in homes():
         raise AttributeError(f"module 'swarmbo' has no attribute {name!r}")
     home = homes()[name]

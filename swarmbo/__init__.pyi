@@ -15,7 +15,7 @@ from swarmbo.acquisition import (
     DuMBO as DuMBO,
     ExpectedImprovement as ExpectedImprovement,
     Information as Information,
-    LocalWorth as LocalWorth,
+    LocalUtility as LocalUtility,
     Restarts as Restarts,
     Straddle as Straddle,
     TargetedVariance as TargetedVariance,

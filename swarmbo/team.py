@@ -9,10 +9,9 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from pettingzoo import ParallelEnv
 
-from swarmbo.boundary.values import said
+from swarmbo.boundary.values import error_text
 from swarmbo.deciding.aims import warn_of_aim
 from swarmbo.deciding.ask_tell import AskTell
-from swarmbo.deciding.held import read_state, require_same, require_version
 from swarmbo.deciding.setup import (
     Given,
     JointPolicy,
@@ -25,6 +24,7 @@ from swarmbo.deciding.setup import (
     refuse_unknown,
     settings_again,
 )
+from swarmbo.deciding.team_state import read_state, require_same, require_version
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.graph import FactorGraph
@@ -380,7 +380,7 @@ class Team(AskTell):
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
-                f"{path}: is no whole team ({said(error)}); wanted a file that team.save wrote"
+                f"{path}: is no whole team ({error_text(error)}); wanted a file that team.save wrote"
             ) from error
 
     @property

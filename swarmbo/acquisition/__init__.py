@@ -22,7 +22,7 @@ from swarmbo.acquisition.expected_improvement import ExpectedImprovement as Expe
 from swarmbo.acquisition.in_turn import choose_in_turn as choose_in_turn
 from swarmbo.acquisition.information import Information as Information
 from swarmbo.acquisition.local_problem import LocalProblem as LocalProblem
-from swarmbo.acquisition.local_worth import LocalWorth as LocalWorth, PlaceWorth as PlaceWorth
+from swarmbo.acquisition.local_utility import LocalUtility as LocalUtility, PlaceUtility as PlaceUtility
 from swarmbo.acquisition.schedules import Progress as Progress, alpha as alpha, beta as beta
 from swarmbo.acquisition.situation import Decision as Decision, Situation as Situation
 from swarmbo.acquisition.straddle import Straddle as Straddle
@@ -30,4 +30,4 @@ from swarmbo.acquisition.targeted_variance import TargetedVariance as TargetedVa
 from swarmbo.acquisition.thompson import Thompson as Thompson
 from swarmbo.acquisition.travel import Travel as Travel
 from swarmbo.acquisition.trust_region import Restarts as Restarts, TrustRegion as TrustRegion
-from swarmbo.acquisition.worth import Worth as Worth, greedy_batch as greedy_batch, shortlist as shortlist
+from swarmbo.acquisition.utility import Utility as Utility, greedy_batch as greedy_batch, shortlist as shortlist

@@ -16,7 +16,7 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.records import Goal
-from swarmbo.registry.own_code import checked_as, not_wanted
+from swarmbo.registry.plugins import checked_as, not_wanted
 from swarmbo.settings import Settings
 
 Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]

@@ -108,9 +108,9 @@ def _get_one_back(
 ) -> None:
     """Let robot a have the nearest place it wants that all rivals can spare, if there is one (changes ``kept``)."""
     for place in wanted[np.argsort(distance, kind="stable")]:
-        rivals = np.flatnonzero(kept[:, place] & ~shares[a])
-        if (kept[rivals].sum(axis=1) > 1).all():
-            kept[rivals, place] = False
+        candidate_models = np.flatnonzero(kept[:, place] & ~shares[a])
+        if (kept[candidate_models].sum(axis=1) > 1).all():
+            kept[candidate_models, place] = False
             kept[a, place] = True
             return
 

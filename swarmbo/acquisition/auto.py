@@ -188,7 +188,7 @@ improvement | one per factor; with several, none while there is promise elsewher
         is_told = patience == 1 and int(known(belief).sum()) >= belief.domain.n_dims
         by_turns = not is_whole and (not is_plain or is_told)
         # models take turns by member: were draws and bounds to do so in step, each model would have but one of them
-        n_models = max(1, len(model.learned.rivals))
+        n_models = max(1, len(model.learned.candidate_models))
         turn = asked // n_models if p and n_models % 2 == 0 else asked
         if by_turns and turn % 2 == 0:
             when = {"evaluations": t, "pending": p}
@@ -263,7 +263,7 @@ improvement | one per factor; with several, none while there is promise elsewher
         if previous is None:
             return 0
         since = previous.restarted_at
-        if len(situation.graph.factors) > 1 or previous.splits or previous.rivals:
+        if len(situation.graph.factors) > 1 or previous.splits or previous.candidate_models:
             return since
         history, noise = situation.history, max((previous.before or previous).hyperparameters.noise_variances)
         chosen, design = np.flatnonzero(situation.chosen[since:]) + since, self._design(previous)

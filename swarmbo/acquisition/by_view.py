@@ -17,7 +17,7 @@ from swarmbo.belief import Views
 Out = TypeVar("Out")
 
 
-class Company(NamedTuple):
+class Participants(NamedTuple):
     """Who hears what is said.
 
     Args:
@@ -68,7 +68,7 @@ class EachSays(NamedTuple):
     purpose: str
     speakers: tuple[str, ...]
     of: Callable[[str], Any]
-    company: Company
+    participants: Participants
     fits: FitsValue = anything
 
 
@@ -86,7 +86,7 @@ class InTurn(NamedTuple):
     purpose: str
     speakers: tuple[str, ...]
     of: Callable[[str, Mapping[str, Any]], Any]
-    company: Company
+    participants: Participants
     fits: FitsValue = anything
 
 
@@ -109,7 +109,7 @@ def each(
     """What some agents say, by agent; worked out here where all share a belief."""
     if not isinstance(situation.belief, Views):
         return {agent: of(agent) for agent in speakers}
-    return (yield EachSays(purpose, tuple(speakers), of, Company(situation.agents, situation.links), fits)).words
+    return (yield EachSays(purpose, tuple(speakers), of, Participants(situation.agents, situation.links), fits)).words
 
 
 def in_turn(
@@ -120,7 +120,7 @@ def in_turn(
     fits: FitsValue = anything,
 ) -> ViewSteps[Any]:
     """What some agents say one after the other, by agent; worked out here where all share a belief."""
-    request = InTurn(purpose, tuple(speakers), of, Company(situation.agents, situation.links), fits)
+    request = InTurn(purpose, tuple(speakers), of, Participants(situation.agents, situation.links), fits)
     if not isinstance(situation.belief, Views):
         return answer_of(request)
     return (yield request).words

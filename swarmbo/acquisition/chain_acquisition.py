@@ -13,13 +13,13 @@ from swarmbo.acquisition.by_view import ViewSteps, are_rows, at_once, each
 from swarmbo.acquisition.chain import chains, told_by
 from swarmbo.acquisition.in_turn import looked_at, turns
 from swarmbo.acquisition.local_problem import LocalProblem, TablesOnDemand
-from swarmbo.acquisition.local_worth import LocalWorth
+from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.safeguard import Safeguard
 from swarmbo.acquisition.situation import Situation
-from swarmbo.acquisition.worth import Worth, shortlist
+from swarmbo.acquisition.utility import Utility, shortlist
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.graph import FactorGraph
-from swarmbo.registry.own_code import checked_as
+from swarmbo.registry.plugins import checked_as
 from swarmbo.settings import require, within
 from swarmbo.spaces import Domain, place_keys
 
@@ -31,7 +31,7 @@ class ChainAcquisition(Acquisition, frozen=True):
     """Base of acquisitions that split over a chain of agents by the Markov approximation (Daxberger & Low 2017).
 
     Agent n owns block n of the batch, and its local function is what its place is worth given those of the next B
-    agents of the chain. Subclasses say by ``worth`` what that is: with a ``LocalWorth`` it is
+    agents of the chain. Subclasses say by ``utility`` what that is: with a ``LocalUtility`` it is
     w_n = merit(mean(x_n)) + bonus sqrt(log Psi_n|nB), Psi_n|nB the conditional variance of its scaled residual.
 
     An agent whose measurement has a price may decline: then w_n is what idleness is worth, its place tells nobody
@@ -57,9 +57,9 @@ class ChainAcquisition(Acquisition, frozen=True):
         >>> import numpy as np
         >>> import swarmbo as sb
         >>> class BestMean(sb.ChainAcquisition, frozen=True):  # goes where most is expected, and learns by the way
-        ...     def worth(self, situation, n_agents=None):
+        ...     def utility(self, situation, n_agents=None):
         ...         belief = situation.belief
-        ...         return sb.LocalWorth(sqrt_beta=0.0, bonus=0.0, noise_variance=belief.noise_variance)
+        ...         return sb.LocalUtility(sqrt_beta=0.0, bonus=0.0, noise_variance=belief.noise_variance)
         >>> line = np.linspace(0.0, 1.0, 21)[:, None]
         >>> team = sb.Team.for_field(["a"], low=[0.0], high=[1.0], acquisition=BestMean())
         >>> team.attach(line, -((line[:, 0] - 0.2) ** 2))
@@ -77,6 +77,11 @@ class ChainAcquisition(Acquisition, frozen=True):
     table_entries: Annotated[int, within(2**10, 2**28)] = 2**18
     on_the_way: bool = True
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "worth" in vars(cls) and "utility" not in vars(cls):
+            cls.utility = vars(cls)["worth"]  # its name before 0.2
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require(
@@ -87,7 +92,7 @@ class ChainAcquisition(Acquisition, frozen=True):
             f"an integer B >= 0 with (2B + 1)^(B + 1) <= table_entries ({self.table_entries})",
         )
 
-    def worth(self, situation: Situation, n_agents: int | None = None) -> Worth:
+    def utility(self, situation: Situation, n_agents: int | None = None) -> Utility:
         """What a place is good for in a round.
 
         Args:
@@ -112,9 +117,9 @@ class ChainAcquisition(Acquisition, frozen=True):
         Args:
             situation: What is known.
         """
-        if type(self).worth is ChainAcquisition.worth:  # it says what agents agree on, in a way of its own
+        if type(self).utility is ChainAcquisition.utility:  # it says what agents agree on, in a way of its own
             return super().alone(situation)
-        choose, valued = _by_worth(self, situation), self.valued_by(situation)
+        choose, valued = _by_utility(self, situation), self.valued_by(situation)
         if valued is situation.belief:
             return choose  # by what it is told that an agent believes, the choices of others included
         return lambda agent, belief, places: choose(agent, view_of(valued, agent), places)
@@ -148,7 +153,7 @@ class ChainAcquisition(Acquisition, frozen=True):
 
     def _in_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
         order, looked = self.markov_order, looked_at(situation, self.valued_by(situation))
-        picks = yield from turns(situation, _by_worth(self, situation), looked)
+        picks = yield from turns(situation, _by_utility(self, situation), looked)
         # who measures in any case must have a place, or they are not the same agents that measure
         in_turn = picks if all(agent in picks or agent in situation.prices for agent in situation.movers) else None
         groups, places = self._territories(situation, in_turn or {})
@@ -160,9 +165,9 @@ class ChainAcquisition(Acquisition, frozen=True):
             entries = max(_FULL_TABLES * entries // len(places), min(entries, (2 * order + 1) ** arity))
         size = min(max(self.candidates, 2 * order + 1), int(round(entries ** (1 / arity), 9)))
         known = [agent for agent in places if has_view(situation.belief, agent)]
-        shared = None if isinstance(situation.belief, Views) else worth_of(self, situation, len(places))
-        worths = {
-            agent: worth_of(self, situation.seen_by(agent), len(places)) if shared is None else shared
+        shared = None if isinstance(situation.belief, Views) else utility_of(self, situation, len(places))
+        utilities = {
+            agent: utility_of(self, situation.seen_by(agent), len(places)) if shared is None else shared
             for agent in known
         }
         views = {agent: view_of(looked, agent) for agent in known}  # each by what it believes itself
@@ -170,7 +175,7 @@ class ChainAcquisition(Acquisition, frozen=True):
 
         def listed(agent: str) -> list[int]:
             pick = (in_turn or {}).get(agent)
-            return _listed(beliefs[agent], places[agent], size, worths[agent], pick).tolist()
+            return _listed(beliefs[agent], places[agent], size, utilities[agent], pick).tolist()
 
         def fits(agent: str, rows: Any) -> bool:
             return are_rows(rows, len(places[agent])) and len(rows) <= size
@@ -186,13 +191,13 @@ class ChainAcquisition(Acquisition, frozen=True):
         def table(factor: str) -> np.ndarray:
             agent, *_ = scope = scopes[factor]
             options = [shortlists[other] for other in scope]
-            return local_acquisition(beliefs[agent], options, worths[agent], situation.prices.get(agent, 0.0))
+            return local_acquisition(beliefs[agent], options, utilities[agent], situation.prices.get(agent, 0.0))
 
         safeguard = Safeguard(
             chains=tuple(groups),
             order=order,
             beliefs={agent: views[agent] for agent in situation.movers if agent in views},
-            worths=worths,
+            utilities=utilities,
             prices=situation.prices,
             in_turn=in_turn,
         )
@@ -213,24 +218,24 @@ class ChainAcquisition(Acquisition, frozen=True):
             agents = tuple(assigned)  # a chain without the idle ones is another chain
 
 
-def worth_of(acquisition: ChainAcquisition, situation: Situation, n_agents: int | None = None) -> Worth:
+def utility_of(acquisition: ChainAcquisition, situation: Situation, n_agents: int | None = None) -> Utility:
     """What an acquisition says that places are good for, if it does: it may be a user's own.
 
     Raises:
         ShapeError: If it says something else.
     """
-    return checked_as(Worth, acquisition.worth(situation, n_agents), acquisition, "worth")
+    return checked_as(Utility, acquisition.utility(situation, n_agents), acquisition, "utility")
 
 
-def _by_worth(acquisition: ChainAcquisition, situation: Situation) -> Chooser:
+def _by_utility(acquisition: ChainAcquisition, situation: Situation) -> Chooser:
     """Each agent takes the place that is worth most to it, by what it believes before anybody chooses."""
-    worths: dict[int, Worth] = {}
+    utilities: dict[int, Utility] = {}
 
     def choose(agent: str, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> int | None:
         own = id(view_of(situation.belief, agent))
-        if own not in worths:
-            worths[own] = worth_of(acquisition, situation.seen_by(agent))
-        return worths[own].best_of(belief, places, situation.prices.get(agent))
+        if own not in utilities:
+            utilities[own] = utility_of(acquisition, situation.seen_by(agent))
+        return utilities[own].best_of(belief, places, situation.prices.get(agent))
 
     return choose
 
@@ -262,11 +267,11 @@ def _listed(
     belief: PlaceBelief,
     places: Float[np.ndarray, "k d"],
     size: int,
-    worth: Worth,
+    utility: Utility,
     pick: Float[np.ndarray, " d"] | None,
 ) -> Int[np.ndarray, " s"]:
     """Which places are on the shortlist, with the one that the agent would choose in turn."""
-    chosen = shortlist(belief, places, size, worth)
+    chosen = shortlist(belief, places, size, utility)
     if pick is not None:
         at = np.flatnonzero((places == pick).all(axis=1))[:1]
         if len(at) and not (chosen == at).any():
@@ -277,7 +282,7 @@ def _listed(
 def local_acquisition(
     belief: PlaceBelief,
     options: Sequence[Float[np.ndarray, "_ d"]],
-    worth: Worth,
+    utility: Utility,
     price: float = 0.0,
 ) -> np.ndarray:
     """Table of w_n over options of agent n and its successors: what its place is worth given theirs, less the price.
@@ -295,8 +300,8 @@ def local_acquisition(
     Source:
         Daxberger & Low 2017, eqs. (3) and (5).
     """
-    table = worth.table_of(belief, options, price)
-    copied = type(worth) is LocalWorth  # it makes a new one each time; of others it may be kept
+    table = utility.table_of(belief, options, price)
+    copied = type(utility) is LocalUtility  # it makes a new one each time; of others it may be kept
     keys = [place_keys(own) for own in options]
     for i, j in itertools.combinations(range(len(options)), 2):
         mine, theirs = (keys[i][:, None] == keys[j]).nonzero()

@@ -3,7 +3,7 @@
 import math
 
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
-from swarmbo.acquisition.local_worth import LocalWorth
+from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.schedules import Exploration, alpha, beta
 from swarmbo.acquisition.situation import Situation
 from swarmbo.records import Goal
@@ -59,14 +59,18 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
         """Weight of the standard deviation where single places are ranked by mean + weight x std."""
         return self.exploration_scale * math.sqrt(beta(self.exploration, situation.progress, self.delta))
 
-    def worth(self, situation: Situation, n_agents: int | None = None) -> LocalWorth:
+    def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
         """High means, and places that tell much; idle agents are worth the best mean in reach."""
         belief, n = situation.belief, len(situation.movers) if n_agents is None else n_agents
         noise_variance = max(belief.noise_variance, self.noise_ratio_floor * belief.prior_variance)
         noise_ratio = noise_variance / belief.prior_variance
         weight = alpha(self.exploration, situation.progress, n, noise_ratio, self.delta)
         bonus = self.exploration_scale * math.sqrt(0.5 * weight * belief.prior_variance)
-        idle = situation.best_mean() if situation.prices else 0.0
-        return LocalWorth(
-            self.sqrt_beta(situation), bonus, noise_variance, idle=idle, neighbours_noise=belief.noise_variance
+        opt_out_utility = situation.best_mean() if situation.prices else 0.0
+        return LocalUtility(
+            self.sqrt_beta(situation),
+            bonus,
+            noise_variance,
+            opt_out_utility=opt_out_utility,
+            neighbours_noise=belief.noise_variance,
         )

@@ -47,7 +47,7 @@ class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improveme
         """The peak."""
         return "peak"
 
-    def worth(self, situation: Situation, n_agents: int | None = None) -> JointImprovement:
+    def utility(self, situation: Situation, n_agents: int | None = None) -> JointImprovement:
         """Improvements on the largest posterior mean where somebody has measured."""
         return JointImprovement(situation.best_measured())
 

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
-from swarmbo.acquisition.local_worth import LocalWorth
+from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.situation import Situation
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, kind
@@ -34,10 +34,10 @@ class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="informat
         """The map."""
         return "map"
 
-    def worth(self, situation: Situation, n_agents: int | None = None) -> LocalWorth:
+    def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
         """What places tell, and nothing else."""
         noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
-        return LocalWorth(1.0, bonus, noise_variance, _nothing, neighbours_noise=situation.belief.noise_variance)
+        return LocalUtility(1.0, bonus, noise_variance, _nothing, neighbours_noise=situation.belief.noise_variance)
 
 
 def information_scale(situation: Situation, noise_ratio_floor: float) -> tuple[float, float]:

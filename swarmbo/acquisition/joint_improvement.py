@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 
-from swarmbo.acquisition.local_worth import PlaceWorth
+from swarmbo.acquisition.local_utility import PlaceUtility
 from swarmbo.acquisition.log_improvement import log_improvement
 from swarmbo.acquisition.markov import Block
 from swarmbo.boundary.rng import sobol, stream
@@ -36,7 +36,7 @@ _FLOOR = 1e-12  # of the largest variance in a block, below which a variance is 
 
 
 @dataclass(frozen=True)
-class JointImprovement(PlaceWorth):
+class JointImprovement(PlaceUtility):
     """Expected improvement over a value, and of a batch over that and over each other.
 
     Args:
@@ -54,7 +54,7 @@ class JointImprovement(PlaceWorth):
     """
 
     over: float
-    idle: float = 0.0
+    opt_out_utility: float = 0.0
     in_order: ClassVar[bool] = True
 
     def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
@@ -85,7 +85,7 @@ class JointImprovement(PlaceWorth):
                 first = mean[0] + sum(node[k - 1] * spread[0, k] for k in range(1, n))
                 value += _improvement(first - most, std)
             value /= len(nodes)
-        return np.where(there[0], value - price, self.idle)
+        return np.where(there[0], value - price, self.opt_out_utility)
 
     def of_first(
         self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False

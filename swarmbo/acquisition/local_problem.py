@@ -88,14 +88,14 @@ class LocalProblem:
         def own(agent: str) -> list[float]:
             return [self._value(factor, index) for factor in graph.factors_owned_by(agent)]
 
-        def fits(agent: str, worth: Any) -> bool:
-            return are_numbers(worth, len(graph.factors_owned_by(agent)))
+        def fits(agent: str, utility: Any) -> bool:
+            return are_numbers(utility, len(graph.factors_owned_by(agent)))
 
         said = yield from each(situation, "values", graph.agents, own, fits)
-        worth: dict[str, float] = {}
+        utility: dict[str, float] = {}
         for agent in graph.agents:
-            worth |= zip(graph.factors_owned_by(agent), said[agent], strict=True)
-        return added(worth[factor] for factor in graph.factors)
+            utility |= zip(graph.factors_owned_by(agent), said[agent], strict=True)
+        return added(utility[factor] for factor in graph.factors)
 
     def _rows_of(self, points: Mapping[str, Float[np.ndarray, " d"]]) -> dict[str, int] | None:
         """Which rows of their shortlists agents are at; None if one is at none of them."""
@@ -121,8 +121,8 @@ class LocalProblem:
         Returns:
             The index among the places; None where it declines.
         """
-        worth = np.sum([np.ravel(self.tables[factor]) for factor in self.graph.factors_of(agent)], axis=0)
-        chosen = self.shortlists[agent][int(np.argmax(worth))]
+        utility = np.sum([np.ravel(self.tables[factor]) for factor in self.graph.factors_of(agent)], axis=0)
+        chosen = self.shortlists[agent][int(np.argmax(utility))]
         return None if np.isnan(chosen).any() else int((places == chosen).all(axis=1).argmax())
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from swarmbo.acquisition.by_view import ViewSteps, are_numbers, each, in_turn
 from swarmbo.acquisition.chain import IN_SIGHT
 from swarmbo.acquisition.situation import Situation
-from swarmbo.acquisition.worth import BatchValue, Worth
+from swarmbo.acquisition.utility import BatchValue, Utility
 from swarmbo.belief import PlaceBelief, Views
 
 Batch = dict[str, Float[np.ndarray, " d"]]
@@ -53,7 +53,7 @@ class Safeguard:
     chains: tuple[tuple[str, ...], ...]
     order: int
     beliefs: Mapping[str, PlaceBelief]
-    worths: Mapping[str, Worth]
+    utilities: Mapping[str, Utility]
     prices: Mapping[str, float]
     in_turn: Mapping[str, Float[np.ndarray, " d"]] | None
 
@@ -78,20 +78,23 @@ class Safeguard:
             agreed, rival = _of(chain, points), _of(chain, self.in_turn or {})
             shared = not isinstance(situation.belief, Views)
             posteriors = _Posteriors(chain, (agreed, rival), shared=shared)
-            agreed = yield from self._worth_their_price(situation, chain, agreed, posteriors)
+            agreed = yield from self._utility_their_price(situation, chain, agreed, posteriors)
             keeps = self.in_turn is None
             if not keeps:
                 keeps = yield from self._is_no_worse(situation, chain, agreed, rival, posteriors)
             settled |= agreed if keeps else rival
         return settled
 
-    def _worth_their_price(
+    def _utility_their_price(
         self, situation: Situation, chain: Sequence[str], points: Batch, posteriors: "_Posteriors"
     ) -> ViewSteps[Batch]:
         def stays(agent: str, before: Mapping[str, Any]) -> bool:
             behind = [other for other in reversed(chain[chain.index(agent) + 1 :]) if other in points]
             ahead = [(other, points[other]) for other in behind if before.get(other, True)][-IN_SIGHT:]
-            return bool(self._term(agent, points[agent], ahead, _Sight(IN_SIGHT), posteriors) > self.worths[agent].idle)
+            return bool(
+                self._term(agent, points[agent], ahead, _Sight(IN_SIGHT), posteriors)
+                > self.utilities[agent].opt_out_utility
+            )
 
         paying = [agent for agent in reversed(chain) if agent in points and agent in self.prices]
         if not paying:
@@ -108,16 +111,18 @@ class Safeguard:
         if len(chain) > self.order + 1:
             sights += [_Sight(IN_SIGHT), _Sight(self.order, to_the_letter=True)]
         for sight in sights:
-            worth = partial(self._worth_of_both, chain, agreed, rival, sight, posteriors)
-            said = yield from each(situation, "looking again", chain, worth, lambda _, worth: are_numbers(worth, 2))
+            utility = partial(self._utility_of_both, chain, agreed, rival, sight, posteriors)
+            said = yield from each(
+                situation, "looking again", chain, utility, lambda _, utility: are_numbers(utility, 2)
+            )
             ours, theirs = 0.0, 0.0
-            for agreed_worth, rival_worth in said.values():  # in the order of the chain, not as sum() would add
-                ours, theirs = ours + agreed_worth, theirs + rival_worth
+            for agreed_utility, rival_utility in said.values():  # in the order of the chain, not as sum() would add
+                ours, theirs = ours + agreed_utility, theirs + rival_utility
             if not ours >= theirs:
                 return False
         return True
 
-    def _worth_of_both(
+    def _utility_of_both(
         self, chain: Sequence[str], agreed: Batch, rival: Batch, sight: _Sight, posteriors: "_Posteriors", agent: str
     ) -> tuple[float, float]:
         """What an agent adds to either batch."""
@@ -126,7 +131,7 @@ class Safeguard:
 
     def _adds(self, agent: str, chain: Sequence[str], batch: Batch, sight: _Sight, posteriors: "_Posteriors") -> float:
         if agent not in batch:
-            return self.worths[agent].idle
+            return self.utilities[agent].opt_out_utility
         ahead = [(other, batch[other]) for other in chain[chain.index(agent) + 1 :][: sight.order] if other in batch]
         return self._term(agent, batch[agent], ahead, sight, posteriors)
 
@@ -140,7 +145,7 @@ class Safeguard:
     ) -> float:
         """The local acquisition of an agent that measures, given where some others do."""
         value = posteriors.of_first(
-            self.worths[agent], self.beliefs[agent], [(agent, place), *ahead], sight.to_the_letter
+            self.utilities[agent], self.beliefs[agent], [(agent, place), *ahead], sight.to_the_letter
         )
         return value - self.prices.get(agent, 0.0)
 
@@ -164,20 +169,20 @@ class _Posteriors:
         self._rows = {place.tobytes(): row for row, place in enumerate(places)}
         self._known: dict[tuple[str, int, int], tuple[BatchValue, dict[int, int]]] = {}
 
-    def of_first(self, worth: Worth, belief: PlaceBelief, places: Sequence[Place], to_the_letter: bool) -> float:
+    def of_first(self, utility: Utility, belief: PlaceBelief, places: Sequence[Place], to_the_letter: bool) -> float:
         """What the first of some of the places is worth given the others, by a rule and a belief."""
         rows = [self._rows[place.tobytes()] for _, place in places]
-        value, at = self._value(worth, belief, places[0][0], rows)
+        value, at = self._value(utility, belief, places[0][0], rows)
         return value.of_first([at[row] for row in rows], to_the_letter)
 
     def _value(
-        self, worth: Worth, belief: PlaceBelief, agent: str, asked: Sequence[int]
+        self, utility: Utility, belief: PlaceBelief, agent: str, asked: Sequence[int]
     ) -> tuple[BatchValue, dict[int, int]]:
         """By what batches are valued, of at least the rows asked for, and where it has each row."""
-        key = "" if self._asks_all else agent, id(worth), id(belief)
+        key = "" if self._asks_all else agent, id(utility), id(belief)
         if key not in self._known or not self._known[key][1].keys() >= set(asked):
             rows = range(len(self._places)) if self._asks_all else sorted({*asked, *self._in_sight(agent)})
-            self._known[key] = worth.jointly(belief, self._places[rows]), {row: n for n, row in enumerate(rows)}
+            self._known[key] = utility.jointly(belief, self._places[rows]), {row: n for n, row in enumerate(rows)}
         return self._known[key]
 
     def _in_sight(self, agent: str) -> list[int]:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.information import information_scale
-from swarmbo.acquisition.local_worth import LocalWorth
+from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.situation import Situation
 from swarmbo.errors import ConfigError
 from swarmbo.records import Goal
@@ -57,7 +57,7 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
                 at="$.acquisition.level",
             )
 
-    def worth(self, situation: Situation, n_agents: int | None = None) -> LocalWorth:
+    def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
         """How open it is whether the field exceeds the level.
 
         Raises:
@@ -68,7 +68,9 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
         assert level is not None
         noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
         own_noise = situation.belief.noise_variance
-        return LocalWorth(self.width, self.width * bonus, noise_variance, NearLevel(level), neighbours_noise=own_noise)
+        return LocalUtility(
+            self.width, self.width * bonus, noise_variance, NearLevel(level), neighbours_noise=own_noise
+        )
 
 
 @dataclass(frozen=True)

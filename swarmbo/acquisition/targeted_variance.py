@@ -9,7 +9,7 @@ from scipy.special import ndtr
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.planning_places import planning_places
 from swarmbo.acquisition.situation import Situation
-from swarmbo.acquisition.target_worth import TargetWorth
+from swarmbo.acquisition.target_utility import TargetUtility
 from swarmbo.errors import ConfigError
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, kind
@@ -81,7 +81,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
                 at="$.acquisition.level",
             )
 
-    def worth(self, situation: Situation, n_agents: int | None = None) -> TargetWorth:
+    def utility(self, situation: Situation, n_agents: int | None = None) -> TargetUtility:
         """What measurements tell of the places that count.
 
         Raises:
@@ -95,7 +95,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
         known = cache.var + _LEAST_NOISE * prior
         told_of = (cache.cov(every, every) ** 2 / known / known[:, None]).sum(axis=0).max()
         noise_variance = max(belief.noise_variance, _LEAST_NOISE * prior)
-        return TargetWorth(targets, weights / (np.sqrt(prior) * max(told_of, 1.0)), noise_variance)
+        return TargetUtility(targets, weights / (np.sqrt(prior) * max(told_of, 1.0)), noise_variance)
 
     def weights(
         self, situation: Situation, mean: Float[np.ndarray, " t"], std: Float[np.ndarray, " t"]

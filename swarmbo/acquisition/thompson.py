@@ -9,7 +9,7 @@ from jaxtyping import Float
 from swarmbo.acquisition.box_functions import BoxFunctions, Received
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.field_draw import FieldDraw
-from swarmbo.acquisition.local_worth import LocalWorth
+from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.belief.features.feature_sample import FeatureSample
@@ -83,10 +83,10 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
         """The peak."""
         return "peak"
 
-    def worth(self, situation: Situation, n_agents: int | None = None) -> LocalWorth:
+    def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
         """What was drawn, and nothing for what is learned; idle agents are worth the best known value."""
-        idle = situation.best_measured() if situation.prices else 0.0
-        return LocalWorth(0.0, 0.0, situation.belief.prior_variance, idle=idle)
+        opt_out_utility = situation.best_measured() if situation.prices else 0.0
+        return LocalUtility(0.0, 0.0, situation.belief.prior_variance, opt_out_utility=opt_out_utility)
 
     def valued_by(self, situation: Situation) -> PlaceBelief:
         """A draw for each agent that has somewhere to go."""

@@ -173,7 +173,7 @@ class Agent(Returning):
         number = 1 if count is None else whole_number(count, 1, "$.count", MOST_QUERIES)
         offer = self._owned.offer(candidates, price, position, takes_part=takes_part)
         check_links(self.links)
-        self._require_company(number)
+        self._require_participants(number)
         names = self._log.next_ids(number)
         self._words = dict.fromkeys(names)
         self._begin(number, offer)

@@ -15,10 +15,10 @@ from swarmbo.agent.timed import Known, Timed
 from swarmbo.belief.model import incumbents
 from swarmbo.coordination import schema as fitting
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
-from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import has_deadline
-from swarmbo.coordination.deadline_box import BoxTerms, PunctualInBox, TimedClimbs
-from swarmbo.coordination.deadline_tables import Punctual, Terms, TimedTables, settled, whole_factors
+from swarmbo.coordination.deadline_box import BoxTerms, DeadlineAgentInBox, TimedClimbs
+from swarmbo.coordination.deadline_tables import DeadlineAgent, Terms, TimedTables, settled, whole_factors
 from swarmbo.coordination.drivers.by_messages import Post
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import ToAll, asked
@@ -80,7 +80,7 @@ class Answering(Saying):
             return i, incumbents.as_seen(belief, part, told), incumbents.pending_means(belief, part, ahead)
 
         found = sorted((yield Stage("ranking", lambda post: [ranked(i, part, post) for i, part in mine])))
-        seen = [worth for _, worth, _ in found]
+        seen = [utility for _, utility, _ in found]
         points = incumbents.composed(seen, U, incumbents.N_STARTS)
         beaten = points[0].copy()
         for _, (columns, told), ahead in found if len(belief.pending) else ():
@@ -148,7 +148,7 @@ class Answering(Saying):
             own = yield Timed(
                 timed.deadline,
                 Routes([agent for agent in graph.agents if agent in self._members], request.links),
-                lambda decision: PunctualInBox(self.name, terms, functions, decision),
+                lambda decision: DeadlineAgentInBox(self.name, terms, functions, decision),
                 again=request.again,
             )
             word = stand | own
@@ -173,11 +173,11 @@ class Answering(Saying):
         told = np.array([[float(mine.get(agent, 0)) for agent in agents]])
         indices = yield from self._sum("choices", told, schema.indices(agents, sizes, 0))
         assignment = {agent: int(index) for agent, index in zip(agents, indices[0], strict=True) if agent in sizes}
-        worth = np.zeros(len(graph.factors))
+        utility = np.zeros(len(graph.factors))
         for place, factor in enumerate(graph.factors):
             if factor in own:
-                worth[place] = own[factor][tuple(assignment[x] for x in graph.scope(factor))]
-        values = yield from self._sum("choices", worth[None], fitting.each_own(graph.factor_owners))
+                utility[place] = own[factor][tuple(assignment[x] for x in graph.scope(factor))]
+        values = yield from self._sum("choices", utility[None], fitting.each_own(graph.factor_owners))
         return solution_with(graph, assignment, values[0], outcomes, Traffic())
 
     def _chosen_in_time(self, timed: TimedTables, request: Choose) -> Staged[Solution]:
@@ -187,16 +187,16 @@ class Answering(Saying):
         """
         problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
         own = {f: problem.tables[f] for f in graph.factors if graph.owner(f) == self.name}
-        packed = Claims.packed(graph, problem.tables, self.name)
+        packed = Conflicts.packed(graph, problem.tables, self.name)
         sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
         said = yield from self._said("claims", asked(ToAll({self.name: packed}, schema.forbidding(graph, sizes))))
-        claims = Claims.unpacked(graph, said)
+        conflicts = Conflicts.unpacked(graph, said)
         index = None
         if self.name in graph.agents:
-            terms = Terms(timed, sizes, claims, declining(problem), request.seed)
+            terms = Terms(timed, sizes, conflicts, declining(problem), request.seed)
             links = Routes(graph.agents, request.links)
             word = yield Timed(
-                timed.deadline, links, lambda decision: Punctual(self.name, terms, own, decision), again=False
+                timed.deadline, links, lambda decision: DeadlineAgent(self.name, terms, own, decision), again=False
             )
             index = word[self.name]
             place = None if index is None else problem.shortlists[self.name][index]
@@ -207,9 +207,9 @@ class Answering(Saying):
         all_said = {agent: int(index) for agent, index in zip(agents, indices[0], strict=True)}
         chosen = {agent: all_said[agent] for agent in graph.variables if all_said[agent] >= 0}
         whole = whole_factors(graph, chosen)
-        worth = [own[f][tuple(chosen[x] for x in graph.scope(f))] if f in own else 0.0 for f in whole]
+        utility = [own[f][tuple(chosen[x] for x in graph.scope(f))] if f in own else 0.0 for f in whole]
         whose = fitting.each_own([graph.owner(f) for f in whole])
-        values = (yield from self._sum("choices", np.array([worth]), whose))[0] if whole else ()
+        values = (yield from self._sum("choices", np.array([utility]), whose))[0] if whole else ()
         return settled(graph, chosen, values, SolveReport("deadline", timed.deadline))
 
     def _visited(self, request: Visit) -> Staged[Decision]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from swarmbo.agent.company import Company
+from swarmbo.agent.participants import Participants
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook
@@ -36,7 +36,7 @@ class Deciding(msgspec.Struct, frozen=True):
     turn: int
     heard: tuple[tuple[str, bytes], ...] = ()
     is_under_way: bool = False
-    company: Company | None = None
+    participants: Participants | None = None
     known: dict[str, PackedOffer] = {}
 
     def by_tick(self, agent: str) -> list[list[Envelope]]:

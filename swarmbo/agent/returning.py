@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from swarmbo.agent.company import learns_alike
+from swarmbo.agent.participants import learns_alike
 from swarmbo.agent.saved import Saved
 from swarmbo.agent.told import Owned
 from swarmbo.coordination.deadline import has_deadline
@@ -53,7 +53,7 @@ class Returning(Saved):
         self._words, self._offered = {}, {}
         self._stop()
 
-    def lend(self) -> bytes:
+    def snapshot(self) -> bytes:
         """What everybody knows, for one who comes back: the log, and where all learn alike what was learned.
 
         Outcomes of factors that are its own it keeps to itself, where agents do.
@@ -76,7 +76,7 @@ class Returning(Saved):
         }
         return zlib.compress(msgspec.msgpack.encode(_State({"log": plain, **learned}, packed)))
 
-    def adopt(self, lent: bytes, own: Mapping[str, OwnRow], last: int, since: int = 0) -> None:
+    def restore(self, lent: bytes, own: Mapping[str, OwnRow], last: int, since: int = 0) -> None:
         """Take over what another one lent; what this one did not know that was decided is given up.
 
         A belief of its own is what it was after the last decision that it took part in, and learns what came since of
@@ -138,7 +138,7 @@ class Returning(Saved):
     @property
     def _teller(self) -> Owned:
         """Its own, with who is told totals in this company."""
-        return self._owned if self.company is None else replace(self._owned, teller=self.company.members[0])
+        return self._owned if self.participants is None else replace(self._owned, teller=self.participants.members[0])
 
     def _stop(self) -> None:
         """Wait for nothing any more."""
@@ -147,17 +147,17 @@ class Returning(Saved):
         self._participant = Participant[Any](self.name, number)
         self._n_agreed = max(self._n_agreed, 2 * number + 2)
 
-    def _require_company(self, count: int) -> None:
+    def _require_participants(self, count: int) -> None:
         """Refuse a decision in a company that cannot make it."""
-        if (company := self.company) is None:
+        if (participants := self.participants) is None:
             return
-        company.checked(self.name, self.problem)
+        participants.checked(self.name, self.problem)
         if count != 1:
             raise ConfigError(f"got {count}; wanted one decision at a time, in a company", at="$.count")
         if not has_deadline(self._setup.coordination):
             raise ConfigError("got a company; wanted mode = 'asynchronous': others wait for all", at="$.company")
-        if company.number <= self._participant.decision:
-            raise ConfigError(f"got decision {company.number}; wanted later than {self._participant.decision}")
+        if participants.number <= self._participant.decision:
+            raise ConfigError(f"got decision {participants.number}; wanted later than {self._participant.decision}")
 
     def _lent_log(self) -> Logbook:
         """The log without outcomes that are only this agent's."""
@@ -183,8 +183,8 @@ class Returning(Saved):
             rows = np.flatnonzero(~np.isnan(factors[:, column := self.problem.channels.index(self.name)]))
             came = [stop for _, stops in stops_by_round(own, self.name, self.variables) for stop in stops]
             for i, stop in zip(rows, came, strict=True):
-                reading = stop.reading(self.name)
-                factors[i, column], noise[i, 1 + column] = reading.outcome, reading.noise_std
+                measurement = stop.measurement(self.name)
+                factors[i, column], noise[i, 1 + column] = measurement.outcome, measurement.noise_std
             return replace(log, history=replace(history, factors=factors, noise_std=noise))
         assert history.rounds is not None
         assert taken is not None

@@ -9,7 +9,7 @@ import networkx as nx
 
 from swarmbo.acquisition import Travel
 from swarmbo.agent.begun import Deciding
-from swarmbo.agent.company import Company
+from swarmbo.agent.participants import Participants
 from swarmbo.agent.talking import Talking
 from swarmbo.coordination.participant import Participant
 from swarmbo.deciding.offers import PackedOffer
@@ -49,7 +49,7 @@ class Saved(Talking):
             "words": self._words,
             "recommended": msgspec.to_builtins(self._recommended),
             "turn": self._participant.decision,
-            "company": msgspec.to_builtins(self.company),
+            "company": msgspec.to_builtins(self.participants),
             "early": [[early.sender, msgspec.to_builtins(early.payload)] for early in (*self._early, *self._bundles)],
             "begun": None if begun is None else msgspec.to_builtins(begun.deciding),
             **learned,
@@ -104,7 +104,7 @@ class Saved(Talking):
         made._log = made._log.from_state(plain["log"], state["arrays"])
         made._learner = made._learner.from_state(plain, state["arrays"])
         made._recommended = msgspec.convert(plain["recommended"], Recommendation | None)
-        made.company = msgspec.convert(plain.get("company"), Company | None)
+        made.participants = msgspec.convert(plain.get("company"), Participants | None)
         later, begun = msgspec.convert(plain["own"], OwnRows), msgspec.convert(plain["begun"], Deciding | None)
         made._offered = msgspec.convert(plain["offered"], dict[str, PackedOffer])
         if begun is not None:

@@ -1,4 +1,4 @@
-"""Messages of one agent in a stage: what it sends to others and receives from them. All that it does is made of these."""
+"""Messages of one agent in a stage: what it sends to others and receives from them."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.agent.company import Company
+from swarmbo.agent.participants import Participants
 from swarmbo.agent.timed import Known, Timed
 from swarmbo.coordination import schema as fitting
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post
@@ -53,13 +53,13 @@ class Saying:
     setup: Setup
     routes: Routes
     links: "nx.Graph[str] | None"
-    company: Company | None = None
+    participants: Participants | None = None
     sites: Float[np.ndarray, "k d"] | None = None
     refused: Counter[str] = field(default_factory=Counter[str])
 
     @property
     def _members(self) -> tuple[str, ...]:
-        return self.setup.problem.agents if self.company is None else self.company.members
+        return self.setup.problem.agents if self.participants is None else self.participants.members
 
     @property
     def _everybody(self) -> Part:

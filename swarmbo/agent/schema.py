@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.boundary.values import LARGEST_OUTCOME
-from swarmbo.coordination.claims import Packed
+from swarmbo.coordination.conflicts import Packed
 from swarmbo.coordination.schema import Fits, FitsWord, each_own
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer
@@ -61,20 +61,22 @@ def reports(
     """
     of_whom: set[str | int] = {UNASKED, *log.open}
 
-    def is_reading(reading: Any) -> bool:
-        of, stop = reading.of, reading.stop
+    def is_measurement(measurement: Any) -> bool:
+        of, stop = measurement.of, measurement.stop
         if isinstance(of, int):
             is_expected = 0 <= of < len(attached) and stop is not None
-            is_expected = is_expected and (reading.round is None) == (attached[of].round is None)
+            is_expected = is_expected and (measurement.round is None) == (attached[of].round is None)
         else:
-            is_expected = of in of_whom and reading.round is None
-        stops = [*reading.on_the_way, *([] if stop is None else [stop])]
-        is_finite = reading.round is None or bool(np.isfinite(reading.round))
-        return is_expected and is_finite and 0 <= reading.order < _MOST and all(is_stop(one, problem) for one in stops)
+            is_expected = of in of_whom and measurement.round is None
+        stops = [*measurement.on_the_way, *([] if stop is None else [stop])]
+        is_finite = measurement.round is None or bool(np.isfinite(measurement.round))
+        return (
+            is_expected and is_finite and 0 <= measurement.order < _MOST and all(is_stop(one, problem) for one in stops)
+        )
 
     def fits(agent: str, report: Report) -> bool:
-        of, offer = [reading.of for reading in report.readings], report.offer
-        if len(set(of)) != len(of) or not all(map(is_reading, report.readings)):
+        of, offer = [measurement.of for measurement in report.measurements], report.offer
+        if len(set(of)) != len(of) or not all(map(is_measurement, report.measurements)):
             return False
         if isinstance(offer, int):
             return known is not None and agent in known and offer == known[agent].check

@@ -56,7 +56,7 @@ def _require_shares(setup: Setup) -> None:
     if isinstance(coordination, Solver) and not acquisition.splits:
         raise ConfigError(
             f"got {type(acquisition).__name__} with belief 'fused': its local_problem(situation) looks at what all "
-            "agents believe; wanted a ChainAcquisition with worth(situation, n_agents), or a belief that agents share",
+            "agents believe; wanted a ChainAcquisition with utility(situation, n_agents), or a shared belief",
             at="$.acquisition",
         )
     if not (isinstance(coordination, Solver) or weighs_nothing(coordination) or plans_by_steps(coordination)):

@@ -36,7 +36,7 @@ class Stages(Answering):
 
     @property
     def _absent(self) -> dict[str, OwnRows]:
-        return {} if self.company is None else self.company.absent(self.setup.problem.agents)
+        return {} if self.participants is None else self.participants.absent(self.setup.problem.agents)
 
     @property
     def _heard_over(self) -> "nx.Graph[str] | None":
@@ -103,12 +103,14 @@ class Stages(Answering):
         if not exchange.is_due:
             return log
         problem = self.setup.problem
-        tellers = problem.agents[:1] if self.company is None else problem.agents  # by then it was another that was told
+        tellers = (
+            problem.agents[:1] if self.participants is None else problem.agents
+        )  # by then it was another that was told
         fits = schema.news(problem, log, len(own.attached), tellers)
         sums = yield from self._sum("news", exchange.numbers(), fits)
         for name, rows in self._absent.items():  # 0 of all others, as with anybody's numbers: the sum stays exact
             sums = sums + Exchange(self.setup.problem, name, log, rows).numbers()
-        return exchange.merged(sums).without(() if self.company is None else self.company.over)
+        return exchange.merged(sums).without(() if self.participants is None else self.participants.over)
 
     def decided(self, log: Logbook, learner: Learner, offers: Offers) -> Staged[tuple[Learner, Choice]]:
         """The next joint point, as it is decided by anybody; what others know is asked by message.

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
 from swarmbo.agent.begun import Begun, Deciding
-from swarmbo.agent.company import Company
+from swarmbo.agent.participants import Participants
 from swarmbo.agent.saying import Stage, Staged
 from swarmbo.agent.setup_check import require_own
 from swarmbo.agent.stages import Stages
@@ -72,7 +72,7 @@ class Talking:
         self.level, self.sites = problem.level, None if sites is None else checked_sites(sites, problem)
         self.has_base = has_base
         self.travel = travel
-        self.company: Company | None = None
+        self.participants: Participants | None = None
         self._setup, self._owned = setup, Owned(name, problem)
         self.factors, self.variables = self._owned.factors, self._owned.variables
         self.sent: dict[str, Traffic] = {}
@@ -196,14 +196,16 @@ class Talking:
         """Begin so many decisions."""
         self._routes = Routes(self.problem.agents, self.links, has_base=self.has_base)
         heard = tuple((envelope.sender, envelope.payload) for envelope in (*self._early, *self._bundles))
-        company = self.company if count else None
-        known = self._offered if company is None else {}  # who was absent, or begins anew, has not heard it
-        deciding = Deciding(count, self._own, offer, self._participant.decision, heard, company=company, known=known)
+        participants = self.participants if count else None
+        known = self._offered if participants is None else {}  # who was absent, or begins anew, has not heard it
+        deciding = Deciding(
+            count, self._own, offer, self._participant.decision, heard, participants=participants, known=known
+        )
         self._begun = self._before = Begun(deciding, self._log, self._learner, self._offered)
         self._own, self.sent, self.report = self._own.said(self._log), {}, None
         self._steps = self._decided(deciding)
-        if company is not None:
-            self._participant = Participant[Any](self.name, company.number - 1)
+        if participants is not None:
+            self._participant = Participant[Any](self.name, participants.number - 1)
         self._participant = self._next_participant()
         self._advance(None)
 
@@ -255,7 +257,9 @@ class Talking:
 
     def _decided(self, deciding: Deciding) -> Staged[None]:
         """What it does in some decisions."""
-        stages = Stages(self.name, self._setup, self._routes, self.links, deciding.company, self.sites, self.refused)
+        stages = Stages(
+            self.name, self._setup, self._routes, self.links, deciding.participants, self.sites, self.refused
+        )
         problem, given = self.problem, None
         if isinstance(self._learner, FieldLearner):
             learner = self._learner.copied()  # what was known stays as it is until all is decided
@@ -263,7 +267,7 @@ class Talking:
             self._log, self._learner, offered = told
             given = {name: offer.unpacked(problem.box.n_dims, self.sites) for name, offer in offered.items()}
             if deciding.count:
-                self._offered = offered if deciding.company is None else {}
+                self._offered = offered if deciding.participants is None else {}
         else:
             self._log = yield from stages.news(self._log, deciding.said)
         if not deciding.count:

@@ -19,8 +19,8 @@ from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, shares_outcomes
 from swarmbo.deciding.told import Noise, attached, measured_place, noise_of
 from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
-from swarmbo.problem.data import Reading
-from swarmbo.worlds.fields import readings_of
+from swarmbo.problem.data import Measurement
+from swarmbo.worlds.fields import measurements_of
 
 OwnOutcome = float | Mapping[str, float | None] | None
 
@@ -194,7 +194,7 @@ class Owned:
             place = sent if location is None else measured_place(self.problem, self.name, location)
         _, noise = noise_of(noise_std, None, {self.name: 0.0})
         y = np.nan if (known := factors.get(self.name)) is None else known
-        return OwnRow.measured(order, self.problem, Reading(self.name, place, y, noise.get(self.name, np.nan)))
+        return OwnRow.measured(order, self.problem, Measurement(self.name, place, y, noise.get(self.name, np.nan)))
 
     def observed(self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool) -> OwnRow:
         """What its own world says of a round; see ``Agent.observe``.
@@ -210,8 +210,8 @@ class Owned:
         if query_id != UNASKED:
             point = log.query(query_id).point
             sent = self.problem.places(point, self.problem.channels_in(point))
-        reading, stops = readings_of(self.name, info, sent.get(self.name), self.problem.box)
-        return OwnRow.measured(order, self.problem, reading, stops, has_ended=is_all)
+        measurement, stops = measurements_of(self.name, info, sent.get(self.name), self.problem.box)
+        return OwnRow.measured(order, self.problem, measurement, stops, has_ended=is_all)
 
     def surveyed(
         self,

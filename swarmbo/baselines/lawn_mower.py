@@ -223,9 +223,9 @@ def sweep(
     judged, n_steps = _judged(ground, west, east), rounds - (start is None)
     even = np.sqrt(rounds * (east - west) / ground.side[1])  # lanes as far apart as measurements on them
     plans = list[tuple[float, Float[np.ndarray, "r 2"]]]()
-    for n_lanes in range(1, int(2.0 * even) + 2):
+    for n_joint_starts in range(1, int(2.0 * even) + 2):
         for entry in range(1 if start is None else 4):
-            path = _path(ground, (west, east), n_lanes, start, entry)
+            path = _path(ground, (west, east), n_joint_starts, start, entry)
             step = min(float(_along(path)[-1]) / max(n_steps, 1), reach)
             ends = _at(path, step * np.arange(n_steps + 1))
             off = cKDTree(ends).query(judged)[0]
@@ -246,22 +246,24 @@ def _judged(ground: SweptGround, west: float, east: float) -> Float[np.ndarray, 
 
 
 def _path(
-    ground: SweptGround, strip: tuple[float, float], n_lanes: int, start: tuple[float, float] | None, entry: int
+    ground: SweptGround, strip: tuple[float, float], n_joint_starts: int, start: tuple[float, float] | None, entry: int
 ) -> Float[np.ndarray, "k 2"]:
     """Bends of the path through all lanes of a strip, from the start on: cell by cell, the nearest one first.
 
     The first cell may be entered by any corner: ``entry`` is 0 for the nearest, to 3 for the farthest.
     """
     (west, east), height = strip, float(ground.side[1])
-    gap = (east - west) / n_lanes
+    gap = (east - west) / n_joint_starts
     margin = min(gap, height) / 2.0
     low, high = float(ground.low[1]) + margin, float(ground.low[1]) + height - margin
-    cells = _cells([ground.runs(west + gap * (n + 0.5), low, high) for n in range(n_lanes)])
+    cells = _cells([ground.runs(west + gap * (n + 0.5), low, high) for n in range(n_joint_starts)])
     if not cells:  # lanes miss sites that lie in small clusters: they are laid over the sites alone
         own = _judged(ground, west, east)
         (west, low), (east, high) = own.min(axis=0), own.max(axis=0)
-        gap = (east - west) / n_lanes
-        cells = _cells([ground.runs(float(west + gap * (n + 0.5)), float(low), float(high)) for n in range(n_lanes)])
+        gap = (east - west) / n_joint_starts
+        cells = _cells(
+            [ground.runs(float(west + gap * (n + 0.5)), float(low), float(high)) for n in range(n_joint_starts)]
+        )
     path = [np.array([west, ground.low[1]] if start is None else start)]
     while cells:
         corners = np.array([[(lane[0], y) for lane in (cell[0], cell[-1]) for y in lane[1:]] for cell in cells])

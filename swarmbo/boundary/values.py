@@ -231,7 +231,7 @@ def short(value: object) -> str:
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Text of an exception and where it was raised, in one line that is not long."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename.replace(chr(92), '/').rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""

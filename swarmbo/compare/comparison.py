@@ -23,7 +23,7 @@ from swarmbo.metrics.scores import (
 )
 from swarmbo.records import Goal
 from swarmbo.registry import SLOTS
-from swarmbo.registry.own_code import is_own
+from swarmbo.registry.plugins import is_own
 from swarmbo.runs.reading import find_runs, load_run
 from swarmbo.runs.world_record import read_truth
 

@@ -73,7 +73,7 @@ def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) 
     return outcome._replace(x=x, values=values)
 
 
-def joint_starts(
+def drawn_starts(
     functions: LocalFunctions, variables: Iterable[str], seed: int, n_given: int, n_random: int
 ) -> Float[np.ndarray, "m n"]:
     """Joint points that are looked at for starts: the given ones, then random ones that everyone can draw.

@@ -221,14 +221,14 @@ def _best_value(heard: Flat, degree: Whole, size: Whole) -> int:
         return best
     fewest, most = degree + 1, -np.inf
     for j in range(size):
-        broken, worth = 0, 0.0
+        broken, utility = 0, 0.0
         for k in range(degree):
             if heard[k * size + j] == -np.inf:
                 broken += 1
             else:
-                worth += heard[k * size + j]
-        if broken < fewest or (broken == fewest and worth > most):
-            best, fewest, most = j, broken, worth
+                utility += heard[k * size + j]
+        if broken < fewest or (broken == fewest and utility > most):
+            best, fewest, most = j, broken, utility
     return best
 
 

@@ -22,12 +22,12 @@ from jaxtyping import Float, Int
 
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.ascent import ascend, augmented
-from swarmbo.coordination.box_steps import FEWEST, joint_starts, natural_penalty
-from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.box_steps import FEWEST, drawn_starts, natural_penalty
+from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
-from swarmbo.coordination.lanes import RETRY, Course, Lanes
+from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.local_functions import LocalFunctions, by_factor, exchange
-from swarmbo.coordination.messages import Message, Offer, Published, Pull, Runs, Valued, Worth
+from swarmbo.coordination.messages import Message, Offer, Published, Pull, Runs, Utility, Valued
 from swarmbo.coordination.tables import Vector, total, violated
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 from swarmbo.records import SolveReport
@@ -86,7 +86,7 @@ class BoxTerms:
         """The terms that follow from the settings, the box and the seed; no function is asked for a value."""
         graph, n_given = functions.graph, min(len(functions.starts), settings.starts)
         n_random = max(settings.starts, FEWEST)
-        points = joint_starts(functions, graph.variables, seed, settings.starts, n_random)
+        points = drawn_starts(functions, graph.variables, seed, settings.starts, n_random)
         starts, drawn = points[: min(settings.starts, _RUNS)], points[n_given:]
         box = functions.low, functions.high
         return cls(settings, graph, *box, starts, n_given, drawn, functions.n_exchanges, shares)
@@ -102,16 +102,16 @@ class BoxTerms:
         return np.where(self.high > self.low, self.high - self.low, 1.0)
 
     @cached_property
-    def claims(self) -> Claims:
+    def conflicts(self) -> Conflicts:
         """The colours of variables: no two of one factor have the same."""
-        return Claims(self.graph, {})
+        return Conflicts(self.graph, {})
 
     @cached_property
-    def course(self) -> Course:
+    def schedule(self) -> Schedule:
         """Lanes: the best start, and where each run has ended."""
         ticks = self.settings.deadline
         first, compared, decided = (int(share * ticks) for share in (_RUNS_END, _COMPARED, _DECIDED))
-        return Course(self.claims, 1 + len(self.starts), first, compared, decided, self.settings.threshold)
+        return Schedule(self.conflicts, 1 + len(self.starts), first, compared, decided, self.settings.threshold)
 
     def looks(
         self, variable: str, stand: Float[np.ndarray, " k"], reach: Float[np.ndarray, " k"]
@@ -238,7 +238,7 @@ class OwnRuns:
         return _Climber(stack, X, np.zeros_like(X), eta, np.full(X.shape[:2], 1.0 / eta))
 
 
-class PunctualInBox(Correspondent):
+class DeadlineAgentInBox(Correspondent):
     """One agent of an agreement by a deadline on a joint point.
 
     Everything it uses is what it alone has, the terms that all share, and what has arrived.
@@ -262,7 +262,7 @@ class PunctualInBox(Correspondent):
         self._runs = OwnRuns(name, terms, functions)
         standing = np.clip(terms.standing, terms.low, terms.high)
         judged = terms.looks, self._values, dict(zip(graph.variables, standing.tolist(), strict=True))
-        self._lanes = Lanes(self, terms.course, standing, terms.sides, *judged, shares=terms.shares)
+        self._joint_starts = JointStarts(self, terms.schedule, standing, terms.sides, *judged, shares=terms.shares)
 
     def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
         """Take what has arrived, climb or take turns, and tell others what changed.
@@ -278,19 +278,19 @@ class PunctualInBox(Correspondent):
         # at every tick, whatever else is done: numbers of neighbours belong to the points where these stand now
         for phase in range(self._terms.n_exchanges):
             self._publish(phase)
-        if now < self._terms.course.first:
+        if now < self._terms.schedule.first:
             self._run()
         else:
-            if not self._lanes.has_begun:
+            if not self._joint_starts.has_begun:
                 self._begin()
-            self._lanes.go_on(now, self._turn)
+            self._joint_starts.go_on(now, self._turn)
         return self._posted() if now < self._terms.settings.deadline else []
 
     def word(self) -> dict[str, float]:
         """The values of its variables, within the box whatever happened."""
         low, high = self._terms.low, self._terms.high
         at = {x: self._column[x] for x in self._variables}
-        return {x: float(np.clip(self._lanes.stand[0, i], low[i], high[i])) for x, i in at.items()}
+        return {x: float(np.clip(self._joint_starts.stand[0, i], low[i], high[i])) for x, i in at.items()}
 
     # What arrives
 
@@ -309,8 +309,8 @@ class PunctualInBox(Correspondent):
                 if not (self._is_seen(x, sender) and self._is_of_runs(entries)):
                     return False
                 self._runs.place(x, entries)
-            case Offer() | Worth() | Valued():
-                return self._lanes.take(sender, message)
+            case Offer() | Utility() | Valued():
+                return self._joint_starts.take(sender, message)
             case Published(factor=f, neighbour=g, phase=phase):
                 is_right = g in self._stacks and f in graph.neighbours(g) and graph.owner(f) == sender
                 is_right = is_right and 0 <= phase < self._terms.n_exchanges
@@ -347,11 +347,11 @@ class PunctualInBox(Correspondent):
 
     def _points(self, f: str) -> Float[np.ndarray, "1 p a"]:
         """A factor's points in runs, as far as was heard, and then in lanes."""
-        return self._stacks[f].take(np.concatenate([self._runs.Z, self._lanes.taken]))
+        return self._stacks[f].take(np.concatenate([self._runs.Z, self._joint_starts.taken]))
 
     @property
     def _n_points(self) -> int:
-        return len(self._terms.starts) + self._terms.course.n_lanes
+        return len(self._terms.starts) + self._terms.schedule.n_joint_starts
 
     def _received(self, f: str, phases: int) -> tuple[Float[np.ndarray, "1 p"], ...]:
         """Sums of what neighbours published there; what was not heard counts as 0."""
@@ -394,9 +394,9 @@ class PunctualInBox(Correspondent):
     def _begin(self) -> None:
         """Let lanes start where all stand at first, and where runs have ended."""
         ends = np.concatenate([self._terms.standing[None], self._runs.Z])
-        self._lanes.begin({x: ends[:, self._column[x]] for x in self._variables}, _REACH)
+        self._joint_starts.begin({x: ends[:, self._column[x]] for x in self._variables}, _REACH)
 
-    def _values(self, f: str, U: Float[np.ndarray, "p n"], lanes: Int[np.ndarray, " p"]) -> Vector:
+    def _values(self, f: str, U: Float[np.ndarray, "p n"], joint_starts: Int[np.ndarray, " p"]) -> Vector:
         """A factor's values at joint points, put into the box; -inf where it has none."""
         stack = self._stacks.get(f) or stacks_of(self._graph, [f])[0]
         U = np.clip(U, self._terms.low, self._terms.high)
@@ -405,7 +405,7 @@ class PunctualInBox(Correspondent):
             line = self._functions.value(stack, stack.take(U), at)[0]
         else:  # where neighbours matter, what a factor climbs counts what moving it does to their terms
             received = self._received(f, self._terms.n_exchanges)
-            at = tuple(phase[:, len(self._terms.starts) + lanes] for phase in received)
+            at = tuple(phase[:, len(self._terms.starts) + joint_starts] for phase in received)
             line = self._functions.value_and_gradient(stack, stack.take(U), at)[0][0]
         return np.where(line < np.inf, line, -np.inf)
 
@@ -454,7 +454,7 @@ def maximise_by_deadline(
     """
     graph, column = functions.graph, functions.graph.column_of
     terms = BoxTerms.of(settings, functions, seed, shares=shares)
-    agents = {name: PunctualInBox(name, terms, functions, decision) for name in graph.agents}
+    agents = {name: DeadlineAgentInBox(name, terms, functions, decision) for name in graph.agents}
     living = ticked(agents, settings.deadline, transport)
     point = np.clip(terms.standing, functions.low, functions.high)
     for name in living:

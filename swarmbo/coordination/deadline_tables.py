@@ -3,7 +3,7 @@
 At every tick an agent renews the messages of its own factors and variables from what it has heard, and tells others
 what changed. Where values forbid one another, and on trees, variables get their values from a third of the time on,
 colour by colour: the owner of each says its word, messages that take it as given make those of later colours
-conditional, words are final, and ``Claims`` says which values may be taken before which words are heard. Elsewhere
+conditional, words are final, and ``Conflicts`` says which values may be taken before which words are heard. Elsewhere
 messages may mislead, as there are loops. There they say where ``lanes`` start: what they speak for at several moments,
 beside values drawn at random; these are bettered in turn, and the best is kept. At the deadline the rest is decided by
 what is known.
@@ -24,11 +24,11 @@ from numpy.typing import ArrayLike
 
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Solution
-from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.flooding import Flooding
-from swarmbo.coordination.lanes import RETRY, Course, Lanes
-from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Valued, Worth
+from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
+from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Utility, Valued
 from swarmbo.coordination.tables import Table, Vector, checked_tables, sizes_of, spread, total
 from swarmbo.coordination.updates import damped, kernels_for, largest_changes
 from swarmbo.graph import FactorGraph
@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     import networkx as nx
 
 NO_VALUE = -1  # on the wire: a word that takes none
-_LANES, _NOTED = 12, 6  # joint choices side by side where words are not final; how many of them are what messages said
+_JOINT_STARTS, _NOTED = (
+    12,
+    6,
+)  # joint choices side by side where words are not final; how many of them are what messages said
 _FIRST, _COMPARED, _DECIDED = 0.2, 0.6, 0.8  # of the time: when turns begin, pause, and go on in the best lane
 
 
@@ -65,36 +68,38 @@ class Terms:
 
     settings: TimedTables
     sizes: Mapping[str, int]
-    claims: Claims
+    conflicts: Conflicts
     default: Mapping[str, int]
     seed: int = 0
 
     @property
     def graph(self) -> FactorGraph:
         """Scopes and owners."""
-        return self.claims.graph
+        return self.conflicts.graph
 
     @property
     def is_final(self) -> bool:
         """Words are final where values forbid one another, and on a tree, where messages do not mislead."""
-        return bool(self.claims.forbidden) or self.graph.is_forest
+        return bool(self.conflicts.forbidden) or self.graph.is_forest
 
     @property
     def slot(self) -> int:
         """Ticks for the words of one colour: two thirds of all are for words, as late ones cost most."""
-        return max(1, 2 * self.settings.deadline // (3 * self.claims.n_colours))
+        return max(1, 2 * self.settings.deadline // (3 * self.conflicts.n_colours))
 
     def start(self, variable: str) -> int:
         """First tick at which a variable's owner may say its word; 0 where there are too few."""
-        return max(0, self.settings.deadline - self.slot * (self.claims.n_colours - self.claims.colour[variable]))
+        return max(0, self.settings.deadline - self.slot * (self.conflicts.n_colours - self.conflicts.colour[variable]))
 
     @cached_property
-    def course(self) -> Course:
+    def schedule(self) -> Schedule:
         """Schedule of lanes, where words are not final."""
         ticks = self.settings.deadline
         first, compared, decided = (int(share * ticks) for share in (_FIRST, _COMPARED, _DECIDED))
         # however little time there is, turns begin where messages have come, or all would start at their first values
-        return Course(self.claims, _LANES, max(1, first), compared, decided, self.settings.threshold, is_fixed=True)
+        return Schedule(
+            self.conflicts, _JOINT_STARTS, max(1, first), compared, decided, self.settings.threshold, is_fixed=True
+        )
 
     def looks(
         self, variable: str, stand: Float[np.ndarray, " k"], reach: Float[np.ndarray, " k"]
@@ -103,7 +108,7 @@ class Terms:
         return np.broadcast_to(np.arange(self.sizes[variable], dtype=float), (len(stand), self.sizes[variable]))
 
 
-class Punctual(Correspondent):
+class DeadlineAgent(Correspondent):
     """One agent of an agreement by a deadline.
 
     Everything it uses is what it alone has, the terms that all share, and what has arrived.
@@ -138,9 +143,11 @@ class Punctual(Correspondent):
         self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # what factors were told, and what they say to that
         self._words: dict[str, int | None] = {}  # of own variables, and others' as they were heard
         n = len(self._graph.variables)
-        self._lanes = Lanes(self, terms.course, np.zeros(n), np.ones(n), terms.looks, self._worth, terms.default)
+        self._joint_starts = JointStarts(
+            self, terms.schedule, np.zeros(n), np.ones(n), terms.looks, self._utility, terms.default
+        )
         self._noted: dict[str, list[int]] = {x: [] for x in self._variables}
-        order = terms.claims.colour
+        order = terms.conflicts.colour
         self._in_order = sorted(self._variables, key=lambda x: order[x])  # stable
 
     def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
@@ -158,13 +165,13 @@ class Punctual(Correspondent):
         if self._terms.is_final:
             self._renew()
             self._speak(is_last=is_last)
-        elif now < self._terms.course.first:
+        elif now < self._terms.schedule.first:
             self._renew()
             self._note()
         else:
             self._begin()
-            self._lanes.go_on(now, self._turn)
-        if self._terms.is_final or now < self._terms.course.first:
+            self._joint_starts.go_on(now, self._turn)
+        if self._terms.is_final or now < self._terms.schedule.first:
             self._put_all()
         return [] if is_last else self._posted()
 
@@ -175,7 +182,7 @@ class Punctual(Correspondent):
         """
         if not self._terms.is_final:
             self._begin()
-            return {x: int(self._lanes.stand[0, self._graph.column_of[x]]) for x in self._variables}
+            return {x: int(self._joint_starts.stand[0, self._graph.column_of[x]]) for x in self._variables}
         self._renew()
         self._speak(is_last=True)
         return {x: self._words[x] for x in self._variables}
@@ -205,9 +212,9 @@ class Punctual(Correspondent):
             case Offer(variable=x, entries=entries) if not self._terms.is_final:
                 stand = entries[: len(entries) // 2]
                 is_right = x in self._terms.sizes and bool(np.isin(stand, np.arange(self._terms.sizes[x])).all())
-                return is_right and self._lanes.take(sender, message)
-            case Worth() | Valued() if not self._terms.is_final:
-                return self._lanes.take(sender, message)
+                return is_right and self._joint_starts.take(sender, message)
+            case Utility() | Valued() if not self._terms.is_final:
+                return self._joint_starts.take(sender, message)
             case _:
                 return False
 
@@ -266,27 +273,29 @@ class Punctual(Correspondent):
     def _note(self) -> None:
         """Keep what messages speak for at some moments of the time before turns."""
         for x, noted in self._noted.items():
-            if len(noted) < _NOTED and self._now * (_NOTED + 1) >= self._terms.course.first * (len(noted) + 1):
+            if len(noted) < _NOTED and self._now * (_NOTED + 1) >= self._terms.schedule.first * (len(noted) + 1):
                 noted.append(self.best_guess(x))
 
     def _begin(self) -> None:
         """Let lanes start, if they have not yet."""
-        if self._lanes.has_begun:
+        if self._joint_starts.has_begun:
             return
         if self._renewed is None:  # it is asked for its word before its clock ran: it knows its own factors
             self._renew()
         stand = dict[str, Vector]()
         for x, noted in self._noted.items():
             noted = [*noted[:_NOTED], *[self.best_guess(x)] * (_NOTED - len(noted))]
-            drawn = stream(self._terms.seed, "lanes", variable=x).integers(self._terms.sizes[x], size=_LANES - _NOTED)
+            drawn = stream(self._terms.seed, "lanes", variable=x).integers(
+                self._terms.sizes[x], size=_JOINT_STARTS - _NOTED
+            )
             stand[x] = np.concatenate([noted, drawn]).astype(float)
-        self._lanes.begin(stand, 0.0)
+        self._joint_starts.begin(stand, 0.0)
 
-    def _worth(self, f: str, U: Float[np.ndarray, "p n"], lanes: Int[np.ndarray, " p"]) -> Vector:
+    def _utility(self, f: str, U: Float[np.ndarray, "p n"], joint_starts: Int[np.ndarray, " p"]) -> Vector:
         """A factor's entries; of variables that nobody knows of the best."""
         scope = self._graph.scope(f)
-        free = tuple(axis for axis, x in enumerate(scope) if not self._lanes.knows(x))
-        places = tuple(U[:, self._graph.column_of[x]].astype(int) for x in scope if self._lanes.knows(x))
+        free = tuple(axis for axis, x in enumerate(scope) if not self._joint_starts.knows(x))
+        places = tuple(U[:, self._graph.column_of[x]].astype(int) for x in scope if self._joint_starts.knows(x))
         left = self._tables[f].max(axis=free)
         return left[places] if places else np.full(len(U), float(left))
 
@@ -297,7 +306,7 @@ class Punctual(Correspondent):
         for x in self._in_order:
             if x not in self._words and (is_last or self._is_time(x)):
                 best = np.where(
-                    self._terms.claims.allowed(x, self._terms.sizes[x], self._words), self._belief(x), -np.inf
+                    self._terms.conflicts.allowed(x, self._terms.sizes[x], self._words), self._belief(x), -np.inf
                 )
                 chosen = int(np.argmax(best))
                 if best[chosen] > -np.inf:
@@ -312,20 +321,20 @@ class Punctual(Correspondent):
 
     def _is_time(self, x: str) -> bool:
         """True if all is known that a word had better wait for, or there is no more time to wait for it."""
-        terms, claims = self._terms, self._terms.claims
+        terms, conflicts = self._terms, self._terms.conflicts
         start = terms.start(x)
         if self._now < start:
             return False
-        if all(y in self._words for y in claims.neighbours[x] if claims.is_before(y, x)):
+        if all(y in self._words for y in conflicts.neighbours[x] if conflicts.is_before(y, x)):
             return True
-        is_awaited = any(claims.is_before(x, y) for y in claims.neighbours[x])
+        is_awaited = any(conflicts.is_before(x, y) for y in conflicts.neighbours[x])
         return is_awaited and self._now >= start + terms.slot
 
     def _tell_word(self, x: str) -> None:
         word = self._words[x]
         told = Choice(x, NO_VALUE if word is None else word)
         graph = self._graph
-        recipients = [graph.variable_owner(y) for y in self._terms.claims.neighbours[x]]
+        recipients = [graph.variable_owner(y) for y in self._terms.conflicts.neighbours[x]]
         for other in dict.fromkeys([*recipients, *map(graph.owner, graph.factors_of(x))]):
             self.put(other, told, 0)
 
@@ -358,7 +367,7 @@ class Punctual(Correspondent):
 
 def _correspondents(terms: Terms, name: str) -> tuple[str, ...]:
     """Owners of variables of an agent's factors, of factors of its variables, and of neighbours of these."""
-    graph, around, own = terms.graph, terms.claims.neighbours, terms.graph.variables_owned_by(name)
+    graph, around, own = terms.graph, terms.conflicts.neighbours, terms.graph.variables_owned_by(name)
     them = {graph.variable_owner(x) for f in graph.factors_owned_by(name) for x in graph.scope(f)}
     them |= {graph.owner(f) for x in own for f in graph.factors_of(x)}
     them |= {graph.variable_owner(y) for x in own for y in around[x]}
@@ -416,17 +425,17 @@ def agree_by_deadline(
     """
     graph, tables = FactorGraph.with_tables(graph, tables)
     checked = checked_tables(graph, tables)
-    claims = Claims.of(graph, checked)
-    terms = Terms(settings, sizes_of(graph, checked), claims, default or {}, seed)
+    conflicts = Conflicts.of(graph, checked)
+    terms = Terms(settings, sizes_of(graph, checked), conflicts, default or {}, seed)
     agents = {
-        name: Punctual(name, terms, {f: checked[f] for f in graph.factors_owned_by(name)}, decision)
+        name: DeadlineAgent(name, terms, {f: checked[f] for f in graph.factors_owned_by(name)}, decision)
         for name in graph.agents
     }
     living = ticked(agents, settings.deadline, transport)
     said = {x: value for name in living for x, value in agents[name].word().items()}
     words = {x: said.get(x) for x in graph.variables}
     idle = {graph.variable_owner(x) for x, value in words.items() if value is None}
-    links = links_of(agents, living, settings.deadline, transport, idle, claims.clashes(words))
+    links = links_of(agents, living, settings.deadline, transport, idle, conflicts.clashes(words))
     report = SolveReport("deadline", settings.deadline, traffic=transport.traffic, links=links)
     guessed = {x: agents[graph.variable_owner(x)].best_guess(x) for x, value in words.items() if value is None}
     done = {x: value for x, value in words.items() if value is not None}

@@ -127,11 +127,11 @@ def least_forbidden(lines: Sequence[Vector], weights: Sequence[float], present: 
     Returns:
         The index; of equally good ones the lowest.
     """
-    broken, worth = weighed(lines, weights)
+    broken, utility = weighed(lines, weights)
     best = broken == broken.min()
     if present is not None and broken[present] > 0.0 and best.sum() > 1:
         best[present] = False
-    return int(np.argmax(np.where(best, worth, -np.inf)))
+    return int(np.argmax(np.where(best, utility, -np.inf)))
 
 
 def weighed(lines: Sequence[Vector], weights: Sequence[float]) -> tuple[Vector, Vector]:

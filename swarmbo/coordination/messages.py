@@ -90,7 +90,7 @@ class Gain(Message, frozen=True, tag="gain"):
 
     variable: str
     broken: int
-    worth: float
+    utility: float
 
     about: ClassVar = ("variable",)
 
@@ -235,7 +235,7 @@ class Offer(Message, frozen=True, tag="offer"):
     about: ClassVar = ("variable",)
 
 
-class Worth(Numbers, frozen=True, tag="worth"):
+class Utility(Numbers, frozen=True, tag="worth"):
     """A factor's value at each value that a variable looks at by its offer of some number, lane by lane."""
 
     number: int
@@ -251,7 +251,7 @@ class Valued(Message, frozen=True, tag="valued"):
 
 
 # what changes of an agent's state
-News = FromVariable | FromFactor | Choice | Pull | Runs | Offer | Worth | Published | Valued
+News = FromVariable | FromFactor | Choice | Pull | Runs | Offer | Utility | Published | Valued
 
 
 class Bundle(Message, frozen=True, tag="bundle"):

@@ -69,7 +69,7 @@ class Plan(Generic[Own, Out]):
                 schema = Schema(part, self.sizes, self.joined)
                 yield ByMessages(part, agent, post, schema).program(self.steps(LocalView.of(part, agent), own))
 
-    def in_one_place(self, own: Own) -> tuple[list[Out], Traffic]:
+    def central_driver(self, own: Own) -> tuple[list[Out], Traffic]:
         """Outcomes of all agents, worked out in this process, and the traffic that they would have had.
 
         Args:
@@ -168,7 +168,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
         graph, tables = FactorGraph.with_tables(graph, tables)
         checked = checked_tables(graph, tables)
         plan = self.plan(graph, sizes_of(graph, checked), Routes(graph.agents, links), seed)
-        return solution_of(graph, checked, *plan.in_one_place(checked))
+        return solution_of(graph, checked, *plan.central_driver(checked))
 
 
 class BoxMethod(Settings, frozen=True, tag_field="kind"):
@@ -214,4 +214,4 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
             TransportError: If agents that must talk are not connected by links.
         """
         plan = self.plan(functions, Routes(functions.graph.agents, links), seed)
-        return agreement_of(functions.graph, *plan.in_one_place(functions))
+        return agreement_of(functions.graph, *plan.central_driver(functions))

@@ -76,7 +76,7 @@ class Schema:
             case "choice":
                 return Wanted(actor, lambda said: 0 <= said.index < most)
             case "gain":
-                return Wanted(actor, lambda said: math.isfinite(said.worth))
+                return Wanted(actor, lambda said: math.isfinite(said.utility))
             case "table":
                 return Wanted(owner, lambda said: self._is_table(said, graph.scope(factor)))
             case "eliminated":

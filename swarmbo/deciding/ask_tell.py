@@ -12,15 +12,15 @@ from numpy.typing import ArrayLike
 
 from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.coordination.requests import ToAll, asked
+from swarmbo.deciding.central_driver import CentralDriver
 from swarmbo.deciding.choice import MOST_QUERIES, Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
-from swarmbo.deciding.held import Held
-from swarmbo.deciding.in_one_place import InOnePlace
 from swarmbo.deciding.offers import offer_of
 from swarmbo.deciding.own_rows import news_shape, shares_outcomes
 from swarmbo.deciding.reports import Report, Reports, data_of_group, news_of_group, offered
 from swarmbo.deciding.rows import is_table, read_rows
+from swarmbo.deciding.team_state import TeamState
 from swarmbo.deciding.told import Noise, Outcome, attached, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.deciding.words import Words, parted
@@ -34,7 +34,7 @@ Places = Mapping[str, ArrayLike]  # (k, d) each
 Table = str | os.PathLike[str] | Sequence[Mapping[str, object]] | Mapping[str, Sequence[object]]  # or any frame
 
 
-class AskTell(Held):
+class AskTell(TeamState):
     """A team that is asked and told.
 
     Args:
@@ -124,7 +124,7 @@ class AskTell(Held):
         words = Words(self.graph, Routes(self.agents, links, has_base=True), present)
         if not goes_on:
             self._learn(lambda: links, comes=True)
-        answering = InOnePlace(
+        answering = CentralDriver(
             self.coordination, self.transport, self._log.round, self.seed, words, shares_outcomes(self.problem)
         )
         learner, choice = answering.run(self._learner.steps(self._log, offers))
@@ -374,7 +374,7 @@ class AskTell(Held):
         it has them, else 2,048 quasi-random points of the box and the places in it that were measured.
         """
         self._learn(self._present_links, comes=True)
-        answering = InOnePlace(self.coordination, self.transport, self._log.round)
+        answering = CentralDriver(self.coordination, self.transport, self._log.round)
         sites = None if self._world is None else self._world.sites()
         self._learner, found = answering.run(self._learner.recommend(self._log, sites))
         return found

@@ -16,9 +16,9 @@ from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of
 from swarmbo.boundary.rng import stream
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.setup import Setup
-from swarmbo.problem.data import Reading
+from swarmbo.problem.data import Measurement
 from swarmbo.records import LinkReport, Traffic
-from swarmbo.registry.own_code import not_wanted
+from swarmbo.registry.plugins import not_wanted
 from swarmbo.transport import InProcess
 
 _OFFERED = [
@@ -61,7 +61,7 @@ class SharedBelief:
         return self
 
     def learn(
-        self, readings: Sequence[Reading], links: "nx.Graph[str] | None", *, asked: int, now: int
+        self, measurements: Sequence[Measurement], links: "nx.Graph[str] | None", *, asked: int, now: int
     ) -> "SharedBelief":
         """With what agents measured in a round; what failed teaches it nothing.
 
@@ -74,10 +74,13 @@ class SharedBelief:
         Raises:
             ShapeError: If measurements are refused.
         """
-        if not (good := [reading for reading in readings if np.isfinite(reading.outcome)]):
+        if not (good := [measurement for measurement in measurements if np.isfinite(measurement.outcome)]):
             return self
-        X, y = np.array([reading.place for reading in good]), np.array([reading.outcome for reading in good])
-        return self.at(asked)._updated(X, y, np.array([reading.noise_std for reading in good])).at(now)
+        X, y = (
+            np.array([measurement.place for measurement in good]),
+            np.array([measurement.outcome for measurement in good]),
+        )
+        return self.at(asked)._updated(X, y, np.array([measurement.noise_std for measurement in good])).at(now)
 
     def attach(self, agent: str, X: Rows, y: Column, dead: Rows, noise_std: Column) -> "SharedBelief":
         """With measurements that nobody asked for.
@@ -152,17 +155,22 @@ class OwnBeliefs:
         return OwnBeliefs(self.seen.copied())
 
     def learn(
-        self, readings: Sequence[Reading], links: "nx.Graph[str] | None", *, asked: int, now: int
+        self, measurements: Sequence[Measurement], links: "nx.Graph[str] | None", *, asked: int, now: int
     ) -> "OwnBeliefs":
         """As of a shared one; each agent at hand is given its own, those that failed, too."""
         own, dead, known = dict[str, Any](), dict[str, Any](), dict[str, Any]()
-        for agent in dict.fromkeys(reading.agent for reading in readings if reading.agent in self.seen.agents):
-            made = [reading for reading in readings if reading.agent == agent]
-            taken = [reading for reading in made if np.isfinite(reading.outcome)]
-            lost = [reading.place for reading in made if np.isnan(reading.outcome)]
+        for agent in dict.fromkeys(
+            measurement.agent for measurement in measurements if measurement.agent in self.seen.agents
+        ):
+            made = [measurement for measurement in measurements if measurement.agent == agent]
+            taken = [measurement for measurement in made if np.isfinite(measurement.outcome)]
+            lost = [measurement.place for measurement in made if np.isnan(measurement.outcome)]
             if taken:
-                own[agent] = np.array([reading.place for reading in taken]), [reading.outcome for reading in taken]
-                known[agent] = np.array([reading.noise_std**2 for reading in taken])
+                own[agent] = (
+                    np.array([measurement.place for measurement in taken]),
+                    [measurement.outcome for measurement in taken],
+                )
+                known[agent] = np.array([measurement.noise_std**2 for measurement in taken])
             if lost:
                 dead[agent] = np.array(lost)
         talking = self.seen.at(asked)

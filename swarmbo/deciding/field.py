@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition import Decision, Situation
-from swarmbo.acquisition.by_view import Company, EachSays, are_numbers
+from swarmbo.acquisition.by_view import EachSays, Participants, are_numbers
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.boundary.values import check_links, reported_number, short, table
 from swarmbo.deciding.beliefs import FieldBelief, belief_of, known_places, required_of, with_pending
@@ -29,9 +29,9 @@ from swarmbo.deciding.places import PlaceSteps, place_steps
 from swarmbo.deciding.setup import Setup
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.problem import Problem
-from swarmbo.problem.data import Dataset, News, Reading
+from swarmbo.problem.data import Dataset, Measurement, News
 from swarmbo.records import Recommendation, SolveReport
-from swarmbo.registry.own_code import not_wanted
+from swarmbo.registry.plugins import not_wanted
 from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
 
@@ -78,8 +78,8 @@ class FieldLearner:
         """Learn what agents measured in a round, in the team's order, and note where they are."""
         problem = self.setup.problem
         asked_for = problem.places(news.point, news.factors).items()
-        readings = [Reading(a, x, news.factors[a], news.noise.get(a, math.nan)) for a, x in asked_for]
-        believed = self.believed.learn([*readings, *news.on_the_way], links, asked=asked, now=now)
+        measurements = [Measurement(a, x, news.factors[a], news.noise.get(a, math.nan)) for a, x in asked_for]
+        believed = self.believed.learn([*measurements, *news.on_the_way], links, asked=asked, now=now)
         places = problem.places(news.point, problem.channels_in(news.point))
         return replace(
             self, believed=believed, positions={**self.positions, **places}, starts={**places, **self.starts}
@@ -192,7 +192,7 @@ class FieldLearner:
     def _most_knowing(self, sites: Float[np.ndarray, "k d"] | None) -> PlaceSteps[Recommendation | None]:
         """What is recommended by the first agent of those that know of most measurements, as it tells the others."""
         agents = self.setup.problem.agents
-        everybody = Company(agents, None)
+        everybody = Participants(agents, None)
         n_known = self.believed.n_known
         known = (yield EachSays("known", agents, n_known, everybody, lambda _, known: are_numbers([known], 1))).words
         best = max(known, key=lambda agent: known[agent])  # the first of equals

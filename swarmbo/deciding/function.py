@@ -25,7 +25,7 @@ from swarmbo.deciding.setup import JointBelief, Setup
 from swarmbo.errors import ConfigError
 from swarmbo.problem.data import Dataset
 from swarmbo.records import Recommendation, SolveReport
-from swarmbo.registry.own_code import checked_as
+from swarmbo.registry.plugins import checked_as
 from swarmbo.worlds import Offers
 
 _NEAREST = 1e-9  # sides of the box: a point nearer than this to an evaluated one is moved ...
@@ -171,9 +171,9 @@ class FunctionLearner:
 
     def _place(self, log: Logbook, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         problem = self.setup.problem
-        return problem.in_box(self._apart(log, problem.kept_out(np.clip(U, 0.0, 1.0))))
+        return problem.in_box(self._deduplicated(log, problem.kept_out(np.clip(U, 0.0, 1.0))))
 
-    def _apart(self, log: Logbook, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    def _deduplicated(self, log: Logbook, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """The point, or one near it if it was evaluated, unless outcomes fade, or is within a floor of a pending one.
 
         Where outcomes are told by factor, the floor holds for the variables of each factor whose outcome is still to

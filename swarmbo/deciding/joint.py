@@ -1,7 +1,7 @@
 """How the next joint point is decided, whoever decides: a team in one place, or one agent by messages.
 
 The steps are written once, as a generator. It computes from what is known here, and yields a request where it needs
-what others know. A team knows all, and answers at once (``in_one_place``); an agent answers by messages
+what others know. A team knows all, and answers at once (``central_driver``); an agent answers by messages
 (``swarmbo.agent``). So both decide alike, to the bit.
 """
 
@@ -30,7 +30,7 @@ from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, SolveReport
-from swarmbo.registry.own_code import checked_as, not_wanted
+from swarmbo.registry.plugins import checked_as, not_wanted
 
 Out = TypeVar("Out")
 

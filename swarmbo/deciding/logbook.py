@@ -275,11 +275,13 @@ class Logbook:
             factors = np.array([[unasked.get(channel, np.nan) for channel in problem.channels]])
             noise = np.array([[np.nan, *(news.noise.get(channel, np.nan) for channel in problem.channels)]])
             log = log.with_evaluations(row[None], np.array([np.nan]), factors, None, noise, attached=False)
-        for reading in news.on_the_way:  # nobody asked for these: rows of their own
-            row = problem.joint({reading.agent: reading.place})[None]
-            is_its = np.array([[channel == reading.agent for channel in problem.channels]])
-            noise = np.column_stack([[np.nan], np.where(is_its, reading.noise_std, np.nan)])
-            log = log.with_evaluations(row, np.array([np.nan]), np.where(is_its, reading.outcome, np.nan), None, noise)
+        for measurement in news.on_the_way:  # nobody asked for these: rows of their own
+            row = problem.joint({measurement.agent: measurement.place})[None]
+            is_its = np.array([[channel == measurement.agent for channel in problem.channels]])
+            noise = np.column_stack([[np.nan], np.where(is_its, measurement.noise_std, np.nan)])
+            log = log.with_evaluations(
+                row, np.array([np.nan]), np.where(is_its, measurement.outcome, np.nan), None, noise
+            )
         return log
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -18,7 +18,7 @@ from msgspec import UNSET, UnsetType
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.errors import ShapeError
 from swarmbo.problem import Problem
-from swarmbo.problem.data import Dataset, News, Reading
+from swarmbo.problem.data import Dataset, Measurement, News
 
 UNHEARD = 0.0  # stands in the logbook for an outcome that another agent was told; nothing depends on it
 
@@ -46,19 +46,19 @@ class Stop(msgspec.Struct, frozen=True, array_like=True):
         return Stop(self.place, UNHEARD)
 
     @classmethod
-    def of(cls, reading: Reading) -> "Stop":
+    def of(cls, measurement: Measurement) -> "Stop":
         """A reading written down."""
-        outcome, noise = reading.outcome, reading.noise_std
+        outcome, noise = measurement.outcome, measurement.noise_std
         return cls(
-            tuple(reading.place.tolist()),
+            tuple(measurement.place.tolist()),
             None if math.isnan(outcome) else float(outcome),
             None if math.isnan(noise) else float(noise),
         )
 
-    def reading(self, agent: str) -> Reading:
+    def measurement(self, agent: str) -> Measurement:
         """The same, of an agent."""
         outcome, noise = (math.nan if number is None else number for number in (self.outcome, self.noise))
-        return Reading(agent, np.array(self.place), outcome, noise)
+        return Measurement(agent, np.array(self.place), outcome, noise)
 
 
 class OwnRow(msgspec.Struct, frozen=True):
@@ -91,16 +91,16 @@ class OwnRow(msgspec.Struct, frozen=True):
         cls,
         order: int,
         problem: Problem,
-        reading: Reading | None,
-        on_the_way: Iterable[Reading] = (),
+        measurement: Measurement | None,
+        on_the_way: Iterable[Measurement] = (),
         *,
         has_ended: bool = False,
     ) -> "OwnRow":
         """The row of what an agent in a field measured in the end, None for nothing, and on its way."""
         row = cls(order, on_the_way=tuple(map(Stop.of, on_the_way)), has_ended=has_ended)
-        if reading is None:
+        if measurement is None:
             return row
-        stop, agent = Stop.of(reading), reading.agent
+        stop, agent = Stop.of(measurement), measurement.agent
         noise = {} if stop.noise is None or stop.outcome is None else {agent: stop.noise}
         stood = dict(zip(problem.graph.variables_owned_by(agent), stop.place, strict=True))
         return msgspec.structs.replace(row, factors={agent: stop.outcome}, place=stood, noise=noise)
@@ -164,11 +164,11 @@ class OwnRows(msgspec.Struct, frozen=True):
             news: Of all agents.
             has_ended: Whether nothing more will come of the query.
         """
-        reading = None
+        measurement = None
         if agent in news.factors:
             place = problem.places(news.point, [agent])[agent]
-            reading = Reading(agent, place, news.factors[agent], news.noise.get(agent, math.nan))
-        return OwnRow.measured(self.count, problem, reading, news.along(agent), has_ended=has_ended)
+            measurement = Measurement(agent, place, news.factors[agent], news.noise.get(agent, math.nan))
+        return OwnRow.measured(self.count, problem, measurement, news.along(agent), has_ended=has_ended)
 
     def surveyed(self, problem: Problem, agent: str, data: Dataset, present: int, *, fades: bool) -> "OwnRows":
         """The same and measurements in a field that were never asked for, of which some may be an agent's own.

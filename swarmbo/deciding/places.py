@@ -22,7 +22,7 @@ from swarmbo.coordination import Solution
 from swarmbo.coordination.deadline import has_deadline
 from swarmbo.deciding.setup import Planner, Solver
 from swarmbo.records import SolveReport
-from swarmbo.registry.own_code import checked_as, not_wanted
+from swarmbo.registry.plugins import checked_as, not_wanted
 from swarmbo.routing import Planned, RoutePlanner
 
 Out = TypeVar("Out")

@@ -22,13 +22,13 @@ from swarmbo.deciding.offers import Offer, PackedOffer
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, News
-from swarmbo.worlds.fields import news_of_readings
+from swarmbo.worlds.fields import news_of_measurements
 
 Out = TypeVar("Out")
 Learning = Generator[tuple[Talk, ...], None, Out]  # yields what agents have to say of their beliefs
 
 
-class _Reading(msgspec.Struct, frozen=True, array_like=True):
+class _Measurement(msgspec.Struct, frozen=True, array_like=True):
     """What came of a query, or of one of the evaluations attached.
 
     Args:
@@ -47,7 +47,7 @@ class _Reading(msgspec.Struct, frozen=True, array_like=True):
     on_the_way: tuple[Stop, ...] = ()
     has_ended: bool = False
 
-    def without_outcome(self) -> "_Reading":
+    def without_outcome(self) -> "_Measurement":
         """That there was one, and where."""
         stop = None if self.stop is None else self.stop.without_outcome()
         stops = tuple(stop.without_outcome() for stop in self.on_the_way)
@@ -57,7 +57,7 @@ class _Reading(msgspec.Struct, frozen=True, array_like=True):
 class Report(msgspec.Struct, frozen=True, array_like=True):
     """All that an agent says; of an offer that is as in its report before only the check."""
 
-    readings: tuple[_Reading, ...]
+    measurements: tuple[_Measurement, ...]
     offer: PackedOffer | int
 
 
@@ -65,10 +65,10 @@ class Told(NamedTuple):
     """A reading, and whose it is."""
 
     agent: str
-    reading: _Reading
+    measurement: _Measurement
 
 
-def readings_of(problem: Problem, agent: str, own: OwnRows) -> list[Told]:
+def measurements_of(problem: Problem, agent: str, own: OwnRows) -> list[Told]:
     """What an agent measured, of what it was told.
 
     Args:
@@ -77,15 +77,15 @@ def readings_of(problem: Problem, agent: str, own: OwnRows) -> list[Told]:
         own: What it was told.
     """
     rows: list[tuple[str | int, OwnRow]] = [*own.told.items(), *enumerate(own.attached)]
-    return [Told(agent, _reading(problem, agent, of, row)) for of, row in rows if row.has_come]
+    return [Told(agent, _measurement(problem, agent, of, row)) for of, row in rows if row.has_come]
 
 
-def _reading(problem: Problem, agent: str, of: str | int, row: OwnRow) -> _Reading:
+def _measurement(problem: Problem, agent: str, of: str | int, row: OwnRow) -> _Measurement:
     stop = None
     if agent in row.factors:
         place = tuple(row.place[variable] for variable in problem.graph.variables_owned_by(agent))
         stop = Stop(place, row.factors[agent], row.noise.get(agent))
-    return _Reading(of, row.order, stop, row.round, row.on_the_way, row.has_ended)
+    return _Measurement(of, row.order, stop, row.round, row.on_the_way, row.has_ended)
 
 
 def in_order(told: Iterable[Told], attached: Sequence[OwnRow]) -> list[tuple[str | int, list[Told]]]:
@@ -99,12 +99,12 @@ def in_order(told: Iterable[Told], attached: Sequence[OwnRow]) -> list[tuple[str
     """
     orders, groups = [row.order for row in attached], dict[str | int, list[Told]]()
     for one in told:
-        of = one.reading.of
+        of = one.measurement.of
         groups.setdefault(of if isinstance(of, str) else orders.index(orders[of]), []).append(one)
 
     def turn(item: tuple[str | int, list[Told]]) -> tuple[float, int, int, str]:
         of, group = item
-        mean = float(np.mean([one.reading.order for one in group]))
+        mean = float(np.mean([one.measurement.order for one in group]))
         return (mean, 0, len(of), of) if isinstance(of, str) else (mean, 1, of, "")
 
     return sorted(groups.items(), key=turn)
@@ -119,12 +119,12 @@ def news_of_group(problem: Problem, group: Iterable[Told]) -> News:
     """
     found = {
         agent: (
-            None if reading.stop is None else reading.stop.reading(agent),
-            tuple(stop.reading(agent) for stop in reading.on_the_way),
+            None if measurement.stop is None else measurement.stop.measurement(agent),
+            tuple(stop.measurement(agent) for stop in measurement.on_the_way),
         )
-        for agent, reading in group
+        for agent, measurement in group
     }
-    return news_of_readings(problem, found)
+    return news_of_measurements(problem, found)
 
 
 def data_of_group(problem: Problem, group: Iterable[Told]) -> Dataset:
@@ -134,15 +134,17 @@ def data_of_group(problem: Problem, group: Iterable[Told]) -> Dataset:
         problem: The field.
         group: What agents said of them.
     """
-    rows = sorted(group, key=lambda one: one.reading.of)
+    rows = sorted(group, key=lambda one: one.measurement.of)
     n, k = len(rows), len(problem.channels)
     factors, noise = np.full((n, k), np.nan), np.full((n, 1 + k), np.nan)
-    readings = [reading.stop.reading(agent) for agent, reading in rows if reading.stop is not None]  # all have one
-    for row, reading in enumerate(readings):
-        column = problem.channels.index(reading.agent)
-        factors[row, column], noise[row, 1 + column] = reading.outcome, reading.noise_std
-    X = np.array([problem.joint({reading.agent: reading.place}) for reading in readings])
-    rounds = np.array([reading.round for _, reading in rows], dtype=float)
+    measurements = [
+        measurement.stop.measurement(agent) for agent, measurement in rows if measurement.stop is not None
+    ]  # all have one
+    for row, measurement in enumerate(measurements):
+        column = problem.channels.index(measurement.agent)
+        factors[row, column], noise[row, 1 + column] = measurement.outcome, measurement.noise_std
+    X = np.array([problem.joint({measurement.agent: measurement.place}) for measurement in measurements])
+    rounds = np.array([measurement.round for _, measurement in rows], dtype=float)
     return Dataset(X, np.full(n, np.nan), factors, None if np.isnan(rounds).any() else rounds, noise_std=noise)
 
 
@@ -172,16 +174,20 @@ class Reports:
 
     def said(self) -> bytes:
         """What this agent has to say."""
-        readings = [one.reading for one in self._readings()]
+        measurements = [one.measurement for one in self._measurements()]
         if self.keeps:
-            readings = [reading.without_outcome() for reading in readings if isinstance(reading.of, str)]
+            measurements = [
+                measurement.without_outcome() for measurement in measurements if isinstance(measurement.of, str)
+            ]
         offer = PackedOffer.of(self.offer, self.problem.box.n_dims, self.sites)
         before = self.known.get(self.agent)
-        return msgspec.msgpack.encode(Report(tuple(readings), before.check if before and offer == before else offer))
+        return msgspec.msgpack.encode(
+            Report(tuple(measurements), before.check if before and offer == before else offer)
+        )
 
-    def _readings(self) -> list[Told]:
+    def _measurements(self) -> list[Told]:
         """What this agent measured."""
-        return readings_of(self.problem, self.agent, self.own)
+        return measurements_of(self.problem, self.agent, self.own)
 
     def merged(
         self, log: Logbook, learner: FieldLearner, heard: Mapping[str, bytes]
@@ -196,8 +202,10 @@ class Reports:
             heard: What each agent said, this one included.
         """
         reports = {name: msgspec.msgpack.decode(said, type=Report) for name, said in heard.items()}
-        said = {name: [Told(name, reading) for reading in report.readings] for name, report in reports.items()}
-        said |= {self.agent: self._readings()}
+        said = {
+            name: [Told(name, measurement) for measurement in report.measurements] for name, report in reports.items()
+        }
+        said |= {self.agent: self._measurements()}
         told = [one for name in self.problem.agents for one in said[name]]
         log, learner = yield from self._learned(log, learner, told)
         return log, learner, offered(reports, self.known)
@@ -206,7 +214,7 @@ class Reports:
         """The log and the learner with all that came, one evaluation after the other."""
         for of, group in in_order(told, self.own.attached):
             if isinstance(of, str):
-                has_ended = any(one.reading.has_ended for one in group)
+                has_ended = any(one.measurement.has_ended for one in group)
                 news, asked = news_of_group(self.problem, group), log.round_of(of or None, is_all=has_ended)
                 log = log.with_news(of or None, news, is_all=has_ended)
                 learner = learner.learn(news, asked, log.round - 1, self.links)

@@ -31,7 +31,7 @@ from swarmbo.kernels import load_kernels, unloaded_kernels
 from swarmbo.problem import Problem
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, FUNCTION, SLOTS, TEAMS, Slot, Team, is_kind, name_of, settings_of
-from swarmbo.registry.own_code import full_name, is_own, load_class, make, takes, takes_anything
+from swarmbo.registry.plugins import full_name, is_own, load_class, make, takes, takes_anything
 from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults, InProcess
@@ -172,8 +172,8 @@ class Role:
 
 ROLES: Mapping[tuple[Slot, Team], Role] = {
     ("acquisition", FIELD): Role(
-        {"worth": ("situation", "n_agents"), "local_problem": ("situation",)},
-        "your subclass of swarmbo.ChainAcquisition with worth(situation, n_agents), or of swarmbo.Acquisition with "
+        {"utility": ("situation", "n_agents"), "local_problem": ("situation",)},
+        "your subclass of swarmbo.ChainAcquisition with utility(situation, n_agents), or of swarmbo.Acquisition with "
         "local_problem(situation)",
         base=Acquisition,
         abstract=(ChainAcquisition,),

@@ -6,7 +6,7 @@ import numpy as np
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer
 from swarmbo.deciding.own_rows import UNASKED, OwnRows
-from swarmbo.deciding.reports import Told, in_order, readings_of
+from swarmbo.deciding.reports import Told, in_order, measurements_of
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, News
 from swarmbo.records import Traffic
@@ -74,7 +74,7 @@ class Since(msgspec.Struct, frozen=True):
         Args:
             problem: The field.
         """
-        told = [one for agent in problem.agents for one in readings_of(problem, agent, self.of(agent))]
+        told = [one for agent in problem.agents for one in measurements_of(problem, agent, self.of(agent))]
         groups = in_order(told, self.of(problem.agents[0]).attached)
         return [(of, group) for of, group in groups if of not in self.learned]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 import msgspec
 
-from swarmbo.agent.company import Company, learns_alike, public
+from swarmbo.agent.participants import Participants, learns_alike, public
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, stops_by_round
 from swarmbo.errors import TransportError
@@ -20,13 +20,13 @@ from swarmbo.fleet.letters import (
     End,
     Here,
     Join,
-    Lend,
-    Lent,
     Letter,
     Measure,
     Measured,
     Odd,
     Ping,
+    SendSnapshot,
+    Snapshot,
     Told,
     Word,
     opened,
@@ -160,13 +160,13 @@ class Hub:
         if not members:
             return None
         self._number += 1
-        company = None
+        participants = None
         if self.plan.goes_on:
             said = {agent: public(rows, self._setup) for agent, rows in self._untold.items() if agent not in members}
-            company = Company(self._number, members, said, self._over)
+            participants = Participants(self._number, members, said, self._over)
         edges = links(self.absent)
         offered = dict.fromkeys(members) if offers is None else {agent: offers[agent] for agent in members}
-        self._write({agent: Begin(0, edges, offered[agent], company, self._last) for agent in members})
+        self._write({agent: Begin(0, edges, offered[agent], participants, self._last) for agent in members})
 
         def hear(sender: str, letter: Letter) -> None:
             if not (isinstance(letter, Word) and sender in members and letter.turn == self._turns[sender]):
@@ -188,7 +188,7 @@ class Hub:
             return len(words) == len(members) or self.absence.present != members or is_stuck()
 
         if not self._heard_until(is_done, "words", hear, words):
-            self._stalls += len(self._lent(members)) == len(members)
+            self._stalls += len(self._snapshots(members)) == len(members)
             if self._stalls == _STALLS:
                 missing = [agent for agent in members if agent not in words]
                 raise TransportError(
@@ -222,7 +222,7 @@ class Hub:
                     self._welcome(agent)
             elif not present:
                 self._wait_for_anybody()
-            elif (state := self._lent(present[:1]).get(present[0])) is not None:
+            elif (state := self._snapshots(present[:1]).get(present[0])) is not None:
                 for agent in back:
                     self._welcome_with(agent, state)
 
@@ -259,17 +259,17 @@ class Hub:
             before = came.get(last, OwnRow(0))
             came[last] = msgspec.structs.replace(before, on_the_way=(*before.on_the_way, *stops))
 
-    def _lent(self, lenders: Sequence[str]) -> dict[str, bytes]:
+    def _snapshots(self, sources: Sequence[str]) -> dict[str, bytes]:
         """Ask some for what everybody knows; those of them who do not say it are gone."""
         found: dict[str, bytes] = {}
-        self._order({lender: Lend(0, self._last) for lender in lenders})
+        self._order({source: SendSnapshot(0, self._last) for source in sources})
 
         def hear(sender: str, letter: Letter) -> None:
-            if isinstance(letter, Lent) and sender in lenders and letter.turn == self._turns[sender]:
+            if isinstance(letter, Snapshot) and sender in sources and letter.turn == self._turns[sender]:
                 found[sender] = letter.state
 
-        self._answered(lenders, found, "what it knows", hear, _ANSWER * self.plan.patience_s)
-        return {lender: state for lender, state in found.items() if lender in self.absence.present}
+        self._answered(sources, found, "what it knows", hear, _ANSWER * self.plan.patience_s)
+        return {source: state for source, state in found.items() if source in self.absence.present}
 
     def _wait_for_anybody(self) -> None:
         why = "; ".join(f"{agent}: {reason}" for agent, reason in self.absence.away.items())
@@ -353,12 +353,12 @@ class Hub:
         if not self._heard_until(lambda: not self.mail.outstanding, "receipts of what was written"):
             self._leave(dict.fromkeys(to for to, _ in self.mail.outstanding), "it is heard, and gets nothing")
 
-    def _order(self, letters: "Mapping[str, Begin | Told | Measure | Lend]") -> None:
+    def _order(self, letters: "Mapping[str, Begin | Told | Measure | SendSnapshot]") -> None:
         """Write orders to those who are there, once they have all that was before: none may overtake another."""
         self._settle()
         self._write({agent: letter for agent, letter in letters.items() if agent in self.absence.present})
 
-    def _write(self, letters: "Mapping[str, Begin | Told | Measure | Lend | Back]") -> None:
+    def _write(self, letters: "Mapping[str, Begin | Told | Measure | SendSnapshot | Back]") -> None:
         for agent, letter in letters.items():
             self._turns[agent] += 1
             self.mail.write(agent, msgspec.structs.replace(letter, turn=self._turns[agent]))

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from swarmbo.deciding.held import read_state, write_state
+from swarmbo.deciding.team_state import read_state, write_state
 from swarmbo.errors import ConfigError
 
 _LENGTH = 4  # bytes before each entry

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from swarmbo.agent.company import Company
+from swarmbo.agent.participants import Participants
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import OwnRow, OwnRows
 from swarmbo.errors import TransportError
@@ -40,7 +40,7 @@ class Begin(msgspec.Struct, frozen=True, tag=True, array_like=True):
     turn: int
     links: tuple[tuple[str, str], ...] | None = None
     offer: Offer | None = None
-    company: Company | None = None
+    participants: Participants | None = None
     last: int = 0
 
 
@@ -124,7 +124,7 @@ class Measured(msgspec.Struct, frozen=True, tag=True, array_like=True):
     refused: str = ""
 
 
-class Lend(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class SendSnapshot(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """The hub to an agent: say what everybody knows, for one who is back.
 
     Args:
@@ -136,7 +136,7 @@ class Lend(msgspec.Struct, frozen=True, tag=True, array_like=True):
     last: int
 
 
-class Lent(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Snapshot(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """An agent to the hub: what everybody knows.
 
     Args:
@@ -224,7 +224,23 @@ class Join(msgspec.Struct, frozen=True, tag=True, array_like=True):
     plan: bytes
 
 
-Letter = Said | Begin | Word | Told | Measure | Measured | Lend | Lent | Back | Here | Ping | Odd | End | Join | Receipt
+Letter = (
+    Said
+    | Begin
+    | Word
+    | Told
+    | Measure
+    | Measured
+    | SendSnapshot
+    | Snapshot
+    | Back
+    | Here
+    | Ping
+    | Odd
+    | End
+    | Join
+    | Receipt
+)
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Letter)
 

@@ -6,11 +6,11 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from swarmbo.boundary.values import real_array, said, short, told_noise, told_number
+from swarmbo.boundary.values import error_text, real_array, short, told_noise, told_number
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.fleet.letters import Answer
 from swarmbo.problem import Problem
-from swarmbo.registry.own_code import find_in, is_own, load
+from swarmbo.registry.plugins import find_in, is_own, load
 
 _AT = "--measure"
 _KEYS = ("measurement", "factors", "noise_std", "location")
@@ -115,7 +115,7 @@ def answered(measure: Instrument, problem: Problem, agent: str, place: list[floa
     try:
         told = measure(np.array(place) if problem.is_field else named)
     except Exception as error:  # noqa: BLE001  whatever an instrument raises is a failed measurement
-        return Answer(dict.fromkeys(channels), failure=said(error))
+        return Answer(dict.fromkeys(channels), failure=error_text(error))
     try:
         return _answer(told if isinstance(told, Mapping) else {"measurement": told}, problem, channels)
     except ShapeError as error:

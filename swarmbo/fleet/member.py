@@ -24,14 +24,14 @@ from swarmbo.fleet.letters import (
     End,
     Here,
     Join,
-    Lend,
-    Lent,
     Letter,
     Measure,
     Measured,
     Odd,
     Ping,
     Said,
+    SendSnapshot,
+    Snapshot,
     Told,
     Word,
     opened,
@@ -48,7 +48,7 @@ _GLANCE = 1e-3  # seconds for what has arrived and was not taken yet
 _TICK = b"tick"  # in the journal, as of its own: no letter is so short
 _LONGER = 3.0  # times the patience, for which a member waits where the hub goes on without those that are gone
 _MOST_LENT = LONGEST // 2  # bytes: the letter to who is back has more in it
-Order = Begin | Told | Measure | Lend
+Order = Begin | Told | Measure | SendSnapshot
 
 
 class Member:
@@ -201,7 +201,7 @@ class Member:
             return False
         if isinstance(letter, Back) and letter.state:
             try:
-                copy(self._agent).adopt(letter.state, letter.came, letter.last, letter.since)
+                copy(self._agent).restore(letter.state, letter.came, letter.last, letter.since)
             except ConfigError:
                 return False
         if isinstance(letter, Join):
@@ -241,8 +241,10 @@ class Member:
             return
         self._greeted = self._clock()
         match letter:
-            case Begin() | Told() | Measure() | Lend():
-                is_again = isinstance(letter, Lend) or (isinstance(letter, Begin) and letter.company is not None)
+            case Begin() | Told() | Measure() | SendSnapshot():
+                is_again = isinstance(letter, SendSnapshot) or (
+                    isinstance(letter, Begin) and letter.participants is not None
+                )
                 if letter.turn == self._turn + 1 and (self._agent.is_finished or is_again):
                     self._carry_out(letter)
             case Back():
@@ -266,11 +268,11 @@ class Member:
             self._turn += 1
             self._due = order
             return
-        if isinstance(order, Lend):
+        if isinstance(order, SendSnapshot):
             self._turn, self._has_spoken = self._turn + 1, True
             self._agent.give_up(order.last)  # somebody went in the middle of it
-            lent = self._agent.lend()
-            self._mail.write(HUB, Lent(order.turn, lent if len(lent) <= _MOST_LENT else b""))
+            snapshot = self._agent.snapshot()
+            self._mail.write(HUB, Snapshot(order.turn, snapshot if len(snapshot) <= _MOST_LENT else b""))
             return
         if order.query is not None and order.query not in self._agent.log.open:
             self.refused += 1
@@ -291,17 +293,17 @@ class Member:
         for member in self.plan.endpoints:
             self._mail.forget(member)
         if letter.state:
-            self._agent.adopt(letter.state, letter.came, letter.last, letter.since)
+            self._agent.restore(letter.state, letter.came, letter.last, letter.since)
         else:
             self._agent.give_up(letter.last)
         self._agent.told_again(letter.told)
         self._turn_page()
 
     def _begin(self, letter: Begin) -> None:
-        if (company := letter.company) is not None:
+        if (participants := letter.participants) is not None:
             self._agent.give_up(letter.last)
-            self._agent.company = company
-            for absent in company.absent(self._agent.problem.agents):
+            self._agent.participants = participants
+            for absent in participants.absent(self._agent.problem.agents):
                 self._mail.forget(absent)
         self._has_spoken, self._agent.links = False, None
         if letter.links is not None:
@@ -335,12 +337,12 @@ class Member:
 
     def _others(self) -> dict[str, float]:
         """Values of variables of a function whose agents are absent, if it is the first who is there."""
-        company, problem = self._agent.company, self._agent.problem
-        if company is None or problem.is_field or self.name != company.members[0]:
+        participants, problem = self._agent.participants, self._agent.problem
+        if participants is None or problem.is_field or self.name != participants.members[0]:
             return {}
         point, graph = problem.named(self._agent.log.query(self._query).point), problem.graph
         owners = zip(graph.variables, graph.variable_owners, strict=True)
-        return {variable: point[variable] for variable, owner in owners if owner not in company.members}
+        return {variable: point[variable] for variable, owner in owners if owner not in participants.members}
 
     def _answer(self, order: Measure) -> None:
         """Measure by itself, and write down what came before saying it, so that it is not measured again."""

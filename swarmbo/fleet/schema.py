@@ -23,14 +23,14 @@ from swarmbo.fleet.letters import (
     End,
     Here,
     Join,
-    Lend,
-    Lent,
     Letter,
     Measure,
     Measured,
     Odd,
     Ping,
     Said,
+    SendSnapshot,
+    Snapshot,
     Told,
     Word,
 )
@@ -72,7 +72,7 @@ def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool
                 and all(is_row(row, name, problem) for row in rows)
             )
         case _:
-            return isinstance(letter, Lend | Ping | End | Join)
+            return isinstance(letter, SendSnapshot | Ping | End | Join)
 
 
 def fits_hub(letter: Letter, sender: str, problem: Problem) -> bool:
@@ -102,7 +102,7 @@ def fits_hub(letter: Letter, sender: str, problem: Problem) -> bool:
         case Here():
             return len(letter.start) <= _NAME
         case _:
-            return isinstance(letter, Lent)
+            return isinstance(letter, Snapshot)
 
 
 def is_row(row: OwnRow, name: str, problem: Problem) -> bool:
@@ -132,17 +132,17 @@ def _is_order(turn: int) -> bool:
 
 
 def _can_begin(letter: Begin, name: str, problem: Problem) -> bool:
-    agents, company = set(problem.agents), letter.company
+    agents, participants = set(problem.agents), letter.participants
     if letter.links is not None and not all(a in agents and b in agents for a, b in letter.links):
         return False
-    if company is not None:
+    if participants is not None:
         try:
-            company.checked(name, problem)
+            participants.checked(name, problem)
         except ConfigError:
             return False
         if not all(
             is_row(row, agent, problem)
-            for agent, rows in company.said.items()
+            for agent, rows in participants.said.items()
             for row in (*rows.told.values(), *rows.attached)
         ):
             return False

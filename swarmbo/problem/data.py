@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class Measurement:
     """What an agent in a field measured besides what it was asked for.
 
     Args:
@@ -42,9 +42,9 @@ class News:
     factors: Mapping[str, float]
     total_noise: float = np.nan
     noise: Mapping[str, float] = field(default_factory=dict[str, float])
-    on_the_way: tuple[Reading, ...] = ()
+    on_the_way: tuple[Measurement, ...] = ()
 
-    def along(self, agent: str) -> tuple[Reading, ...]:
+    def along(self, agent: str) -> tuple[Measurement, ...]:
         """What one agent measured besides."""
         return tuple(reading for reading in self.on_the_way if reading.agent == agent)
 

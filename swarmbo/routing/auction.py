@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from scipy.spatial.distance import cdist
 
 from swarmbo.acquisition.planning_places import keys_of
-from swarmbo.acquisition.target_worth import TargetScores, TargetWorth
+from swarmbo.acquisition.target_utility import TargetScores, TargetUtility
 from swarmbo.acquisition.travel import Travel
 from swarmbo.belief import PlaceBelief
 from swarmbo.coordination.requests import AllReduce, Best, Steps
@@ -45,12 +45,12 @@ class Gains:
     """
 
     belief: PlaceBelief
-    worth: TargetWorth
+    utility: TargetUtility
     places: Float[np.ndarray, "p d"]
 
     def begin(self) -> TargetScores:
         """Scores of places as way-points, while more and more of them are taken."""
-        return self.worth.scores(self.belief, self.places, picks=len(self.places))
+        return self.utility.scores(self.belief, self.places, picks=len(self.places))
 
     def between(
         self,
@@ -69,7 +69,7 @@ class Gains:
         if len(given) > _NEIGHBOURS:
             off = ((given - candidates.mean(axis=0)) ** 2).sum(axis=1)
             given = given[np.sort(np.argsort(off, kind="stable")[:_NEIGHBOURS])]
-        own, k, t = self.worth, len(candidates), len(self.worth.targets)
+        own, k, t = self.utility, len(candidates), len(self.utility.targets)
         cache = self.belief.posterior_cache(np.concatenate([candidates, own.targets, *given[:, None]]))
         here, targets, known = np.arange(k), np.arange(k, k + t), np.arange(k + t, len(cache.mean))
         told, var = cache.cov(here, targets), cache.var[here]
@@ -223,11 +223,11 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
     tours = {bidder.pilot.agent: bidder.tour for bidder in bidders}
     left_over = {bidder.pilot.agent: left[id(bidder.pilot.gains)].value for bidder in bidders}
     late = [agent for agent in agents if detours[agent]]
-    points |= yield from on_course(late, {pilot.agent: pilot for pilot in own}, tours, left_over, planned, taken)
+    points |= yield from on_schedule(late, {pilot.agent: pilot for pilot in own}, tours, left_over, planned, taken)
     return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, rounds + len(late))
 
 
-def on_course(
+def on_schedule(
     agents: Sequence[str],
     own: Mapping[str, Pilot],
     tours: Mapping[str, Tour],

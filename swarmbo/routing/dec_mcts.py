@@ -18,13 +18,13 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.acquisition import Situation
-from swarmbo.acquisition.target_worth import TargetValue
+from swarmbo.acquisition.target_utility import TargetValue
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.requests import AllReduce, Steps
 from swarmbo.coordination.schema import each_own
 from swarmbo.coordination.view import LocalView
 from swarmbo.registry import FIELD, kind
-from swarmbo.routing.auction import Legs, Pilot, on_course
+from swarmbo.routing.auction import Legs, Pilot, on_schedule
 from swarmbo.routing.routes import RoutePlanner
 from swarmbo.routing.tour import in_rounds, unspared
 from swarmbo.settings import Count, Positive, within
@@ -104,7 +104,7 @@ def searched(
     """
     agents, own = view.graph.variables, {agent: pilots[agent] for agent in view.variables}
     number, places = {agent: n for n, agent in enumerate(agents)}, next(iter(own.values())).places
-    values = {id(pilot.gains): pilot.gains.worth.jointly(pilot.gains.belief, places) for pilot in own.values()}
+    values = {id(pilot.gains): pilot.gains.utility.jointly(pilot.gains.belief, places) for pilot in own.values()}
     searchers = [_Searcher(pilot, values[id(pilot.gains)], settings, rngs[agent]) for agent, pilot in own.items()]
     longest = max(pilot.horizon for pilot in own.values())
     others: dict[str, _Told] = {}
@@ -112,9 +112,9 @@ def searched(
         told = np.zeros((len(searchers), len(agents), settings.sequences * (1 + longest)))
         for n, searcher in enumerate(searchers):
             name = searcher.pilot.agent
-            rivals = [others[agent] for agent in agents if agent != name and agent in others]
-            searcher.grow(rivals)
-            searcher.weigh(rivals, 1.0 - (1.0 - _COOLEST) * exchange / max(settings.exchanges - 1, 1))
+            candidate_models = [others[agent] for agent in agents if agent != name and agent in others]
+            searcher.grow(candidate_models)
+            searcher.weigh(candidate_models, 1.0 - (1.0 - _COOLEST) * exchange / max(settings.exchanges - 1, 1))
             told[n, number[name]] = searcher.told(longest)
         heard = yield AllReduce(told, each_own(agents, 0.0, float(len(places)), axis=0))
         others = {agent: _Told.of(row, settings.sequences) for agent, row in zip(agents, heard, strict=True)}
@@ -126,7 +126,7 @@ def searched(
         for n, stop in enumerate(searcher.best()):
             tours[searcher.pilot.agent].put_in(stop, n)
     left_over = {agent: np.diag(values[id(pilot.gains)].told) for agent, pilot in own.items()}
-    points = yield from on_course(agents, own, tours, left_over, planned, set())
+    points = yield from on_schedule(agents, own, tours, left_over, planned, set())
     return Legs(points, {agent: places[tour.stops] for agent, tour in tours.items()}, settings.exchanges + len(agents))
 
 
@@ -266,9 +266,9 @@ class _Searcher:
 
     def _reward(self, sequence: Stops, given: Stops) -> float:
         price = 0.0 if self.pilot.price is None else self.pilot.price * len(sequence)
-        return self._worth((*given, *sequence)) - self._worth(given) - price
+        return self._utility((*given, *sequence)) - self._utility(given) - price
 
-    def _worth(self, rows: Stops) -> float:
+    def _utility(self, rows: Stops) -> float:
         return self._value.of_set(rows) if rows else 0.0
 
     def _way(self, sequence: Sequence[int]) -> Float[np.ndarray, " p"]:

@@ -73,7 +73,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Plan, and go one leg; all in this process, with the traffic that agents would have had."""
         planned = self.planned(situation, acquisition)
-        return Greedy().decide(situation, acquisition) if planned is None else planned.in_one_place()
+        return Greedy().decide(situation, acquisition) if planned is None else planned.central_driver()
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
         """Choose one step ahead, in turn, where no routes are planned."""
@@ -119,7 +119,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         gains: dict[int, Gains] = {}
         for agent, view in views.items():
             if id(view) not in gains:
-                gains[id(view)] = Gains(view, explored.worth(situation.seen_by(agent)), places)
+                gains[id(view)] = Gains(view, explored.utility(situation.seen_by(agent)), places)
         pilots = {agent: self._pilot(situation, agent, gains[id(view)]) for agent, view in views.items()}
         routes = RadioRoutes(agents, situation.links)
         parts = tuple(Part(_graph(group), n, routes) for n, group in enumerate(in_contact(agents, situation.links)))
@@ -217,9 +217,9 @@ class Planned:
     plan: Plan[Mapping[str, Pilot], Legs]
     pilots: Mapping[str, Pilot]
 
-    def in_one_place(self) -> Decision:
+    def central_driver(self) -> Decision:
         """The first legs, with the traffic that agents would have had."""
-        return _decision(*self.plan.in_one_place(self.pilots))
+        return _decision(*self.plan.central_driver(self.pilots))
 
     def with_agents(self, transport: Transport, decision: int) -> Decision:
         """The same by real messages: an agent is given what it alone knows.

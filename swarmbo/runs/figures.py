@@ -13,7 +13,7 @@ from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.fusion.settings import FusedSettings
-from swarmbo.boundary.values import said
+from swarmbo.boundary.values import error_text
 from swarmbo.errors import (
     ConfigError,
     DataWarning,
@@ -113,7 +113,7 @@ def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
         if folder.is_sealed:  # as it was written: the mistake is ours
             raise
         raise RunFolderError(
-            f"{path}: cannot be drawn: what lies there does not fit together ({said(error)})"
+            f"{path}: cannot be drawn: what lies there does not fit together ({error_text(error)})"
         ) from error
 
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from swarmbo.boundary.values import said
+from swarmbo.boundary.values import error_text
 from swarmbo.deciding.aims import acquisition_in_words, warn_of_aim
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
 from swarmbo.records import GroundTruth, Labels, RoundRecord
@@ -158,7 +158,7 @@ def reset(env: Environment, seed: int) -> tuple[Mapping[str, Any], Mapping[str, 
         observations, infos = env.reset(seed=seed)
     except SystemExit as error:
         raise ConfigError(
-            f"its reset ended with {said(error)}; wanted observations and infos", "$.environment"
+            f"its reset ended with {error_text(error)}; wanted observations and infos", "$.environment"
         ) from error
     return observations, infos
 
@@ -222,7 +222,7 @@ def _step(run: _Run, standing: _Standing, actions: Mapping[str, np.ndarray]) -> 
         if run.scenario.when_step_fails == "stop":
             raise
         _put_back(run, standing)
-        return _Answer(failure=said(error))
+        return _Answer(failure=error_text(error))
     finally:
         run.heartbeat(None)
     if standing.state is None:

@@ -19,7 +19,7 @@ from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
 from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
-from swarmbo.registry.own_code import is_own, load as load_own, make
+from swarmbo.registry.plugins import is_own, load as load_own, make
 from swarmbo.runs.world import (
     Environment,
     default_kinds,

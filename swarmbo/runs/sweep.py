@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from swarmbo.boundary.values import said
+from swarmbo.boundary.values import error_text
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
 from swarmbo.runs.attended import begin_process, end_workers, without_interrupts
 from swarmbo.runs.folder import RunFolder
@@ -198,7 +198,7 @@ def _execute(trial: Trial) -> Outcome:
     except SwarmboError as error:
         return Outcome(trial, "failed", str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001  a world's own failure: reported, the others go on
-        return Outcome(trial, "failed", said(error))
+        return Outcome(trial, "failed", error_text(error))
     return Outcome(trial, "resumed" if begun else "done")
 
 

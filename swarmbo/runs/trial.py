@@ -17,7 +17,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from swarmbo.boundary.rng import stream
-from swarmbo.boundary.values import said
+from swarmbo.boundary.values import error_text
 from swarmbo.deciding.aims import acquisition_in_words
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.runs.attended import spawned
@@ -131,7 +131,7 @@ def _try(sending: Connection, scenario: Scenario, trust: bool) -> None:
     except SwarmboError as error:
         measured = {"error": error}
     except (Exception, SystemExit) as error:  # noqa: BLE001  told where the trial was asked for
-        measured = {"error": said(error), "is_memory": isinstance(error, MemoryError)}
+        measured = {"error": error_text(error), "is_memory": isinstance(error, MemoryError)}
     sending.send(measured)
 
 

@@ -23,7 +23,7 @@ from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError, OwnCodeError, SwarmboError
 from swarmbo.kernels import named_kernels
 from swarmbo.registry import FIELD, FUNCTION, SLOTS, Team
-from swarmbo.registry.own_code import find_in, is_own, load, source_of
+from swarmbo.registry.plugins import find_in, is_own, load, source_of
 
 ENTRY_POINT_GROUP = "swarmbo.envs"
 Environment = Any  # a PettingZoo ParallelEnv; PettingZoo ships no types

@@ -164,10 +164,10 @@ def _check_choice(
     valid = set(chosen) == set(sizes) and all(0 <= index < sizes[v] for v, index in chosen.items())
     claim(valid, f"{where}: the assignment", chosen, f"an index for each of {sizes}, less than its size")
 
-    def worth(assignment: dict[str, int]) -> float:
+    def utility(assignment: dict[str, int]) -> float:
         return float(sum(tables[f][tuple(assignment[v] for v in graph.scope(f))] for f in graph.factors))
 
-    value = worth(chosen)
+    value = utility(chosen)
     says = f"{where}: the value {solution.value:.6g}", f"{value:.6g}, the sum at the assignment"
     if value > -np.inf:
         claim_close(solution.value, value, *says)
@@ -181,7 +181,7 @@ def _check_choice(
         bool(broken) == (status == "infeasible"), f"{where}: the status", status, "'infeasible' for what is forbidden"
     )
     every = [
-        worth(dict(zip(sizes, indices, strict=True)))
+        utility(dict(zip(sizes, indices, strict=True)))
         for indices in itertools.product(*(range(size) for size in sizes.values()))
     ]
     best, mean = max(every), float(np.mean(every))

@@ -12,7 +12,7 @@ from pettingzoo import ParallelEnv
 
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
-from swarmbo.problem.data import News, Reading
+from swarmbo.problem.data import Measurement, News
 from swarmbo.records import Goal
 from swarmbo.spaces import Domain
 from swarmbo.worlds.infos import Infos, Report, Step
@@ -159,15 +159,15 @@ class FieldWorld:
         problem = self.problem
         targets = {} if sent is None else problem.places_of(sent)
         found = {
-            agent: readings_of(agent, step.infos.get(agent, {}), targets.get(agent), problem.box)
+            agent: measurements_of(agent, step.infos.get(agent, {}), targets.get(agent), problem.box)
             for agent in problem.agents
         }
-        return news_of_readings(problem, found)
+        return news_of_measurements(problem, found)
 
 
-def readings_of(
+def measurements_of(
     agent: str, info: Mapping[str, Any], target: Float[np.ndarray, " d"] | None, box: Domain
-) -> tuple[Reading | None, tuple[Reading, ...]]:
+) -> tuple[Measurement | None, tuple[Measurement, ...]]:
     """What one agent in a field says in its info of a step.
 
     Args:
@@ -185,32 +185,36 @@ def readings_of(
 
     report = Report.of(info)
     stops = tuple(
-        Reading(agent, stop.place, stop.outcome, stop.noise_std if np.isfinite(stop.outcome) else np.nan)
+        Measurement(agent, stop.place, stop.outcome, stop.noise_std if np.isfinite(stop.outcome) else np.nan)
         for stop in report.on_the_way
         if stop.place is not None and can_be(stop.place)
     )
     if report.declined:
         return None, stops
     if report.place is not None and can_be(report.place):
-        return Reading(agent, report.place, report.outcome, report.noise_std), stops
+        return Measurement(agent, report.place, report.outcome, report.noise_std), stops
     if target is None:
         return None, stops
     # it does not say where it is: where it was sent, as far as anybody knows
-    return Reading(agent, target, np.nan if report.is_placed else report.outcome, report.noise_std), stops
+    return Measurement(agent, target, np.nan if report.is_placed else report.outcome, report.noise_std), stops
 
 
-def news_of_readings(problem: Problem, found: "Mapping[str, tuple[Reading | None, tuple[Reading, ...]]]") -> News:
+def news_of_measurements(
+    problem: Problem, found: "Mapping[str, tuple[Measurement | None, tuple[Measurement, ...]]]"
+) -> News:
     """What a team is told of a round, from what its agents say of it.
 
     Args:
         problem: The field.
         found: By agent, in the problem's order, as ``readings_of`` has it.
     """
-    ended = {agent: reading for agent, (reading, _) in found.items() if reading is not None}
+    ended = {agent: measurement for agent, (measurement, _) in found.items() if measurement is not None}
     return News(
-        problem.joint({agent: reading.place for agent, reading in ended.items()}),
+        problem.joint({agent: measurement.place for agent, measurement in ended.items()}),
         None,
-        {agent: reading.outcome for agent, reading in ended.items()},
-        noise={agent: reading.noise_std for agent, reading in ended.items() if not np.isnan(reading.noise_std)},
+        {agent: measurement.outcome for agent, measurement in ended.items()},
+        noise={
+            agent: measurement.noise_std for agent, measurement in ended.items() if not np.isnan(measurement.noise_std)
+        },
         on_the_way=tuple(stop for _, stops in found.values() for stop in stops),
     )

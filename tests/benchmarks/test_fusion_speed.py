@@ -8,7 +8,7 @@ import timeit
 import numpy as np
 import pytest
 
-from swarmbo.belief.fusion import CommitteeFlooding, Proposal, ReadingFlooding
+from swarmbo.belief.fusion import CommitteeFlooding, MeasurementFlooding, Proposal
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.boundary.rng import stream
 from swarmbo.spaces import Domain
@@ -28,6 +28,6 @@ def test_making_it_and_predicting_512_places(benchmark, n_each):
             agent._append(f"s{author:02d}", rows)
         return agent.belief.posterior(places)
 
-    whole_s = min(timeit.repeat(lambda: predict(ReadingFlooding), number=1, repeat=3))
+    whole_s = min(timeit.repeat(lambda: predict(MeasurementFlooding), number=1, repeat=3))
     benchmark(lambda: predict(CommitteeFlooding))
     benchmark.extra_info["one_process_over_this"] = whole_s / benchmark.stats.stats.min

@@ -127,7 +127,7 @@ def test_when_the_leader_is_gone_the_next_agent_leads(method):
         learn(["b", "c"], nx.Graph([("b", "c")]))
     for name in ["b", "c"]:
         assert belief.agents[name].proposal.proposer == "b"
-        assert belief.agents[name].proposal.n_readings >= 1.5 * before[name].n_readings
+        assert belief.agents[name].proposal.n_measurements >= 1.5 * before[name].n_measurements
     learn(AGENTS, None)
     learn(AGENTS, None)
     assert len({agent.proposal for agent in belief.agents.values()}) == 1

@@ -23,8 +23,8 @@ class Twin(sb.DBGPUCB, frozen=True, tag="twin"):
 class BestMean(sb.ChainAcquisition, frozen=True):
     bonus: float = 0.0
 
-    def worth(self, situation, n_agents=None):
-        return sb.LocalWorth(sqrt_beta=self.bonus, bonus=self.bonus, noise_variance=situation.belief.noise_variance)
+    def utility(self, situation, n_agents=None):
+        return sb.LocalUtility(sqrt_beta=self.bonus, bonus=self.bonus, noise_variance=situation.belief.noise_variance)
 
 
 class Relay(sb.ChainAcquisition, frozen=True):
@@ -250,7 +250,7 @@ def test_what_is_no_part_of_a_team_is_refused_in_one_line(settings, words):
 
 
 class Junk(sb.ChainAcquisition, frozen=True):
-    def worth(self, situation, n_agents=None):
+    def utility(self, situation, n_agents=None):
         return 3.0
 
 

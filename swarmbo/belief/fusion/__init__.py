@@ -16,7 +16,7 @@ from swarmbo.belief.fusion.experts import (
 )
 from swarmbo.belief.fusion.fused import FusedBelief as FusedBelief
 from swarmbo.belief.fusion.fused_view import FusedView as FusedView
+from swarmbo.belief.fusion.measurement_flooding import MeasurementFlooding as MeasurementFlooding
 from swarmbo.belief.fusion.proposal import Proposal as Proposal
 from swarmbo.belief.fusion.push_sum import PushSum as PushSum
-from swarmbo.belief.fusion.reading_flooding import ReadingFlooding as ReadingFlooding
 from swarmbo.belief.fusion.settings import FusedSettings as FusedSettings, FusionMethod as FusionMethod

@@ -158,13 +158,13 @@ class CovarianceIntersection(FusedView):
         self._left, self._answers = dict.fromkeys(self.neighbours, self.repeats), {}
 
     def _has_measured(self, n_new: int) -> None:
-        self._estimate = self._estimate + self._information(slice(self.n_readings - n_new, None))
+        self._estimate = self._estimate + self._information(slice(self.n_measurements - n_new, None))
         self._tally[self.name] = self._tally.get(self.name, 0.0) + n_new
         self._tell_all()
 
     def _has_adopted(self) -> None:
         self._estimate = self._information()
-        self._tally = {self.name: float(self.n_readings)} if self.n_readings else {}
+        self._tally = {self.name: float(self.n_measurements)} if self.n_measurements else {}
         self._tell_all()
 
     def _fits(self, body: msgspec.Raw) -> bool:

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.fusion.fused_view import are_numbers, packed_bytes, unpacked_bytes
 from swarmbo.belief.fusion.gossip import Gossip
+from swarmbo.belief.fusion.measurement_flooding import MeasurementFlooding, Measurements
 from swarmbo.belief.fusion.proposal import Proposal
-from swarmbo.belief.fusion.reading_flooding import ReadingFlooding, Readings
 from swarmbo.belief.gp.data import checked_points
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings
@@ -183,10 +183,10 @@ class CommitteeGP(FieldGP):
         return replace(self, foreseen=self.foreseen.condition_on_pending(self._points(X)))
 
 
-class CommitteeFlooding(ReadingFlooding):
+class CommitteeFlooding(MeasurementFlooding):
     """An agent that collects readings as its base does, and has an expert of its own for each author of them.
 
-    The messages are those of ``ReadingFlooding``; what it saves is computation. Experts that tell one another
+    The messages are those of ``MeasurementFlooding``; what it saves is computation. Experts that tell one another
     predictions, and no readings, are ``PredictionFlooding``.
 
     Example:
@@ -209,8 +209,8 @@ class CommitteeFlooding(ReadingFlooding):
         return None
 
     def _made(self) -> CommitteeGP:
-        experts = {author: self._exact(Readings.of(log.rows)) for author, log in sorted(self._logs.items())}
-        own = experts.get(self.name, self._exact(Readings.of(np.zeros((0, self.n_columns + 2)))))
+        experts = {author: self._exact(Measurements.of(log.rows)) for author, log in sorted(self._logs.items())}
+        own = experts.get(self.name, self._exact(Measurements.of(np.zeros((0, self.n_columns + 2)))))
         return CommitteeGP(
             domain=self.domain,
             hyperparameters=self.proposal.hyperparameters,
@@ -219,9 +219,9 @@ class CommitteeFlooding(ReadingFlooding):
             foreseen=own,
         )
 
-    def _exact(self, readings: Readings) -> ExactGP:
+    def _exact(self, measurements: Measurements) -> ExactGP:
         h = self.proposal.hyperparameters
-        return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *readings)
+        return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *measurements)
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,12 +318,12 @@ class PredictionFlooding(Gossip):
 
     def _has_measured(self, n_new: int) -> None:
         self._told[self.name] = np.array(self.own_belief.posterior(self.places))
-        self._holds(self.name, self.n_readings)
+        self._holds(self.name, self.n_measurements)
 
     def _has_adopted(self) -> None:
         super()._has_adopted()
         self._told = {}
-        if self.n_readings:
+        if self.n_measurements:
             self._has_measured(0)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -14,9 +14,9 @@ from swarmbo.belief.fusion.covariance_intersection import CovarianceIntersection
 from swarmbo.belief.fusion.exchange import exchange
 from swarmbo.belief.fusion.experts import CommitteeFlooding
 from swarmbo.belief.fusion.fused_view import FusedView
+from swarmbo.belief.fusion.measurement_flooding import FailureFlooding, MeasurementFlooding
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.fusion.push_sum import PushSum
-from swarmbo.belief.fusion.reading_flooding import FailureFlooding, ReadingFlooding
 from swarmbo.belief.fusion.settings import FusedSettings, FusionMethod
 from swarmbo.belief.gp.data import checked_noise, checked_outcomes
 from swarmbo.belief.gp.exact import ExactGP
@@ -38,7 +38,7 @@ _FAULTLESS = InProcess()
 _AGENTS: dict[FusionMethod, type[FusedView]] = {
     "consensus": PushSum,
     "covariance-intersection": CovarianceIntersection,
-    "readings": ReadingFlooding,
+    "readings": MeasurementFlooding,
     "experts": CommitteeFlooding,
 }
 
@@ -124,7 +124,7 @@ class FusedBelief:
 
     def learn(
         self,
-        readings: Mapping[str, tuple[Any, Any]],
+        measurements: Mapping[str, tuple[Any, Any]],
         links: "nx.Graph[str] | None",
         failed: Mapping[str, Any] | None = None,
         noise_variance: Mapping[str, ArrayLike | float] | None = None,
@@ -151,12 +151,12 @@ class FusedBelief:
         """
         check_links(links)
         failed, noise = failed or {}, noise_variance or {}
-        self._require_known(*readings, *failed)
-        for name, (X, y) in readings.items():  # first what may be refused, so that nothing has changed if it is
+        self._require_known(*measurements, *failed)
+        for name, (X, y) in measurements.items():  # first what may be refused, so that nothing has changed if it is
             n = len(self._points(X))
             checked_outcomes(y, n)
             checked_noise(noise.get(name), n)
-        for name, (X, y) in readings.items():
+        for name, (X, y) in measurements.items():
             self.give(name, X, y, noise.get(name))
         for name, X in failed.items():
             self.give_failures(name, X)
@@ -252,8 +252,8 @@ class FusedBelief:
                 (NaN if it failed) and standard deviation of the noise (None where that is not known).
         """
         other = self.copied()
-        good = [one for one in told if not math.isnan(one[2])][other.agents[agent].n_readings :]
-        bad = [one for one in told if math.isnan(one[2])][other.failures[agent].n_readings :]
+        good = [one for one in told if not math.isnan(one[2])][other.agents[agent].n_measurements :]
+        bad = [one for one in told if math.isnan(one[2])][other.failures[agent].n_measurements :]
         for asked, place, outcome, std in good:
             other.at(asked).give(agent, [place], [outcome], math.nan if std is None else std**2)
         for asked, place, *_ in bad:
@@ -263,7 +263,7 @@ class FusedBelief:
     def reports(self, agent: str) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "f c"]]:
         """Where measurements succeeded that an agent knows of one by one, and where some failed, as far as it heard."""
         own = self.agents[agent]
-        return own.known.X if isinstance(own, ReadingFlooding) else own.X, self.failures[agent].known.X
+        return own.known.X if isinstance(own, MeasurementFlooding) else own.X, self.failures[agent].known.X
 
     def _require_known(self, *agents: str) -> None:
         if strangers := [agent for agent in agents if agent not in self.agents]:
@@ -274,8 +274,8 @@ class FusedBelief:
 
     def _lead(self, agent: FusedView) -> None:
         """Let an agent propose, if it has enough news and it is its turn."""
-        X, y, noise = agent.known if isinstance(agent, ReadingFlooding) else (agent.X, agent.y, agent.noise)
-        has_news = len(y) > 0 and len(y) >= self.settings.growth * agent.proposal.n_readings
+        X, y, noise = agent.known if isinstance(agent, MeasurementFlooding) else (agent.X, agent.y, agent.noise)
+        has_news = len(y) > 0 and len(y) >= self.settings.growth * agent.proposal.n_measurements
         if has_news and self._waits[agent.name] < sum(other < agent.name for other in agent.reached):
             self._waits[agent.name] += 1
             return
@@ -283,7 +283,7 @@ class FusedBelief:
         if has_news:
             belief = ExactGP.create(self.settings.prior, self.domain).update(X, y, noise)
             fitted = belief.fit(stream(self.seed, "fit", agent=agent.name, n=len(y)))
-            agent.propose(fitted.hyperparameters, n_readings=len(y))
+            agent.propose(fitted.hyperparameters, n_measurements=len(y))
 
     @property
     def has_time(self) -> bool:

@@ -78,7 +78,7 @@ class FusedView(ABC):
         return self.domain.n_dims + (self.proposal.hyperparameters.time is not None)
 
     @property
-    def n_readings(self) -> int:
+    def n_measurements(self) -> int:
         """Number of its own readings."""
         return self.y.size
 
@@ -127,13 +127,13 @@ class FusedView(ABC):
         if outcomes.size:
             self._has_measured(outcomes.size)
 
-    def propose(self, hyperparameters: Hyperparameters, seed: int | None = None, n_readings: int = 0) -> Proposal:
+    def propose(self, hyperparameters: Hyperparameters, seed: int | None = None, n_measurements: int = 0) -> Proposal:
         """Propose another basis, noise or unit of outcomes; it supersedes what the agent has heard of.
 
         Args:
             hyperparameters: Of the new proposal.
             seed: Of its basis; None: the present one.
-            n_readings: How many readings they were fitted to.
+            n_measurements: How many readings they were fitted to.
 
         Returns:
             The proposal, which is under way to the others with the next messages.
@@ -148,7 +148,7 @@ class FusedView(ABC):
             proposer=self.name,
             hyperparameters=hyperparameters,
             seed=self.proposal.seed if seed is None else seed,
-            n_readings=n_readings,
+            n_measurements=n_measurements,
         )
         self._adopt(proposal)
         return proposal
@@ -204,14 +204,14 @@ class FusedView(ABC):
         return (
             len(h.lengthscales) == self.domain.n_dims
             and (h.time is None) == (own.hyperparameters.time is None)
-            and max(proposal.version, proposal.n_readings) < MOST
+            and max(proposal.version, proposal.n_measurements) < MOST
             and (self.team is None or (self._may_propose(proposal) and proposal.n_features == own.n_features))
             and all(1.0 / _LARGEST <= size <= _LARGEST for size in sizes)
             and max(abs(h.mean), abs(h.offset), h.scale, 1.0 / h.scale) <= LARGEST_OUTCOME
         )
 
     def _may_propose(self, proposal: Proposal) -> bool:
-        """Accept the proposal that all were started with: it is nobody's, and agents that have heard of no later one still send it."""
+        """Tell whether a peer can have made a proposal; the first one, which all start with, is nobody's."""
         return self._is_known([proposal.proposer] if proposal.version else [])
 
     def _is_known(self, names: Iterable[str]) -> bool:

@@ -137,7 +137,7 @@ class Gossip(FusedView):
             return False
         counts = [*said.has.values(), *(number for number, _ in said.entries.values())]
         own = max(said.has.get(self.name, 0), said.entries.get(self.name, (0, b""))[0])
-        if not all(0 <= count < MOST for count in counts) or (self.is_whole and own > self.n_readings):
+        if not all(0 <= count < MOST for count in counts) or (self.is_whole and own > self.n_measurements):
             return False
         news = [entry for author, entry in said.entries.items() if entry[0] > self._has.get(author, 0)]
         return all(self._is_entry(number, content) for number, content in news)
@@ -149,9 +149,9 @@ class Gossip(FusedView):
     def _take(self, sender: str, body: msgspec.Raw) -> None:
         said, peer = msgspec.msgpack.decode(body, type=_Body), self._peer(sender)
         told = said.has | {author: number for author, (number, _) in said.entries.items()}
-        if (own := told.get(self.name, 0)) > self.n_readings:
+        if (own := told.get(self.name, 0)) > self.n_measurements:
             raise LostStateError(
-                f"agent {self.name!r}: got {self.n_readings} readings of its own, and {sender!r} knows of {own}; "
+                f"agent {self.name!r}: got {self.n_measurements} readings of its own, and {sender!r} knows of {own}; "
                 "wanted the state it had (load_state_dict), or a new name"
             )
         leaves_a_gap = False

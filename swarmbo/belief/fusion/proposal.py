@@ -25,7 +25,7 @@ class Proposal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         hyperparameters: Kernel, scales, noise variance > 0, mean, offset and scale of outcomes.
         seed: Of the basis.
         n_features: Size of the basis, an even number from 2 to 2048.
-        n_readings: How many readings it was fitted to.
+        n_measurements: How many readings it was fitted to.
 
     Example:
         >>> h = Hyperparameters("rbf", (0.2,), 1.0, 0.01)
@@ -39,7 +39,7 @@ class Proposal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hyperparameters: Hyperparameters
     seed: int
     n_features: int
-    n_readings: int = 0
+    n_measurements: int = 0
 
     def __post_init__(self) -> None:
         require(self, "version", lambda value: value >= 0, "an integer >= 0")

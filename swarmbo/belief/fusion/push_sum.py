@@ -190,13 +190,13 @@ class PushSum(FusedView):
 
     def _has_measured(self, n_new: int) -> None:
         before = self._view()
-        new, batch = self._information(slice(self.n_readings - n_new, None)), self._batch(n_new)
+        new, batch = self._information(slice(self.n_measurements - n_new, None)), self._batch(n_new)
         self._kept = _View(before.information + new, before.shares | {batch: 1.0}, is_settled=False)
         self._own = self._own + Mass(np.concatenate([[0.0], new.packed()]), {batch: 1.0})
         self._seen = None
 
     def _has_adopted(self) -> None:
-        tally = {self._batch(self.n_readings): 1.0} if self.n_readings else {}
+        tally = {self._batch(self.n_measurements): 1.0} if self.n_measurements else {}
         self._own = Mass(np.concatenate([[1.0], self._information().packed()]), tally)
         for link in self._links.values():
             self._begin_session(link)
@@ -204,7 +204,7 @@ class PushSum(FusedView):
 
     def _batch(self, n: int) -> str:
         """The name of its last n readings."""
-        return f"{self.name} {self.n_readings - n} {n}"
+        return f"{self.name} {self.n_measurements - n} {n}"
 
     def _begin_session(self, link: _Link) -> None:
         link.own += 1

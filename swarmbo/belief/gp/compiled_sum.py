@@ -212,9 +212,9 @@ class TiedSumPosterior(LogPosterior):
         z: Float[np.ndarray, " t"],
         known_noise: Float[np.ndarray, " t"],
         *,
-        fading: tuple[KernelName, Float[np.ndarray, " t"]] | None = None,
+        decay: tuple[KernelName, Float[np.ndarray, " t"]] | None = None,
     ) -> None:
-        super().__init__(prior, kernels, scopes, U, z, known_noise, fading=fading)
+        super().__init__(prior, kernels, scopes, U, z, known_noise, decay=decay)
         latents = np.arange(len(scopes)) if prior.ties is None else prior.ties.latents
         self._groups = list[tuple[int, int, Any, Any]]()  # first factor and coordinate of each, ends, points
         for group in range(len(prior.sizes)):

@@ -121,7 +121,7 @@ class Conditioned:
         """The same posterior, telling of another round."""
         return self if now == self.now else replace(self, now=now)
 
-    def fading(self, factors: Sequence[int]) -> Float[np.ndarray, "g T"]:
+    def decay(self, factors: Sequence[int]) -> Float[np.ndarray, "g T"]:
         """What is left at ``now`` of what some factors were when each observation was made: 1 is all, 0 in padding.
 
         Covariances between a factor now and the observations are those of a function that stays as it is, times this.

@@ -81,7 +81,7 @@ class ChannelGP(SpatialGP):
     def scopes(self) -> Sequence[Sequence[int]]:
         """For each latent the coordinates of a point that it reads."""
 
-    def going_on_from(self, earlier: "ChannelGP") -> Self:
+    def extended_from(self, earlier: "ChannelGP") -> Self:
         """The same belief, to the bit: what was worked out for another one is extended, if that knew the first data.
 
         Only latents that are observed one by one, many of them, are the same to the bit either way; others are worked
@@ -103,7 +103,7 @@ class ChannelGP(SpatialGP):
         )
         return self._with(base=replace(known, data=data, parts=parts))
 
-    def forget(self) -> None:
+    def drop_cache(self) -> None:
         """Keep nothing of what was worked out from data that are all known: it is worked out again if it is asked for.
 
         Of many latents that is most of what a belief takes of memory, and is the same to the bit.

@@ -47,7 +47,7 @@ class LogPosterior:
         z: Float[np.ndarray, " t"],
         known_noise: Float[np.ndarray, " t"],
         channel: Int[np.ndarray, " t"] | None = None,
-        fading: tuple[KernelName, Float[np.ndarray, " t"]] | None = None,
+        decay: tuple[KernelName, Float[np.ndarray, " t"]] | None = None,
     ) -> None:
         self.prior, self.kernels, self.z, self.known_noise = prior, tuple(kernels), z, known_noise
         self._is_fitted = np.isnan(known_noise)
@@ -57,7 +57,7 @@ class LogPosterior:
         self._U = U.T[np.concatenate([np.array(scope) for scope in scopes])]  # (d, t)
         ends = np.cumsum([0, *map(len, scopes)])
         self._slices = [slice(start, end) for start, end in pairwise(ends.tolist())]
-        self._time_kernel, rounds = (None, np.zeros(t)) if fading is None else fading
+        self._time_kernel, rounds = (None, np.zeros(t)) if decay is None else decay
         self._apart = np.abs(rounds[self._rows] - rounds[self._cols])  # rounds between the two of a pair
         self._holds = np.ones((k, t))
         self._shared: Float[np.ndarray, "k pairs"] | None = None

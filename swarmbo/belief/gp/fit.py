@@ -10,7 +10,7 @@ from jaxtyping import Float
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.evidence import LogPosterior, maximise
 from swarmbo.belief.gp.fit_alone import Alone, fit_alone
-from swarmbo.belief.gp.fit_jointly import fading_of, fit_jointly, hyperparameters_at
+from swarmbo.belief.gp.fit_jointly import decay_of, fit_jointly, hyperparameters_at
 from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
     ExactGPSettings,
@@ -82,9 +82,9 @@ def fit_field(
         if is_many:
             fitted_to = data.take(np.sort(rng.choice(len(data), FITTED_TO, replace=False)))
         z = (fitted_to.outcome - offset) / scale
-        scopes, fading = [range(domain.n_dims)], fading_of(settings.time, fitted_to)
+        scopes, decay = [range(domain.n_dims)], decay_of(settings.time, fitted_to)
         log_posterior = LogPosterior(
-            prior, [settings.kernel], scopes, fitted_to.U, z, standardised_noise(fitted_to.noise, scale), fading=fading
+            prior, [settings.kernel], scopes, fitted_to.U, z, standardised_noise(fitted_to.noise, scale), decay=decay
         )
         starts = [] if previous is None else [warm_start(prior, previous, scale)]
         if not (is_many and starts):

@@ -169,8 +169,8 @@ def _searched(
     starts = np.array([theta for problem in group for theta in problem.starts])
     which = np.repeat(np.arange(len(group)), n_starts)
     if settings.time is not None:
-        fading = settings.time.kernel, np.array([own.data.rounds for own in group])
-        log_posterior = StackedLogPosterior(*data, fading=fading)
+        decay = settings.time.kernel, np.array([own.data.rounds for own in group])
+        log_posterior = StackedLogPosterior(*data, decay=decay)
     elif is_compiled(kernels, len(group[0].data)):
         goes_on, is_many = group[0].goes_on, are_many(len(kernels))
         return compiled_search(data, starts, which, settings.max_iterations, goes_on=goes_on, is_many=is_many)
@@ -216,9 +216,9 @@ def compiled_search(
         n_known = int(is_many and goes_on and own.shape[1] > 1)
         sought = own[:, n_known:].reshape(-1, starts.shape[1])
         whose, led_by = np.repeat(np.arange(len(z)), own.shape[1] - n_known), _LED if is_many else BRISK
-        led, worth, _ = maximise_stacked(some, sought, whose, max_iterations, begun=None, **led_by)
+        led, utility, _ = maximise_stacked(some, sought, whose, max_iterations, begun=None, **led_by)
         ends = led.reshape(own.shape[0], -1, own.shape[2])
-        is_new = ~doubled(led, worth, ends.shape[1], BRISK["apart"]).reshape(len(z), -1)
+        is_new = ~doubled(led, utility, ends.shape[1], BRISK["apart"]).reshape(len(z), -1)
         if n_known:
             is_new &= (np.abs(ends - own[:, :1]) >= BRISK["apart"]).any(axis=2)
         if goes_on:

@@ -59,7 +59,7 @@ def fit_jointly(
             starts,
             settings.max_iterations,
             channel=data.channel if is_mixed else None,
-            fading=fading_of(settings.time, data),
+            decay=decay_of(settings.time, data),
         )
         constants = offsets + scale * (means if is_mixed else means / k)
     return _joint_hyperparameters(belief, data, prior, theta, constants, scales, is_mixed=is_mixed)
@@ -184,7 +184,7 @@ def _joint_hyperparameters(
     )
 
 
-def fading_of(time: TimeAxis | None, data: Observations) -> tuple[KernelName, Float[np.ndarray, " r"]] | None:
+def decay_of(time: TimeAxis | None, data: Observations) -> tuple[KernelName, Float[np.ndarray, " r"]] | None:
     """The kernel over time, and the round of each outcome; None where nothing fades."""
     return None if time is None else (time.kernel, data.rounds)
 

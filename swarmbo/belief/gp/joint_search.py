@@ -25,7 +25,7 @@ def search_jointly(
     max_iterations: int,
     *,
     channel: Int[np.ndarray, " t"] | None = None,
-    fading: tuple[KernelName, Float[np.ndarray, " t"]] | None = None,
+    decay: tuple[KernelName, Float[np.ndarray, " t"]] | None = None,
 ) -> tuple[Float[np.ndarray, " p"], float, Float[np.ndarray, " c"]]:
     """The best theta that searches from some starts come to, the log posterior there, and the profiled means.
 
@@ -48,20 +48,20 @@ def search_jointly(
     has_few = len(prior.sizes) <= _GROUPS and (prior.ties is not None or prior.is_shared)
     data = (prior, kernels, scopes, U, z, known_noise)  # numba is slow to load, so what needs it is imported late
     if channel is not None:
-        log_posterior = LogPosterior(*data, channel, fading)
+        log_posterior = LogPosterior(*data, channel, decay)
     elif has_few and n_coordinates >= COMPILED_FROM and (is_much or is_compiled(kernels)):
         from swarmbo.belief.gp.compiled_sum import TiedSumPosterior
 
-        log_posterior = TiedSumPosterior(*data, fading=fading)
-    elif fading is None and prior.ties is None and is_much and n_coordinates <= _MOST_COORDINATES:
+        log_posterior = TiedSumPosterior(*data, decay=decay)
+    elif decay is None and prior.ties is None and is_much and n_coordinates <= _MOST_COORDINATES:
         from swarmbo.belief.gp.compiled_evidence import OneSumPosterior
 
         log_posterior = OneSumPosterior(*data)
     elif is_compiled(kernels):
         from swarmbo.belief.gp.compiled_sum import CompiledSumPosterior
 
-        log_posterior = CompiledSumPosterior(*data, fading=fading)
+        log_posterior = CompiledSumPosterior(*data, decay=decay)
     else:
-        log_posterior = LogPosterior(*data, fading=fading)
+        log_posterior = LogPosterior(*data, decay=decay)
     theta, value = maximise(log_posterior, list(starts), max_iterations)
     return theta, value, log_posterior.means(theta)

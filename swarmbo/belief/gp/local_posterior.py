@@ -76,7 +76,7 @@ class StackPosterior:
         rows = slice(index[0], index[0] + len(index)) if is_run else index  # of neighbours in memory no copy is made
         self._weights = (self._outputs * conditioned.seen[rows])[:, None, :]  # (g, 1, T)
         if hyper.times:
-            self._weights = self._weights * conditioned.fading(index)[:, None, :]
+            self._weights = self._weights * conditioned.decay(index)[:, None, :]
         self._alpha = conditioned.alpha[rows][:, :, None]  # (g, T, 1)
         self._is_compiled = conditioned.is_compiled
         self._is_many = self._is_compiled and not conditioned.is_coupled and are_many(len(conditioned.scopes))

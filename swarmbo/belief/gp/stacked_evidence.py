@@ -106,7 +106,7 @@ class StackedLogPosterior:
         U: Float[np.ndarray, "g t a"],
         z: Float[np.ndarray, "g t"],
         known_noise: Float[np.ndarray, "g t"],
-        fading: tuple[KernelName, Float[np.ndarray, "g t"]] | None = None,
+        decay: tuple[KernelName, Float[np.ndarray, "g t"]] | None = None,
     ) -> None:
         t = z.shape[1]
         self._first, self.kernel, self._U, self._z, self._known_noise = priors[0], kernel, U, z, known_noise
@@ -115,7 +115,7 @@ class StackedLogPosterior:
         self.bounds = np.array([prior.bounds for prior in priors])
         self._cols, self._rows = np.triu_indices(t, 1)  # pairs below the diagonal, column by column
         self._below, self._above = self._rows * t + self._cols, self._cols * t + self._rows
-        self._time_kernel, rounds = (None, None) if fading is None else fading
+        self._time_kernel, rounds = (None, None) if decay is None else decay
         self._apart = None if rounds is None else np.abs(rounds[:, self._rows] - rounds[:, self._cols])
 
     @cached_property

@@ -55,7 +55,7 @@ class Learned(msgspec.Struct, frozen=True):
     restarted_at: int = 0
     before: "Learned | None" = None
     whole_since: int = 0
-    rivals: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
+    candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
     ensemble: EnsembleHyperparameters | None = None
     structure: LearnedStructure | None = None
 
@@ -177,11 +177,11 @@ def learned_belief(
         belief = belief.with_hyperparameters(previous.hyperparameters)
         if previous.fitted_at and n - previous.fitted_at < settings.refit_every:
             if situation.earlier is not None:
-                belief = belief.going_on_from(situation.earlier)
-                situation.earlier.forget()
+                belief = belief.extended_from(situation.earlier)
+                situation.earlier.drop_cache()
             return belief, previous
     if situation.earlier is not None:
-        situation.earlier.forget()  # before as much is worked out for other hyper-parameters
+        situation.earlier.drop_cache()  # before as much is worked out for other hyper-parameters
     fitted_at = 0
     if belief.n_data:
         warm = belief.hyperparameters if previous is not None and previous.fitted_at else None

@@ -98,8 +98,10 @@ def _carried_over(
         out = regrouped(hyper, old, new, kept, settings.kernel)
         return _with_prior_of(out, hyper.in_one_unit()) if len(kept) == len(new.factors) else out
 
-    rivals = tuple((place, moved(of)) for place, of in previous.rivals)
-    return msgspec.structs.replace(previous, hyperparameters=moved(previous.hyperparameters), rivals=rivals)
+    candidate_models = tuple((place, moved(of)) for place, of in previous.candidate_models)
+    return msgspec.structs.replace(
+        previous, hyperparameters=moved(previous.hyperparameters), candidate_models=candidate_models
+    )
 
 
 def _with_prior_of(hyper: AdditiveHyperparameters, whole: AdditiveHyperparameters) -> AdditiveHyperparameters:

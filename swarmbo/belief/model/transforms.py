@@ -57,11 +57,11 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
     history, n = situation.history, len(situation.history)
     if np.isfinite(history.factors).any():
         belief, learned = learned_belief(situation, situation.graph, history, settings, previous)
-        learned = msgspec.structs.replace(learned, scopes=None, rivals=())
+        learned = msgspec.structs.replace(learned, scopes=None, candidate_models=())
         return Model(given_out(belief, situation), learned)
-    if previous is None or not previous.rivals or _is_choice_due(previous, settings, n):
+    if previous is None or not previous.candidate_models or _is_choice_due(previous, settings, n):
         return _chosen_of_totals(situation, settings)
-    (place, hyperparameters), *others = previous.rivals
+    (place, hyperparameters), *others = previous.candidate_models
     if others and (len(situation.pending) or n - previous.fitted_at >= settings.refit_every):
         others.append((place, hyperparameters))
         place, hyperparameters = others.pop(0)
@@ -70,8 +70,8 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
             fitted_at = min(fitted_at, max(1, n - settings.refit_every))
         previous = msgspec.structs.replace(previous, hyperparameters=hyperparameters, warps=warps, fitted_at=fitted_at)
     model, _ = _model_of_totals(situation, settings, place, previous)
-    rivals = ((place, model.learned.hyperparameters), *others)
-    return replace(model, learned=msgspec.structs.replace(model.learned, rivals=rivals))
+    candidate_models = ((place, model.learned.hyperparameters), *others)
+    return replace(model, learned=msgspec.structs.replace(model.learned, candidate_models=candidate_models))
 
 
 def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -> Model:
@@ -83,9 +83,11 @@ def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -
             tried[place] = _model_of_totals(situation, settings, place, None)
     order = sorted(tried, key=lambda place: -tried[place][1])
     near = [place for place in order if tried[place][1] >= tried[order[0]][1] - _TIE * n]
-    rivals = tuple((place, tried[place][0].learned.hyperparameters) for place in near)
+    candidate_models = tuple((place, tried[place][0].learned.hyperparameters) for place in near)
     best = tried[near[0]][0]
-    return replace(best, learned=msgspec.structs.replace(best.learned, decomposed_at=n, rivals=rivals))
+    return replace(
+        best, learned=msgspec.structs.replace(best.learned, decomposed_at=n, candidate_models=candidate_models)
+    )
 
 
 def _model_of_totals(
@@ -149,13 +151,13 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     if previous is None or not previous.warps or _is_choice_due(previous, settings, n):
         return data.chosen(is_all=is_all)
     warps = data.fitted(previous.warps)
-    is_alone = not (previous.splits or previous.rivals)
+    is_alone = not (previous.splits or previous.candidate_models)
     belief = data.whole(warps, previous.splits, is_alone=is_alone)
     if tuple(warp.kind for warp in warps) != tuple(kind for kind, _ in previous.warps):
         # right after a restart: outcomes that do not vary, so there is nothing to transform, nor to learn
         return data.model(belief, previous, warps, {})
     is_due = n - previous.fitted_at >= settings.refit_every and len(F) > 0
-    if is_due and previous.rivals:
+    if is_due and previous.candidate_models:
         previous = _turned(previous, situation.graph.factors[0])
         belief = data.whole(warps, previous.splits)
     belief = belief.with_hyperparameters(previous.hyperparameters)
@@ -169,20 +171,20 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
         fitted_at=n if is_due else previous.fitted_at,
         splits={factor: split.hyperparameters for factor, split in splits.items()},
     )
-    if learned.rivals:
-        (place, _), *others = learned.rivals
+    if learned.candidate_models:
+        (place, _), *others = learned.candidate_models
         own = next(iter(learned.splits.values()), learned.hyperparameters)
-        learned = msgspec.structs.replace(learned, rivals=((place, own), *others))
+        learned = msgspec.structs.replace(learned, candidate_models=((place, own), *others))
     return data.model(belief, learned, warps, splits)
 
 
 def _turned(learned: Learned, factor: str) -> Learned:
     """What was learned of the one factor, the other of its two models in front."""
-    first, (place, hyperparameters) = learned.rivals
+    first, (place, hyperparameters) = learned.candidate_models
     splits = {factor: hyperparameters} if place == _SPLIT else {}
     whole = learned.hyperparameters if splits else hyperparameters
-    rivals = ((place, hyperparameters), first)
-    return msgspec.structs.replace(learned, hyperparameters=whole, splits=splits, rivals=rivals)
+    candidate_models = ((place, hyperparameters), first)
+    return msgspec.structs.replace(learned, hyperparameters=whole, splits=splits, candidate_models=candidate_models)
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,7 @@ class _Data:
         warps = tuple(tried[i][1][j] for j, i in enumerate(best))
         hyperparameters = _picked([tried[i][0].hyperparameters for i in best])
         splits, odds, n = dict[str, AdditiveGP](), _ODDS_OF_WHOLE[situation.structure], len(situation.history)
-        rivals: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
+        candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
         seen = np.flatnonzero(np.isfinite(self.F).any(axis=0)).tolist() if is_all else []
         sums = [graph.factors[j] for j in seen if len(graph.scopes[j]) > 1]
         for factor, split in self.splits(dict.fromkeys(sums), is_due=True).items():
@@ -259,7 +261,7 @@ class _Data:
             if lead > odds:
                 splits[factor] = split
                 if k == 1 and lead < abs(odds) + _LEAD * n:
-                    rivals = ((_SPLIT, split.hyperparameters), (_WHOLE, hyperparameters))
+                    candidate_models = ((_SPLIT, split.hyperparameters), (_WHOLE, hyperparameters))
         is_alone = not splits and k == 1
         belief = self.whole(warps, splits, is_alone=is_alone)
         if is_alone and belief.n_data:
@@ -271,7 +273,7 @@ class _Data:
             decomposed_at=n,
             warps=tuple(_OF_FACTORS[i] for i in best),
             splits={factor: split.hyperparameters for factor, split in splits.items()},
-            rivals=rivals,
+            candidate_models=candidate_models,
         )
         return self.model(belief.with_hyperparameters(hyperparameters), learned, warps, splits)
 

@@ -21,8 +21,8 @@ from swarmbo.coordination.agreement import Agreement, BoxOutcome
 from swarmbo.coordination.ascent import Climbed, ascend, augmented, polish
 from swarmbo.coordination.box_steps import (
     FEWEST,
+    drawn_starts,
     exchange,
-    joint_starts,
     natural_penalty,
     part_total,
     settled,
@@ -263,7 +263,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     def _looked_at(self, view: BoxView, seed: int, fewest: int = 0) -> tuple[Float[np.ndarray, "m n"], int]:
         """Joint points that are looked at for starts, and how many of them were given: those come first."""
         n_random, n_given = max(self.screened, self.starts, fewest), min(len(view.functions.starts), self.starts)
-        return joint_starts(view.functions, view.seen, seed, self.starts, n_random), n_given
+        return drawn_starts(view.functions, view.seen, seed, self.starts, n_random), n_given
 
     def _starts(self, view: BoxView, seed: int) -> Steps[tuple[Float[np.ndarray, "m n"], float]]:
         """Joint points to start from, best first, and the part's natural penalty."""

@@ -42,14 +42,14 @@ class Outlook:
 
     present: int
     broken: Vector
-    worth: Vector
+    utility: Vector
     in_conflict: bool
 
     @property
     def best(self) -> Bool[np.ndarray, " d"]:
         """The values that nothing is better than."""
         fewest = self.broken == self.broken.min()
-        return fewest & (self.worth == self.worth[fewest].max())
+        return fewest & (self.utility == self.utility[fewest].max())
 
     @property
     def gain(self) -> tuple[int, float]:
@@ -58,8 +58,8 @@ class Outlook:
         Gains are compared in this order; (0, 0.0) where the present value is among the best.
         """
         best = int(self.best.argmax())
-        broken, worth = self.broken[self.present] - self.broken[best], self.worth[best] - self.worth[self.present]
-        return int(broken), float(worth)
+        broken, utility = self.broken[self.present] - self.broken[best], self.utility[best] - self.utility[self.present]
+        return int(broken), float(utility)
 
     @property
     def alternatives(self) -> Int[np.ndarray, " k"]:
@@ -284,7 +284,7 @@ def _moved(
     missing = dict.fromkeys(y for x in around for y in around[x] if y not in gains)
     yield from mail.wait([("gain", y) for y in missing])
     yield from mail.close()
-    told = gains | {y: (mail["gain", y].broken, mail["gain", y].worth) for y in missing}
+    told = gains | {y: (mail["gain", y].broken, mail["gain", y].utility) for y in missing}
     place = graph.column_of
 
     def wins(x: str) -> bool:

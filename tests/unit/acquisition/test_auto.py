@@ -159,8 +159,8 @@ def test_models_that_evidence_cannot_tell_apart_take_turns_from_fit_to_fit(situa
     n_factors = [kind[0] for kind in kinds]
     assert n_factors in ([1] * 3 + [2] * 3 + [1], [2] * 3 + [1] * 3 + [2])
     learned = kinds[-1][3]
-    assert [len(h.lengthscales) for _, h in learned.rivals] == [n_factors[-1], n_factors[2 + 1]]
-    assert learned.rivals[0][1] == learned.hyperparameters
+    assert [len(h.lengthscales) for _, h in learned.candidate_models] == [n_factors[-1], n_factors[2 + 1]]
+    assert learned.candidate_models[0][1] == learned.hyperparameters
     assert learned.decomposed_at == 34
     assert msgspec.convert(msgspec.to_builtins(learned), Learned) == learned
 
@@ -168,7 +168,7 @@ def test_models_that_evidence_cannot_tell_apart_take_turns_from_fit_to_fit(situa
 def test_where_the_evidence_is_clear_one_model_is_used_alone(situation_of) -> None:
     situation = situation_of(BLOCKS, t=40)
     learned = Auto().learn(with_outcomes(situation, ramps(unit(situation))), BELIEF, None).learned
-    assert len(learned.rivals) == 1
+    assert len(learned.candidate_models) == 1
     assert learned.scopes is None
 
 
@@ -197,7 +197,9 @@ def test_told_scopes_that_are_wrong_give_way_to_one_process_that_is_searched_eve
     situation = with_outcomes(situation, crossed(unit(situation)))
     model = Auto().learn(situation, BELIEF, None)
     assert (model.learned.scopes, model.learned.warps) == ((("a", "b", "c", "d"),), (("none", 1.0),))
-    assert all(len(hyper.lengthscales) == 1 for _, hyper in model.learned.rivals)  # nor are they taken in turns
+    assert all(
+        len(hyper.lengthscales) == 1 for _, hyper in model.learned.candidate_models
+    )  # nor are they taken in turns
     V = np.random.default_rng(3).random((200, 4))
     assert np.corrcoef(model.posterior(situation.domain.from_unit(V))[0], crossed(V))[0, 1] > 0.8
     functions = Auto().local_functions(situation, model)
@@ -211,7 +213,7 @@ def test_told_scopes_that_are_right_are_kept(situation_of) -> None:
     order = [variables.index(v) for v in "abcd"]
     learned = Auto().learn(with_outcomes(situation, crossed(unit(situation)[:, order])), BELIEF, None).learned
     assert learned.scopes is None
-    assert all(len(hyper.lengthscales) == 2 for _, hyper in learned.rivals)
+    assert all(len(hyper.lengthscales) == 2 for _, hyper in learned.candidate_models)
 
 
 def test_one_process_of_outcomes_as_they_are_is_tried_of_few_variables_only(situation_of, monkeypatch) -> None:
@@ -220,7 +222,7 @@ def test_one_process_of_outcomes_as_they_are_is_tried_of_few_variables_only(situ
     monkeypatch.setattr(transforms, "_TIE", 10.0)
     for few, places in ((4, {0, 1, 2, 3}), (3, {0, 1, 2})):
         monkeypatch.setattr(transforms, "_FEW", few)
-        rivals = Auto().learn(situation, BELIEF, None).learned.rivals
+        rivals = Auto().learn(situation, BELIEF, None).learned.candidate_models
         assert {place for place, _ in rivals} == places
 
 
@@ -314,12 +316,12 @@ def test_a_sum_over_variables_and_the_whole_take_turns_until_the_evidence_is_cle
         learned = model.learned
         fronts.append(bool(model.splits))
         assert bool(learned.splits) is fronts[-1]
-        assert learned.rivals[0][1] == (next(iter(learned.splits.values()), learned.hyperparameters))
+        assert learned.candidate_models[0][1] == (next(iter(learned.splits.values()), learned.hyperparameters))
     assert fronts == [True] * 3 + [False] * 3 + [True] * 2 + [fronts[-1]]
     clear = situation_of({"whole": list("abc")}, t=60, structure="unknown")
     clear = with_outcomes(clear, waves(unit(clear)))
     learned = Auto().learn(clear, BELIEF, None).learned
-    assert (list(learned.splits), learned.rivals) == (["whole"], ())
+    assert (list(learned.splits), learned.candidate_models) == (["whole"], ())
 
 
 def test_a_sum_of_pairs_that_nobody_tells_is_found_within_five_evaluations_a_variable() -> None:
@@ -771,7 +773,7 @@ def test_a_team_that_splits_goes_on_from_its_state_to_the_bit() -> None:
     for _ in range(20):
         query = team.ask()
         team.tell(query, outcome(query.point))
-    assert team.model.learned.rivals or team.model.splits
+    assert team.model.learned.candidate_models or team.model.splits
     other = sb.Team.from_state_dict(team.state_dict())
     for _ in range(6):
         mine, theirs = team.ask(), other.ask()
@@ -933,9 +935,11 @@ def test_the_members_of_a_batch_take_turns_of_models_that_evidence_cannot_tell_a
     learned, places = sb.Auto().learn(situation, settings, None).learned, list[int]()
     for count in range(1, 9):
         learned = sb.Auto().learn(situation_of(t=12, pending=count), settings, learned).learned
-        places.append(learned.rivals[0][0])
+        places.append(learned.candidate_models[0][0])
     assert sorted(places[:4]) == sorted(places[4:]) == [0, 1, 2, 3]
-    assert sb.Auto().learn(situation, settings, learned).learned.rivals == learned.rivals  # alone: from fit to fit
+    assert (
+        sb.Auto().learn(situation, settings, learned).learned.candidate_models == learned.candidate_models
+    )  # alone: from fit to fit
 
 
 def test_bounds_of_factors_that_share_variables_have_more_weight_the_more_is_pending(situation_of) -> None:
@@ -957,7 +961,7 @@ def test_of_totals_every_model_of_a_batch_takes_draws_and_bounds_in_boxes_of_sev
         situation = situation_of(t=12, pending=count)
         model = rule.learn(situation, settings, learned)
         learned, functions = model.learned, rule.local_functions(situation, model)
-        used.add((learned.rivals[0][0], type(functions)))
+        used.add((learned.candidate_models[0][0], type(functions)))
         sides.add(round(float((functions.high - functions.low).max()), 6))
     assert used == {(place, kind) for place in (0, 1) for kind in (SampledFunctions, ContrastBounds)}
     assert sides == {0.4, 0.2, 0.1}

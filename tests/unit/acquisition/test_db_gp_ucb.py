@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.acquisition import DBGPUCB, LocalWorth, Situation, local_acquisition, shortlist
+from swarmbo.acquisition import DBGPUCB, LocalUtility, Situation, local_acquisition, shortlist
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.coordination import Exact
 from swarmbo.errors import ConfigError
@@ -29,8 +29,8 @@ def some_belief(seed: int = 0, n: int = 12) -> ExactGP:
     return ExactGP.create(ExactGPSettings(), DOMAIN).update(X, y).fit(rng)
 
 
-def by_ucb(sqrt_beta) -> LocalWorth:
-    return LocalWorth(sqrt_beta, bonus=1.0, noise_variance=1.0)
+def by_ucb(sqrt_beta) -> LocalUtility:
+    return LocalUtility(sqrt_beta, bonus=1.0, noise_variance=1.0)
 
 
 def situation(belief, candidates, positions=None, links=None, round_number=1) -> Situation:
@@ -48,7 +48,7 @@ def test_tables_sum_to_equation_5_at_every_joint_choice(seed, n_robots, order):
     bonus = 7.0
     noise = 2.0 * belief.noise_variance
     tables = [
-        local_acquisition(belief, places[n : n + order + 1], LocalWorth(1.0, bonus, noise)) for n in range(n_robots)
+        local_acquisition(belief, places[n : n + order + 1], LocalUtility(1.0, bonus, noise)) for n in range(n_robots)
     ]
     for choice in itertools.product(range(3), repeat=n_robots):
         batch = np.array([places[n][c] for n, c in enumerate(choice)])
@@ -74,7 +74,7 @@ def test_a_lone_robot_gets_the_ucb_bonus_of_the_schedule_at_an_unexplored_place(
 def test_equal_places_are_forbidden_within_a_factor():
     belief = some_belief()
     places = DOMAIN.from_unit(np.random.default_rng(1).random((4, 2)))
-    table = local_acquisition(belief, [places, places], LocalWorth(1.0, 1.0, 1.0))
+    table = local_acquisition(belief, [places, places], LocalUtility(1.0, 1.0, 1.0))
     assert (np.isneginf(table) == np.eye(4, dtype=bool)).all()
 
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from swarmbo.acquisition import DBGPUCB, Information, LocalWorth, Situation, Straddle, local_acquisition
+from swarmbo.acquisition import DBGPUCB, Information, LocalUtility, Situation, Straddle, local_acquisition
 from swarmbo.baselines import Greedy, Independent
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.coordination import Exact
@@ -43,7 +43,7 @@ def test_tables_equal_the_value_of_those_who_measure_alone(order):
     belief, rng = some_belief(), np.random.default_rng(1)
     places = [DOMAIN.from_unit(rng.random((3, 2))) for _ in range(3)]
     options = [np.vstack([own, NOWHERE]) for own in places]
-    worth = LocalWorth(2.0, 7.0, 2.0 * belief.noise_variance, merit=lambda mean: -np.abs(mean - 50.0), idle=1.5)
+    worth = LocalUtility(2.0, 7.0, 2.0 * belief.noise_variance, merit=lambda mean: -np.abs(mean - 50.0), idle=1.5)
     tables = [local_acquisition(belief, options[n : n + order + 1], worth, price=0.4 * n) for n in range(3)]
     for choice in itertools.product(range(4), repeat=3):
         got = [tables[n][choice[n : n + order + 1]] for n in range(3)]
@@ -105,7 +105,7 @@ def test_information_of_an_unknown_place_is_worth_its_prior_std():
 def test_straddle_of_single_places_is_bryans_score():
     belief = some_belief()
     worth, X = (
-        Straddle(level=53.0).worth(situation(belief, {})),
+        Straddle(level=53.0).utility(situation(belief, {})),
         DOMAIN.from_unit(np.random.default_rng(3).random((9, 2))),
     )
     mean, var = belief.posterior(X)
@@ -115,10 +115,10 @@ def test_straddle_of_single_places_is_bryans_score():
 def test_straddle_takes_the_worlds_level_unless_it_has_its_own_and_wants_one_of_them():
     belief = some_belief()
     mean = np.array([50.0])
-    assert Straddle().worth(situation(belief, {}, level=44.0)).merit(mean)[0] == -6.0
-    assert Straddle(level=51.0).worth(situation(belief, {}, level=44.0)).merit(mean)[0] == -1.0
+    assert Straddle().utility(situation(belief, {}, level=44.0)).merit(mean)[0] == -6.0
+    assert Straddle(level=51.0).utility(situation(belief, {}, level=44.0)).merit(mean)[0] == -1.0
     with pytest.raises(ConfigError, match=r"\$\.acquisition\.level: got none, and the world states none; wanted"):
-        Straddle().worth(situation(belief, {}))
+        Straddle().utility(situation(belief, {}))
 
 
 @pytest.mark.parametrize("baseline", [Greedy(), Independent()])

@@ -10,7 +10,7 @@ from scipy.stats import norm
 import swarmbo as sb
 from swarmbo.acquisition import ExpectedImprovement, Situation, local_acquisition
 from swarmbo.acquisition.joint_improvement import JointImprovement
-from swarmbo.acquisition.worth import shortlist
+from swarmbo.acquisition.utility import shortlist
 from swarmbo.belief import ExactGP, ExactGPSettings, Views
 from swarmbo.coordination import Exact
 from swarmbo.errors import ConfigError

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from swarmbo.acquisition import DBGPUCB, LocalWorth, Situation, chain_acquisition, choose_in_turn
+from swarmbo.acquisition import DBGPUCB, LocalUtility, Situation, chain_acquisition, choose_in_turn
 from swarmbo.acquisition.chain import IN_SIGHT, nearest, told_by
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.at_places import AtPlaces
@@ -46,7 +46,7 @@ def test_choices_are_those_of_a_belief_conditioned_choice_by_choice(robots: int)
 def test_where_much_is_pending_only_places_that_may_be_the_best_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """The choice is that of a look at all of them, and a tie goes to the first place."""
     now, asked = situation(1, 120.0), list[int]()
-    places, rule = now.candidates["r0"], DBGPUCB().worth(now)
+    places, rule = now.candidates["r0"], DBGPUCB().utility(now)
     pending = SITES[np.random.default_rng(0).integers(len(SITES), size=40)]
     quick = AtPlaces.of(now.belief, places).condition_on_pending(pending)
     of_rows = AtPlaces.of_rows
@@ -61,7 +61,7 @@ def test_where_much_is_pending_only_places_that_may_be_the_best_are_looked_at(mo
     best = int(value.argmax())
     assert rule.best_of(quick, places) == best
     assert 0 < sum(asked) < len(places) / 2
-    assert rule.best_of(quick, places, price=value[best] - rule.idle + 1.0) is None
+    assert rule.best_of(quick, places, price=value[best] - rule.opt_out_utility + 1.0) is None
     assert rule.best_of(quick, np.concatenate([places[best:], places])) == 0
 
 
@@ -72,14 +72,14 @@ def test_where_much_is_pending_a_rule_of_a_users_own_or_one_that_wants_no_place_
     var = quick.posterior(places)[1]
     wanted = float(np.sort(var)[300])
 
-    class AsUnsure(LocalWorth):
+    class AsUnsure(LocalUtility):
         """Goes where it is as unsure as somebody wants."""
 
         def single(self, mean, var):
             return -abs(var - wanted)
 
     assert AsUnsure(1.0, 0.0, 1.0).best_of(quick, places) == abs(var - wanted).argmin()
-    assert LocalWorth(1.0, 0.0, 1.0, merit=lambda mean: np.full(len(mean), -np.inf)).best_of(quick, places) == 0
+    assert LocalUtility(1.0, 0.0, 1.0, merit=lambda mean: np.full(len(mean), -np.inf)).best_of(quick, places) == 0
 
 
 @pytest.mark.parametrize("rule", [DBGPUCB(exploration="annealed"), DBGPUCB()], ids=lambda rule: rule.exploration)

@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.acquisition import LocalWorth, local_worth
+from swarmbo.acquisition import LocalUtility, local_utility
 from swarmbo.acquisition.markov import Block, of_first, of_successors
 
 from .markov_reference import conditional_block, log_det_terms, markov_approximation
@@ -120,9 +120,9 @@ def test_rows_of_a_table_are_to_the_bit_what_they_are_in_all_of_it(seed, sizes):
 @settings(max_examples=40, deadline=None)
 def test_a_table_does_not_depend_on_how_much_of_it_is_worked_out_at_once(seed, sizes):
     block, _ = some_block(seed, sizes)
-    rule, tables = LocalWorth(sqrt_beta=1.0, bonus=2.0, noise_variance=0.5, neighbours_noise=0.1), list[np.ndarray]()
+    rule, tables = LocalUtility(sqrt_beta=1.0, bonus=2.0, noise_variance=0.5, neighbours_noise=0.1), list[np.ndarray]()
     for entries in (1, 2**15):
-        with mock.patch.object(local_worth, "_AT_ONCE", entries):
+        with mock.patch.object(local_utility, "_AT_ONCE", entries):
             tables.append(rule.table(block, 0.25))
     assert tables[0].shape == tuple(sizes)
     assert (tables[0] == tables[1]).all()

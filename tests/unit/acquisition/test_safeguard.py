@@ -14,7 +14,7 @@ from swarmbo.acquisition import (
     DBGPUCB,
     ChainAcquisition,
     Information,
-    LocalWorth,
+    LocalUtility,
     Situation,
     Straddle,
     chains,
@@ -70,9 +70,9 @@ def eq_5(now: Situation, acquisition: ChainAcquisition, points: Mapping[str, np.
     for chain in chains(now.movers, now.positions, links):
         for n, agent in enumerate(chain):
             seen = now.seen_by(agent)
-            worth = acquisition.worth(seen)
+            worth = acquisition.utility(seen)
             if agent not in points:
-                value += worth.idle
+                value += worth.opt_out_utility
                 continue
             ahead = [other for other in chain[n + 1 : n + 1 + order] if other in points]
             mean, cov = seen.belief.joint_posterior(np.array([points[a] for a in (agent, *ahead)]))
@@ -160,7 +160,7 @@ def test_tables_take_those_an_agent_cannot_see_to_measure_where_they_would_in_tu
     problem = acquisition.local_problem(now)
     assert problem is not None
     greedy = Greedy().decide(now, acquisition).points
-    worth = acquisition.worth(now)
+    worth = acquisition.utility(now)
     [chain] = chains(now.movers, now.positions, None)
     for n, agent in enumerate(chain):
         scope = problem.graph.scope(f"w_{agent}")
@@ -230,7 +230,7 @@ def test_neighbours_measure_with_their_sensors_noise():
     belief = some_belief(0, 10, False)
     own, others = LATTICE[:3], LATTICE[20:22]
     scale, noise = 3.0 * belief.noise_variance, 0.5 * belief.noise_variance
-    table = local_acquisition(belief, [own, others], LocalWorth(1.0, 2.0, scale, neighbours_noise=noise))
+    table = local_acquisition(belief, [own, others], LocalUtility(1.0, 2.0, scale, neighbours_noise=noise))
     for i, j in itertools.product(range(3), range(2)):
         mean, cov = belief.joint_posterior(np.array([own[i], others[j]]))
         var = cov[0, 0] - cov[0, 1] ** 2 / (cov[1, 1] + noise)
@@ -245,7 +245,7 @@ def test_agents_with_beliefs_of_their_own_look_again_at_places_in_sight_only_and
     now, asked = some_team(1, IN_SIGHT + 12, "own", packed=False, price=price, parted=False), list[int]()
     spots = {agent: DOMAIN.from_unit(np.random.default_rng(n).random((6, 2))) for n, agent in enumerate(now.agents)}
     now = dataclasses.replace(now, candidates=spots)
-    jointly, of_first = LocalWorth.jointly, _Posteriors.of_first
+    jointly, of_first = LocalUtility.jointly, _Posteriors.of_first
 
     def counted(self, belief, places):
         asked.append(len(places))
@@ -257,7 +257,7 @@ def test_agents_with_beliefs_of_their_own_look_again_at_places_in_sight_only_and
         assert value == pytest.approx(alone.of_first(range(len(places)), to_the_letter), rel=1e-9, abs=1e-9)
         return value
 
-    monkeypatch.setattr(LocalWorth, "jointly", counted)
+    monkeypatch.setattr(LocalUtility, "jointly", counted)
     monkeypatch.setattr(_Posteriors, "of_first", held)
     decide(now, Information(candidates=4), Exact(), InProcess())
     assert len(asked) > 10

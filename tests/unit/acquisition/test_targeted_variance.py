@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from swarmbo.acquisition import Situation, TargetedVariance, chains, greedy_batch, local_acquisition, shortlist
 from swarmbo.acquisition.planning_places import planning_places
-from swarmbo.acquisition.target_worth import TargetWorth
+from swarmbo.acquisition.target_utility import TargetUtility
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.coordination import Exact, MaxSum
@@ -41,7 +41,7 @@ def situation_of(belief, n_agents: int = 3, seed: int = 0, **more) -> Situation:
     return Situation(agents, near, positions, {}, belief, None, DOMAIN, 2, 10, 0, **more)
 
 
-def reduction(belief, worth: TargetWorth, batch: np.ndarray) -> float:
+def reduction(belief, worth: TargetUtility, batch: np.ndarray) -> float:
     """W of a set by joint posterior covariances and an inverse: what a checker would write down."""
     if len(batch) == 0:
         return 0.0
@@ -56,7 +56,7 @@ def reduction(belief, worth: TargetWorth, batch: np.ndarray) -> float:
 def test_what_a_set_takes_away_is_the_fall_of_scikit_learns_posterior_variances(seed: int) -> None:
     belief, rng = some_belief(seed), np.random.default_rng(seed)
     targets, weights = DOMAIN.from_unit(rng.random((30, 2))), rng.random(30)
-    worth = TargetWorth(targets, weights, belief.noise_variance)
+    worth = TargetUtility(targets, weights, belief.noise_variance)
     batch = DOMAIN.from_unit(rng.random((4, 2)))
     own = belief.hyperparameters
     kernel = ConstantKernel(belief.prior_variance) * Matern(own.lengthscales, nu=2.5)
@@ -75,7 +75,7 @@ def test_what_a_set_takes_away_is_the_fall_of_scikit_learns_posterior_variances(
 @pytest.mark.parametrize("fades", [False, True])
 def test_a_table_holds_what_the_first_adds_to_the_others(fades: bool) -> None:
     belief = some_belief(1, fades=fades)
-    worth = TargetedVariance(task="map").worth(situation_of(belief))
+    worth = TargetedVariance(task="map").utility(situation_of(belief))
     options = [LATTICE[:4], LATTICE[20:25], LATTICE[[3, 21, 40]]]
     declining = [np.vstack([own, np.full(2, np.nan)]) for own in options]
     table = local_acquisition(belief, declining, worth, price=0.25)
@@ -87,7 +87,7 @@ def test_a_table_holds_what_the_first_adds_to_the_others(fades: bool) -> None:
             assert table[choice] == -np.inf
             continue
         if np.isnan(places[0]).any():
-            assert table[choice] == worth.idle == 0.0
+            assert table[choice] == worth.opt_out_utility == 0.0
             continue
         wanted = reduction(belief, worth, np.array(there)) - reduction(belief, worth, np.array(there[1:]))
         assert table[choice] == pytest.approx(wanted - 0.25, rel=1e-6, abs=1e-9)
@@ -97,7 +97,7 @@ def test_a_table_holds_what_the_first_adds_to_the_others(fades: bool) -> None:
 @settings(max_examples=40, deadline=None)
 def test_it_is_monotone_and_a_place_alone_is_worth_no_less_than_nothing(seed: int, n: int) -> None:
     belief, rng = some_belief(seed % 4), np.random.default_rng(seed)
-    worth = TargetWorth(DOMAIN.from_unit(rng.random((12, 2))), rng.random(12), belief.noise_variance)
+    worth = TargetUtility(DOMAIN.from_unit(rng.random((12, 2))), rng.random(12), belief.noise_variance)
     batch = DOMAIN.from_unit(rng.random((n, 2)))
     values = [reduction(belief, worth, batch[:k]) for k in range(n + 1)]
     assert (np.diff(values) >= -1e-9).all()
@@ -107,7 +107,7 @@ def test_it_is_monotone_and_a_place_alone_is_worth_no_less_than_nothing(seed: in
 
 def test_scores_follow_what_was_taken() -> None:
     belief = some_belief(2)
-    worth = TargetedVariance(task="map").worth(situation_of(belief))
+    worth = TargetedVariance(task="map").utility(situation_of(belief))
     scores = worth.scores(belief, LATTICE, picks=4)
     taken: list[int] = []
     for _ in range(4):
@@ -137,7 +137,7 @@ def test_what_nobody_knows_is_worth_the_prior_standard_deviation() -> None:
     line = Domain(np.zeros(1), np.ones(1))
     belief = ExactGP.create(ExactGPSettings(), line)
     now = Situation(("a",), {"a": np.array([[0.5]])}, {}, {}, belief, None, line, 1, None, 0)
-    worth = TargetedVariance().worth(now)
+    worth = TargetedVariance().utility(now)
     alone = worth.scores(belief, np.array([[0.5]])).value[0]
     assert alone == pytest.approx(np.sqrt(belief.prior_variance), rel=0.05)
 
@@ -160,7 +160,7 @@ def test_teams_agree_by_it_on_any_belief_and_never_on_less_than_in_turn(kind: st
             total = 0.0
             for n, agent in enumerate(chain):
                 seen = now.seen_by(agent)
-                worth, ahead = acquisition.worth(seen), [batch[other] for other in chain[n + 1 :]]
+                worth, ahead = acquisition.utility(seen), [batch[other] for other in chain[n + 1 :]]
                 total += reduction(seen.belief, worth, np.array([batch[agent], *ahead]))
                 total -= reduction(seen.belief, worth, np.array(ahead))
             return total
@@ -194,6 +194,6 @@ def test_planning_places_are_sites_spread_over_the_map(d: int, n_places: int, se
 
 def test_a_level_that_nobody_states_is_refused() -> None:
     with pytest.raises(ConfigError, match="level"):
-        TargetedVariance(task="level").worth(situation_of(some_belief(0)))
+        TargetedVariance(task="level").utility(situation_of(some_belief(0)))
     with pytest.raises(ValueError, match="wanted no level, or the task 'level'"):
         TargetedVariance(task="map", level=3.0)

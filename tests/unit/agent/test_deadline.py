@@ -8,7 +8,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.agent import Agent, may_be_lost, run
-from swarmbo.agent.company import Company
+from swarmbo.agent.participants import Participants
 from swarmbo.agent.process import serve
 from swarmbo.agent.stages import Stages
 from swarmbo.deciding.joint import Gather
@@ -188,14 +188,16 @@ def test_in_a_field_who_is_left_knows_at_the_deadline_where_it_goes_and_no_two_t
 def test_in_a_company_offers_are_said_in_full_as_who_was_absent_has_not_heard_them():
     case, names = InField(names=("r", "a", "m"), coordination=IN_FIELD), ("r", "a", "m")
 
-    def reported(company: Company | None) -> int:
+    def reported(company: Participants | None) -> int:
         for name, agent in case.agents.items():
-            agent.company = company
+            agent.participants = company
             agent.ask(candidates=case.candidates(0)[name])
         run(case.agents, InProcess().open(names))
         return sum(agent.sent["reports"].bytes for agent in case.agents.values())
 
-    first, second, third, alone, again = (reported(c) for c in (None, Company(2, names), Company(3, names), None, None))
+    first, second, third, alone, again = (
+        reported(c) for c in (None, Participants(2, names), Participants(3, names), None, None)
+    )
     assert first == second == third == alone  # nobody relies on what was said in a company either
     assert again < first / 4
 
@@ -269,7 +271,7 @@ def test_of_a_factor_whose_owner_is_absent_the_number_is_the_mean_of_the_others(
     )
     problem = sb.Problem.of(graph, dict.fromkeys("abcd", (0.0, 1.0)), outcomes="per-factor")
     setup = sb.Team(problem, seed=1, coordination=OF_FUNCTION).setup
-    stages = Stages("p", setup, Routes(problem.agents), None, Company(1, ("p",)))
+    stages = Stages("p", setup, Routes(problem.agents), None, Participants(1, ("p",)))
     staged = stages._gathered(Gather(graph, {"f": 2.0, "g": 4.0, "h": 77.0}))  # pyright: ignore[reportPrivateUsage]
     (program,) = next(staged).programs(lambda *said: None)
     with pytest.raises(StopIteration) as sums:

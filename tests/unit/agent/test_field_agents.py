@@ -22,7 +22,7 @@ from swarmbo.records import Traffic
 from swarmbo.registry import name_of
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
-from swarmbo.worlds.fields import news_of_readings, readings_of
+from swarmbo.worlds.fields import measurements_of, news_of_measurements
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 
 from .carried import Recording, copied, ticked_to_the_end
@@ -392,8 +392,8 @@ def test_what_a_world_says_of_a_round_is_learned_as_a_team_learns_it():
     for _ in range(2):
         query = case.asked(None, places)[0]
         assert set(query.points) == {"a", "b"}
-        found = {name: readings_of(name, infos[name], query.points.get(name), BOX) for name in case.problem.agents}
-        case.team._take(query.id, news_of_readings(case.problem, found), is_all=True)
+        found = {name: measurements_of(name, infos[name], query.points.get(name), BOX) for name in case.problem.agents}
+        case.team._take(query.id, news_of_measurements(case.problem, found), is_all=True)
         for name, agent in case.agents.items():
             agent.observe(query.id, infos[name])
     assert not case.team.pending

@@ -294,13 +294,13 @@ def test_a_decision_that_comes_to_nothing_leaves_the_belief_as_it_was():
     case = Case(belief=fused())
     case.go_on(2)
     agent = case.agents["a"]
-    before = belief_of(agent).agents["a"].n_readings
+    before = belief_of(agent).agents["a"].n_measurements
     agent.patience = 1.0
     agent.ask()
     agent.tick(0.0)
     with pytest.raises(sb.SwarmboError, match="heard nothing"):
         agent.tick(5.0)
-    assert belief_of(agent).agents["a"].n_readings == before
+    assert belief_of(agent).agents["a"].n_measurements == before
 
 
 @pytest.mark.thorough

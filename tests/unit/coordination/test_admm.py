@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings, strategies as st
 from scipy.optimize import minimize
 
 from swarmbo.coordination.ascent import polish
-from swarmbo.coordination.box_steps import joint_starts, natural_penalty
+from swarmbo.coordination.box_steps import drawn_starts, natural_penalty
 from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.methods import admm
@@ -251,7 +251,7 @@ def test_rounds_are_those_of_the_textbook(seed, rounds, penalty, balance) -> Non
         recombination_entries=0,
         polish_steps=0,
     )
-    seen = joint_starts(functions, functions.graph.variables, seed, 1, method.screened)
+    seen = drawn_starts(functions, functions.graph.variables, seed, 1, method.screened)
     natural = 12.0 * total_value(functions, seen[1:]).std()
     expected = textbook(functions, seen[0], rounds, method, natural)
     if total_value(functions, expected[None])[0] <= total_value(functions, seen[:1])[0]:

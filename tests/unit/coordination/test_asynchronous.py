@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import Correspondence
-from swarmbo.coordination.deadline_tables import Punctual, Terms, agree_by_deadline
+from swarmbo.coordination.deadline_tables import DeadlineAgent, Terms, agree_by_deadline
 from swarmbo.coordination.messages import Bundle, Choice, Codec, FromFactor, FromVariable, Label
 from swarmbo.coordination.tables import sizes_of
 from swarmbo.graph import FactorGraph
@@ -142,18 +142,20 @@ def test_agents_whose_clocks_skip_and_who_are_asked_at_any_time_never_clash(prob
             if rng.random() < 0.05:
                 agent.word()
     words = {x: value for agent in agents.values() for x, value in agent.word().items()}
-    assert terms.claims.clashes(words) == 0
+    assert terms.conflicts.clashes(words) == 0
     assert set(words) == set(graph.variables)
 
 
 def terms_of(graph, tables, method=BY_DEADLINE, default=None):
-    claims = Claims.of(graph, tables)
+    claims = Conflicts.of(graph, tables)
     return Terms(method, sizes_of(graph, tables), claims, default or {})
 
 
 def agents_of(terms, tables, decision=0):
     graph = terms.graph
-    return {a: Punctual(a, terms, {f: tables[f] for f in graph.factors_owned_by(a)}, decision) for a in graph.agents}
+    return {
+        a: DeadlineAgent(a, terms, {f: tables[f] for f in graph.factors_owned_by(a)}, decision) for a in graph.agents
+    }
 
 
 def drawn(graph, seed, size=4):
@@ -211,12 +213,12 @@ def test_what_factors_are_worth_is_handed_on_until_all_know_and_choose_alike(fau
     tables = drawn(RING, 1)
     terms = terms_of(RING, tables, sb.MaxSum(mode="asynchronous", deadline=100, patience=30))
     agents, inboxes, transport = agents_of(terms, tables), {}, faults.open(RING.agents)
-    for now in range(terms.course.decided + 1):
+    for now in range(terms.schedule.decided + 1):
         for name, agent in agents.items():
             for envelope in agent.tick(now, inboxes.get(name, [])):
                 transport.send(envelope)
         inboxes = transport.deliver()
-    known = [agent._lanes for agent in agents.values()]  # pyright: ignore[reportPrivateUsage]
+    known = [agent._joint_starts for agent in agents.values()]  # pyright: ignore[reportPrivateUsage]
     assert all(set(lanes._values) == set(RING.factors) for lanes in known)  # pyright: ignore[reportPrivateUsage]
     assert all(lanes._best == known[0]._best for lanes in known)  # pyright: ignore[reportPrivateUsage]
     assert [agent.dropped for agent in agents.values()] == [0] * 6
@@ -254,7 +256,7 @@ def test_on_loops_who_falls_silent_in_mid_decision_is_taken_to_do_nothing():
         method = sb.MaxSum(mode="asynchronous", deadline=40)
         settled = agree_by_deadline(method, LOOP, tables, faults.open(LOOP.agents), default=default)
 
-        def worth(chosen, tables=tables):
+        def utility(chosen, tables=tables):
             return sum(tables[f][tuple(chosen[x] for x in LOOP.scope(f))] for f in LOOP.factors)
 
         mean = sum(table.mean() for table in tables.values())
@@ -277,7 +279,7 @@ def test_on_loops_who_falls_silent_and_has_no_default_is_taken_where_it_is_best_
         assert said.keys() == set(LOOP.variables) - free
         left = {f: tables[f].max(axis=tuple(i for i, x in enumerate(LOOP.scope(f)) if x in free)) for f in alive}
 
-        def worth(chosen, left=left, free=free):
+        def utility(chosen, left=left, free=free):
             return sum(left[f][tuple(chosen[x] for x in LOOP.scope(f) if x not in free)] for f in left)
 
         mean = sum(table.mean() for table in left.values())
@@ -295,7 +297,7 @@ def test_neighbours_never_take_their_words_back_at_once(deadline):
         tables = drawn(graph, 0)
         terms = terms_of(graph, tables, sb.MaxSum(mode="asynchronous", deadline=deadline))
         for now in range(deadline + 1):
-            moving = [x for x in graph.variables if terms.course.has_turn(x, now)]
+            moving = [x for x in graph.variables if terms.schedule.has_turn(x, now)]
             assert all(set(moving) & set(graph.scope(f)) <= {x} for x in moving for f in graph.factors_of(x))
 
 
@@ -383,7 +385,7 @@ def test_a_constraint_of_three_is_not_claimed_but_counted_and_shown():
     table = np.zeros((2, 2, 2))
     table[0, 0, 0] = -np.inf
     apart = Faults(loss=0.0, cuts=(Cut(parts=(("x",),)),))
-    assert Claims.of(graph, {"f": table}).forbidden == {}
+    assert Conflicts.of(graph, {"f": table}).forbidden == {}
     settled = agree_by_deadline(BY_DEADLINE, graph, {"f": table}, apart.open(graph.agents))
     assert settled.said.report.status in {"deadline", "infeasible"}
     assert (settled.said.report.status == "infeasible") == (settled.said.report.violated == ("f",))
@@ -513,7 +515,7 @@ def test_who_keeps_nobody_waiting_waits_for_a_word_until_the_deadline():
     forbids = np.array([[-np.inf, 5.0, 0.0], [5.0, -np.inf, 0.0]])  # the last value is safe, and worth little
     tables = {"f": forbids} | dict.fromkeys(["g", "h", "k"], np.zeros((2, 2)))
     terms = terms_of(graph, tables)
-    agent = Punctual("b", terms, {"f": forbids})
+    agent = DeadlineAgent("b", terms, {"f": forbids})
     late = terms.start("y") + terms.slot + 1
     for now in range(late):
         agent.tick(now)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.coordination.deadline_box import BoxTerms, PunctualInBox, maximise_by_deadline
+from swarmbo.coordination.deadline_box import BoxTerms, DeadlineAgentInBox, maximise_by_deadline
 from swarmbo.coordination.local_functions import total_value
-from swarmbo.coordination.messages import Bundle, Codec, Label, Offer, Published, Pull, Runs, Valued, Worth
+from swarmbo.coordination.messages import Bundle, Codec, Label, Offer, Published, Pull, Runs, Utility, Valued
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.testing.problems import Bowls
 from swarmbo.transport import Cut, Envelope, Event, Faults, InProcess
@@ -262,10 +262,10 @@ def test_a_larger_threshold_sends_less():
 def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
     functions = replace(hills(CHAIN), phases=1)
     terms = BoxTerms.of(BY_DEADLINE, functions, 0, shares=False)
-    agent = PunctualInBox("x0", terms, functions.of(["f0"]))
+    agent = DeadlineAgentInBox("x0", terms, functions.of(["f0"]))
     owns, other, m = agent.name, CHAIN.variable_owner("x1"), len(terms.starts)
-    agent.tick(terms.course.first)
-    before = agent._lanes.stand[:, 1:].tolist()  # pyright: ignore[reportPrivateUsage]
+    agent.tick(terms.schedule.first)
+    before = agent._joint_starts.stand[:, 1:].tolist()  # pyright: ignore[reportPrivateUsage]
     fine, nan, long, lanes = (np.full(n, value) for n, value in ((m, 0.5), (m, np.nan), (m + 1, 0.5), (m + 1, 0.0)))
     points = np.full(2 * m + 1, 0.5)  # in each run and each lane
     said = [
@@ -281,8 +281,8 @@ def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
         Offer("x1", np.full(2 * (m + 1), np.nan), 0),
         Offer("x1", np.full(2 * (m + 1), -1.0), 0),  # looks back
         Offer("x0", np.full(2, 0.5), 0),  # its own
-        Worth("f0", "x0", fine, 0),  # its own
-        Worth("f1", "x0", fine, 0),
+        Utility("f0", "x0", fine, 0),  # its own
+        Utility("f1", "x0", fine, 0),
         Valued("f0", lanes),  # its own
         Valued("f1", fine),  # too few
         Valued("f1", np.full(m + 1, np.nan)),
@@ -297,11 +297,11 @@ def test_what_is_broken_or_not_the_senders_to_say_is_dropped_and_counted():
         Envelope(other, owns, Codec.encode(Bundle(number, -1, 0, (5,), (message,)), Label(0, number)))
         for number, message in enumerate(said)
     ]
-    agent.tick(terms.course.first + 1, inbox)
+    agent.tick(terms.schedule.first + 1, inbox)
     assert agent.dropped == len(inbox)
-    assert agent._lanes.stand[:, 1:].tolist() == before  # pyright: ignore[reportPrivateUsage]
+    assert agent._joint_starts.stand[:, 1:].tolist() == before  # pyright: ignore[reportPrivateUsage]
     right = Bundle(99, -1, 0, (6, 6), (Runs("x1", fine), Published("f1", "f0", points, 0)))
-    agent.tick(terms.course.first + 2, [Envelope(other, owns, Codec.encode(right, Label(0, 99)))])
+    agent.tick(terms.schedule.first + 2, [Envelope(other, owns, Codec.encode(right, Label(0, 99)))])
     assert agent.dropped == len(inbox)
 
 
@@ -343,7 +343,7 @@ def of_apart(method: sb.ADMM) -> tuple[Counted, BoxTerms]:
 
 def test_a_variable_stands_where_its_factors_want_it_by_how_hard_they_pull():
     functions, terms = of_apart(BY_DEADLINE)
-    agent, m = PunctualInBox("a", terms, functions), len(terms.starts)
+    agent, m = DeadlineAgentInBox("a", terms, functions), len(terms.starts)
     pulls = {"b": Pull("f", "x", np.full(m, 0.2), 3.0), "c": Pull("g", "x", np.full(m, 0.6), 1.0)}
     inbox = [
         Envelope(who, "a", Codec.encode(Bundle(0, -1, 0, (1,), (pull,)), Label(0, 0))) for who, pull in pulls.items()
@@ -356,11 +356,11 @@ def test_a_variable_stands_where_its_factors_want_it_by_how_hard_they_pull():
 
 def test_a_factor_of_whose_variables_nothing_is_new_does_not_climb_again():
     functions, terms = of_apart(sb.ADMM(mode="asynchronous", deadline=600))
-    agent = PunctualInBox("b", terms, functions)
+    agent = DeadlineAgentInBox("b", terms, functions)
     climbs = []
     for now in range(40):
         agent.tick(now)
         climbs.append(len(functions.asked))
-    assert now < terms.course.first
+    assert now < terms.schedule.first
     assert climbs[0] > 0
     assert climbs[-1] == climbs[20]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo.acquisition.by_view import Company, EachSays, InTurn
+from swarmbo.acquisition.by_view import EachSays, InTurn, Participants
 from swarmbo.coordination.drivers.by_messages import ByMessages
 from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.part import Part
@@ -79,7 +79,7 @@ def test_everybody_hears_what_some_say_in_turn_and_each_knew_those_before_it(see
 
 def test_what_is_said_may_be_any_plain_data_and_costs_what_it_takes_over_a_base_station():
     apart: nx.Graph[str] = nx.Graph([("a", "b")])
-    company = Company(("a", "b", "c"), apart)
+    company = Participants(("a", "b", "c"), apart)
     words = Words(some_graph(company.agents), Routes(company.agents, apart, has_base=True))
     said = words.answered(EachSays("all", ("a", "c"), lambda agent: [agent, None, 0.1], company))
     assert said.words == {"a": ["a", None, 0.1], "c": ["c", None, 0.1]}

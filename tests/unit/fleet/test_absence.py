@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
-from swarmbo.agent.company import Company, public
+from swarmbo.agent.participants import Participants, public
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, Stop
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet import absence, member
-from swarmbo.fleet.letters import Back, Begin, Here, Lend, Lent, Ping, sealed
+from swarmbo.fleet.letters import Back, Begin, Here, Ping, SendSnapshot, Snapshot, sealed
 from swarmbo.fleet.plan import HUB
 from swarmbo_envs import function_v0, robot_team_v0, sensor_field_v0
 
@@ -330,11 +330,11 @@ def test_nobody_but_the_hub_says_who_takes_part(network, fleets):
     wire = network()
     fleet = fleets(chain(), wire, patience=10.0, **CLIMBS)
     first, second, third = fleet.team.agents[:3]
-    company = Company(1, (second,))
-    for letter in (Begin(1, None, None, company), Back(9, 0, OwnRows()), Lend(1, 0), Ping(1)):
+    company = Participants(1, (second,))
+    for letter in (Begin(1, None, None, company), Back(9, 0, OwnRows()), SendSnapshot(1, 0), Ping(1)):
         wire.send(first, second, sealed(letter))
     wire.send(HUB, third, sealed(Here(b"as if the hub were an agent")))
-    wire.send(first, HUB, sealed(Lent(1, b"nobody asked")))
+    wire.send(first, HUB, sealed(Snapshot(1, b"nobody asked")))
     play(fleet, 3)
     assert fleet.members[second].odd == {first: 4}
     assert fleet.members[third].odd == {HUB: 1}
@@ -345,24 +345,24 @@ def test_nobody_but_the_hub_says_who_takes_part(network, fleets):
 @pytest.mark.parametrize(
     ("company", "why"),
     [
-        (Company(1, ("b",)), "wanted 'a' among them"),
-        (Company(1, ()), "wanted 'a' among them"),
-        (Company(1, ("a", "z")), "in this order"),
-        (Company(1, ("b", "a")), "in this order"),
-        (Company(1, ("a", "a")), "in this order"),
-        (Company(0, ("a", "b")), "got decision 0"),
-        (Company(2**31, ("a", "b")), "got decision"),
-        (Company(1, ("a", "b"), {"a": OwnRows()}), "wanted that of absent agents"),
-        (Company(1, ("a", "b"), {"z": OwnRows()}), "wanted that of absent agents"),
-        (Company(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, {"f_a": 1.0})})}), "wanted its own"),
-        (Company(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, place={"a": 1.0})})}), "wanted its own"),
+        (Participants(1, ("b",)), "wanted 'a' among them"),
+        (Participants(1, ()), "wanted 'a' among them"),
+        (Participants(1, ("a", "z")), "in this order"),
+        (Participants(1, ("b", "a")), "in this order"),
+        (Participants(1, ("a", "a")), "in this order"),
+        (Participants(0, ("a", "b")), "got decision 0"),
+        (Participants(2**31, ("a", "b")), "got decision"),
+        (Participants(1, ("a", "b"), {"a": OwnRows()}), "wanted that of absent agents"),
+        (Participants(1, ("a", "b"), {"z": OwnRows()}), "wanted that of absent agents"),
+        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, {"f_a": 1.0})})}), "wanted its own"),
+        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, place={"a": 1.0})})}), "wanted its own"),
     ],
 )
 def test_a_company_of_strangers_is_refused(company, why):
     graph = sb.FactorGraph.from_scopes({f"f_{x}": [x] for x in "abc"}, owners={f"f_{x}": x for x in "abc"})
     problem = sb.Problem.of(graph, dict.fromkeys("abc", (0.0, 1.0)), {x: x for x in "abc"}, outcomes="per-factor")
     agent = sb.Agent("a", problem, seed=1, coordination=TIMED)
-    agent.company = company
+    agent.participants = company
     with pytest.raises(ConfigError, match=why):
         agent.ask()
 
@@ -399,7 +399,7 @@ def test_outcomes_by_factor_are_written_to_their_owner_alone_also_while_it_is_ab
     hub.mail.write = lambda agent, letter: (letters.append((agent, letter)), write(agent, letter))[1]
     play(fleet, 6, lambda number: fleet.come(name) if number == 6 else None)
     assert hub.absent == ()
-    assert any(isinstance(letter, Begin) and name in letter.company.said for _, letter in letters)
+    assert any(isinstance(letter, Begin) and name in letter.participants.said for _, letter in letters)
     columns = [team.problem.channels.index(factor) for factor in team.problem.graph.factors_owned_by(name)]
     private = set(team.history.factors[:, columns].ravel().tolist())
     written = [private & set(numbers(msgspec.to_builtins(letter))) for agent, letter in letters if agent != name]
@@ -409,7 +409,7 @@ def test_outcomes_by_factor_are_written_to_their_owner_alone_also_while_it_is_ab
 def test_agents_that_wait_for_one_another_keep_no_company():
     problem = sb.Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})
     agent = sb.Agent("x", problem, seed=1)
-    agent.company = Company(1, ("x",))
+    agent.participants = Participants(1, ("x",))
     with pytest.raises(ConfigError, match="wanted mode = 'asynchronous'"):
         agent.ask()
 
@@ -483,7 +483,7 @@ def test_what_is_nothing_that_an_agent_lends_is_refused_in_one_line(mangled):
     problem = sb.Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})
     agent = sb.Agent("x", problem, seed=1, coordination=TIMED)
     with pytest.raises(ConfigError, match="wanted what an agent of this team lends"):
-        agent.adopt(mangled, {}, 0)
+        agent.restore(mangled, {}, 0)
 
 
 def test_of_outcomes_by_factor_nobody_is_lent_what_came(network, fleets):
@@ -492,7 +492,7 @@ def test_of_outcomes_by_factor_nobody_is_lent_what_came(network, fleets):
     first, second, *_ = fleet.team.agents
     lender, other = fleet.members[first]._agent, fleet.members[second]._agent
     lender.give_up(3)  # what is to be lent is of decisions that hold
-    other.adopt(lender.lend(), {}, 3)
+    other.restore(lender.snapshot(), {}, 3)
     own = [other.problem.channels.index(factor) for factor in (*lender.factors, *other.factors)]
     known = other.log.history.factors[:, own]
     assert len(known)

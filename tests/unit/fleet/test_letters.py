@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.agent.company import Company
+from swarmbo.agent.participants import Participants
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import OwnRow, OwnRows, Stop
 from swarmbo.errors import TransportError
@@ -20,14 +20,14 @@ from swarmbo.fleet.letters import (
     End,
     Here,
     Join,
-    Lend,
-    Lent,
     Letter,
     Measure,
     Measured,
     Ping,
     Receipt,
     Said,
+    SendSnapshot,
+    Snapshot,
     Told,
     Word,
     digest_of,
@@ -58,7 +58,7 @@ ROWS = st.builds(
     st.booleans(),
 )
 TOLD = st.builds(OwnRows, st.dictionaries(st.text(max_size=8), ROWS, max_size=2))
-COMPANIES = st.builds(Company, st.integers(1, 99), st.just(("a", "b")), st.dictionaries(st.just("c"), TOLD))
+COMPANIES = st.builds(Participants, st.integers(1, 99), st.just(("a", "b")), st.dictionaries(st.just("c"), TOLD))
 LETTERS = st.one_of(
     st.builds(Said, st.binary(max_size=300)),
     st.builds(
@@ -69,8 +69,8 @@ LETTERS = st.one_of(
         st.none() | COMPANIES,
         st.integers(0, 99),
     ),
-    st.builds(Lend, st.integers(1, 99), st.integers(0, 99)),
-    st.builds(Lent, st.integers(1, 99), st.binary(max_size=99)),
+    st.builds(SendSnapshot, st.integers(1, 99), st.integers(0, 99)),
+    st.builds(Snapshot, st.integers(1, 99), st.binary(max_size=99)),
     st.builds(
         Back,
         st.integers(1, 99),

@@ -19,13 +19,13 @@ from .test_routes import DOMAIN, SITES, TARGETED, Straight, a_team, decided_alik
 def legs_of(now: Situation, coordination: RoutePlanner) -> dict[str, np.ndarray]:
     planned = coordination.planned(now, TARGETED)
     assert planned is not None
-    outcomes, _ = planned.plan.in_one_place(planned.pilots)
+    outcomes, _ = planned.plan.central_driver(planned.pilots)
     return {agent: route for legs in outcomes for agent, route in legs.routes.items()}
 
 
 def best_of_all(now: Situation, places: np.ndarray, horizon: int) -> float:
     """The best joint choice of so many way-points each, all in reach of one another in a round."""
-    worth = TARGETED.worth(now)
+    worth = TARGETED.utility(now)
     pairs = list(itertools.combinations(range(len(places)), horizon))
     return max(
         reduction(now.belief, worth, places[sorted({*one, *other})]) for one, other in itertools.product(pairs, pairs)
@@ -40,7 +40,7 @@ def test_it_comes_near_the_best_of_all_joint_routes():
         routes = legs_of(now, DecMCTS(way_points=9))
         assert all(len(route) == 2 for route in routes.values())
         assert isinstance(now.belief, ExactGP)
-        told = reduction(now.belief, TARGETED.worth(now), np.unique(np.concatenate(list(routes.values())), axis=0))
+        told = reduction(now.belief, TARGETED.utility(now), np.unique(np.concatenate(list(routes.values())), axis=0))
         shares.append(told / best_of_all(now, places, 2))
     assert min(shares) > 0.95
 
@@ -84,7 +84,7 @@ def test_more_exchange_is_more_agreement():
             routes = legs_of(now, DecMCTS(draws=40 // exchanges, exchanges=exchanges, way_points=60))
             assert isinstance(now.belief, ExactGP)
             visited = np.unique(np.concatenate([route for route in routes.values() if len(route)]), axis=0)
-            worths.append(reduction(now.belief, TARGETED.worth(now), visited))
+            worths.append(reduction(now.belief, TARGETED.utility(now), visited))
         told.append(np.mean(worths))
     assert told[1] > told[0]
 

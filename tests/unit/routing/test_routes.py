@@ -12,11 +12,11 @@ from hypothesis import given, settings, strategies as st
 import swarmbo as sb
 from swarmbo.acquisition import Decision, Situation, TargetedVariance
 from swarmbo.acquisition.planning_places import planning_places
-from swarmbo.acquisition.target_worth import TargetWorth
+from swarmbo.acquisition.target_utility import TargetUtility
 from swarmbo.acquisition.travel import NEVER
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
-from swarmbo.deciding.in_one_place import InOnePlace
+from swarmbo.deciding.central_driver import CentralDriver
 from swarmbo.deciding.places import place_steps
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.routing import DecMCTS, RoutePlanner, Routes
@@ -80,7 +80,7 @@ def a_team(seed: int = 0, n_agents: int = 3, travel: Straight | None = None, **m
     return Situation(agents, near, positions, {}, domain=DOMAIN, seed=0, travel=travel, **given)  # pyright: ignore[reportArgumentType]
 
 
-def reduction(belief: ExactGP, worth: TargetWorth, batch: np.ndarray) -> float:
+def reduction(belief: ExactGP, worth: TargetUtility, batch: np.ndarray) -> float:
     """W of a set, by joint posterior covariances and an inverse."""
     n = len(batch)
     _, cov = belief.joint_posterior(np.concatenate([batch.reshape(n, 2), worth.targets]))
@@ -93,14 +93,14 @@ def legs_of(now: Situation, coordination: RoutePlanner):
     """The routes themselves, of which a decision tells the first legs only."""
     planned = coordination.planned(now, TARGETED)
     assert planned is not None
-    outcomes, _ = planned.plan.in_one_place(planned.pilots)
+    outcomes, _ = planned.plan.central_driver(planned.pilots)
     return {agent: route for legs in outcomes for agent, route in legs.routes.items()}
 
 
 def a_plain_auction(now: Situation, order: str, way_points: int = 40) -> dict[str, list[np.ndarray]]:
     """The rule of the class docstring, by brute force: every bid by the determinant of nothing but sets."""
     assert isinstance(now.belief, ExactGP)
-    worth = TARGETED.worth(now)
+    worth = TARGETED.utility(now)
     left = (now.horizon or 0) - now.round + 1
     routes: dict[str, list[np.ndarray]] = {agent: [] for agent in now.agents}
     taken: list[np.ndarray] = []
@@ -187,7 +187,7 @@ def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon
 def decided_alike(now: Situation, coordination: RoutePlanner, acquisition: sb.ChainAcquisition = TARGETED) -> Decision:
     """What planners decide in one place, held to what agents do who send each other messages."""
     alone, by_messages = (
-        InOnePlace(coordination, InProcess(as_agents=agents), now.round).run(
+        CentralDriver(coordination, InProcess(as_agents=agents), now.round).run(
             place_steps(now, acquisition, coordination)
         )
         for agents in (False, True)
@@ -276,7 +276,7 @@ def test_routes_are_full_and_longer_ones_tell_more() -> None:
         now = a_team(3, 3)
         routes = legs_of(now, Routes(horizon=horizon))
         visited = np.concatenate([route for route in routes.values() if len(route)])
-        told.append(reduction(now.belief, TARGETED.worth(now), visited))  # pyright: ignore[reportArgumentType]
+        told.append(reduction(now.belief, TARGETED.utility(now), visited))  # pyright: ignore[reportArgumentType]
         for agent, route in routes.items():
             stops = [now.positions[agent], *route]
             ways = [max(1, now.travel.rounds(agent, a[None], b[None])[0, 0]) for a, b in itertools.pairwise(stops)]

@@ -28,7 +28,7 @@ def ring(kind: Callable[..., Any], names: Sequence[str], **settings: Any) -> dic
 
 
 def measure(agent: FusedView, n: int, seed: int = 0) -> None:
-    rng = stream(seed, "readings", agent=agent.name, n=agent.n_readings)
+    rng = stream(seed, "readings", agent=agent.name, n=agent.n_measurements)
     agent.measure(DOMAIN.from_unit(rng.random((n, 2))), 7.0 + 3.0 * rng.standard_normal(n))
 
 

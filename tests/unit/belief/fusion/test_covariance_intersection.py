@@ -50,13 +50,13 @@ def trials():
     """
     rng, basis = stream(0, "trials"), KNOWN.basis
     X = {name: rng.random((3 + k, 1)) for k, name in enumerate(NAMES)}
-    n_readings = sum(map(len, X.values()))
+    n_measurements = sum(map(len, X.values()))
     Phi = np.concatenate([basis.features(points) for points in X.values()])
     w = rng.standard_normal((TRIALS, P))
-    Y = w @ Phi.T + np.sqrt(0.1) * rng.standard_normal((TRIALS, n_readings))
+    Y = w @ Phi.T + np.sqrt(0.1) * rng.standard_normal((TRIALS, n_measurements))
     errors, covariances = {}, {}
     for kind in (CovarianceIntersection, AddingUp):
-        runs = [after_planted_double_counting(kind, told(X, y)) for y in (*np.eye(n_readings), Y[0])]
+        runs = [after_planted_double_counting(kind, told(X, y)) for y in (*np.eye(n_measurements), Y[0])]
         for name in NAMES:
             weights_of = np.array([run[name].belief.weights for run in runs[:-1]])
             np.testing.assert_allclose(Y[0] @ weights_of, runs[-1][name].belief.weights, atol=1e-9)
@@ -136,7 +136,7 @@ def test_agents_fall_silent_and_hearing_more_never_makes_them_less_sure(names):
         assert isinstance(agent.belief, FeatureGP)
         assert agent.belief.posterior(PLACES)[1].mean() <= 1.05 * best
         assert sum(agent.reached.values()) == pytest.approx(agent.belief.information.count)
-        assert all(share <= agents[author].n_readings + 1e-9 for author, share in agent.reached.items()), name
+        assert all(share <= agents[author].n_measurements + 1e-9 for author, share in agent.reached.items()), name
 
 
 def test_a_proposal_reaches_all_and_a_saved_agent_goes_on_to_the_bit(names):

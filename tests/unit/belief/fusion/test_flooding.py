@@ -10,10 +10,10 @@ from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.fusion import (
     CommitteeFlooding,
     CovarianceIntersection,
+    MeasurementFlooding,
     PredictionFlooding,
     Proposal,
     PushSum,
-    ReadingFlooding,
     exchange,
     robust_committee,
 )
@@ -23,7 +23,7 @@ from swarmbo.transport import Faults, InProcess
 
 from .conftest import DOMAIN, OTHER, PLACES, START, links_of, measure, ring
 
-KINDS = [ReadingFlooding, PredictionFlooding, CommitteeFlooding]
+KINDS = [MeasurementFlooding, PredictionFlooding, CommitteeFlooding]
 
 
 def team(kind, names):
@@ -40,7 +40,7 @@ def exact_pool(agents, proposal=START):
 
 
 def assert_has_fused(kind, agent, members, proposal=START):
-    if kind is ReadingFlooding:
+    if kind is MeasurementFlooding:
         expected = exact_pool(members, proposal)
     else:
         h = proposal.hyperparameters
@@ -198,9 +198,9 @@ def test_readings_cost_what_they_hold_and_predictions_by_the_place(names):
         agents = team(kind, names)
         bytes_of[kind] = exchange(agents.values(), InProcess().open(names, links_of(names)), steps=50).bytes
     crossings = 8 + 4  # an entry crosses every link of the ring, and the one in the middle of its ways from both ends
-    n_readings = sum(range(2, 10))
-    assert bytes_of[ReadingFlooding] > 7 * n_readings * 24
-    assert bytes_of[ReadingFlooding] < crossings * n_readings * 24 + 200 * 400
+    n_measurements = sum(range(2, 10))
+    assert bytes_of[MeasurementFlooding] > 7 * n_measurements * 24
+    assert bytes_of[MeasurementFlooding] < crossings * n_measurements * 24 + 200 * 400
     assert bytes_of[PredictionFlooding] > 7 * 8 * 8 * 2 * 40
 
 
@@ -226,7 +226,7 @@ def by_hand(agents, steps, arrives=lambda envelope: True):
 
 
 def test_a_new_reading_costs_tens_of_bytes_a_link_however_much_is_known(names):
-    agents = team(ReadingFlooding, names)
+    agents = team(MeasurementFlooding, names)
     transport = InProcess().open(names, links_of(names))
     exchange(agents.values(), transport, steps=50)
     agents["s2"].propose(OTHER)
@@ -251,11 +251,13 @@ def test_neighbours_that_meet_again_do_not_tell_what_both_have_heard_from_others
         between = sum(len(e.payload) for e in said if "c" not in (e.sender, e.recipient))
         own_news = 8 * 2 * 40 * 2 * (measures in ("a", "b"))  # each tells its own newest at once
         assert between < own_news + 6 * 60
-        assert agents["a"].reached == agents["b"].reached == {name: float(agents[name].n_readings) for name in names}
+        assert (
+            agents["a"].reached == agents["b"].reached == {name: float(agents[name].n_measurements) for name in names}
+        )
 
 
 def test_what_was_lost_is_sent_again_although_there_is_always_news():
-    agents = team(ReadingFlooding, ["a", "b", "c"])
+    agents = team(MeasurementFlooding, ["a", "b", "c"])
     agents["a"].meet(["b"])
     agents["c"].meet(["b"])
     by_hand(agents, 10)
@@ -264,14 +266,14 @@ def test_what_was_lost_is_sent_again_although_there_is_always_news():
     for _ in range(6):  # b's news hide from c that it has missed some of a's
         measure(agents["b"], 1)
         by_hand(agents, 1)
-    assert agents["c"].reached["a"] == agents["a"].n_readings
+    assert agents["c"].reached["a"] == agents["a"].n_measurements
 
 
 def test_who_comes_back_with_nothing_learns_all_if_it_had_told_nothing():
-    agents = ring(ReadingFlooding, ["a", "b", "c"])
+    agents = ring(MeasurementFlooding, ["a", "b", "c"])
     measure(agents["a"], 2)
     by_hand(agents, 12)
-    agents["c"] = ReadingFlooding("c", DOMAIN, START, ["a", "b"])
+    agents["c"] = MeasurementFlooding("c", DOMAIN, START, ["a", "b"])
     by_hand(agents, 12)
     measure(agents["c"], 1)
     by_hand(agents, 12)
@@ -295,11 +297,11 @@ def test_who_comes_back_without_readings_that_others_know_of_is_refused_and_the_
 
 def test_what_all_were_started_with_is_no_strangers_proposal():
     """One that proposes before it meets others says nothing of it, and is told what they hold."""
-    agents = {name: ReadingFlooding(name, DOMAIN, START) for name in "abc"}
+    agents = {name: MeasurementFlooding(name, DOMAIN, START) for name in "abc"}
     for agent in agents.values():
         agent.team = frozenset(agents)
         measure(agent, 2)
-    agents["a"].propose(OTHER, n_readings=2)
+    agents["a"].propose(OTHER, n_measurements=2)
     for agent in agents.values():
         agent.meet(agents)
     for _ in range(9):
@@ -313,7 +315,7 @@ def test_what_all_were_started_with_is_no_strangers_proposal():
 
 
 def test_who_comes_back_with_an_older_state_is_told_what_it_has_forgotten():
-    agents = team(ReadingFlooding, ["a", "b", "c"])
+    agents = team(MeasurementFlooding, ["a", "b", "c"])
     agents["b"].meet(["a"])
     agents["c"].meet(["a"])
     by_hand(agents, 12)
@@ -325,11 +327,11 @@ def test_who_comes_back_with_an_older_state_is_told_what_it_has_forgotten():
     measure(agents["a"], 1)  # it shows b that it has forgotten some of a's, and perhaps others'
     by_hand(agents, 12)
     assert agents["b"].reached == {"a": 5.0, "b": 3.0, "c": 5.0}
-    assert_has_fused(ReadingFlooding, agents["b"], list(agents.values()))
+    assert_has_fused(MeasurementFlooding, agents["b"], list(agents.values()))
 
 
 def test_readings_told_under_a_proposal_that_is_no_longer_the_newest_are_not_lost():
-    agents = team(ReadingFlooding, ["a", "b"])
+    agents = team(MeasurementFlooding, ["a", "b"])
     agents["a"].propose(OTHER)
     by_hand(agents, 1)
     assert agents["a"].reached == agents["b"].reached == {"a": 2.0, "b": 3.0}
@@ -337,13 +339,13 @@ def test_readings_told_under_a_proposal_that_is_no_longer_the_newest_are_not_los
 
 def test_agents_started_with_different_proposals_come_to_one():
     other = Proposal(0, "", OTHER, 3, 24)
-    agents = {"a": ReadingFlooding("a", DOMAIN, START, ["b"]), "b": ReadingFlooding("b", DOMAIN, other, ["a"])}
+    agents = {"a": MeasurementFlooding("a", DOMAIN, START, ["b"]), "b": MeasurementFlooding("b", DOMAIN, other, ["a"])}
     for agent in agents.values():
         measure(agent, 2)
     by_hand(agents, 12)
     assert agents["a"].proposal == agents["b"].proposal
     for agent in agents.values():
-        assert_has_fused(ReadingFlooding, agent, list(agents.values()), agents["a"].proposal)
+        assert_has_fused(MeasurementFlooding, agent, list(agents.values()), agents["a"].proposal)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -366,7 +368,7 @@ def test_what_does_not_fit_is_refused(kind):
         kind("b", DOMAIN, START, **more).load_state_dict(agent.state_dict())
     with pytest.raises(StateVersionError, match="'kind'"):
         PushSum("a", DOMAIN, START).load_state_dict(agent.state_dict())
-    assert agent.n_readings == 0
+    assert agent.n_measurements == 0
     assert agent.proposal == START
 
 
@@ -396,11 +398,11 @@ def test_extremes_do_no_harm(kind, lengthscale, noise):
 
 
 def test_a_saved_agent_goes_on_whatever_order_its_names_are_kept_in():
-    a, b = agents = [ReadingFlooding(name, DOMAIN, START, ["a", "b"]) for name in "ab"]
+    a, b = agents = [MeasurementFlooding(name, DOMAIN, START, ["a", "b"]) for name in "ab"]
     a.measure([[10.0, 0.0]], [1.0])
     b.measure([[80.0, 1.0], [90.0, 2.0]], [2.0, 3.0])
     exchange(agents, InProcess().open(["a", "b"]), steps=10)
     state = b.state_dict()
-    again = ReadingFlooding("b", DOMAIN, START, ["a", "b"])
+    again = MeasurementFlooding("b", DOMAIN, START, ["a", "b"])
     again.load_state_dict({"json": json.loads(json.dumps(state["json"], sort_keys=True)), "arrays": state["arrays"]})
     assert {name: log.rows[:, -2].tolist() for name, log in again._logs.items()} == {"a": [1.0], "b": [2.0, 3.0]}

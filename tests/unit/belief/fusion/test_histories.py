@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.belief.fusion import CovarianceIntersection, Proposal, PushSum, ReadingFlooding
+from swarmbo.belief.fusion import CovarianceIntersection, MeasurementFlooding, Proposal, PushSum
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.boundary.rng import stream
 from swarmbo.spaces import Domain
@@ -15,7 +15,7 @@ DOMAIN = Domain(np.zeros(2), np.array([4.0, 2.0]))
 KERNELS = [Hyperparameters("matern52", (scale, scale), 1.3, 0.05, 0.2, 7.0, 3.0) for scale in (0.02, 0.03, 0.04)]
 # far below the spacing of readings: their features are then all but independent, and one can tell what is in a sum
 START = Proposal(0, "", KERNELS[0], seed=0, n_features=24)
-KINDS = [ReadingFlooding, PushSum, CovarianceIntersection]
+KINDS = [MeasurementFlooding, PushSum, CovarianceIntersection]
 
 agent_numbers = st.integers(0, 3)
 events = st.one_of(
@@ -101,15 +101,15 @@ class History:
             assert (of_author > -1e-5).all()
             assert (of_author < 1.0 + 1e-5).all(), (agent.name, author, of_author)
             assert of_author.sum() == pytest.approx(reached.get(author, 0.0), abs=1e-4)
-            if self.kind is ReadingFlooding:  # the first so many of them, whole
+            if self.kind is MeasurementFlooding:  # the first so many of them, whole
                 assert np.allclose(of_author, np.arange(len(of_author)) < reached.get(author, 0.0), atol=1e-5)
         assert set(reached) <= set(weights)
-        if self.kind is ReadingFlooding:
+        if self.kind is MeasurementFlooding:
             assert reached.get(agent.name, 0.0) == len(self.measured[agent.name])
 
     def weights(self, agent):
         """How much every reading counts in an agent's belief, worked out from the belief alone."""
-        if self.kind is ReadingFlooding:
+        if self.kind is MeasurementFlooding:
             rows = [tuple(row) for row in np.column_stack([agent.belief.X, agent.belief.y])]
             return {
                 author: np.array([rows.count((*x, y)) for x, y in readings], dtype=float)

@@ -85,7 +85,7 @@ def test_each_half_of_a_cut_network_has_the_pool_of_its_half_and_after_healing_t
     exchange(agents.values(), transport, steps=300)
     for agent in agents.values():
         assert_is_pool(agent, left + right)
-        assert agent.reached == pytest.approx({member.name: member.n_readings for member in left + right})
+        assert agent.reached == pytest.approx({member.name: member.n_measurements for member in left + right})
 
 
 def test_a_sensor_joins_late_leaves_and_comes_back_and_is_counted_once(names):
@@ -118,7 +118,7 @@ def test_no_reading_is_ever_counted_twice(seed, loss, events):
             exchange(agents.values(), transport, steps=1)
             for agent in agents.values():
                 for author, count in agent.reached.items():
-                    assert count <= agents[author].n_readings + 1e-6
+                    assert count <= agents[author].n_measurements + 1e-6
                 assert np.linalg.eigvalsh(agent.belief.information.precision)[0] > -1e-3
     transport.heal()
     transport.faults = Faults()
@@ -237,7 +237,7 @@ def test_who_comes_back_with_nothing_is_taken_for_a_new_agent(names):
         exchange(agents.values(), transport, steps=10)
         for name, agent in agents.items():
             for author, count in agent.reached.items():
-                most = gone.n_readings if author == "s3" and name != "s3" else agents[author].n_readings
+                most = gone.n_measurements if author == "s3" and name != "s3" else agents[author].n_measurements
                 assert count <= most + 1e-6
     for agent in agents.values():
         assert_is_pool(agent, list(agents.values()))

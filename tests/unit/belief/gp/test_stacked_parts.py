@@ -190,9 +190,9 @@ def test_what_was_worked_out_is_gone_on_from_where_the_first_data_and_all_else_a
     X, F = evaluations(29, 4, 0.2)
     earlier = belief_of().update(X[:20], F[:20])
     later = belief_of().update(X, F)
-    assert later.going_on_from(earlier).base is None  # nothing was worked out yet
+    assert later.extended_from(earlier).base is None  # nothing was worked out yet
     known = earlier._on_data.parts
-    grown, alone = later.going_on_from(earlier)._on_data.parts, later._on_data.parts
+    grown, alone = later.extended_from(earlier)._on_data.parts, later._on_data.parts
     assert arrays_of(grown) == arrays_of(alone)
     n_common = int(known.counts.min()) // ROWS
     assert n_common >= 1
@@ -204,20 +204,20 @@ def test_what_was_worked_out_is_gone_on_from_where_the_first_data_and_all_else_a
     moved[3, 2] = 0.123
     others = belief_of(0.02).update(X, F), belief_of().update(X, changed), belief_of().update(moved, F)
     for other in (*others, belief_of().update(X[:10], F[:10])):
-        assert other.going_on_from(earlier).base is None
+        assert other.extended_from(earlier).base is None
 
 
 def test_what_is_forgotten_is_worked_out_again_to_the_bit():
     X, F = evaluations(20, 5, 0.2)
     belief = belief_of().update(X[:11], F[:11])
     before = arrays_of(belief._on_data.parts)
-    later = belief_of().update(X, F).going_on_from(belief)
+    later = belief_of().update(X, F).extended_from(belief)
     expected, held = arrays_of(later._on_data.parts), later._on_data.parts.inverse.blocks[0]
-    later.forget()
-    belief.forget()
+    later.drop_cache()
+    belief.drop_cache()
     assert later.base is None
     assert (arrays_of(later._on_data.parts), arrays_of(belief._on_data.parts)) == (expected, before)
     assert not np.shares_memory(later._on_data.parts.inverse.blocks[0], held)
     pending = later.condition_on_pending(X[:1])
-    pending.forget()
+    pending.drop_cache()
     assert pending.given is not None

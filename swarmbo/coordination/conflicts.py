@@ -39,7 +39,7 @@ def forbidden_by(scope: Sequence[str], table: Table) -> Iterator[Pairs]:
 
 
 @dataclass(frozen=True, eq=False)
-class Claims:
+class Conflicts:
     """Values that forbid one another, as every agent knows them beforehand.
 
     Args:
@@ -51,7 +51,7 @@ class Claims:
     forbidden: Mapping[tuple[str, str], Bool[np.ndarray, "_a _b"]]
 
     @classmethod
-    def of(cls, graph: FactorGraph, tables: Mapping[str, Table]) -> "Claims":
+    def of(cls, graph: FactorGraph, tables: Mapping[str, Table]) -> "Conflicts":
         """Pairs that tables forbid whatever the other variables are; what they forbid of three or more is left out.
 
         Args:
@@ -74,7 +74,7 @@ class Claims:
         return msgspec.msgpack.encode(said)
 
     @classmethod
-    def unpacked(cls, graph: FactorGraph, said: Mapping[str, bytes]) -> "Claims":
+    def unpacked(cls, graph: FactorGraph, said: Mapping[str, bytes]) -> "Conflicts":
         """Forbidden pairs of all factors, from what their owners sent (``packed``).
 
         Args:
@@ -86,7 +86,7 @@ class Claims:
         return cls._joined(graph, ((x, y, _unpacked(shape, bits)) for x, y, shape, bits in packed))
 
     @classmethod
-    def _joined(cls, graph: FactorGraph, pairs: Iterable[Pairs]) -> "Claims":
+    def _joined(cls, graph: FactorGraph, pairs: Iterable[Pairs]) -> "Conflicts":
         forbidden: dict[tuple[str, str], np.ndarray] = {}
         for x, y, not_allowed in pairs:
             forbidden[x, y] = np.logical_or(forbidden.get((x, y), False), not_allowed)

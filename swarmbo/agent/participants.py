@@ -11,7 +11,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 
 
-class Company(msgspec.Struct, frozen=True):
+class Participants(msgspec.Struct, frozen=True):
     """Who takes part in a decision; all of them have the same.
 
     Who is absent says nothing and hears nothing: in a field it chooses nothing, of a function its variables stand where
@@ -30,7 +30,7 @@ class Company(msgspec.Struct, frozen=True):
     said: dict[str, OwnRows] = {}
     over: tuple[str, ...] = ()
 
-    def checked(self, name: str, problem: Problem) -> "Company":
+    def checked(self, name: str, problem: Problem) -> "Participants":
         """Itself, if it can be one of an agent's.
 
         Args:

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import Correspondent
-from swarmbo.coordination.messages import Message, Offer, Valued, Worth
+from swarmbo.coordination.messages import Message, Offer, Utility, Valued
 from swarmbo.coordination.tables import Vector
 from swarmbo.graph import FactorGraph
 
@@ -33,12 +33,12 @@ _FINEST = 1e-3  # of the box's side: the least
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class Schedule:
     """Schedule of lanes, which every agent knows beforehand.
 
     Args:
         claims: Whose turn it is when: no two variables of one factor have the same colour.
-        n_lanes: How many there are, >= 1.
+        n_joint_starts: How many there are, >= 1.
         first: The tick at which turns begin.
         compared: The tick at which they pause, and factors say what they are worth.
         decided: The tick at which all go on from the best lane.
@@ -46,8 +46,8 @@ class Course:
         is_fixed: Whether variables look at the same values wherever they stand: then any answer is one.
     """
 
-    claims: Claims
-    n_lanes: int
+    conflicts: Conflicts
+    n_joint_starts: int
     first: int
     compared: int
     decided: int
@@ -57,17 +57,17 @@ class Course:
     @property
     def graph(self) -> FactorGraph:
         """Scopes and owners."""
-        return self.claims.graph
+        return self.conflicts.graph
 
     def has_turn(self, variable: str, now: int) -> bool:
         """True if a variable may move at a tick: then none that shares a factor with it may."""
         if now < self.first or self.compared <= now < self.decided:
             return False
-        colour = (now - self.first) // _SLOT % self.claims.n_colours
-        return colour == self.claims.colour[variable]
+        colour = (now - self.first) // _SLOT % self.conflicts.n_colours
+        return colour == self.conflicts.colour[variable]
 
 
-class Lanes:
+class JointStarts:
     """One agent's variables and factors in all lanes.
 
     Args:
@@ -89,25 +89,25 @@ class Lanes:
     def __init__(
         self,
         host: Correspondent,
-        course: Course,
+        schedule: Schedule,
         stand: Float[np.ndarray, " n"],
         sides: Float[np.ndarray, " n"],
         looks: "Callable[[str, Vector, Vector], Float[np.ndarray, 'k v']]",
-        worth: "Callable[[str, Float[np.ndarray, 'p n'], Int[np.ndarray, ' p']], Vector]",
+        utility: "Callable[[str, Float[np.ndarray, 'p n'], Int[np.ndarray, ' p']], Vector]",
         default: Mapping[str, float],
         *,
         shares: bool = False,
     ) -> None:
-        self._host, self._course, self._looks, self._worth, self._shares = host, course, looks, worth, shares
+        self._host, self._schedule, self._looks, self._utility, self._shares = host, schedule, looks, utility, shares
         self._default, self._silent = default, frozenset[str]()
-        graph = self._graph = course.graph
-        self.stand, self._sides = np.repeat(stand[None], course.n_lanes, axis=0), sides
+        graph = self._graph = schedule.graph
+        self.stand, self._sides = np.repeat(stand[None], schedule.n_joint_starts, axis=0), sides
         self._factors, self._variables = graph.factors_owned_by(host.name), graph.variables_owned_by(host.name)
         self._column = graph.column_of
-        self._n = course.n_lanes  # in use: 1 once they were decided between
+        self._n = schedule.n_joint_starts  # in use: 1 once they were decided between
         self._best = dict.fromkeys(graph.variables, 0)
         self._offers: dict[str, Offer] = {}
-        self._worths: dict[tuple[str, str], Worth] = {}
+        self._utilities: dict[tuple[str, str], Utility] = {}
         self._values: dict[str, Vector] = {}  # of factors in each lane, of all that were heard
         self._moved = set(graph.variables)  # of which something is new to the own factors
 
@@ -115,24 +115,28 @@ class Lanes:
 
     def take(self, sender: str, message: Message) -> bool:
         """Put an entry in its place, if it is one that the sender may state."""
-        graph, n_lanes = self._graph, self._course.n_lanes
+        graph, n_joint_starts = self._graph, self._schedule.n_joint_starts
         match message:
             case Offer(variable=x, entries=entries):
                 is_right = x in self._column and graph.variable_owner(x) == sender and np.isfinite(entries).all()
-                if not is_right or len(entries) not in (2, 2 * n_lanes) or (entries.reshape(2, -1)[1] < 0.0).any():
+                if (
+                    not is_right
+                    or len(entries) not in (2, 2 * n_joint_starts)
+                    or (entries.reshape(2, -1)[1] < 0.0).any()
+                ):
                     return False
                 self._set_offer(message)
-            case Worth(factor=f, variable=x, entries=entries):
+            case Utility(factor=f, variable=x, entries=entries):
                 is_right = x in self._variables and f in graph.factors_of(x) and graph.owner(f) == sender
                 if not is_right or x not in self._offers or not (entries < np.inf).all():  # nor NaN
                     return False
-                if entries.size not in (size := self._looks(x, *self._said(x)).shape[1], n_lanes * size):
+                if entries.size not in (size := self._looks(x, *self._said(x)).shape[1], n_joint_starts * size):
                     return False
-                self._worths[f, x] = message
+                self._utilities[f, x] = message
             case Valued(factor=f, entries=entries):
                 if f in self._factors or f not in graph.factors or not (entries < np.inf).all():
                     return False
-                if len(entries) != n_lanes:
+                if len(entries) != n_joint_starts:
                     return False
                 self._values[f] = entries
             case _:
@@ -180,12 +184,12 @@ class Lanes:
         silent = frozenset(x for x in self._graph.variables if self._host.is_silent(self._graph.variable_owner(x)))
         self._moved |= silent ^ self._silent
         self._silent = silent
-        if now >= self._course.decided:
+        if now >= self._schedule.decided:
             self._decide()
         for x in self._variables:
-            if self._course.has_turn(x, now):
+            if self._schedule.has_turn(x, now):
                 self._move(x)
-        if now >= self._course.compared and self._n > 1:
+        if now >= self._schedule.compared and self._n > 1:
             self._compare(turn)
         else:
             self._judge(turn)
@@ -196,9 +200,9 @@ class Lanes:
         if summed is None:
             return
         before = stand, reach = self._said(x)
-        looks, lanes = self._looks(x, stand, reach), np.arange(self._n)
+        looks, joint_starts = self._looks(x, stand, reach), np.arange(self._n)
         best, stay = summed.argmax(axis=1), (looks == stand[:, None]).argmax(axis=1)
-        found = looks[lanes, np.where(summed[lanes, best] > summed[lanes, stay], best, stay)]
+        found = looks[joint_starts, np.where(summed[joint_starts, best] > summed[joint_starts, stay], best, stay)]
         is_far = np.abs(found - stand) >= 0.9 * reach * self._sides[self._column[x]]
         further = np.clip(np.where(is_far, reach * _FINER, reach / _FINER), _FINEST, 1.0 / _FINER)
         reach = np.where(reach > 0.0, further, 0.0)
@@ -211,11 +215,11 @@ class Lanes:
         offer, shape = self._offers[x], self._looks(x, *self._said(x)).shape
         summed = np.zeros(shape)
         for f in self._graph.factors_of(x):
-            worth, owner = self._worths.get((f, x)), self._graph.owner(f)
+            utility, owner = self._utilities.get((f, x)), self._graph.owner(f)
             if owner == self._host.name:
                 summed += self._lines(f, x)
-            elif worth is not None and (self._course.is_fixed or worth.number == offer.number):
-                lines = worth.entries.reshape(-1, shape[1])
+            elif utility is not None and (self._schedule.is_fixed or utility.number == offer.number):
+                lines = utility.entries.reshape(-1, shape[1])
                 summed += lines if len(lines) == shape[0] else lines[[self._best[x]]]
             elif not self._host.is_silent(owner):
                 return None
@@ -226,10 +230,10 @@ class Lanes:
     def _lines(self, f: str, x: str) -> Float[np.ndarray, "k v"]:
         """A factor's values where a variable looks, all others where they stand, in each lane."""
         looks = self._looks(x, *self._said(x))
-        lanes = np.repeat(np.arange(self._n), looks.shape[1])
-        U = self.taken[lanes]
+        joint_starts = np.repeat(np.arange(self._n), looks.shape[1])
+        U = self.taken[joint_starts]
         U[:, self._column[x]] = looks.ravel()
-        return self._worth(f, U, lanes).reshape(looks.shape)
+        return self._utility(f, U, joint_starts).reshape(looks.shape)
 
     def _offer(self, x: str, stand: Vector, reach: Vector) -> None:
         before = self._offers.get(x)
@@ -257,19 +261,19 @@ class Lanes:
                 owner = self._graph.variable_owner(x)
                 if x not in self._offers or owner == self._host.name:
                     continue  # its own it judges when their turn comes
-                worth = Worth(f, x, self._lines(f, x).ravel(), self._offers[x].number)
-                before = self._host.told(owner, worth.key)
-                was_asked = isinstance(before, Worth) and (self._course.is_fixed or before.number == worth.number)
-                was = before.entries if isinstance(before, Worth) and was_asked else np.zeros(0)
-                if _change_of(was, worth.entries, self._n) > self._course.threshold:
-                    self._host.put(owner, worth, turn)
+                utility = Utility(f, x, self._lines(f, x).ravel(), self._offers[x].number)
+                before = self._host.told(owner, utility.key)
+                was_asked = isinstance(before, Utility) and (self._schedule.is_fixed or before.number == utility.number)
+                was = before.entries if isinstance(before, Utility) and was_asked else np.zeros(0)
+                if _change_of(was, utility.entries, self._n) > self._schedule.threshold:
+                    self._host.put(owner, utility, turn)
         self._moved.clear()
 
     def _compare(self, turn: int) -> None:
         """Tell all what own factors are worth in each lane."""
-        lanes, taken = np.arange(self._n), self.taken
+        joint_starts, taken = np.arange(self._n), self.taken
         for f in self._factors:
-            values = self._worth(f, taken, lanes)
+            values = self._utility(f, taken, joint_starts)
             if f not in self._values or not np.array_equal(values, self._values[f]):
                 self._values[f] = values
                 self._host.put_to_all(Valued(f, values), turn)
@@ -291,14 +295,14 @@ class Lanes:
                 self._offer(x, *self._said(x))
 
 
-def _change_of(before: Vector, now: Vector, n_lanes: int) -> float:
+def _change_of(before: Vector, now: Vector, n_joint_starts: int) -> float:
     """The largest change of a line, up to a constant, as a share of its spread, over all lanes."""
     if before.shape != now.shape:
         return np.inf
     if not (np.isfinite(before).all() and np.isfinite(now).all()):
         return 0.0 if np.array_equal(before, now) else np.inf
-    lines = now.reshape(n_lanes, -1)
-    change = lines - before.reshape(n_lanes, -1)
+    lines = now.reshape(n_joint_starts, -1)
+    change = lines - before.reshape(n_joint_starts, -1)
     change -= change.mean(axis=1, keepdims=True)
     largest, spread = np.abs(change).max(axis=1), np.ptp(lines, axis=1)
     return float(np.max(np.where(largest > 0.0, largest / np.maximum(spread, 1e-300), 0.0)))

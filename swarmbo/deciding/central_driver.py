@@ -12,7 +12,7 @@ from swarmbo.acquisition.by_view import EachSays, Heard, InTurn, answer_of
 from swarmbo.belief.model.incumbents import evaluated
 from swarmbo.coordination import Solution
 from swarmbo.coordination.agreement import Agreement
-from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.deadline_box import TimedClimbs, maximise_by_deadline
 from swarmbo.coordination.deadline_tables import TimedTables, agree_by_deadline, whole_factors
@@ -29,14 +29,14 @@ from swarmbo.deciding.setup import Carrying
 from swarmbo.deciding.words import Words
 from swarmbo.errors import ConfigError
 from swarmbo.records import Traffic
-from swarmbo.registry.own_code import checked_as, takes_named
+from swarmbo.registry.plugins import checked_as, takes_named
 from swarmbo.transport import Transport
 
 Out = TypeVar("Out")
 
 
 @dataclass(frozen=True)
-class InOnePlace:
+class CentralDriver:
     """Who answers where all is known.
 
     Args:
@@ -155,7 +155,7 @@ class InOnePlace:
         graph, tables, default = problem.graph, problem.tables, declining(problem)
         found = agree_by_deadline(timed, graph, tables, opened, self.round, default=default, seed=request.seed).said
         if self.words is not None:
-            own = {agent: Claims.packed(graph, tables, agent) for agent in self.words.graph.agents}
+            own = {agent: Conflicts.packed(graph, tables, agent) for agent in self.words.graph.agents}
             self.words.said("claims", asked(ToAll(own)))
             self.words.summed("choices", 1, len(self.words.graph.agents))
             if whole := whole_factors(graph, found.assignment):
@@ -168,7 +168,7 @@ class InOnePlace:
     def _visited(self, request: Visit) -> Decision:
         planned, links = request
         if not self.transport.as_agents:
-            return planned.in_one_place()
+            return planned.central_driver()
         return planned.with_agents(self._opened(planned.pilots, links), self.round)
 
     def _knows_no_agents(self) -> ConfigError:

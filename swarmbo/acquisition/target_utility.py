@@ -24,14 +24,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.local_worth import MANY
+from swarmbo.acquisition.local_utility import MANY
 from swarmbo.acquisition.markov import Block
-from swarmbo.acquisition.worth import BatchValue, Scores, Worth
+from swarmbo.acquisition.utility import BatchValue, Scores, Utility
 from swarmbo.belief import PlaceBelief
 
 
 @dataclass(frozen=True, eq=False)
-class TargetWorth(Worth):
+class TargetUtility(Utility):
     """The weighted variance that measurements take away from targets.
 
     Args:
@@ -44,7 +44,7 @@ class TargetWorth(Worth):
     targets: Float[np.ndarray, "t d"]
     weights: Float[np.ndarray, " t"]
     noise_variance: float
-    idle: float = 0.0
+    opt_out_utility: float = 0.0
 
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "TargetScores":
         """What places are worth one by one."""
@@ -74,7 +74,9 @@ class TargetWorth(Worth):
                     C[i, j] = C[i, j] - gains[i] * C[j, k]
                     M[i, j] = M[i, j] - gains[i] * M[j, k] - M[i, k] * gains[j] + gains[i] * gains[j] * M[k, k]
         value = np.maximum(M[0, 0], 0.0) / (np.maximum(C[0, 0], 0.0) + self.noise_variance)  # below 0 is rounding
-        return np.where(block.on_axes(block.measures[0], 0), value - price, self.idle) + np.zeros(block.shape)
+        return np.where(block.on_axes(block.measures[0], 0), value - price, self.opt_out_utility) + np.zeros(
+            block.shape
+        )
 
     def _told(
         self, belief: PlaceBelief, own: Float[np.ndarray, "c d"], there: Float[np.ndarray, " c"]
@@ -101,13 +103,15 @@ class TargetScores(Scores):
         picks: How many of them will be taken as measured at most.
     """
 
-    def __init__(self, worth: TargetWorth, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int) -> None:
+    def __init__(
+        self, utility: TargetUtility, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int
+    ) -> None:
         n = len(places)
-        cache = belief.posterior_cache(np.concatenate([places, worth.targets]))
+        cache = belief.posterior_cache(np.concatenate([places, utility.targets]))
         own, targets = np.arange(n), np.arange(n, len(cache.mean))
-        self._cache, self._worth, self._own, self._taken = cache, worth, own, 0
+        self._cache, self._utility, self._own, self._taken = cache, utility, own, 0
         self._told = cache.cov(targets, own)
-        self._var, self._weighted = cache.var[own], worth.weights @ self._told**2
+        self._var, self._weighted = cache.var[own], utility.weights @ self._told**2
         self._columns, self._rows = np.empty((picks, len(targets))), np.empty((picks, n))  # a_p, r_p
         # many rows of covariances are cheaper all at once
         self._between = cache.cov(own, own) if MANY * picks >= n else None
@@ -115,13 +119,13 @@ class TargetScores(Scores):
     @property
     def value(self) -> Float[np.ndarray, " k"]:
         """What each place is worth now."""
-        return self._weighted / (self._var + self._worth.noise_variance)
+        return self._weighted / (self._var + self._utility.noise_variance)
 
     def take(self, pick: int) -> None:
         """Take a place as measured."""
-        n, weights = self._taken, self._worth.weights
+        n, weights = self._taken, self._utility.weights
         columns, rows = self._columns[:n], self._rows[:n]
-        root = np.sqrt(self._var[pick] + self._worth.noise_variance)
+        root = np.sqrt(self._var[pick] + self._utility.noise_variance)
         column = (self._told[:, pick] - rows[:, pick] @ columns) / root
         if self._between is None:
             across = self._cache.cov(self._own[pick : pick + 1], self._own)[0]

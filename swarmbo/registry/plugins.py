@@ -20,7 +20,7 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from swarmbo.boundary.values import said, short
+from swarmbo.boundary.values import error_text, short
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.settings import convert
 
@@ -126,7 +126,7 @@ def make(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> Any:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{name} refused its settings: {said(error)}", at=at) from error
+        raise ConfigError(f"{name} refused its settings: {error_text(error)}", at=at) from error
 
 
 def takes(method: Any, *given: str) -> bool:
@@ -189,9 +189,9 @@ def _imported(module: str, name: str, at: str) -> ModuleType:
                 "folder, or beside the scenario",
                 at=at,
             ) from error
-        raise ConfigError(f"importing {module} failed: {said(error)}", at=at) from error
+        raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"importing {module} failed: {said(error)}", at=at) from error
+        raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error
 
 
 def _require_keywords(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> None:

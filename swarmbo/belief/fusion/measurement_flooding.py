@@ -20,7 +20,7 @@ from swarmbo.spaces import Domain
 _WITH_NOISE = b"\x01"  # at the end of an entry whose rows have a column of noise; numbers take eight bytes each
 
 
-class Readings(NamedTuple):
+class Measurements(NamedTuple):
     """Points (n, d), outcomes (n,) and noise variances (n,), physical; NaN is a noise that nobody told."""
 
     X: Float[np.ndarray, "n d"]
@@ -28,7 +28,7 @@ class Readings(NamedTuple):
     noise: Float[np.ndarray, " n"]
 
     @classmethod
-    def of(cls, rows: Float[np.ndarray, "n c"]) -> "Readings":
+    def of(cls, rows: Float[np.ndarray, "n c"]) -> "Measurements":
         """Those of a log, one a row."""
         return cls(rows[:, :-2], rows[:, -2], rows[:, -1])
 
@@ -93,7 +93,7 @@ def _empty(n_columns: int) -> _Log:
     return _Log(np.zeros((0, n_columns)))
 
 
-class ReadingFlooding(Gossip):
+class MeasurementFlooding(Gossip):
     """An agent that collects the readings of all agents it has heard of, and conditions an exact GP on them.
 
     A reading is known by its author and its number among the author's; an author's readings are passed on in order,
@@ -107,7 +107,7 @@ class ReadingFlooding(Gossip):
         >>> from swarmbo.transport import InProcess
         >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)
         >>> domain = Domain(np.zeros(1), np.ones(1))
-        >>> a, b = ReadingFlooding("a", domain, start, ["b"]), ReadingFlooding("b", domain, start, ["a"])
+        >>> a, b = MeasurementFlooding("a", domain, start, ["b"]), MeasurementFlooding("b", domain, start, ["a"])
         >>> a.measure([[0.2]], [1.0])
         >>> traffic = exchange([a, b], InProcess().open(["a", "b"]), steps=10)
         >>> b.reached, b.belief.y.tolist()
@@ -135,10 +135,10 @@ class ReadingFlooding(Gossip):
         return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *self.known)
 
     @property
-    def known(self) -> Readings:
+    def known(self) -> Measurements:
         """All readings that have reached it, its own among them."""
         rows = [self._logs[author].rows for author in sorted(self._logs)]  # one order everywhere
-        return Readings.of(np.concatenate([np.zeros((0, self.n_columns + 2)), *rows]))
+        return Measurements.of(np.concatenate([np.zeros((0, self.n_columns + 2)), *rows]))
 
     def _entry(self, author: str, has: int) -> bytes:
         return self._logs[author].entry(has)
@@ -148,7 +148,7 @@ class ReadingFlooding(Gossip):
         if (len(content) - has_noise) % (8 * (n_columns - 1 + has_noise)):
             return False
         rows = _unpacked(content, n_columns)
-        X, y, noise = Readings.of(rows)
+        X, y, noise = Measurements.of(rows)
         is_near = self.domain.is_near(X[:, : self.domain.n_dims]).all() and np.isfinite(X).all()
         is_noise = np.isnan(noise) | ((noise >= 0.0) & (noise <= LARGEST_OUTCOME**2))
         return 0 < len(rows) <= number and bool(is_near and (np.abs(y) <= LARGEST_OUTCOME).all() and is_noise.all())
@@ -161,8 +161,10 @@ class ReadingFlooding(Gossip):
             self._holds(author, number)
 
     def _has_measured(self, n_new: int) -> None:
-        new = slice(self.n_readings - n_new, None)
-        self._file(self.name, self.n_readings, _packed(np.column_stack([self.X[new], self.y[new], self.noise[new]])))
+        new = slice(self.n_measurements - n_new, None)
+        self._file(
+            self.name, self.n_measurements, _packed(np.column_stack([self.X[new], self.y[new], self.noise[new]]))
+        )
 
     def _has_adopted(self) -> None:
         for peer in self._peers.values():
@@ -184,7 +186,7 @@ class ReadingFlooding(Gossip):
         self._belief = None
 
 
-class FailureFlooding(ReadingFlooding):
+class FailureFlooding(MeasurementFlooding):
     """An agent that collects the places of failed measurements, its own and those it hears of, as readings of 0.
 
     While it knows of none it says nothing, so that a team in which nothing fails pays nothing.

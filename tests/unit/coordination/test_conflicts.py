@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from hypothesis import given, strategies as st
 
-from swarmbo.coordination.claims import Claims
+from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.graph import FactorGraph
 
 GRAPH = FactorGraph.from_scopes({"f": ["x", "y", "z"], "g": ["y", "z"], "h": ["z", "w"]})
@@ -21,7 +21,7 @@ def drawn(seed, share):
 @given(st.integers(0, 1000), st.floats(0.0, 1.0))
 def test_a_pair_is_forbidden_if_a_factor_forbids_it_whatever_else_is_chosen(seed, share):
     tables = drawn(seed, share)
-    claims = Claims.of(GRAPH, tables)
+    claims = Conflicts.of(GRAPH, tables)
     for x, y in itertools.permutations(GRAPH.variables, 2):
         shared = [f for f in GRAPH.factors if {x, y} <= set(GRAPH.scope(f))]
         for i, j in itertools.product(range(SIZES[x]), range(SIZES[y])):
@@ -31,7 +31,7 @@ def test_a_pair_is_forbidden_if_a_factor_forbids_it_whatever_else_is_chosen(seed
 
 
 def test_neighbours_never_speak_together():
-    claims = Claims.of(GRAPH, drawn(0, 0.5))
+    claims = Conflicts.of(GRAPH, drawn(0, 0.5))
     assert {x: set(others) for x, others in claims.neighbours.items()} == {
         "x": {"y", "z"},
         "y": {"x", "z"},
@@ -46,7 +46,7 @@ def test_neighbours_never_speak_together():
 def test_whoever_hears_of_whom_what_they_may_take_never_clashes(seed, share):
     """Each variable takes any value that it may, in any order, having heard of any of those who spoke before."""
     rng = np.random.default_rng(seed)
-    claims = Claims.of(GRAPH, drawn(seed, share))
+    claims = Conflicts.of(GRAPH, drawn(seed, share))
     words = {}
     for x in rng.permutation(GRAPH.variables):
         heard = {y: word for y, word in words.items() if rng.random() < 0.5}
@@ -57,7 +57,7 @@ def test_whoever_hears_of_whom_what_they_may_take_never_clashes(seed, share):
 
 def test_what_an_earlier_one_may_take_waits_for_its_word_and_a_later_one_need_not_be_heard():
     graph = FactorGraph.from_scopes({"f": ["x", "y"]})
-    claims = Claims.of(graph, {"f": np.where(np.eye(3), -np.inf, 0.0)[:, :2]})  # x has a third value, y has not
+    claims = Conflicts.of(graph, {"f": np.where(np.eye(3), -np.inf, 0.0)[:, :2]})  # x has a third value, y has not
     assert claims.allowed("x", 3, {}).tolist() == [True, True, True]
     assert claims.allowed("y", 2, {}).tolist() == [False, False]
     assert claims.allowed("y", 2, {"x": 1}).tolist() == [True, False]

@@ -41,15 +41,15 @@ class BatchValue(ABC):
         """
 
 
-class Worth(ABC):
+class Utility(ABC):
     """The rule by which places are ranked and batches valued, from what an agent believes of them.
 
     The value of a batch is a sum with a term for each agent: what its place is worth given those of its successors.
-    ``idle`` is what it is worth not to measure: a measurement is declined if it brings no more than this and its price.
-    ``PlaceWorth`` is a base for rules that look at the means and variances of the places themselves only.
+    ``opt_out_utility`` is that of not measuring: a measurement is declined unless it brings more than this and its cost.
+    ``PlaceUtility`` is a base for rules that look at the means and variances of the places themselves only.
     """
 
-    idle: float
+    opt_out_utility: float
     in_order: ClassVar[bool] = False  # whether shortlists are sorted by rank, so that agreements break ties by it
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Worth(ABC):
             belief: Of the first agent.
             options: Candidates of each agent, physical; a last row of NaN is to decline. Successors that decline change
                 nothing.
-            price: Of a measurement, in the unit of the field; who declines pays none, and has ``idle``.
+            price: Of a measurement, in the unit of the field; who declines pays none, and has ``opt_out_utility``.
 
         Returns:
             One axis per agent.
@@ -97,10 +97,12 @@ class Worth(ABC):
         """
         scores = self.scores(belief, places)
         chosen = int(scores.rank.argmax())
-        return None if price is not None and scores.value[chosen] - price <= self.idle else chosen
+        return None if price is not None and scores.value[chosen] - price <= self.opt_out_utility else chosen
 
 
-def shortlist(belief: PlaceBelief, places: Float[np.ndarray, "k d"], size: int, worth: Worth) -> Int[np.ndarray, " s"]:
+def shortlist(
+    belief: PlaceBelief, places: Float[np.ndarray, "k d"], size: int, utility: Utility
+) -> Int[np.ndarray, " s"]:
     """Indices of the shortlisted places, in the order in which they were picked; all of them in their own order, unless
     the rule wants it otherwise.
 
@@ -116,8 +118,8 @@ def shortlist(belief: PlaceBelief, places: Float[np.ndarray, "k d"], size: int, 
     """
     if len(places) <= size:
         listed = np.arange(len(places))
-        return listed[np.argsort(-worth.scores(belief, places).rank, kind="stable")] if worth.in_order else listed
-    scores = worth.scores(belief, places, picks=size - size // 2)
+        return listed[np.argsort(-utility.scores(belief, places).rank, kind="stable")] if utility.in_order else listed
+    scores = utility.scores(belief, places, picks=size - size // 2)
     alone = scores.rank.copy()
     spread = greedy_batch(scores, size - size // 2)
     alone[spread] = -np.inf

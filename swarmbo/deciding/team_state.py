@@ -29,7 +29,7 @@ STATE_VERSION = 7  # 7: what was told since the last decision
 _PLAIN = "team.json"  # of a file: its text, as bytes
 
 
-class Held(OneAtATime):
+class TeamState(OneAtATime):
     """Base of teams: what one holds.
 
     Args:
@@ -238,7 +238,7 @@ def require_same(plain: Mapping[str, Any], own: Mapping[str, Any]) -> None:
             raise StateVersionError(f"got the state of a team with other {key}, {plain.get(key)}; wanted {own[key]}")
 
 
-def _title_of(team: Held) -> str:
+def _title_of(team: TeamState) -> str:
     """What the team works on."""
     problem, n_agents = team.problem, _counted(len(team.agents), "agent")
     if problem.is_field:
@@ -248,7 +248,7 @@ def _title_of(team: Held) -> str:
     return f"Team of {n_agents} for a function of {_counted(problem.domain.n_dims, 'variable')}, {known}, {told}"
 
 
-def _rows_of(team: Held) -> list[tuple[str, str]]:
+def _rows_of(team: TeamState) -> list[tuple[str, str]]:
     """How far it is, what it is made of, and the best outcome so far: labels and texts. Nothing is worked out."""
     kinds = ("belief", "acquisition", "coordination", "transport")
     parts = (team.belief_settings, team.acquisition, team.coordination, team.transport)
@@ -262,7 +262,7 @@ def _rows_of(team: Held) -> list[tuple[str, str]]:
     return rows + _best(team)
 
 
-def _best(team: Held) -> list[tuple[str, str]]:
+def _best(team: TeamState) -> list[tuple[str, str]]:
     data, problem = team.history, team.problem
     values = data.factors if problem.is_field else data.with_sums().totals[:, None]
     if not np.isfinite(values).any():

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.markov import Block, of_first, of_successors
-from swarmbo.acquisition.worth import BatchValue, Scores, Worth
+from swarmbo.acquisition.utility import BatchValue, Scores, Utility
 from swarmbo.belief import PlaceBelief
 from swarmbo.belief.at_places import AtPlaces, Looked
 from swarmbo.belief.gp.covariance_rows import CovarianceRows
@@ -29,7 +29,7 @@ def plain(mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
     return mean
 
 
-class PlaceWorth(Worth):
+class PlaceUtility(Utility):
     """A rule that looks at what is believed of the places themselves: their means, variances and covariances."""
 
     @abstractmethod
@@ -42,7 +42,7 @@ class PlaceWorth(Worth):
 
         Args:
             block: What is believed of them. Successors that decline change nothing.
-            price: Of a measurement, in the unit of the field; who declines pays none, and has ``idle``.
+            price: Of a measurement, in the unit of the field; who declines pays none, and has ``opt_out_utility``.
 
         Returns:
             One axis per agent.
@@ -90,8 +90,10 @@ class PlaceScores(Scores):
         picks: How many of them will be taken as measured at most.
     """
 
-    def __init__(self, worth: PlaceWorth, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int) -> None:
-        self._worth, self._noise_variance = worth, belief.noise_variance
+    def __init__(
+        self, utility: PlaceUtility, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int
+    ) -> None:
+        self._utility, self._noise_variance = utility, belief.noise_variance
         self._rows: CovarianceRows | _Between | None = None
         if not picks:
             self._mean, self._var = belief.posterior(places)
@@ -108,12 +110,12 @@ class PlaceScores(Scores):
     @property
     def value(self) -> Float[np.ndarray, " k"]:
         """What each place is worth now, in the unit of the field."""
-        return self._worth.single(self._mean, self._var)
+        return self._utility.single(self._mean, self._var)
 
     @property
     def rank(self) -> Float[np.ndarray, " k"]:
         """By what they are ordered."""
-        return self._worth.rank(self._mean, self._var)
+        return self._utility.rank(self._mean, self._var)
 
     def take(self, pick: int) -> None:
         """Take a place as measured."""
@@ -156,17 +158,17 @@ class PlaceValue(BatchValue):
         cov: Their covariance, without noise.
     """
 
-    worth: PlaceWorth
+    utility: PlaceUtility
     mean: Float[np.ndarray, " m"]
     cov: Float[np.ndarray, "m m"]
 
     def of_first(self, rows: Sequence[int], to_the_letter: bool = False) -> float:
         """What the first of some of the places is worth given the others."""
-        return self.worth.of_first(self.mean[list(rows)], self.cov[np.ix_(rows, rows)], to_the_letter)
+        return self.utility.of_first(self.mean[list(rows)], self.cov[np.ix_(rows, rows)], to_the_letter)
 
 
 @dataclass(frozen=True)
-class LocalWorth(PlaceWorth):
+class LocalUtility(PlaceUtility):
     """What is expected somewhere, and what is learned there.
 
     A single place is worth merit(mean) + sqrt_beta std. In a batch the standard deviation is replaced by what the place
@@ -185,7 +187,7 @@ class LocalWorth(PlaceWorth):
     Example:
         >>> import numpy as np
         >>> import swarmbo as sb
-        >>> rule = sb.LocalWorth(sqrt_beta=2.0, bonus=1.0, noise_variance=0.01)
+        >>> rule = sb.LocalUtility(sqrt_beta=2.0, bonus=1.0, noise_variance=0.01)
         >>> rule.single(np.array([1.0, 0.0]), np.array([0.0, 0.25])).tolist()  # what is unknown is worth as much
         [1.0, 1.0]
     """
@@ -194,7 +196,7 @@ class LocalWorth(PlaceWorth):
     bonus: float
     noise_variance: float
     merit: Merit = plain
-    idle: float = 0.0
+    opt_out_utility: float = 0.0
     neighbours_noise: float | None = None
 
     def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
@@ -209,7 +211,7 @@ class LocalWorth(PlaceWorth):
         """
         rows = None
         # of a subclass nobody knows that less variance is worth no more
-        if type(self) is LocalWorth and isinstance(belief, AtPlaces):
+        if type(self) is LocalUtility and isinstance(belief, AtPlaces):
             rows = belief.rows_of(places)
         if rows is None:
             return super().best_of(belief, places, price)
@@ -224,7 +226,7 @@ class LocalWorth(PlaceWorth):
             if (found[first], -int(part[first])) > (value, -chosen):  # of equal ones the first, as where all are seen
                 chosen, value = int(part[first]), float(found[first])
             n = max(_FIRST, 2 * n)
-        return None if price is not None and value - price <= self.idle else chosen
+        return None if price is not None and value - price <= self.opt_out_utility else chosen
 
     def gain(
         self, var: Float[np.ndarray, "..."], out: Float[np.ndarray, "..."] | None = None
@@ -248,7 +250,7 @@ class LocalWorth(PlaceWorth):
             np.where(there, var + self.told_noise, self.noise_variance)
             for var, there in zip(block.variances[1:], block.measures[1:], strict=True)
         ]
-        merit = np.where(block.measures[0], self.merit(block.means[0]) - price, self.idle)
+        merit = np.where(block.measures[0], self.merit(block.means[0]) - price, self.opt_out_utility)
         table, known = np.empty(block.shape), of_successors(block, variances)
         n_rows = max(1, _AT_ONCE // math.prod(block.shape[1:]))
         for start in range(0, len(table), n_rows):
