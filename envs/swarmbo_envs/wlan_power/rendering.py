@@ -131,9 +131,12 @@ def _draw_map(
     served = np.stack([users[here], points[network.serving[here]]], axis=1)
     is_small = len(points) <= _NUMBERED
     if is_small:  # else lines and colours would hide the map
-        links: dict[str, Any] = {"colors": "white", "linestyles": (0, (4, 3)), "zorder": 2}
-        for ends, kind in ((points[heard], links), (served, {"colors": look.INK, "zorder": 3})):
-            ax.add_collection(LineCollection(list(ends), linewidths=0.8, alpha=0.7, **kind), autolim=False)
+        looks: list[dict[str, Any]] = [
+            {"segments": list(points[heard]), "colors": "white", "linestyles": (0, (4, 3)), "zorder": 2},
+            {"segments": list(served), "colors": look.INK, "zorder": 3},
+        ]
+        for own in looks:
+            ax.add_collection(LineCollection(**own, linewidths=0.8, alpha=0.7), autolim=False)
     colours = np.array([look.agent_colour(i) if is_small else "white" for i in range(len(points))])
     room = min(1.0, _NUMBERED / len(points))  # for markers; the more there are the smaller
     own = colours[network.serving[here]]
