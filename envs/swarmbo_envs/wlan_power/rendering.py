@@ -167,7 +167,7 @@ def _draw_powers(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> Non
     numbers, foot = np.arange(len(episode.powers)), low - 0.08 * (high - low)  # so that the least power has a bar too
     colours = [look.agent_colour(i) for i in range(len(numbers))]
     if len(numbers) > _NUMBERED:
-        ax.hist(episode.powers, bins=np.linspace(low, high, 25), color=look.BLUE)
+        ax.hist(episode.powers, bins=24, range=(low, high), color=look.BLUE)
         ax.set_title("Histogram of powers")
         ax.set(xlabel="power (dBm)", ylabel="access points", xlim=(low, high))
         return
