@@ -112,7 +112,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
             tables: Of at least the own factors; no others are to be looked at.
             sizes: Number of values by variable.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what an agent does")
+        raise NotImplementedError(f"{type(self).__name__} lacks a program for agents")
 
     def certified(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
         """The outcome of :meth:`steps`, and then the part's bound, if one is asked for and not known already."""
@@ -181,7 +181,7 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
             view: The own factors and variables, with functions of at least the own factors.
             seed: Of what agents draw.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what an agent does")
+        raise NotImplementedError(f"{type(self).__name__} lacks a program for agents")
 
     def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
         """The plan that every agent works out for itself; no function is asked for a value.

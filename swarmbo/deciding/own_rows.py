@@ -185,7 +185,7 @@ class OwnRows(msgspec.Struct, frozen=True):
         """
         if data.rounds is not None and not fades:
             wanted = (len(data), problem.box.n_dims)
-            raise ShapeError(f"got rounds for a belief in which nothing fades; wanted places {wanted}")
+            raise ShapeError(f"got rounds for a belief without a time axis; wanted locations {wanted}")
         own, column, order = problem.columns(agent), problem.channels.index(agent), self.count
         made = problem.taken(data.X)[:, column]
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
