@@ -1,6 +1,6 @@
-"""The compiled form of max-sum's messages: a pass over factors, one over variables. Import it late.
+"""Compiled form of max-sum's messages: a pass over factors, and one over variables. Import it late.
 
-Additions are those of ``swarmbo.coordination.updates`` in the same order, so both forms give the same bits.
+It adds in the order of ``swarmbo.coordination.updates``, so both forms are bit-identical.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from swarmbo.coordination.tables import Flat, Messages, Table, by_axis
 
 
 def read_only(n_dims: int, of: Any = types.float64) -> Any:
-    """The type of arrays that are only read, in C order; writable ones are taken too."""
+    """Numba type of C-ordered read-only arrays; writable arrays are accepted too."""
     return types.Array(of, n_dims, "C", readonly=True)
 
 
@@ -33,7 +33,9 @@ _unsigned: Any = np.uint64  # of an index that is signed compiled code asks whet
 
 @intrinsic
 def _larger(_typing: Any, a: Any, b: Any) -> Any:
-    """The larger of two float64, neither of them NaN, with any sign of zero: else no vector instruction takes it."""
+    """The larger of two float64, neither of them NaN; the sign of zero is ignored, or no vector instruction could be
+    used.
+    """
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()] * 2)
@@ -50,9 +52,9 @@ larger: Any = _larger  # called without the first argument, which numba supplies
 def _maxima(
     table: Flat, at: Whole, along: Flat, start: Whole, others: Flat, rest: Flat, fresh: Flat, d: Whole, n: Whole
 ) -> None:
-    """Of a table (d, n) the maxima over its rows, ``others`` added, and over its columns, ``along`` added.
+    """Maxima of a table (d, n) over its rows, ``others`` added, and over its columns, ``along`` added.
 
-    Rows are read once and in order, as memory brings them soonest; the maxima over columns stay in the cache meanwhile.
+    Rows are read once and in order, which is fastest in memory; the maxima over columns stay in the cache meanwhile.
     """
     first, begin, width = _unsigned(at), _unsigned(start), _unsigned(n)
     for k in range(width):
@@ -70,7 +72,7 @@ def _maxima(
 
 @numba.njit(nogil=True)
 def _renew(fresh: Flat, at: Whole, previous: Flat, out: Flat, start: Whole, d: Whole, damping: float) -> float:
-    """Put one message in its place, normalised and damped; its largest change."""
+    """Write one message, normalised and damped, and return its largest change."""
     first, begin, size = _unsigned(at), _unsigned(start), _unsigned(d)
     highest, change = -np.inf, 0.0
     for j in range(size):
@@ -101,20 +103,16 @@ def renew_factor(
     damping: float,
     spare: Spare,
 ) -> float:
-    """Renew the messages of one factor; its table is read once.
+    """Renew the messages of one factor, normalised and damped, into ``out``; its table is read once.
 
     Args:
-        tables: Of many factors, end to end, each in C order.
-        at: Where the factor's begins.
-        sizes: Of axes of many factors.
-        starts: For each axis where its message begins.
-        first: Which of these is the factor's first.
-        n_axes: How many are the factor's.
-        said: What variables say.
-        previous: What factors said before.
-        out: The new messages are put here, normalised and damped.
+        tables: Tables of many factors, end to end, each in C order.
+        at: Index at which the factor's table begins.
+        sizes: Axis sizes of many factors.
+        starts: Index at which the message of each axis begins.
+        first: Index of the factor's first axis in ``sizes`` and ``starts``.
         damping: Share of the last message in the new one.
-        spare: Overwritten; see :func:`new_spare`.
+        spare: Work arrays of :func:`new_spare`; overwritten.
 
     Returns:
         The largest change of an entry.
@@ -128,7 +126,7 @@ def renew_factor(
     for axis in range(first, first + n_axes - 1):
         d = sizes[axis]
         joint //= d
-        # all sums of one entry from each message of the axes behind, put in place from the end
+        # all sums of one entry from each message of the later axes, written from the end
         width = 1
         summed[0] = 0.0
         for other in range(axis + 1, first + n_axes):
@@ -157,7 +155,7 @@ def _factor_pass(
     out: Flat,
     spare: Spare,
 ) -> float:
-    """See ``updates.renew_factors``; ``starts`` is overwritten."""
+    """Loop of ``updates.renew_factors``; ``starts`` is overwritten."""
     n_axes, joint, largest = len(sizes), len(tables) // len(spreads), 0.0
     for i in range(len(spreads)):
         change = renew_factor(tables, i * joint, sizes, starts, 0, n_axes, said, previous, out, damping, spare)
@@ -171,16 +169,13 @@ def _factor_pass(
 def renew_variable(
     starts: Places, first: Whole, degree: Whole, d: Whole, heard: Flat, said: Flat, spare: Spare
 ) -> None:
-    """Renew the messages of one variable: as (sum of those before) + (sum of those after).
+    """Renew the messages of one variable: the sum of earlier factors' messages plus the sum of later ones'.
 
     Args:
-        starts: Where messages to many variables begin, of each in the graph's order of factors.
-        first: Which of these is the variable's first.
-        degree: How many are the variable's.
+        starts: Indices at which messages to many variables begin, for each in the graph's order of factors.
+        first: Index of the variable's first entry in ``starts``.
         d: Number of values.
-        heard: What factors say.
-        said: What variables say is put here.
-        spare: Overwritten; the sum of what its factors say is put first.
+        spare: Work arrays; the first one receives the sum of all factors' messages.
     """
     sums, after, _, _ = spare
     size = _unsigned(d)
@@ -202,7 +197,7 @@ def renew_variable(
 def _variable_pass(
     starts: Places, degree: Whole, size: Whole, heard: Flat, said: Flat, choices: Places, spare: Spare
 ) -> None:
-    """See ``updates.renew_variables``."""
+    """Loop of ``updates.renew_variables``."""
     for i in range(len(choices)):
         renew_variable(starts, i * degree, degree, size, heard, said, spare)
         best = 0

@@ -1,10 +1,10 @@
-"""Joint points put together by max-sum from a few values of each variable, which come nearer to the best so far.
+"""Joint points assembled by max-sum from a few values of each variable, which approach the best so far.
 
-No random joint point suits more than a few of very many factors, so nothing is gained by looking at whole points. First
-every variable has the same lattice over its side of the box, both ends included (bounds are often best at the edge,
-where nothing was seen), and its coordinates of the points that were given. On each further level it has what it took
-on the last one, neighbours on either side of that, ever nearer, and at first some random values too, which may lead to
-another maximum. A level is one table a factor, and some rounds of messages.
+No random joint point suits more than a few of very many factors, so screening whole points gains nothing. First every
+variable has the same lattice over its side of the box, both ends included (bounds are often best at the unexplored
+edge), and its coordinates of given points. On each further level it has its last value, ever nearer neighbours on
+either side, and at first some random values, which may lead to another maximum. A level is one table a factor, and some
+rounds of messages.
 """
 
 import numpy as np
@@ -24,12 +24,9 @@ _FIRST, _LATER = MaxSum(rounds=50), MaxSum(rounds=20)  # choices between maxima 
 
 
 def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray, "m n"]]:
-    """Joint points put together on each level, the last first, then points that were given.
+    """Joint points assembled on each level, the last first, then given points.
 
-    Args:
-        view: Of a part.
-        seed: Of the random values, one stream for the part.
-        n_values: Of each variable on the first level, at least 7; on others there are 7 at most.
+    ``n_values`` is the number of values of each variable on the first level, at least 7; other levels have at most 7.
     """
     low, high, graph = view.functions.low, view.functions.high, view.graph
     given = np.clip(view.functions.starts[: min(_GIVEN, n_values // 4)], low, high)
@@ -53,13 +50,12 @@ def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray,
 def put_together(
     view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum, *, rough: bool = False
 ) -> Steps[Float[np.ndarray, " n"]]:
-    """For each variable its value in one of the joint points: all messages are renewed at once, in every round.
+    """Assemble a point from the joint points' values of each variable; each round renews all messages.
 
     Args:
-        view: Of a part.
-        pool: The joint points. What factors hear of each other is what they say at the first.
-        method: For the rounds; the best choice of all of them is taken. Of forests nothing is damped.
-        rough: Whether some digits of the tables will do.
+        pool: Joint points; neighbours' numbers are those at the first point.
+        method: Settings of the rounds; the best choice of all rounds is taken. Forests are not damped.
+        rough: True if tables need some digits only.
     """
     graph, out = view.graph, pool[0].copy()
     received = yield from exchange(view, view.take(pool[:1]))
