@@ -157,10 +157,7 @@ class Answering(Saying):
         return Agreement(point, 0.0, SolveReport("deadline", timed.deadline))
 
     def _chosen(self, request: Choose) -> Staged[Solution]:
-        """Agree with others by the agent's own tables; then exchange the choices and their values.
-
-        It computes its own tables only. Locations need no tables, as it has them all.
-        """
+        """Agree with others by the agent's own tables only; then exchange the choices and their values."""
         problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
         timed: object = self.setup.coordination
         if isinstance(timed, TimedTables) and has_deadline(timed):
@@ -181,9 +178,8 @@ class Answering(Saying):
         return solution_with(graph, assignment, values[0], outcomes, Traffic())
 
     def _chosen_in_time(self, timed: TimedTables, request: Choose) -> Staged[Solution]:
-        """Agree by a deadline: before it exchange forbidden pairs, after it the choices.
-
-        Its own location is known at the deadline, whatever else arrives.
+        """Agree by a deadline: before it exchange forbidden pairs, after it the choices; its own location is known in
+        time.
         """
         problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
         own = {f: problem.tables[f] for f in graph.factors if graph.owner(f) == self.name}

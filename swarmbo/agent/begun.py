@@ -19,15 +19,9 @@ TICK = ("", b"")  # no agent has this name
 class Deciding(msgspec.Struct, frozen=True):
     """Decisions in progress: their inputs, and all arrivals since. Everything else follows from these.
 
-    Args:
-        count: Number of decisions in sequence; 0: a recommendation.
-        said: The agent's own data before.
-        offer: In a field, its reachable locations.
-        turn: Number of earlier decisions and recommendations.
-        heard: Sender and payload in the order of arrival; ``("", b"")`` at each tick of an agreement by a deadline.
-        is_under_way: True if messages were sent; they are then not sent again.
-        participants: Participants; None: all.
-        known: In a field, each agent's offer in the last report, if all received it.
+    ``said`` has the agent's own data before. ``heard`` has sender and payload in the order of arrival, and ``("",
+    b"")`` at each tick of an agreement by a deadline. Once ``is_under_way``, messages were sent, and are not sent
+    again. ``known`` has offers of the last report in a field, if all received it. A ``count`` of 0 is a recommendation.
     """
 
     count: int

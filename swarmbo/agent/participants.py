@@ -31,11 +31,7 @@ class Participants(msgspec.Struct, frozen=True):
     over: tuple[str, ...] = ()
 
     def checked(self, name: str, problem: Problem) -> "Participants":
-        """Return itself if it fits the agent and the problem.
-
-        Raises:
-            ConfigError: If the agent is no member, or a name is unknown, repeated, or out of order.
-        """
+        """Return itself if it fits the agent and the problem."""
         at = "$.company"
         if not 0 < self.number < 2**31:
             raise ConfigError(f"got decision {self.number}; wanted 1 to {2**31 - 1}", at=at)

@@ -27,9 +27,6 @@ def serve(connection: "Connection[Any, Any]") -> None:
     {})``. Others are a method of ``Agent``, its arguments and its keywords. Each is answered by the result or
     exception, whether the agent is finished, whether it keeps time, and the traffic of its messages. Received data are
     unpickled: keep the other end trusted.
-
-    Args:
-        connection: Connection of ``multiprocessing``.
     """
     agent: Agent | None = None
     with threadpool_limits(1, user_api="blas"):  # the number of threads changes last digits
@@ -55,24 +52,10 @@ def serve(connection: "Connection[Any, Any]") -> None:
 
 
 class RemoteAgent:
-    """An agent in its own process; its methods are those of ``Agent``.
+    """An agent in its own process; its arguments and methods are those of ``Agent``.
 
-    The process starts fresh (``spawn``), so it has only the data that it is given. As with any use of
-    ``multiprocessing``, a script makes one under ``if __name__ == "__main__":``.
-
-    Args:
-        name: As for an ``Agent``, like all others.
-        problem: As there.
-        links: As there.
-        patience: As there.
-        level: As there.
-        sites: As there.
-        has_base: As there.
-        travel: As there; it is pickled.
-        **settings: As there.
-
-    Raises:
-        ConfigError: As for an ``Agent``.
+    The process starts fresh (``spawn``), so it has only the data that it is given; ``travel`` is pickled. As with any
+    use of ``multiprocessing``, a script makes one under ``if __name__ == "__main__":``.
 
     Example:
         >>> import swarmbo as sb

@@ -38,13 +38,10 @@ class Returning(Saved):
     """Base of agents that may be absent for a while."""
 
     def give_up(self, last: int) -> None:
-        """Take back what was begun or decided after a decision, as if it had not been requested.
+        """Take back what was begun or decided after decision number ``last``, as if it had not been requested.
 
         No outcome of it may have been given. Its number is not used again, so late messages of it are recognised;
         messages of future decisions are kept.
-
-        Args:
-            last: Number of the last valid decision.
         """
         if self._participant.decision <= last or self._before is None:
             return
@@ -54,12 +51,8 @@ class Returning(Saved):
         self._stop()
 
     def snapshot(self) -> bytes:
-        """Common knowledge for a returning agent: the log and, if all learn alike, the learner's state.
-
-        Private outcomes of its own factors are left out.
-
-        Raises:
-            ConfigError: If it is deciding.
+        """Common knowledge for a returning agent: the log and, if all learn alike, the learner's state; no private
+        outcomes.
         """
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted it finished before it lends")
@@ -113,18 +106,13 @@ class Returning(Saved):
         self._stop()
 
     def note(self, query: str, row: OwnRow) -> None:
-        """Learn the checked outcome of a query, for instance from the coordinator process of a fleet.
-
-        ``query`` is ``UNASKED`` for an unrequested measurement. The order of the row is set here.
+        """Learn the checked outcome of a query (or ``UNASKED``), for instance from the hub of a fleet; its order is set
+        here.
         """
         self._own = self._own.with_told(query, msgspec.structs.replace(row, order=self._own.count))
 
     def told_again(self, rows: OwnRows) -> None:
-        """Replace its data since the last valid decision, which it has yet to report.
-
-        Raises:
-            ConfigError: If it is deciding.
-        """
+        """Replace its data since the last valid decision, which it has yet to report."""
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted it finished before it is told again")
         self._own = rows

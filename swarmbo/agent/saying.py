@@ -37,14 +37,7 @@ Staged = Generator[Stage | Timed | Known, Any, Out]
 
 @dataclass(frozen=True, eq=False)
 class Saying:
-    """Base of an agent's stages: messages to all others, and sums over all.
-
-    Args:
-        routes: Routes of messages over the links.
-        participants: Participants; None: all.
-        sites: All measurable locations of a field; None: the whole box.
-        refused: Counter of messages with inadmissible content, by sender.
-    """
+    """Base of an agent's stages: messages to all others, and sums over all."""
 
     name: str
     setup: Setup

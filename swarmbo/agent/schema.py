@@ -50,13 +50,7 @@ def reports(
     sites: Float[np.ndarray, "s d"] | None = None,
     known: Mapping[str, PackedOffer] | None = None,
 ) -> FitsWord:
-    """Test of agents' reports in a field.
-
-    Args:
-        attached: Unrequested evaluations of this agent; others have as many.
-        sites: All measurable locations, of which offers are indices; None: the whole box.
-        known: Each agent's offer in the last report, if all received it.
-    """
+    """Test of agents' reports in a field; offers are checked against ``sites`` and the ``known`` last offers."""
     of_whom: set[str | int] = {UNASKED, *log.open}
 
     def is_measurement(measurement: Any) -> bool:
@@ -135,10 +129,7 @@ def forbidding(graph: FactorGraph, sizes: Mapping[str, int]) -> FitsWord:
 
 
 def news(problem: Problem, log: Logbook, n_attached: int, tellers: Collection[str]) -> Fits:
-    """Test of sums of agents' data of a function: a row for each pending query, then the attached evaluations.
-
-    ``tellers`` are the agents that may get a total.
-    """
+    """Test of sums of agents' data of a function: a row for each pending query, then the attached evaluations."""
     layout, graph, k = Layout.of(problem), problem.graph, len(problem.channels)
     owners = [graph.owner(channel) for channel in problem.channels]
     low, high = problem.domain.low, problem.domain.high

@@ -12,11 +12,7 @@ from swarmbo.errors import ConfigError
 
 
 def require_own(setup: Setup) -> None:
-    """Refuse settings that need more than one agent's knowledge.
-
-    Raises:
-        ConfigError: It names the setting.
-    """
+    """Refuse settings that need more than one agent's knowledge."""
     if setup.problem.is_field:
         _require_field(setup)
         return

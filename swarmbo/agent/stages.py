@@ -49,10 +49,7 @@ class Stages(Answering):
     def reports(
         self, log: Logbook, learner: FieldLearner, own: OwnRows, offer: Offer, known: Mapping[str, PackedOffer]
     ) -> Staged[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
-        """Exchange measurements and reachable locations in a field, and merge them into log and learner.
-
-        ``own`` has this agent's data since the last decision; ``known`` each agent's last offer, if all received it.
-        """
+        """Exchange measurements and reachable locations in a field, and merge them into log and learner."""
         keeps, problem = not learner.believed.is_shared, self.setup.problem
         reports = Reports(problem, self.name, own, offer, self._heard_over, keeps, self.sites, known)
         fits = schema.reports(problem, log, own.attached, self.sites, known)

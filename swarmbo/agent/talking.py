@@ -38,16 +38,7 @@ _AHEAD = 1000  # decisions: nobody is so far before another, as they wait for on
 
 
 class Talking:
-    """Base of agents: their data, and their decisions in progress.
-
-    Args:
-        setup: Common settings.
-        links: Radio graph of the agents; None: every agent reaches every other.
-        patience: Time that it waits for messages without any arrival.
-        sites: In a field, all measurable locations.
-        has_base: True if a base station forwards messages without a path of links.
-        travel: In a field, travel times of its paths, in rounds.
-    """
+    """Base of agents: their data, and their decisions in progress; see ``Agent`` for its arguments."""
 
     def __init__(
         self,

@@ -13,12 +13,9 @@ from swarmbo.transport import Envelope, Routes
 
 
 class Timed(NamedTuple):
-    """A stage without waiting; answered by the values of the agent's own variables.
+    """A stage of ``deadline`` ticks without waiting; answered by the values of the agent's own variables.
 
-    Args:
-        deadline: Ticks until all agents act.
-        agent: Makes the agent of the agreement of a number.
-        again: True for the second agreement of a decision.
+    ``again`` is True for the second agreement of a decision.
     """
 
     deadline: int
@@ -34,13 +31,7 @@ class Known(NamedTuple):
 
 
 class Clocked:
-    """A timed stage in progress.
-
-    Attributes:
-        number: Number of the agreement, two for each decision.
-        sent: Traffic of its messages.
-        word: Values of the agent's own variables; None before the deadline.
-    """
+    """A timed stage in progress; ``word`` has the values of the agent's own variables after the deadline."""
 
     def __init__(self, stage: Timed, decision: int, refused: Counter[str]) -> None:
         self.number = 2 * decision + int(stage.again)

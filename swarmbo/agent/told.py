@@ -58,10 +58,7 @@ class Owned:
         failed: bool,
         order: int,
     ) -> OwnRow:
-        """Check outcomes of a query; see ``Agent.tell``.
-
-        ``before`` are the outcomes that it got since its last report; ``order`` is the number of evaluations before.
-        """
+        """Check outcomes of a query; see ``Agent.tell``. ``before`` are those that it got since its last report."""
         known = OwnRow(order) if before is None else before
         query = log.query(query_id)
         waits = [factor for factor in query.waits if factor in self.factors and factor not in known.factors]
@@ -186,10 +183,7 @@ class Owned:
         *,
         fades: bool,
     ) -> OwnRows:
-        """Check unrequested measurements in a field, and add them to its data; see ``Agent.attach``.
-
-        ``present`` is the default round; ``fades`` is True if rounds matter.
-        """
+        """Check unrequested measurements in a field, and add them to its data; see ``Agent.attach``."""
         data = attached(points, outcomes, self.problem, rounds, agents, noise_std=noise_std)
         return before.surveyed(self.problem, self.name, data, present, fades=fades)
 
@@ -235,12 +229,7 @@ class Owned:
 
 
 def checked_sites(sites: ArrayLike, problem: Problem) -> Float[np.ndarray, "k d"]:
-    """Check all measurable locations (k, d), k >= 1, of a field.
-
-    Raises:
-        ConfigError: If the problem is no field, or there is none.
-        ShapeError: If they are not finite or not in or near the box.
-    """
+    """Check all measurable locations (k, d), k >= 1, of a field."""
     if not problem.is_field or not len(checked := checked_candidates({"": sites}, [""], problem.box)[""]):
         raise ConfigError("got none, or those of a function; wanted places in a field", at="$.sites")
     return checked

@@ -14,10 +14,7 @@ from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 
 
 class TableOutcome(NamedTuple):
-    """Outcome of a part for one agent, on tables: the index of each own variable, and how it was reached.
-
-    ``bound`` is at least the value of every choice of the part, up to rounding; None if no bound was requested.
-    """
+    """Outcome of a part for one agent, on tables; ``bound`` holds for every choice of the part, up to rounding."""
 
     assignment: dict[str, int]
     status: Status
@@ -27,10 +24,7 @@ class TableOutcome(NamedTuple):
 
 
 class BoxOutcome(NamedTuple):
-    """Outcome of a part for one agent, on a box: values of its own variables and of its own factors at the joint point.
-
-    ``primal`` and ``dual`` are the final residuals. ``gain`` is the rise of the sum by polishing. Each may be None.
-    """
+    """Outcome of a part for one agent, on a box, with final residuals and the rise of the sum by polishing."""
 
     part: int
     x: dict[str, float]
@@ -96,10 +90,7 @@ class Agreement:
 def solution_of(
     graph: FactorGraph, tables: Mapping[str, Table], outcomes: Sequence[TableOutcome], traffic: Traffic
 ) -> Solution:
-    """Combine the outcomes of all agents and parts into a solution; it is exact only if every part is.
-
-    Parts run independently, so the report has the largest number of rounds.
-    """
+    """Combine the outcomes of all agents and parts; a solution is exact only if every part is."""
     found = {variable: index for outcome in outcomes for variable, index in outcome.assignment.items()}
     assignment = {variable: found[variable] for variable in graph.variables}
     return solution_with(graph, assignment, factor_values(graph, tables, assignment), outcomes, traffic)

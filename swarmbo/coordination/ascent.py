@@ -50,18 +50,11 @@ def ascend(
     tolerance: float = 1e-9,
     first_step: Float[np.ndarray, "g m"] | None = None,
 ) -> Climbed:
-    """Run spectral projected gradient ascent on g x m problems, each with its own step length.
+    """Run spectral projected gradient ascent on g x m problems, each with its own step length; values never fall.
 
-    A step goes along the projected gradient, in coordinates scaled by the sides of the box, with the length of Barzilai
-    and Borwein. A step with too small a rise is shortened and repeated, so values never fall.
-
-    Args:
-        steps: Number of evaluations of the function after the first.
-        tolerance: A row of problems stops once none of them moves by more than this share of the box's sides. Rows are
-            independent, so a row's result does not depend on the other rows.
-        first_step: Step lengths of an earlier climb of nearly the same functions, in sides of the box per unit of
-            gradient; by default a tenth of the box along the steepest coordinate. The first step is at most half the
-            box.
+    Coordinates are scaled by the sides of the box. A row of problems stops once none of them moves by more than
+    ``tolerance`` sides, and does not depend on other rows. ``first_step`` may be that of an earlier climb of nearly the
+    same functions; by default it is a tenth of the box along the steepest coordinate, and at most half the box.
     """
     sides = np.where(high > low, high - low, 1.0)
     X = np.ascontiguousarray(X)  # sums along the last axis then run in one order, however many rows there are
@@ -112,15 +105,10 @@ def augmented(
 def polish(
     view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = _NOWHERE, least: float = 0.0
 ) -> Steps[Polished]:
-    """Ascend from joint points of a part, each with its own step length; the sum at a point never falls.
+    """Ascend from joint points of a part, and return the points and the part's sum after and before, which never falls.
 
-    Args:
-        tolerance: Stop when no point moves by more than this length, in sides of the box, in an accepted step of full
-            Barzilai-Borwein length. The first and shortened steps do not count.
-        least: Also stop when four steps raise the best sum by less than this share of its total rise.
-
-    Returns:
-        Points, and the part's sum at them after and before.
+    It stops when no point moves by more than ``tolerance`` sides in an accepted step of full Barzilai-Borwein length,
+    or when four steps raise the best sum by less than ``least`` of its total rise.
     """
     low, high, sides = view.functions.low, view.functions.high, view.sides
     values, slope = yield from _look(view, Z)

@@ -16,10 +16,7 @@ FEWEST = 16  # random points by which the spread of values is judged: the spread
 
 
 def tell_factors(view: LocalView, numbers: Mapping[str, float], below: float | None = None) -> Steps[dict[str, float]]:
-    """Send a number of each own variable to its factors' owners, and return those of the own factors' variables.
-
-    Received numbers must be at least 0 and less than ``below``; None allows any.
-    """
+    """Send a number of each own variable, in [0, ``below``), to its factors' owners, and return those received."""
     graph = view.graph
     letters = [
         to_factor(graph, Consensus(f, x, np.array([numbers[x]]))) for x in view.variables for f in graph.factors_of(x)
@@ -88,11 +85,10 @@ def drawn_starts(
 
 
 def natural_penalty(values: Float[np.ndarray, " m"], n_given: int) -> float:
-    """Spread of a part's values over the squared spread of its box, so that it has the unit of a penalty; always above
-    0.
+    """Spread of a part's values over the squared spread of its box; always above 0, and 1 if all values are equal.
 
     The first ``n_given`` values are at given starts. These lie where the sum is large and would bias the spread, so
-    they count only if the sum is flat at all random points. The penalty is 1 if all values are equal.
+    they count only if the sum is flat at all random points.
     """
     for seen in (values[n_given:], values):
         known = seen[np.isfinite(seen)]

@@ -29,10 +29,7 @@ BOUND_ROUNDS = 20
 def upper_bound(
     view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], rounds: int = BOUND_ROUNDS
 ) -> Steps[float]:
-    """Upper bound on the value of every joint choice of a connected part, up to rounding; all its agents receive it.
-
-    ``rounds`` (>= 1) is the number of turns in which all factors share.
-    """
+    """Upper bound on every joint choice of a connected part, up to rounding, after so many turns of its factors."""
     if view.graph.is_forest:
         return (yield from _on_tree(view, tables))
     return (yield from _mplp(view, tables, sizes, rounds))

@@ -103,19 +103,10 @@ def renew_factor(
     damping: float,
     spare: Spare,
 ) -> float:
-    """Renew the messages of one factor, normalised and damped, into ``out``; its table is read once.
+    """Renew the messages of one factor, normalised and damped, into ``out``, and return the largest change.
 
-    Args:
-        tables: Tables of many factors, end to end, each in C order.
-        at: Index at which the factor's table begins.
-        sizes: Axis sizes of many factors.
-        starts: Index at which the message of each axis begins.
-        first: Index of the factor's first axis in ``sizes`` and ``starts``.
-        damping: Share of the last message in the new one.
-        spare: Work arrays of :func:`new_spare`; overwritten.
-
-    Returns:
-        The largest change of an entry.
+    The factor's table begins at ``at``, its axes at ``first`` in ``sizes`` and ``starts``; the table is read once.
+    ``spare`` (:func:`new_spare`) is overwritten.
     """
     # a table over x_1 … x_a is read as x_1 against all others, and leaves one of an axis less (`factor_messages`)
     fresh, summed, rest, half = spare
@@ -171,11 +162,8 @@ def renew_variable(
 ) -> None:
     """Renew the messages of one variable: the sum of earlier factors' messages plus the sum of later ones'.
 
-    Args:
-        starts: Indices at which messages to many variables begin, for each in the graph's order of factors.
-        first: Index of the variable's first entry in ``starts``.
-        d: Number of values.
-        spare: Work arrays; the first one receives the sum of all factors' messages.
+    The variable's entries begin at ``first`` in ``starts``. The first array of ``spare`` receives the sum of all
+    messages.
     """
     sums, after, _, _ = spare
     size = _unsigned(d)

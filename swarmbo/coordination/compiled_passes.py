@@ -31,12 +31,7 @@ _NONE = -1
 def breadth_first(
     first: Places, variables: Places, first_of: Places, by_variable: Places, factors: Places
 ) -> tuple[Places, Places, Places]:
-    """Order variables and factors breadth-first from the first variable of each connected part.
-
-    Returns:
-        Variables in the order of ``decoding_order``; factors, each after the variable that led to it; and for each
-        factor the edge by which it was found.
-    """
+    """Order variables and factors breadth-first, and note for each factor the edge by which it was found."""
     n_variables, n_factors = len(first_of) - 1, len(first) - 1
     order, factor_order = np.empty(n_variables, dtype=np.int64), np.empty(n_factors, dtype=np.int64)
     up, seen = np.full(n_factors, _NONE), np.zeros(n_variables, dtype=np.bool_)
@@ -143,10 +138,7 @@ def _conditioned(
     index: Places,
     out: Flat,
 ) -> None:
-    """Compiled form of :func:`swarmbo.coordination.decoding.conditioned_message`.
-
-    ``chosen`` is -1 for undecided variables. ``index`` is work space (one number per edge), ``out`` is the result.
-    """
+    """Compiled form of ``decoding.conditioned_message``; ``chosen`` is -1 for undecided variables."""
     fixed, stride, own = 0, 1, 0
     for other in range(end - 1, begin - 1, -1):
         if other == edge:

@@ -35,10 +35,7 @@ def forbidden_by(scope: Sequence[str], table: Table) -> Iterator[Pairs]:
 
 @dataclass(frozen=True, eq=False)
 class Conflicts:
-    """Pairs of values that forbid each other, known to every agent beforehand.
-
-    ``forbidden`` has, for each two variables in both orders, a mask (a, b) of the pairs of values that are not allowed.
-    """
+    """Pairs of values that forbid each other, as masks (a, b) for each two variables in both orders."""
 
     graph: FactorGraph
     forbidden: Mapping[tuple[str, str], Bool[np.ndarray, "_a _b"]]

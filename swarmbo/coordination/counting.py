@@ -36,10 +36,7 @@ class Counts:
         sizes: Int[np.ndarray, " e"],
         said: Bool[np.ndarray, " e"] | None = None,
     ) -> Traffic:
-        """Traffic of messages between factors and variables, in one direction.
-
-        ``sizes`` is the number of entries per edge. ``said`` masks the edges that carry a message; by default all do.
-        """
+        """Traffic of messages of so many entries per edge in one direction; ``said`` masks edges with a message."""
         hops, outline = self._hops, Codec.size(kind("", "", NO_NUMBERS))
         crosses = hops > 0 if said is None else said & (hops > 0)
         lengths = outline + self._names + array_widths(sizes)
@@ -58,10 +55,7 @@ class Counts:
         return _sum(lengths[variables], hops)
 
     def up_tree(self, message: Message, per_factor: int) -> Traffic:
-        """Traffic up the tree, from every agent but the root to its parent.
-
-        ``message`` has neither a name nor numbers; ``per_factor`` numbers are added for each factor behind an agent.
-        """
+        """Traffic up the tree, of a message with ``per_factor`` numbers for each factor behind an agent."""
         tree = self.part.tree
         names = [agent for agent, parent in tree.parent.items() if parent is not None]
         factors = np.array([len(tree.factors[agent]) for agent in names], dtype=np.int64)

@@ -71,13 +71,8 @@ class Entry(NamedTuple):
 class Correspondence:
     """One agent's side of the announcements between it and another.
 
-    Args:
-        patience: Ticks, >= 1, after which the other counts as silent, on links without loss.
-        retry: Ticks, >= 1, until an unacknowledged entry is sent again; an acknowledgement takes two.
-
-    Attributes:
-        number: Number of the next bundle.
-        last_heard: Tick of the last arrival; None before the first.
+    The other counts as silent after ``patience`` ticks, on links without loss. Entries are repeated after ``retry``
+    ticks without an acknowledgement, which takes two.
     """
 
     def __init__(self, patience: int, retry: int = 1) -> None:
@@ -167,19 +162,15 @@ def _acknowledged(newest: int, before: int) -> Iterator[int]:
 class Correspondent(ABC):
     """Base of agents that agree by a deadline.
 
-    No arrival or loss makes an agent raise or wait. It drops messages that are broken, of another decision, or not the
-    sender's to state. The newest version of each entry holds.
+    No arrival or loss makes an agent raise or wait. It drops (and counts) messages that are broken, of another
+    decision, or not the sender's to state; ``refused`` counts inadmissible content by sender. The newest version of
+    each entry holds.
 
     Args:
-        decision: Number of the decision, 0 to 2^32 - 1.
         others: Agents with which it exchanges bundles.
         patience: Ticks, >= 1, after which another agent counts as silent; more on links with high loss.
         retry: Ticks, >= 1, until an unacknowledged entry is sent again. A larger value sends less, and news arrive
             later.
-
-    Attributes:
-        dropped: Number of dropped messages: broken, of another decision, or not the sender's to state.
-        refused: Number of these with inadmissible content, by sender.
     """
 
     def __init__(self, name: str, decision: int, others: Iterable[str], patience: int, retry: int = 1) -> None:
@@ -192,10 +183,7 @@ class Correspondent(ABC):
 
     @abstractmethod
     def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Process arrivals, continue, and send changes to others.
-
-        ``now`` counts ticks since the decision began; nothing is sent after the deadline.
-        """
+        """Process arrivals, continue, and send changes to others; nothing is sent after the deadline."""
 
     @abstractmethod
     def word(self) -> dict[str, Any]:
@@ -276,13 +264,7 @@ def links_of(
     without: Collection[str] = (),
     clashes: int = 0,
 ) -> LinkReport:
-    """Report of links, and of agents that failed or were silent.
-
-    Args:
-        living: Agents that were present all the time.
-        without: Agents that found no value.
-        clashes: Number of pairs of values that forbid each other.
-    """
+    """Report of links, and of agents that failed or were silent; ``without`` are agents that found no value."""
     unheard = {other for name in living for other in agents[name].unheard}
     edges = transport.edges if isinstance(transport, InProcessTransport) else {}
     return LinkReport(

@@ -58,12 +58,8 @@ class TimedClimbs(Timed, Protocol):
 class BoxTerms:
     """Terms of an agreement by a deadline on a joint point, known to every agent beforehand.
 
-    Args:
-        starts: Starts of the runs (m, n), the ``n_given`` given ones first.
-        drawn: Random joint points (k, n), from which factors estimate their spread.
-        n_exchanges: Phases in which neighbouring factors exchange numbers.
-        shares: True if agents can evaluate others' factors. Owners of variables then evaluate the factors of a silent
-            agent.
+    Runs begin at ``starts`` (m, n), given ones first; factors estimate their spread at ``drawn`` points (k, n). If
+    ``shares``, agents can evaluate others' factors, and owners of variables do so for silent agents.
     """
 
     settings: TimedClimbs
@@ -132,10 +128,7 @@ class _Climber:
 
 
 class OwnRuns:
-    """The own factors and variables in m parallel runs.
-
-    ``Z`` has the variables' values in each run (m, n), as last received.
-    """
+    """The own factors and variables in m parallel runs; ``Z`` (m, n) has the values as last received."""
 
     def __init__(self, name: str, terms: BoxTerms, functions: LocalFunctions) -> None:
         graph = terms.graph
@@ -157,11 +150,7 @@ class OwnRuns:
         self._pulls[pull.factor, pull.variable] = pull
 
     def climb(self, received: Mapping[str, Sequence[Float[np.ndarray, "1 p"]]]) -> list[Pull]:
-        """Let every own factor with news of its variables climb its augmented Lagrangian, and return the values it
-        wants.
-
-        ``received`` has, per factor, the sums received in each phase of exchange, with the runs' points first.
-        """
+        """Let every own factor with news of its variables climb its augmented Lagrangian."""
         terms, functions, graph, out = self._terms, self._functions, self._graph, list[Pull]()
         for f, climber in self._climbers.items():
             scope, stack = graph.scope(f), climber.stack
@@ -191,10 +180,7 @@ class OwnRuns:
         return out
 
     def agree(self) -> list[Runs]:
-        """Set every own variable, in each run, to the mean of its factors' values, and return those that moved.
-
-        A move within the threshold is not returned: no factor would climb again for it.
-        """
+        """Move own variables to the means of their factors' values, and return moves beyond the threshold."""
         out: list[Runs] = []
         for x in self._variables:
             heard = [self._pulls[f, x] for f in self._graph.factors_of(x) if (f, x) in self._pulls]
@@ -224,11 +210,7 @@ class OwnRuns:
 
 
 class DeadlineAgentInBox(Correspondent):
-    """One agent of an agreement by a deadline on a joint point.
-
-    It uses its own data, the common terms, and arrivals only. ``functions`` has at least its own factors; it evaluates
-    others only if agents share their knowledge.
-    """
+    """One agent of an agreement by a deadline on a joint point, from its own data, the common terms, and arrivals."""
 
     def __init__(self, name: str, terms: BoxTerms, functions: LocalFunctions, decision: int = 0) -> None:
         graph = terms.graph

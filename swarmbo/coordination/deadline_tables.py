@@ -57,10 +57,7 @@ class TimedTables(Timed, Protocol):
 class Terms:
     """Terms of an agreement by a deadline on tables, known to every agent beforehand.
 
-    Args:
-        sizes: Number of values by variable.
-        default: Index of the value that stands for doing nothing, of variables that have one.
-        seed: Seed of random joint starts.
+    ``default`` has the index of the value for doing nothing, of variables that have one. ``seed`` is for joint starts.
     """
 
     settings: TimedTables
@@ -106,10 +103,7 @@ class Terms:
 
 
 class DeadlineAgent(Correspondent):
-    """One agent of an agreement by a deadline on tables.
-
-    It uses the tables of its own factors, the common terms, and arrivals only.
-    """
+    """One agent of an agreement by a deadline on tables, from its own tables, the common terms, and arrivals."""
 
     def __init__(
         self,
@@ -358,11 +352,7 @@ def _correspondents(terms: Terms, name: str) -> tuple[str, ...]:
 
 
 class Settled(NamedTuple):
-    """Choices at the deadline.
-
-    ``said`` lacks variables if their owner failed or found no value that is certain to be allowed. ``solution`` has the
-    best value by messages for these.
-    """
+    """Choices at the deadline; ``solution`` replaces variables that ``said`` lacks by the best values by messages."""
 
     said: Solution
     solution: Solution
@@ -436,10 +426,7 @@ def whole_factors(graph: FactorGraph, chosen: Collection[str]) -> list[str]:
 
 
 def settled(graph: FactorGraph, chosen: Mapping[str, int], values: Sequence[float], report: SolveReport) -> Solution:
-    """Solution of a choice: its value if every variable has one, and the factors that forbid it.
-
-    ``values`` are those of the factors whose variables all have a value, in the graph's order.
-    """
+    """Solution of a choice, given the values of factors whose variables all have one, in the graph's order."""
     whole = whole_factors(graph, chosen)
     broken = tuple(f for f, value in zip(whole, values, strict=True) if value == -np.inf)
     value = total(np.array(values)) if len(whole) == len(graph.factors) else None

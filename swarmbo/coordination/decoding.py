@@ -31,10 +31,7 @@ def conditioned_message(
     from_variables: Mapping[Edge, Vector],
     factor: str,
 ) -> Vector:
-    """A factor's message to a variable, given the indices of its decided variables.
-
-    It is, for each value, the maximum over the undecided variables of the table plus their messages.
-    """
+    """A factor's message to a variable: maxima over undecided variables, given the indices of decided ones."""
     line = table[tuple(chosen[x] if x in chosen and x != variable else slice(None) for x in scope)]
     if line.ndim == 1:
         return line
@@ -104,8 +101,7 @@ def line_of(table: Table, scope: Sequence[str], variable: str, chosen: Mapping[s
 def least_forbidden(lines: Sequence[Vector], weights: Sequence[float], present: int | None = None) -> int:
     """Index of the value with the least weight of broken factors, then the largest sum, then the lowest index.
 
-    ``lines`` has each factor's entries by value, -inf if broken. A ``present`` value that breaks a factor is left if
-    another is as good.
+    A ``present`` value that breaks a factor is left if another is as good.
     """
     broken, utility = weighed(lines, weights)
     best = broken == broken.min()
@@ -131,11 +127,7 @@ def reweighed(weights: Mapping[str, float], values: Mapping[str, float]) -> dict
 def repaired(
     view: LocalView, tables: Mapping[str, Table], chosen: Mapping[str, int], best_so_far: Rank | None, sweeps: int
 ) -> Steps[tuple[dict[str, int] | None, bool, Rank | None]]:
-    """Sweep until nothing is forbidden and no variable alone can improve the choice.
-
-    Returns:
-        The best choice if it is better than ``best_so_far``, whether the sweeps finished, and the rank of the best.
-    """
+    """Sweep until nothing is forbidden and no variable alone improves; return a better choice, if any, and its rank."""
     # all weigh alike at first: the sum of weights is then the number of broken factors
     weights, best = dict.fromkeys(view.factors, 1.0), None
     for _ in range(sweeps):

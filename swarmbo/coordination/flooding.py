@@ -14,14 +14,10 @@ from swarmbo.graph import FactorGraph
 
 
 class Kernels(NamedTuple):
-    """Functions that renew messages, in NumPy or compiled, both bit-identical.
+    """Functions that renew messages, in NumPy or compiled, both bit-identical; see ``updates``.
 
-    Args:
-        messages: Normalised messages of factors of one shape by axis, given those of their variables (n, d_k) by axis.
-        factors: See ``updates.renew_factors``.
-        variables: See ``updates.renew_variables``.
-        tree: All messages of a forest at once, of variables and of factors, and the number of rounds; None: one by one.
-        decoded: Last choices at once, given the messages of variables and of factors; None: one by one.
+    ``tree`` computes all messages of a forest at once, and the number of rounds; ``decoded`` the last choices at once.
+    Without them this is done one by one.
     """
 
     messages: Callable[[Table, Sequence[Messages]], list[Messages]]
@@ -36,13 +32,10 @@ class Kernels(NamedTuple):
 
 @dataclass(frozen=True)
 class FactorGroup:
-    """Factors of one shape.
+    """Factors of one shape, by their indices.
 
-    Args:
-        places: Indices of the factors.
-        spreads: Largest less smallest finite entry of each table, the unit of a message's change.
-        starts: For each axis, index at which its n messages begin among all messages; they lie end to end.
-        scopes: For each axis the indices of the n variables.
+    ``spreads`` are units of changes: largest less smallest finite entry. For each axis, the n messages lie end to end
+    from ``starts`` on, and ``scopes`` has the indices of the n variables.
     """
 
     places: Int[np.ndarray, " n"]
@@ -54,10 +47,7 @@ class FactorGroup:
 
 @dataclass(frozen=True)
 class VariableGroup:
-    """Variables of one degree and size.
-
-    ``starts`` (n, degree) has the index at which each message begins among all, in the graph's order of factors.
-    """
+    """Variables of one degree and size; ``starts`` (n, degree) has the index at which each message begins."""
 
     places: Int[np.ndarray, " n"]
     starts: Int[np.ndarray, "n degree"]
@@ -68,12 +58,7 @@ class Flooding:
     """Arrays of a graph's own factors and variables, for synchronous rounds in which every message is renewed.
 
     Messages of one direction are one array: those on edges of own factors, then those on other edges of own variables.
-    Tables of one shape lie end to end.
-
-    Args:
-        tables: Checked tables of the own factors.
-        variables: Own variables; by default all.
-        sizes: Number of values by variable; by default from the tables of all factors.
+    Tables of one shape lie end to end. By default all variables are own, and ``tables`` have all sizes.
     """
 
     def __init__(
@@ -136,10 +121,7 @@ class Flooding:
             self.variable_groups.append(VariableGroup(columns[members], of_group, size))
 
     def from_variables(self, from_factors: Flat) -> tuple[Flat, Int[np.ndarray, " n_variables"]]:
-        """Variables' messages, given the factors', and each own variable's best value by its own belief.
-
-        Of equal values the lowest index is chosen; the choice is 0 for variables of others.
-        """
+        """Variables' messages, given the factors', and each own variable's best value (the first of equal ones)."""
         messages, chosen = np.empty(self.n_entries), np.zeros(len(self.graph.variables), dtype=np.int64)
         for group in self.variable_groups:
             chosen[group.places] = self.kernels.variables(group.starts, group.size, from_factors, messages)

@@ -39,14 +39,9 @@ _FINEST = 1e-3  # smallest reach, in sides of the box
 class Schedule:
     """Schedule of joint starts, known to every agent beforehand.
 
-    Args:
-        conflicts: Colours of variables: no two variables of one factor have turns at the same time.
-        n_joint_starts: Number of joint starts, >= 1.
-        first: Tick at which turns begin.
-        compared: Tick at which turns pause, and factors send their values.
-        decided: Tick at which all continue from the best joint start.
-        threshold: Values of factors are not sent again if they change by at most this share of their spread.
-        is_fixed: True if variables evaluate the same values at any present one; any answer is then usable.
+    Turns begin at tick ``first``, pause at ``compared``, and continue at ``decided`` from the best joint start. Values
+    of factors are not sent again if they change by at most ``threshold`` of their spread. If ``is_fixed``, variables
+    evaluate the same values at any present one, so any answer is usable.
     """
 
     conflicts: Conflicts
@@ -74,16 +69,12 @@ class JointStarts:
     """One agent's variables and factors in all joint starts.
 
     Args:
-        stand: Assumed values of variables before any message.
-        sides: Sides of the box.
+        stand: Assumed values of variables before any message; as an attribute (k, n), those last received.
         looks: Values (k, v) that a variable evaluates, given its present values and reaches (k,) in k joint starts; the
             present value is one of them.
         utility: A factor's values (p,), -inf if forbidden, at joint points (p, n), each of a joint start (p,).
         default: Assumed values of silent agents' variables, of those that have one; others are unknown.
         shares: True if the agent can evaluate others' factors; it then does so for silent agents.
-
-    Attributes:
-        stand: Every variable's value in each joint start (k, n), as last received.
     """
 
     def __init__(

@@ -110,10 +110,7 @@ def neighbour_sums(
     stacks: Sequence[FactorStack],
     told: Mapping[str, Float[np.ndarray, " m"]],
 ) -> list[Float[np.ndarray, "_g m"]]:
-    """Sum of the neighbours' numbers for every factor of the stacks, added in the neighbours' order.
-
-    ``Neighbourhoods`` is bit-identical and faster if one process has the numbers of all factors.
-    """
+    """Sum of the neighbours' numbers for every factor of the stacks, bit-identical to ``Neighbourhoods.sums``."""
 
     def heard(factor: str) -> Float[np.ndarray, " m"]:
         summed = np.zeros_like(told[factor])
@@ -141,10 +138,6 @@ class Neighbourhoods:
 
     Every sum begins at 0 and adds neighbour after neighbour in their order, as an agent does that has its own
     neighbours' numbers only. So both are bit-identical.
-
-    Args:
-        sizes: Number of factors in each stack.
-        passes: Each factor with each of its neighbours in turn, as indices in the stacks.
     """
 
     sizes: tuple[int, ...]
@@ -167,10 +160,7 @@ class Neighbourhoods:
 
 
 def exchange(functions: LocalFunctions, stacks: Sequence[FactorStack], points: Sequence[np.ndarray]) -> list[Received]:
-    """Let all factors publish and receive, phase by phase, in one process.
-
-    The result has for each stack the sums that its factors received: one (g, m) array per phase.
-    """
+    """Let all factors publish and receive in one process; the result has a (g, m) array per stack and phase."""
     received: list[list[np.ndarray]] = [[] for _ in stacks]
     if functions.n_exchanges:
         graph = functions.graph

@@ -83,10 +83,7 @@ class Choice(Message, frozen=True, tag="choice"):
 
 
 class Gain(Message, frozen=True, tag="gain"):
-    """Gain of a variable by its best value, given all others.
-
-    ``broken`` is the decrease of the number of broken factors, ``utility`` the rise of the sum of the others.
-    """
+    """Gain of a variable by its best value: the decrease of broken factors, and the rise of the sum of the others."""
 
     variable: str
     broken: int
@@ -271,12 +268,7 @@ class Bundle(Message, frozen=True, tag="bundle"):
 
 
 class Label(NamedTuple):
-    """Position among all messages of one key, by which repeated, late or reordered messages are recognised.
-
-    Args:
-        decision: Number of the decision, 0 to 2^32 - 1.
-        turn: Number of earlier messages of this key from the sender to the recipient in this decision.
-    """
+    """Decision and number of a message among those of its key, by which repeated or reordered ones are recognised."""
 
     decision: int = 0
     turn: int = 0

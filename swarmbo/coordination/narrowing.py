@@ -24,10 +24,7 @@ _FIRST, _LATER = MaxSum(rounds=50), MaxSum(rounds=20)  # choices between maxima 
 
 
 def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray, "m n"]]:
-    """Joint points assembled on each level, the last first, then given points.
-
-    ``n_values`` is the number of values of each variable on the first level, at least 7; other levels have at most 7.
-    """
+    """Joint points assembled on each level, the last first, then given points; ``n_values`` is at least 7."""
     low, high, graph = view.functions.low, view.functions.high, view.graph
     given = np.clip(view.functions.starts[: min(_GIVEN, n_values // 4)], low, high)
     n_lattice = n_values - len(given)
@@ -50,12 +47,8 @@ def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray,
 def put_together(
     view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum, *, rough: bool = False
 ) -> Steps[Float[np.ndarray, " n"]]:
-    """Assemble a point from the joint points' values of each variable; each round renews all messages.
-
-    Args:
-        pool: Joint points; neighbours' numbers are those at the first point.
-        method: Settings of the rounds; the best choice of all rounds is taken. Forests are not damped.
-        rough: True if tables need some digits only.
+    """Assemble a point from the joint points' values of each variable; neighbours' numbers are those at the first
+    point.
     """
     graph, out = view.graph, pool[0].copy()
     received = yield from exchange(view, view.take(pool[:1]))

@@ -20,13 +20,7 @@ class Level:
 
 @dataclass(frozen=True)
 class SpanningTree:
-    """Tree of agents, breadth first from the first agent, over the radio links.
-
-    Args:
-        parent: For each agent the next one towards the root; None at the root.
-        children: For each agent its children, in the graph's order of agents.
-        factors: For each agent the factors owned in its subtree, in the graph's order of factors.
-    """
+    """Tree of agents, breadth first from the first agent, over the radio links; factors are those of each subtree."""
 
     parent: dict[str, str | None]
     children: dict[str, tuple[str, ...]]
@@ -56,10 +50,7 @@ class SpanningTree:
 class Part:
     """A connected part of a graph, or factors that share no variable; these need no sums over a tree.
 
-    Args:
-        index: Index among the parts.
-        seed: Seed of its agents' draws, which every agent can repeat.
-        present: Agents that add numbers and forward data; None: all. Factors and variables of others are left out.
+    Only ``present`` agents (None: all) add numbers and forward data. Every agent can repeat draws from ``seed``.
     """
 
     graph: FactorGraph
@@ -156,11 +147,7 @@ def tree_levels(graph: FactorGraph) -> tuple[Level, ...]:
 
 
 def spanning_tree(graph: FactorGraph, routes: Routes, agents: Sequence[str] | None = None) -> SpanningTree:
-    """Tree of a graph's agents, or of some of them; agents that only relay are skipped.
-
-    Raises:
-        TransportError: If an agent does not reach the first one.
-    """
+    """Tree of a graph's agents, or of some of them; agents that only relay are skipped."""
     agents = graph.agents if agents is None else agents
     root, *others = agents
     members = set(agents)

@@ -60,16 +60,12 @@ class Participant(Generic[Result]):
     Args:
         decision: Number of the decision, 0 to 2^32 - 1, larger than those of earlier ones among the same agents.
         patience: Time on the clock of ``tick`` that it waits without the arrival of a message that it waits for.
-        refused: Counter of refused messages, if shared with the caller.
+        refused: Counter of dropped messages with inadmissible content, by sender.
 
     Attributes:
         outcomes: Outcomes of programs that have ended.
         ignored: Number of messages that were repeated or of an earlier decision.
-        refused: Number of dropped messages with inadmissible content, by sender.
         since: Time of the last news; None before the first tick.
-
-    Raises:
-        ConfigError: If the number of the decision is out of range.
     """
 
     def __init__(
@@ -106,8 +102,6 @@ class Participant(Generic[Result]):
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
         """Process arrivals in any order, compute everything that is possible, and return messages to other agents.
-
-        ``now`` is the time on any clock that does not go back.
 
         Raises:
             TransportError: If a message was changed on the way, or is of a later decision; then none of the inbox was
@@ -370,11 +364,7 @@ class Ended(NamedTuple, Generic[Result]):
 
 
 def run_to_the_end(agents: Mapping[str, Participant[Result]], transport: Transport) -> Ended[Result]:
-    """Step agents until no message is under way; over a transport with faults by acknowledgement and repetition.
-
-    Raises:
-        TransportError: If an agent waits for a message that is not under way, over a transport without faults.
-    """
+    """Step agents until no message is under way; over a transport with faults by acknowledgement and repetition."""
     if isinstance(transport, FaultyTransport):
         carrier = Reliable(transport)
         traffic = step(agents, carrier)

@@ -43,11 +43,7 @@ Out = TypeVar("Out")
 class Plan(Generic[Own, Out]):
     """Plan that every agent knows before the agreement: scopes, owners, routes; no table, no function's value.
 
-    Args:
-        parts: Parts, which agree independently.
-        steps: Work for some factors and variables of a part, given the factors' tables or functions.
-        sizes: Number of values by variable; none on a box.
-        joined: In an elimination, the variables that each variable's step is joined with.
+    ``joined`` has, in an elimination, the variables that each variable's step is joined with.
     """
 
     parts: tuple[Part, ...]
@@ -109,11 +105,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
     def plan(
         self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
     ) -> Plan[Mapping[str, Table], TableOutcome]:
-        """Make the plan that every agent computes; ``seed`` is that of draws which every agent can repeat.
-
-        Raises:
-            BudgetError: If an exact method would exceed its budget.
-        """
+        """Make the plan that every agent computes; ``seed`` is that of draws which every agent can repeat."""
         parts = tuple(Part(part, i, routes, seed) for i, part in enumerate(graph.components))
         return Plan(parts, lambda view, tables: self.certified(view, tables, sizes), sizes)
 
@@ -162,11 +154,7 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
         raise NotImplementedError(f"{type(self).__name__} does not say what an agent does")
 
     def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
-        """Make the plan that every agent computes, from graph, box and starts; no function is evaluated.
-
-        Raises:
-            BudgetError: If a method that tabulates would exceed its budget.
-        """
+        """Make the plan that every agent computes, from graph, box and starts; no function is evaluated."""
         parts = tuple(Part(part, i, routes) for i, part in enumerate(functions.graph.components))
         return Plan(parts, lambda view, own: self.steps(BoxView.on(view, own), seed))
 

@@ -29,13 +29,9 @@ CHUNK = 512
 
 @dataclass(frozen=True)
 class Resolution:
-    """Fineness of a part's grids, limited by its largest factor.
+    """Fineness of a part's grids, limited by its largest factor: numbers of starts, and of points on the levels.
 
-    Args:
-        starts: Suggested points whose coordinates join the first level.
-        coarse: Lattice points along each variable on the first level.
-        window: Points along each variable afterwards, an odd number >= 3.
-        refinement: Factor by which the lattice is made finer, >= 2.
+    ``window`` is an odd number >= 3; ``refinement`` >= 2 is the factor by which the lattice is made finer.
     """
 
     starts: int
@@ -100,10 +96,7 @@ class RefinementLevel:
 class Grids:
     """Values of a part's variables, level by level, known to every agent beforehand.
 
-    Args:
-        low: Lower corner (v,) of the part's box.
-        high: Upper corner (v,).
-        starts: Points (s, v) whose coordinates join the first level; the first one is the first incumbent.
+    The first of the ``starts`` (s, v), whose coordinates join the first level, is the first incumbent.
     """
 
     resolution: Resolution

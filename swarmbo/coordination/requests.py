@@ -49,10 +49,7 @@ class Letter(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Messages of the own factors and variables; answered by the messages of some keys, when all have arrived.
-
-    Numbers on a box outside [0, ``below``) are refused; None allows any.
-    """
+    """Messages of own factors and variables; answered by those of some keys, on a box in [0, ``below``)."""
 
     letters: Sequence[Letter] = ()
     keys: Sequence[Key] = ()
@@ -60,10 +57,7 @@ class Send(NamedTuple):
 
 
 class ToFactors(NamedTuple):
-    """Messages of every variable to all its factors, with its best value by its own belief.
-
-    Answered by the same entries and choices, with those received by the own factors filled in.
-    """
+    """Messages of every variable to all its factors, with its best value; answered by those of all, as received."""
 
     flooding: Flooding
     entries: Flat
@@ -109,10 +103,7 @@ class Exchange(NamedTuple):
 
 
 class Reduce(NamedTuple):
-    """Entries of every factor's variables to their owners, who return the sums.
-
-    Answered by the sums by variable (m, n), right for the own factors' variables.
-    """
+    """Entries of factors' variables to their owners; answered by sums (m, n), right for own factors' variables."""
 
     view: BoxView
     kind: type[Copy] | type[Slope]
@@ -137,10 +128,7 @@ class Reduce(NamedTuple):
 
 
 class AllReduce(NamedTuple):
-    """Terms (own factors, k, m), in the order of the part; answered by their sums (k, m) over the whole part.
-
-    ``fits`` tells whether a sum over some agents is admissible.
-    """
+    """Terms (own factors, k, m), in the order of the part; answered by their sums (k, m) over the whole part."""
 
     terms: Float[np.ndarray, "_f k m"]
     fits: Fits = any_sums
@@ -164,11 +152,7 @@ class AllReduce(NamedTuple):
 
 
 class Best(NamedTuple):
-    """Rows of numbers (own factors, m), none of them NaN; answered by the lexicographically largest row.
-
-    As for sums, the largest so far goes up the tree, and the result down. ``fits`` tells whether a row of some agents
-    is admissible.
-    """
+    """Rows of numbers (own factors, m), none of them NaN; answered by the lexicographically largest row of all."""
 
     rows: Float[np.ndarray, "_f m"]
     fits: Fits = any_sums
@@ -180,11 +164,7 @@ class Best(NamedTuple):
 
 
 class ToAll(NamedTuple):
-    """Data of agents to all others; answered by the data of all, in the order of the part.
-
-    As for sums, data of the subtree go up the tree, and missing ones down. ``fits`` tells whether an agent's data are
-    admissible.
-    """
+    """Data of agents to all others, up and down the tree; answered by the data of all, in the order of the part."""
 
     words: Mapping[str, bytes]
     fits: FitsWord = any_word
@@ -204,12 +184,8 @@ class ToAll(NamedTuple):
 class HandOn(NamedTuple):
     """Data of some agents in turn, each given those before it; answered by all of them.
 
-    Each agent forwards all data so far; the last one sends every agent the missing ones.
-
-    Args:
-        order: Agents that contribute, none twice.
-        say: An own agent's data, given those before it.
-        fits: Test of an agent's data.
+    Each agent forwards all data so far; the last one sends every agent the missing ones. ``say`` makes an own agent's
+    data.
     """
 
     order: Sequence[str]
@@ -235,12 +211,10 @@ class Compare(NamedTuple):
 
     Args:
         values: Values of the own factors, in the order of the part, a row for each choice.
-        best_so_far: Rank of the best choice, if known: at the root of the tree.
         change: Largest relative change of the own factors' messages.
         moved: True if an own variable's choice changed.
         tolerance: Changes up to it count as none; the method stops then, if no choice changed either.
         tried: Choices that were repaired already, by their factors' values; kept at the root. None: no repairs.
-        ends_round: True at the end of a round, for watchers.
     """
 
     values: Sequence[Float[np.ndarray, " _f"]]
@@ -280,12 +254,8 @@ class Compare(NamedTuple):
 class Look(NamedTuple):
     """Values of a stack of own factors at points (g, m, a); answered by them (g, m), without messages.
 
-    If several parts run in parallel, all that request at once are served in one call.
-
-    Args:
-        received: Sums of each phase of exchange (g, m).
-        climbed: True for the functions that factors climb; else their terms of the sum.
-        rough: True if some digits are enough, where that is quicker.
+    Equal requests of parallel parts are served in one call. If ``climbed``, the functions that factors climb are
+    evaluated, else their terms of the sum; if ``rough``, some digits are enough.
     """
 
     functions: LocalFunctions
@@ -352,9 +322,8 @@ def answered(
 
 
 class Mail:
-    """Messages of one stage of a method, in which no key is sent twice.
-
-    Posted messages leave with the next wait, or at the end of the stage by :meth:`close`.
+    """Messages of one stage of a method, in which no key is sent twice; they leave with the next wait, or
+    :meth:`close`.
     """
 
     def __init__(self) -> None:

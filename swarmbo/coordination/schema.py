@@ -36,8 +36,7 @@ class Wanted(NamedTuple):
 class Schema:
     """Messages between owners of factors and owners of variables.
 
-    ``sizes`` has the number of values by variable, as far as known. ``joined`` has, in an elimination, the variables
-    that each variable's step is joined with.
+    ``joined`` has, in an elimination, the variables that each variable's step is joined with.
     """
 
     part: Part
@@ -45,12 +44,7 @@ class Schema:
     joined: Mapping[str, Sequence[str]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def wanted(self, key: Key, agent: str, size: int = 1, below: float | None = None) -> Wanted:
-        """Expected sender and content of a message to an agent.
-
-        Args:
-            size: Number of its entries on a box.
-            below: Entries must be at least 0 and less than this; None: any.
-        """
+        """Expected sender and content of a message to an agent: on a box, so many numbers in [0, ``below``)."""
         graph, (kind, *about) = self.part.graph, map(str, key)
         of_factor = kind not in ("choice", "gain", "eliminated", "decided")
         of_variable = kind not in ("table", "published")
@@ -122,14 +116,7 @@ def is_finite(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
 def each_own(
     owners: Sequence[str], low: float = -math.inf, high: float = math.inf, *, whole: bool = False, axis: int = -1
 ) -> Fits:
-    """Test of numbers with one author each: 0 unless the author is among the agents.
-
-    Args:
-        owners: Author of each entry along an axis.
-        low: Smallest number, never +inf.
-        high: Largest number; +inf is refused in any case.
-        whole: True if numbers are integers.
-    """
+    """Test of (whole) numbers in [low, high] with one author each: 0 unless the author is among the agents."""
 
     def fits(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
         own = np.array([owner in agents for owner in owners], dtype=bool)

@@ -18,13 +18,9 @@ if TYPE_CHECKING:
 
 
 class TraceRow(NamedTuple):
-    """State after a round.
+    """State after a round: first come the rounds in which agents choose, then those in which they compute a bound.
 
-    Args:
-        round: Number from 1 on: first the rounds in which agents choose, then those in which they compute a bound.
-        value: Value of the best joint choice so far; None before the first one.
-        bound: Upper bound so far; None before the first one.
-        traffic: Traffic of all rounds so far.
+    Value and bound are None before the first one; ``traffic`` is that of all rounds so far.
     """
 
     round: int

@@ -56,11 +56,7 @@ def renew_factors(
 ) -> float:
     """Renew the messages of n factors of one shape into ``out``, normalised and damped; the largest change.
 
-    Args:
-        tables: Tables (n, d_1, …, d_a), in C order.
-        starts: For each axis, index at which its n messages begin in ``incoming``, ``previous`` and ``out``.
-        spreads: Unit of each factor's changes.
-        damping: Share of the last message in the new one.
+    For each axis, n messages begin at ``starts``. Changes are in units of ``spreads``.
     """
     renewed = normalised_messages(tables, by_axis(incoming, starts, tables))
     largest = 0.0
@@ -76,8 +72,7 @@ def renew_factors(
 def renew_variables(starts: Int[np.ndarray, "n degree"], size: int, incoming: Flat, out: Flat) -> Int[np.ndarray, " n"]:
     """Renew the messages of n variables of one degree and size into ``out``, and return each variable's best value.
 
-    ``starts`` has the index at which each message begins, in the graph's order of factors. The best value has the
-    largest sum of the factors' messages, of equal ones the lowest index.
+    ``starts`` has the index at which each message begins, in the graph's order of factors.
     """
     entries = starts[:, :, None] + np.arange(size)
     said = incoming[entries]

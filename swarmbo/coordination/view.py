@@ -54,11 +54,7 @@ class LocalView:
 
 @dataclass(frozen=True, eq=False)
 class BoxView(LocalView):
-    """View of a part with continuous domains, and functions of at least the own factors.
-
-    Joint points are arrays (m, n) over the variables of the whole graph; only columns of the own factors' variables are
-    right.
-    """
+    """View of a part with continuous domains; only own factors' columns of joint points (m, n) are right."""
 
     functions: LocalFunctions
 

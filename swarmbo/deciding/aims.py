@@ -29,10 +29,7 @@ def acquisition_in_words(setup: Setup) -> str:
 
 
 def warn_of_aim(setup: Setup, stated: Goal | None) -> None:
-    """Warn of an acquisition with another aim than the field's task; never for a method without an aim.
-
-    ``stated`` is the field's task; None if it is unknown.
-    """
+    """Warn of an acquisition with another aim than the stated task; never for a method without an aim."""
     sought = setup.rule().aim(setup.problem.level)
     if stated is None or sought in (None, stated) or weighs_nothing(setup.coordination):
         return

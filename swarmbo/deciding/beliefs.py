@@ -41,10 +41,7 @@ class ToSay(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SharedBelief:
-    """One belief that all agents share, since they report outcomes to one another.
-
-    ``seen`` is an ``ExactGP``, or a user's own belief, and is immutable.
-    """
+    """One belief that all agents share: an ``ExactGP``, or a user's own belief, which is immutable."""
 
     seen: ExactGP
     is_shared: ClassVar = True
@@ -56,11 +53,7 @@ class SharedBelief:
     def learn(
         self, measurements: Sequence[Measurement], links: "nx.Graph[str] | None", *, asked: int, now: int
     ) -> "SharedBelief":
-        """Belief with measurements of round ``asked``; failed ones are ignored.
-
-        Raises:
-            ShapeError: If measurements are refused.
-        """
+        """Belief with measurements of round ``asked``; failed ones are ignored."""
         if not (good := [measurement for measurement in measurements if np.isfinite(measurement.outcome)]):
             return self
         X, y = (
@@ -109,10 +102,7 @@ class SharedBelief:
         return self.seen.X
 
     def known(self, agents: Iterable[str], failed: Rows) -> dict[str, tuple[Rows, Rows, TimeCorrelation | None]]:
-        """Locations of successes and of failures by agent, and how these fade with time.
-
-        ``failed`` has the team's failed measurements, the round last. Remote agents are left out.
-        """
+        """Locations of successes and failures by agent, the round last, and how these fade; without remote agents."""
         return dict.fromkeys(agents, (self.seen.X, failed, self.seen.hyperparameters.time))
 
 
@@ -198,15 +188,9 @@ FieldBelief = SharedBelief | OwnBeliefs
 
 
 def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | None = None) -> FieldBelief:
-    """Belief of a team or of one agent, before any data or from a saved state.
+    """Belief of a team, or of agent ``own`` with its local belief, before any data or from a saved state.
 
-    Args:
-        own: Agent whose local belief is held here; None: those of all. An agent's messages cross real links, with real
-            faults.
-        state: Result of the belief's ``state_dict``; None: no data.
-
-    Raises:
-        StateVersionError: If another version wrote the state.
+    An agent's messages cross real links, with real faults.
     """
     settings, domain, agents = setup.belief, setup.problem.box, setup.problem.agents
     if isinstance(settings, FusedSettings):
@@ -242,11 +226,7 @@ def with_pending(belief: FieldBelief, log: Logbook, round_number: int) -> PlaceB
 
 
 def required_of(belief: FieldBelief, log: Logbook, agents: Iterable[str], round_number: int) -> dict[str, Requirement]:
-    """Required probability of success, for local agents that know of a failure.
-
-    Agents know the team's failures or, with local beliefs, those that have reached them. Each requirement follows from
-    the agent's own record.
-    """
+    """Required probability of success, for local agents that know of a failure, by each agent's own record."""
     domain = log.problem.box
     d, made, out = domain.n_dims, dict[tuple[bytes, bytes], SuccessGP](), dict[str, Requirement]()
     for agent, (good, bad, memory) in belief.known(agents, _failed_places(log)).items():
@@ -280,10 +260,7 @@ def _failed_places(log: Logbook) -> Float[np.ndarray, "f c"]:
 def known_places(
     belief: FieldBelief, log: Logbook
 ) -> tuple[Float[np.ndarray, "n d"], dict[str, Float[np.ndarray, "m d"]]]:
-    """Measured locations by the representative's knowledge, and by each agent's with local beliefs.
-
-    All agents know the locations of pending queries. They count once there is a measurement.
-    """
+    """Measured and pending locations by the representative's knowledge, and by each agent's with local beliefs."""
     n_dims, problem = log.problem.box.n_dims, log.problem
     out = [place for query in log.open.values() for place in problem.places(query.point, query.waits).values()]
 

@@ -43,11 +43,7 @@ def allowed_places(places: Float[np.ndarray, "k d"], problem: Problem | None) ->
 
 
 def allowed_sites(sites: ArrayLike | None, problem: Problem) -> Float[np.ndarray, "k d"] | None:
-    """All allowed locations of a field, given its measurable sites; None: the whole box.
-
-    Raises:
-        ShapeError: If they are not (k, d) numbers in or near the box.
-    """
+    """All allowed locations of a field, given its measurable sites; None: the whole box."""
     if sites is None:
         if not problem.no_go:
             return None
@@ -60,11 +56,7 @@ def allowed_sites(sites: ArrayLike | None, problem: Problem) -> Float[np.ndarray
 def checked_candidates(
     candidates: Mapping[str, ArrayLike], agents: Sequence[str], domain: Domain
 ) -> dict[str, Float[np.ndarray, "k d"]]:
-    """Check a user's locations for each agent, none for a missing one; they may lie moderately outside the box.
-
-    Raises:
-        ShapeError: If they are not (k, d) arrays of such locations.
-    """
+    """Check a user's locations for each agent, none for a missing one; they may lie moderately outside the box."""
     checked: dict[str, Float[np.ndarray, "k d"]] = {}
     for agent in agents:
         given, d = candidates.get(agent, ()), domain.n_dims

@@ -39,11 +39,7 @@ Out = TypeVar("Out")
 class CentralDriver:
     """Driver that answers the requests of a decision with the knowledge of all agents.
 
-    Args:
-        round: Number of the coming round.
-        seed: Seed of the team, for transports with faults.
-        words: Counter of the reports that agents would send; None: not counted.
-        knows_all: True if all agents know all outcomes.
+    Reports that agents would send are counted in ``words``. If ``knows_all``, all agents know all outcomes.
     """
 
     coordination: Any
@@ -54,11 +50,7 @@ class CentralDriver:
     knows_all: bool = False
 
     def run(self, steps: Generator[Any, Any, Out]) -> Out:
-        """Run the steps, answering their requests.
-
-        Raises:
-            ConfigError: If agents are to run, and the method has no such form.
-        """
+        """Run the steps, answering their requests."""
         answer: Any = None
         while True:
             try:

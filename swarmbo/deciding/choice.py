@@ -14,16 +14,9 @@ MOST_QUERIES = 10_000  # of one call
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Decision of a team for its next evaluation.
+    """Decision of a team for its next evaluation, with expectations: of the sum, or of each agent's measurement.
 
-    Args:
-        point: Joint point (n,), physical; NaN for variables of agents without a part.
-        report: Report of the agreement.
-        mean: Expected sum of all factors; None in a field, and without a belief.
-        std: Standard deviation of the sum.
-        means: Expected measurement of each agent in a field.
-        stds: Standard deviations of these.
-        chosen: True if a method chose it, False in the initial design.
+    ``point`` (n,) is physical, NaN for variables of agents without a part. ``chosen`` is False in the initial design.
     """
 
     point: Float[np.ndarray, " n"]

@@ -43,10 +43,8 @@ Places = Mapping[str, Float[np.ndarray, " d"]]
 class FieldLearner:
     """Belief of a team in a field, and positions of its agents.
 
-    Args:
-        positions: Position (d,) of each agent, if known.
-        starts: Location of each agent's first measurement in the episode.
-        own: Name of a single agent, which holds its own local belief only; None for a team, which has all.
+    ``starts`` has each agent's first measured location in the episode. A single agent is named by ``own``, and holds
+    its own local belief only.
     """
 
     setup: Setup
@@ -105,12 +103,7 @@ class FieldLearner:
         return replace(self, believed=self.believed.fitted(self.setup.seed))
 
     def steps(self, log: Logbook, offers: Offers) -> PlaceSteps[tuple["FieldLearner", Choice]]:
-        """Choose a location jointly for each agent that has candidates.
-
-        Raises:
-            ConfigError: If an agent is unknown, links are directed, or a price is no finite number >= 0.
-            ShapeError: If candidates are not finite (k, d) arrays.
-        """
+        """Choose a location jointly for each agent that has candidates."""
         setup, problem, now = self.setup, self.setup.problem, log.round
         agents, candidates, prices = _checked(problem, offers, setup.seed, now)
         if isinstance(setup.transport, Faults):  # failed agents take no part, and relay nothing
@@ -228,10 +221,8 @@ class FieldLearner:
         }
 
     def returned(self, plain: Mapping[str, Any], rows: Mapping[str, OwnRow]) -> "FieldLearner":
-        """Learner of a returning agent, which keeps its local belief.
-
-        ``plain`` is another agent's ``whereabouts``. ``rows`` has all measurements of the agent by query; its belief
-        has the first ones.
+        """Learner of a returning agent with its own local belief, all its measurements, and another agent's
+        ``whereabouts``.
         """
         assert self.own is not None
         variables = self.setup.problem.graph.variables_owned_by(self.own)

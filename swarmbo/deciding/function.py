@@ -101,11 +101,7 @@ class FunctionLearner:
         return replace(choice, mean=mean, std=std)
 
     def steps(self, log: Logbook, offers: Offers) -> Steps[tuple["FunctionLearner", Choice]]:
-        """Decide the next joint point: one of the initial design, or an agreement.
-
-        Raises:
-            ConfigError: If links are directed, or an argument of fields is given.
-        """
+        """Decide the next joint point: one of the initial design, or an agreement."""
         check_links(offers.links)
         if not (offers.agents is None and offers.candidates is None and not offers.prices):
             raise ConfigError("got agents, candidates or prices; wanted none: all agents set one joint point together")
@@ -200,11 +196,7 @@ def learned_model(
     previous: Learned | None,
     last: Model | None,
 ) -> Model:
-    """Model of a history.
-
-    ``previous`` is the learned part before the last decision. Continuing from the ``last`` model saves time, and
-    changes nothing.
-    """
+    """Model of a history; continuing from the ``last`` model saves time, and changes nothing."""
     if isinstance(belief, EnsembleSettings):
         return learn_ensemble(situation, belief, previous, last)
     if isinstance(belief, AdditiveGPSettings):

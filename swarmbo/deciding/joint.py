@@ -35,12 +35,9 @@ Out = TypeVar("Out")
 
 
 class Ranking(NamedTuple):
-    """Best evaluated points of the parts of a graph in which several factors share variables.
+    """Best evaluated points (k, n), best first, of the parts of a graph in which several factors share variables.
 
-    Args:
-        points: Points of the unit cube (k, n), best first.
-        columns: Variables of these parts; only these are right.
-        beaten: Best (n,) of evaluated and pending points.
+    Only these parts' columns are right. ``beaten`` (n,) is the best of evaluated and pending points.
     """
 
     points: Float[np.ndarray, "k n"]
@@ -49,11 +46,9 @@ class Ranking(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """Request for the evaluations with the largest values of each part; answered by a ``Ranking``, or None if all is
-    local.
+    """Request for the best evaluations of each part; answered by a ``Ranking``, or None if all is local.
 
-    ``belief`` needs to be right for own factors only. ``factor_means`` are their values at evaluated points (k, t), if
-    not those of the belief.
+    ``belief`` needs to be right for own factors only. ``factor_means`` (k, t) replace its values at evaluated points.
     """
 
     belief: AdditiveGP
@@ -68,10 +63,7 @@ class Gather(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A joint point (n,) with right variables of own factors; answered by a point with all variables right.
-
-    Owners of factors that share a variable have the same value of it.
-    """
+    """A joint point (n,) with right variables of own factors; answered by a point with all variables right."""
 
     point: Float[np.ndarray, " n"]
 
@@ -79,8 +71,7 @@ class Whole(NamedTuple):
 class Agree(NamedTuple):
     """Functions of factors, to be maximised in sum; answered by an ``Agreement``.
 
-    Only functions of own factors may be evaluated. ``again`` is True for a second agreement in a round; ``shares`` is
-    True if all agents know all outcomes, and so each other's functions.
+    Only functions of own factors may be evaluated, unless ``shares``: all agents know all outcomes.
     """
 
     functions: BoxFunctions
@@ -91,10 +82,7 @@ class Agree(NamedTuple):
 
 
 class Expect(NamedTuple):
-    """A model and a joint point (n,), physical; answered by the mean and standard deviation of the sum.
-
-    Only own factors of the model need to be right.
-    """
+    """A model (right for own factors) and a joint point; answered by mean and standard deviation of the sum."""
 
     model: Model
     point: Float[np.ndarray, " n"]
@@ -119,11 +107,7 @@ def joint_steps(
     acquisition: Acquisition,
     coordination: Maximiser | JointPolicy,
 ) -> Steps[tuple[Float[np.ndarray, " n"], SolveReport]]:
-    """Decide the next joint point (n,) of the unit cube: by an agreement on local functions, or by a baseline.
-
-    Raises:
-        ShapeError: If the result is no point.
-    """
+    """Decide the next joint point (n,) of the unit cube: by an agreement on local functions, or by a baseline."""
     if not isinstance(coordination, Maximiser):
         chosen: Any = coordination.decide_joint(situation, acquisition)
         if not (isinstance(chosen, tuple) and len(chosen) == 2 and isinstance(chosen[1], SolveReport)):

@@ -17,15 +17,10 @@ _FLAGS = ("attached", "chosen", "taken")
 
 @dataclass(frozen=True, eq=False)
 class OpenQuery:
-    """A pending joint point.
+    """A pending joint point, and the channels for which it waits.
 
-    Args:
-        point: Joint point (n,), physical; NaN for variables of agents without a part.
-        waits: Channels with pending outcomes.
-        row: Its row in the history, once a part of its outcome is known.
-        round: Round of its request.
-        chosen: True if a method chose it, False in the initial design.
-        basis: Number of evaluations known at its request.
+    Once a part of its outcome is known, it has a ``row`` in the history. ``chosen`` is False in the initial design;
+    ``basis`` is the number of evaluations known at its request.
     """
 
     point: Float[np.ndarray, " n"]
@@ -114,10 +109,7 @@ class Logbook:
         return [f"q{self.asked + i:05d}" for i in range(1, count + 1)]
 
     def with_query(self, point: Float[np.ndarray, " n"], *, chosen: bool = True) -> tuple["Logbook", str]:
-        """Request a point; return the new logbook, and the query's id.
-
-        A query without participants waits for nothing.
-        """
+        """Request a point; return the new logbook, and the query's id. Without participants it waits for nothing."""
         query_id, waits = self.next_ids()[0], self.problem.channels_in(point)
         query = OpenQuery(point.copy(), waits, round=self.round, chosen=chosen, basis=len(self.history))
         return replace(
@@ -139,11 +131,7 @@ class Logbook:
         return replace(self.without(self.open), begun=self.asked if self.problem.is_field else self.begun)
 
     def query(self, query_id: str, channels: Iterable[str] = ()) -> OpenQuery:
-        """Find an open query that waits for the channels.
-
-        Raises:
-            UnknownQueryError: If it is not open, or a channel is unknown or was told before.
-        """
+        """Find an open query that waits for the channels."""
         if query_id not in self.open:
             raise UnknownQueryError(f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}")
         query, named = self.open[query_id], list(channels)
@@ -157,13 +145,7 @@ class Logbook:
     def with_total(
         self, query_id: str, total: float, point: Float[np.ndarray, " n"] | None = None, noise_std: float = np.nan
     ) -> "Logbook":
-        """Close a query with its total, NaN if failed.
-
-        ``point`` is the actual point of the evaluation; a ``noise_std`` of NaN is unknown.
-
-        Raises:
-            UnknownQueryError: If it is not open.
-        """
+        """Close a query with its total, NaN if failed; ``point`` is the actual point, and a noise of NaN is unknown."""
         row, history = self._row(self.query(query_id), point)
         totals, noise = history.totals.copy(), history.known_noise
         totals[row], noise[row, 0] = total, noise_std
@@ -182,9 +164,6 @@ class Logbook:
         """Note outcomes of some channels, NaN if failed; the query stays open until all are known.
 
         ``point`` is the actual point, NaN for variables as requested. Variables of channels with earlier outcomes stay.
-
-        Raises:
-            UnknownQueryError: If the query is not open, or a channel is unknown or was told before.
         """
         query = self.query(query_id, outcomes)
         row, history = self._row(query, point)
@@ -210,16 +189,11 @@ class Logbook:
         *,
         attached: bool = True,
     ) -> "Logbook":
-        """Add evaluations without a query, which no method chose.
+        """Add evaluations without a query, which no method chose; NaN for unknown outcomes and for agents without a
+        part.
 
-        Args:
-            X: Joint points (t, n), physical; NaN for variables of agents without a part.
-            totals: Totals (t,); NaN if unknown.
-            factors: Outcomes by channel (t, k); NaN if unknown.
-            rounds: Round of each; by default that of the last query, 0 before the first.
-            noise_std: Noise of each outcome (t, 1 + k), as in ``Dataset``.
-            attached: True for a user's data: a row without any outcome is one failure. False for measurements in an
-                environment: each agent with a part and no outcome failed.
+        The default round is that of the last query. Of a user's data (``attached``) a row without any outcome is one
+        failure; of an environment's, each agent with a part and no outcome failed.
         """
         rounds = np.broadcast_to(np.asarray(self.round - 1 if rounds is None else rounds, dtype=float), len(X))
         added = self._rows(X, totals, factors, rounds, noise_std, attached=attached, chosen=False)

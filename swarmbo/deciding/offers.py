@@ -15,13 +15,9 @@ from swarmbo.worlds import Offers
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """Offer of one agent: reachable locations in a round, and their price.
+    """Offer of one agent: reachable locations in a round (None: the whole box), and their price.
 
-    Args:
-        candidates: Locations (k, d), physical; None: the whole box.
-        price: Cost of a measurement, in the unit of the outcome; at 0 an agent never abstains.
-        position: Position (d,), if not that of the last measurement.
-        takes_part: False if the agent is absent, and chooses nothing.
+    At a price of 0 an agent never abstains. The default position is that of its last measurement.
     """
 
     candidates: tuple[tuple[float, ...], ...] | None = None
@@ -89,10 +85,7 @@ def offer_of(
 
 
 def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int) -> Offers:
-    """Offers of agents in the form in which an environment gives them to a team.
-
-    Agents without candidates draw new random ones in each round.
-    """
+    """Offers of agents as an environment gives them; agents without candidates draw new ones in each round."""
     present = {name: offer for name, offer in given.items() if offer.takes_part}
     candidates: dict[str, np.ndarray] | None = None
     if any(offer.candidates is not None for offer in present.values()):

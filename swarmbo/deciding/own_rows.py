@@ -56,15 +56,11 @@ class Stop(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OwnRow(msgspec.Struct, frozen=True):
-    """Data of an agent about one evaluation.
+    """Data of an agent about one evaluation: outcomes (None: failed), noise if known, and values of own variables.
 
     Args:
         order: Number of evaluations with outcomes that it got before, since its last report.
-        factors: Outcomes of own factors; None: failed.
-        place: Actual values of own variables.
         round: Round, if the evaluation was attached.
-        noise: Standard deviation of the noise of factors' outcomes, if known.
-        total_noise: That of the total; None: unknown.
         on_the_way: In a field, measurements en route.
         has_ended: In a field, True if no agent will add to the query.
     """
@@ -152,13 +148,7 @@ class OwnRows(msgspec.Struct, frozen=True):
         return OwnRow.measured(self.count, problem, measurement, news.along(agent), has_ended=has_ended)
 
     def surveyed(self, problem: Problem, agent: str, data: Dataset, present: int, *, fades: bool) -> "OwnRows":
-        """Add those of unrequested measurements in a field that are the agent's own.
-
-        ``present`` is the default round; ``fades`` is True if rounds matter.
-
-        Raises:
-            ShapeError: If there are rounds that do not matter.
-        """
+        """Add those of unrequested measurements in a field that are its own; ``present`` is the default round."""
         if data.rounds is not None and not fades:
             wanted = (len(data), problem.box.n_dims)
             raise ShapeError(f"got rounds for a belief in which nothing fades; wanted places {wanted}")

@@ -38,11 +38,7 @@ def packed(places: Float[np.ndarray, "k d"], sites: Float[np.ndarray, "s d"] | N
 
 
 def unpacked(content: bytes, n_dims: int, sites: Float[np.ndarray, "s d"] | None = None) -> Float[np.ndarray, "k d"]:
-    """Unpack locations, with the sites of packing.
-
-    Raises:
-        TransportError: If the content is invalid.
-    """
+    """Unpack locations, with the sites of packing."""
     kind, rest = content[:1], content[1:]
     try:
         if not kind or kind[0] > (_INDICES | _IS_PRESSED):

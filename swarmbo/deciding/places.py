@@ -28,10 +28,7 @@ Out = TypeVar("Out")
 
 
 class Choose(NamedTuple):
-    """Tables over shortlists, to be maximised in sum; answered by a ``Solution``.
-
-    Only tables of own factors may be read.
-    """
+    """Tables over shortlists, to be maximised in sum (own factors' only are read); answered by a ``Solution``."""
 
     problem: LocalProblem
     links: "nx.Graph[str] | None"

@@ -28,15 +28,9 @@ Learning = Generator[tuple[Talk, ...], None, Out]  # yields what agents have to 
 
 
 class _Measurement(msgspec.Struct, frozen=True, array_like=True):
-    """Result of a query, or of an attached evaluation.
+    """Result of a query, or of the attached evaluation of an index; ``stop`` is None without a measurement.
 
-    Args:
-        of: Query, or index of the attached evaluation.
-        order: Number of the agent's evaluations before this.
-        stop: Measurement; None if there is none, without a failure.
-        round: Round of an attached evaluation, if data fade.
-        on_the_way: Measurements en route.
-        has_ended: True if the query gets no more outcomes.
+    ``order`` is the number of the agent's evaluations before this. After ``has_ended`` the query gets no more outcomes.
     """
 
     of: str | int
@@ -132,11 +126,7 @@ def data_of_group(problem: Problem, group: Iterable[Told]) -> Dataset:
 class Reports:
     """One agent's side of an exchange of reports.
 
-    Args:
-        own: Its data since the last exchange.
-        keeps: True if outcomes stay with their author.
-        sites: All measurable locations, known to all agents; None: the whole box.
-        known: Each agent's last offer, if all agents know that all received it.
+    If ``keeps``, outcomes stay with their author. ``known`` has last offers, if all agents know that all received them.
     """
 
     problem: Problem
@@ -168,10 +158,7 @@ class Reports:
     def merged(
         self, log: Logbook, learner: FieldLearner, heard: Mapping[str, bytes]
     ) -> Learning[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
-        """Merge all reports into log and learner, in the order of telling, and collect the offers.
-
-        After each evaluation the messages of local beliefs are yielded.
-        """
+        """Merge all reports into log and learner, in the order of telling; messages of local beliefs are yielded."""
         reports = {name: msgspec.msgpack.decode(said, type=Report) for name, said in heard.items()}
         said = {
             name: [Told(name, measurement) for measurement in report.measurements] for name, report in reports.items()

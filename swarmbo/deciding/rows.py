@@ -20,15 +20,7 @@ TOTAL, VALUE, AGENT, FACTOR = "total", "value", "agent", "factor"
 
 
 class Rows(NamedTuple):
-    """Evaluations as arrays for ``told.attached``; NaN without an outcome.
-
-    Args:
-        points: Joint points (t, n); in a field locations (t, d).
-        outcomes: Totals (t,), outcomes per factor (t, k), or in a field measurements (t,).
-        agents: In a field the author of each, if the table has it.
-        rounds: Round of each, if a column of it was named.
-        noise_std: Standard deviation of the noise of each (t,), or per factor (t, k), if a column of it was named.
-    """
+    """Evaluations as arrays for ``told.attached``, NaN without an outcome; None for columns that the table lacks."""
 
     points: Float[np.ndarray, "t n"]
     outcomes: Float[np.ndarray, "t *k"]
@@ -57,17 +49,7 @@ def read_rows(
     rounds: object = None,
     noise_std: object = None,
 ) -> Rows:
-    """Read the evaluations of a table.
-
-    Args:
-        points: A CSV file's path, a list of dicts, a table of columns, or a frame.
-        problem: Problem, which determines the columns: its variables; in a field ``x``, ``y``, ``z``, or ``x0``,
-            ``x1``, … of more coordinates.
-        outcomes: Column of totals, or of measurements in a field; by default ``total`` or ``value``. For outcomes per
-            factor, ``{factor: column}``; by default columns named as the factors.
-        columns: Other names of the columns of coordinates, in their order.
-        rounds: Column of rounds.
-        noise_std: Column of standard deviations of noise; for outcomes per factor also ``{factor: column}``.
+    """Read the evaluations of a table; see ``AskTell.attach``.
 
     Raises:
         ConfigError: If a column is missing, or a cell is no number or not in bounds; it names row and column.
@@ -178,10 +160,7 @@ def _long(table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: 
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """Columns of cells, None for empty ones.
-
-    ``source`` names the table in messages, ``where`` a row, counted from 0.
-    """
+    """Columns of cells, None for empty ones, with names of the table and its rows for messages."""
 
     source: str
     columns: Mapping[str, Sequence[object]] = field(repr=False)

@@ -133,12 +133,8 @@ class Solver(Protocol):
 class Role:
     """Requirements of a user's own class in the place of a kind.
 
-    Args:
-        methods: Methods that it must define, and the arguments of each.
-        enough: Number of them that is enough.
-        base: Required base class, whose own methods do not count.
-        abstract: Derived classes whose methods do not count either.
-        in_words: Requirement in words.
+    It must derive from ``base`` and define ``enough`` of the ``methods``, with these arguments; those of the base and
+    of ``abstract`` classes do not count.
     """
 
     methods: Mapping[str, tuple[str, ...]]
@@ -148,11 +144,7 @@ class Role:
     abstract: tuple[type, ...] = ()
 
     def require(self, own: type, name: str, at: str) -> None:
-        """Refuse a class that does not meet the requirements.
-
-        Raises:
-            ConfigError: If it derives from something else, lacks a method, or one has other arguments.
-        """
+        """Refuse a class that does not meet the requirements."""
         there = {method: getattr(own, method) for method in self.methods if callable(getattr(own, method, None))}
         for base in (self.base, *self.abstract):
             there = {method: taken for method, taken in there.items() if taken is not getattr(base, method, None)}
@@ -232,11 +224,7 @@ def part(slot: Slot, given: object, team: Team) -> Any:
 
 
 def check_belief_fits(belief: JointBelief, acquisition: Acquisition) -> None:
-    """Refuse an acquisition that cannot read the belief.
-
-    Raises:
-        ConfigError: If it needs an ensemble and there is none, or makes its own models instead of a required one.
-    """
+    """Refuse an acquisition that cannot read the belief."""
     if isinstance(belief, EnsembleSettings):
         if type(acquisition).learn is not Acquisition.learn:
             raise ConfigError(
@@ -250,11 +238,7 @@ def check_belief_fits(belief: JointBelief, acquisition: Acquisition) -> None:
 
 
 def check_of_account(acquisition: Acquisition, team: Team) -> None:
-    """Refuse settings of an acquisition without effect for this kind of team.
-
-    Raises:
-        ConfigError: If a setting is given that only the other kind of team reads.
-    """
+    """Refuse settings of an acquisition without effect for this kind of team."""
     ignored, usual = acquisition.for_fields if team == FUNCTION else acquisition.for_functions, type(acquisition)()
     for field in ignored:
         if (got := getattr(acquisition, field)) != getattr(usual, field):
@@ -264,11 +248,7 @@ def check_of_account(acquisition: Acquisition, team: Team) -> None:
 
 
 def refuse_unknown(arguments: Mapping[str, object]) -> None:
-    """Refuse arguments that neither a team nor an agent takes.
-
-    Raises:
-        ConfigError: It names the argument to use instead.
-    """
+    """Refuse arguments that neither a team nor an agent takes."""
     for name, given in arguments.items():
         near = difflib.get_close_matches(name, _ARGUMENTS, n=1)
         wanted = f"some of {', '.join(_ARGUMENTS)}" + (f"; did you mean {near[0]!r}?" if near else "")
@@ -276,11 +256,7 @@ def refuse_unknown(arguments: Mapping[str, object]) -> None:
 
 
 def check_named(transport: Carrying, problem: Problem) -> None:
-    """Refuse a schedule of faults with unknown agents.
-
-    Raises:
-        ConfigError: If there are any.
-    """
+    """Refuse a schedule of faults with unknown agents."""
     if isinstance(transport, Faults) and (strangers := sorted(transport.named - set(problem.agents))):
         wanted = f"some of {short(list(problem.agents))}"
         raise ConfigError(f"got faults of {short(strangers)}; wanted {wanted}", at="$.transport")
@@ -302,9 +278,6 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
     """Settings of a saved state, with a user's own parts as given again.
 
     A state may come from anybody, so code that it names is loaded only with ``trust``, and if its settings are known.
-
-    Raises:
-        ConfigError: If the state's part is a user's own, and not trusted, or the state has its name only.
     """
     again = {**settings, **{slot: own for slot, own in given.items() if own is not None}}
     if not trust and given.get("belief") is None and (unloaded := unloaded_kernels(settings.get("belief"))):
@@ -336,18 +309,7 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """Fixed setup of a team.
-
-    Args:
-        problem: Problem of the team.
-        belief: Settings of the belief.
-        acquisition: Acquisition settings.
-        coordination: Coordination method.
-        transport: Transport of the agents' messages.
-        seed: Seed of everything random.
-        horizon: Number of rounds planned; None if unknown.
-        initial: Number of points of the initial design; 0 in a field.
-    """
+    """Fixed setup of a team; see ``Team`` for its parts."""
 
     problem: Problem
     belief: Any
@@ -364,10 +326,7 @@ class Setup:
         return self.rule() is not self.acquisition
 
     def rule(self, *, priced: bool = False) -> Any:
-        """Acquisition, or the kind that it chooses for a field.
-
-        ``priced`` is True if further agents may abstain now.
-        """
+        """Acquisition, or the kind that it chooses for a field; ``priced`` if further agents may abstain now."""
         if not self.problem.is_field:
             return self.acquisition
         return self.acquisition.in_field(self.problem.aim, priced=priced or self.problem.priced)

@@ -16,7 +16,6 @@ class Since(msgspec.Struct, frozen=True):
     """Agents' unreported data since the last decision.
 
     Args:
-        own: In a field, each agent's data.
         rounds: Round of the news of each query.
         learned: Data that are learned: queries, and calls of ``attach`` by their first row.
         lines: Of a function, number of evaluations that may have news.

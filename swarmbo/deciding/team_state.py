@@ -189,22 +189,13 @@ class TeamState(OneAtATime):
 
 
 def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
-    """Write a state to a file that ``numpy.load`` reads, completely or not at all.
-
-    Raises:
-        OSError: If it cannot be written.
-    """
+    """Write a state to a file that ``numpy.load`` reads, completely or not at all."""
     text = np.frombuffer(json.dumps(state["json"]).encode(), dtype=np.uint8)
     write_arrays(Path(path), {**{name: np.asarray(array) for name, array in state["arrays"].items()}, _PLAIN: text})
 
 
 def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a state.
-
-    Raises:
-        OSError: If there is no such file.
-        ConfigError: If it is damaged, or not the state of a team.
-    """
+    """Read a state."""
     try:
         arrays = read_arrays(Path(path))
         plain = json.loads(arrays.pop(_PLAIN).tobytes())

@@ -28,13 +28,7 @@ def news_of(
     *,
     failed: bool,
 ) -> News:
-    """News from a user's outcome of a query; see ``AskTell.tell``.
-
-    Raises:
-        UnknownQueryError: If no such query is pending, or it does not wait for a channel.
-        ConfigError: If something is no table, a total is told where channels are observed, or a point is out of bounds.
-        ShapeError: If an outcome is no number, or a location is not in or near the box.
-    """
+    """News from a user's outcome of a query; see ``AskTell.tell``."""
     problem, query = log.problem, log.query(query_id)
     if problem.is_field:
         if point is not None:
@@ -181,11 +175,7 @@ def _numbers(told: Mapping[str, Any]) -> dict[str, float]:
 
 
 def measured_place(problem: Problem, agent: str, location: object) -> Float[np.ndarray, " d"]:
-    """Check the location (d,) of an agent's measurement.
-
-    Raises:
-        ShapeError: If it is not finite, or not in or near the box.
-    """
+    """Check the location (d,) of an agent's measurement."""
     place, d = reported_place(location), problem.box.n_dims
     if place is None or place.shape != (d,) or not problem.box.is_near(place):
         raise ShapeError(f"location of {agent!r}: got {short(location)}; wanted {d} numbers in or near the box")

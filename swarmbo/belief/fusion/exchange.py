@@ -39,10 +39,7 @@ class Spoken(NamedTuple):
 
 
 def talk(agents: Mapping[str, FusedView], steps: int) -> Generator[Unfinished | Spoken, Any, None]:
-    """Synchronous steps of local agents: all send, then all receive, until no agent has more to send.
-
-    No message is left over. At most ``steps`` steps are taken.
-    """
+    """Synchronous steps of local agents: all send, then all receive, until no agent has more to send."""
     for _ in range(steps):
         if not (yield Unfinished(not all(agent.is_finished for agent in agents.values()))):
             return
@@ -53,10 +50,7 @@ def talk(agents: Mapping[str, FusedView], steps: int) -> Generator[Unfinished | 
 
 
 def exchange(agents: Iterable[FusedView], transport: Carrier, steps: int) -> Traffic:
-    """Let local agents exchange messages for at most ``steps`` steps, and return the traffic.
-
-    It ends early if all agents have finished. Agents in another call are as if disconnected.
-    """
+    """Let local agents exchange messages for at most ``steps`` steps, or until all finished, and return the traffic."""
     before, answer = transport.traffic, None
     talking = talk({agent.name: agent for agent in agents}, steps)
     while True:

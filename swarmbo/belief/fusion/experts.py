@@ -97,10 +97,7 @@ def robust_committee(
 
 @dataclass(frozen=True, eq=False)
 class CommitteePosterior:
-    """Means and variances (m,) of a committee at m points, and the correlations of one expert.
-
-    ``factor`` (m,) multiplies the expert's standard deviations.
-    """
+    """Means and variances (m,) of a committee, and correlations of one expert, with a factor for its deviations."""
 
     mean: Float[np.ndarray, " m"]
     var: Float[np.ndarray, " m"]
@@ -120,8 +117,6 @@ class CommitteeGP(FieldGP):
     location. Joint predictions use the correlation of one expert, its owner, scaled to the committee's variances. This
     is a valid covariance and a good one near the owner's measurements; far from these it is the prior's. Pending
     measurements reduce variances by the same share as the owner's.
-
-    Place and time are those of its base, ``FieldGP``.
 
     Source: Deisenroth & Ng 2015 for the product; the rest is our own.
 
@@ -204,24 +199,14 @@ class CommitteeFlooding(MeasurementFlooding):
 
 @dataclass(frozen=True, eq=False)
 class PredictionTable:
-    """Belief at agreed locations only, each on its own, as products of experts have no joint covariance.
-
-    Args:
-        places: Physical points (m, d).
-        mean: Means of the field (m,), in the unit of the outcome.
-        var: Variances of the field (m,), in its square.
-    """
+    """Belief at agreed locations (m, d) only, each on its own, as products of experts have no joint covariance."""
 
     places: Float[np.ndarray, "m d"]
     mean: Float[np.ndarray, " m"]
     var: Float[np.ndarray, " m"]
 
     def posterior(self, X: Float[np.ndarray, "k d"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-        """Mean (k,) and variance (k,) at some of the agreed locations (k, d).
-
-        Raises:
-            ShapeError: If a point is none of them.
-        """
+        """Mean (k,) and variance (k,) at some of the agreed locations (k, d)."""
         points, rows = checked_points(X, self.places.shape[1]), dict[bytes, int]()
         for row, place in enumerate(self.places):
             rows.setdefault(place.tobytes(), row)
@@ -237,10 +222,6 @@ class PredictionFlooding(Gossip):
     Its messages take 16 bytes per location, whatever the number of measurements.
 
     Args:
-        name: Name that no other agent has.
-        domain: Box of physical points.
-        proposal: Initial proposal of all agents.
-        neighbours: Recipients of its messages at first.
         patience: Steps, >= 1, after which unconfirmed entries are sent again.
         places: Agreed locations of predictions (m, d), physical, with a time axis (m, d + 1).
         product: Rule that combines predictions.

@@ -138,10 +138,6 @@ class FusedBelief:
 
         Returns:
             Traffic; none yet if agents are remote or exchange later: their messages are ``due``.
-
-        Raises:
-            ConfigError: If an agent is unknown, or links are directed.
-            ShapeError: If shapes do not fit, or a value is not finite.
         """
         check_links(links)
         failed, noise = failed or {}, noise_variance or {}
@@ -228,10 +224,8 @@ class FusedBelief:
     def given_again(
         self, agent: str, told: Sequence[tuple[float, Sequence[float], float, float | None]]
     ) -> "FusedBelief":
-        """Copy in which an agent has all its measurements again; others may know those that it has already.
-
-        ``told`` has round, location (d,), outcome (NaN if failed) and standard deviation of the noise (None if
-        unknown), in the original order.
+        """Copy in which an agent has all its measurements again, given with round, location, outcome (NaN if failed)
+        and noise.
         """
         other = self.copied()
         good = [one for one in told if not math.isnan(one[2])][other.agents[agent].n_measurements :]
@@ -290,10 +284,7 @@ class FusedBelief:
 
     @property
     def views(self) -> Views:
-        """Present beliefs of all local agents; agents with equal knowledge share one belief, computed once.
-
-        If some agents are remote there is no representative.
-        """
+        """Present beliefs of all local agents; agents with equal knowledge share one belief, computed once."""
         made: dict[Hashable, PlaceBelief] = {}
         by_agent: dict[str, PlaceBelief] = {}
         for name, agent in self.agents.items():
@@ -359,11 +350,7 @@ class FusedBelief:
         held: Sequence[str] | None = None,
         transport: InProcess | Faults = _FAULTLESS,
     ) -> "FusedBelief":
-        """Restore the beliefs of a ``state_dict``; they continue exactly.
-
-        Raises:
-            StateVersionError: If another version, or other agents, wrote it.
-        """
+        """Restore the beliefs of a ``state_dict``; they continue exactly."""
         plain, arrays = state["json"], state["arrays"]
         if plain.get("version") != _VERSION:
             raise StateVersionError(f"belief state: got version {plain.get('version')}; wanted {_VERSION}")

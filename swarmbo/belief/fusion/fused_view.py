@@ -29,10 +29,7 @@ _HUGE = 1e150  # number, whose square is still one
 
 
 class _Note(msgspec.Struct, array_like=True):
-    """A message: the stamp of the sender's proposal, and the content of its fusion method.
-
-    It holds the proposal itself only if the recipient's last message had another stamp.
-    """
+    """A message: content of the fusion method, the sender's stamp, and the proposal if the recipient lacks it."""
 
     stamp: bytes
     body: msgspec.Raw
@@ -50,9 +47,6 @@ class FusedView(ABC):
         domain: Box of physical points.
         proposal: Initial proposal of all agents; its version is 0.
         neighbours: Recipients of its messages at first.
-
-    Raises:
-        ShapeError: If the proposal is for points of other dimensions.
     """
 
     means_by_proposal = True  # True if its messages depend on its proposal
@@ -94,10 +88,7 @@ class FusedView(ABC):
 
     @property
     def knowledge(self) -> Hashable | None:
-        """Hashable key of the belief's content: agents of a kind with equal keys have bit-identical beliefs.
-
-        None if names and numbers do not determine the belief; every belief is then computed separately.
-        """
+        """Key of the belief, or None: agents of a kind with equal keys have bit-identical beliefs."""
         return None
 
     @property
@@ -137,9 +128,6 @@ class FusedView(ABC):
 
         Returns:
             The proposal, which others receive with the next messages.
-
-        Raises:
-            ShapeError: If they are for points of other dimensions.
         """
         self._require_fitting(hyperparameters)
         proposal = msgspec.structs.replace(
@@ -265,11 +253,7 @@ class FusedView(ABC):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly as the saved agent of this name.
-
-        Raises:
-            StateVersionError: If another version of swarmbo, or another agent, wrote it.
-        """
+        """Continue exactly as the saved agent of this name."""
         got, wanted = state["json"], {"version": _VERSION, "kind": type(self).__name__, "name": self.name}
         if strange := {key: got.get(key) for key in wanted if got.get(key) != wanted[key]}:
             raise StateVersionError(f"agent state: got {strange}; wanted {wanted}")

@@ -47,10 +47,6 @@ class Gossip(FusedView):
     Entries are identified by their author's name, so a returning agent must have kept its state, or take a new name.
 
     Args:
-        name: Name that no other agent has.
-        domain: Box of physical points.
-        proposal: Initial proposal of all agents.
-        neighbours: Recipients of its messages at first.
         patience: Steps, >= 1, after which unconfirmed entries are sent again.
     """
 

@@ -34,10 +34,7 @@ class Measurements(NamedTuple):
 
 
 class _Log:
-    """Measurements of one author, one per row. It is immutable: a longer log is another object.
-
-    Agents of one process with equal data share one log, whose entries are made once.
-    """
+    """Immutable measurements of one author, one per row; agents of one process with equal data share one log."""
 
     def __init__(self, rows: Float[np.ndarray, "n c"]) -> None:
         self.rows = rows

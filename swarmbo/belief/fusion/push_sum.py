@@ -26,13 +26,9 @@ from swarmbo.spaces import Domain
 
 @dataclass
 class Mass:
-    """A vector of information with its weight, and the shares of measurements in it.
+    """Weight of agents and packed information (1 + q,), and the share of each batch of measurements in these.
 
-    All parts move together and linearly, so the tally has the shares of measurements in the vector.
-
-    Args:
-        vector: Weight of the agents, then the packed information (1 + q,).
-        tally: Share of each batch of measurements by its name; 1 is all of it.
+    All parts move together and linearly, so the shares are exact.
     """
 
     vector: Float[np.ndarray, " _"]

@@ -21,11 +21,7 @@ Waiting = Generator[Mapping[Key, Wanted], dict[Key, Any], Out]  # yields what it
 
 
 class ByMessages:
-    """One agent's side of a part.
-
-    ``post`` posts a message to an agent, itself included. ``schema`` has the admissible content of messages; the
-    default is that of a box.
-    """
+    """One agent's side of a part; messages go to ``post``, and ``schema`` checks arrivals (default: of a box)."""
 
     def __init__(self, part: Part, agent: str, post: Post, schema: Schema | None = None) -> None:
         self.part, self.graph, self.agent, self._post = part, part.graph, agent, post
@@ -177,10 +173,7 @@ class ByMessages:
     def _over_tree(
         self, joined: Callable[[Iterable[np.ndarray]], np.ndarray], shape: tuple[int, ...], fits: Fits
     ) -> Waiting[Float[np.ndarray, "..."]]:
-        """Join all agents' numbers: from the leaves of the tree to its root, and the result back down.
-
-        ``joined`` combines the own numbers with the children's; ``fits`` tells whether a result is admissible.
-        """
+        """Join all agents' numbers: from the leaves of the tree to its root, and the result back down."""
         part, tree = self.part, self.part.tree
         children, parent = tree.children[self.agent], tree.parent[self.agent]
         size = math.prod(shape)

@@ -52,11 +52,7 @@ class Central:
         return outcome
 
     def until_look(self, steps: Steps[Out], answer: Any) -> requests.Look:
-        """Answer requests until values of functions are requested, and return that request.
-
-        Raises:
-            StopIteration: With the outcome, when the method has ended.
-        """
+        """Answer requests until values of functions are requested; StopIteration has the outcome of an ended method."""
         while not isinstance(request := steps.send(answer), requests.Look):
             answer = self._answer(request)
         return request

@@ -201,10 +201,7 @@ def eliminate(
 
 
 def choose(bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], chosen: Mapping[str, int]) -> int:
-    """Best value of a step's variable, given those of its scope; of equal ones the lowest index.
-
-    ``parts`` is as in :func:`eliminate`.
-    """
+    """Best value of a step's variable, given those of its scope; of equal ones the lowest index."""
     lines = [table[tuple(slice(None) if x == bucket.variable else chosen[x] for x in scope)] for scope, table in parts]
     return best_value(lines)
 

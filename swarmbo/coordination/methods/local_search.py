@@ -31,10 +31,9 @@ _NOTHING = (0, 0.0)  # to gain: no factor fewer broken, no larger sum
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
-    """Values of one variable, given all others.
+    """Values of one variable, given all others: by value (d,) the number of broken factors, and the sum of the others.
 
-    ``broken`` and ``utility`` (d,) have the number of broken factors and the sum of the others, by value.
-    ``in_conflict`` is True if one of its factors is broken or would be better at another value of this variable.
+    ``in_conflict`` is True if a factor is broken or would be better at another value of this variable.
     """
 
     present: int
@@ -50,9 +49,8 @@ class Outlook:
 
     @property
     def gain(self) -> tuple[int, float]:
-        """Gain by the best value: the decrease of broken factors, then the rise of the sum of the others.
-
-        It is (0, 0.0) if the present value is among the best.
+        """Decrease of broken factors by the best value, then rise of the sum; (0, 0.0) if the present one is among the
+        best.
         """
         best = int(self.best.argmax())
         broken, utility = self.broken[self.present] - self.broken[best], self.utility[best] - self.utility[self.present]
@@ -104,11 +102,8 @@ def searched(
 ) -> Steps[TableOutcome]:
     """Rounds of local search, until no variable may move.
 
-    Args:
-        may_move: Rule by which a variable may move.
-        moved: Choices after a round.
-        takes: ``best``: the best joint choice of all rounds; ``last``: the last one; ``unseen``: the last one without
-            reports up a tree of its value and of possible moves.
+    ``takes`` is ``best`` or ``last`` for that joint choice of all rounds; ``unseen`` is the last one without reports up
+    a tree.
     """
     best, best_so_far, n_rounds = present, None, 0
     while True:

@@ -26,11 +26,7 @@ Chooser = Callable[[Mapping[str, Table], Mapping[str, int], dict[str, int]], Ste
 
 
 class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
-    """Base of methods that choose from tables on refined grids; a subclass defines ``chooser``.
-
-    Grids and settings are as in :class:`RefinedMaxSum`. The incumbent is always among the values, and only a better
-    choice replaces it.
-    """
+    """Base of methods that choose from tables on refined grids; a subclass defines ``chooser``."""
 
     points: Annotated[int, within(3, 1025)] = 33
     refinement: Annotated[int, within(2, 64)] = 4
@@ -168,16 +164,11 @@ class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"
     """DSA with domain refinement, for comparison: :class:`DSA` on the grids of :class:`RefinedMaxSum`.
 
     Variables start from the incumbent: on the first level the functions' best suggestion, or the middle of the box. It
-    is a local search on every level: it costs less than max-sum, and often ends where it began.
+    is a local search on every level: it costs less than max-sum, and often ends where it began. ``points``,
+    ``refinement``, ``starts``, ``coarse_entries``, ``window_entries``, ``tolerance`` and ``levels`` are as in
+    :class:`RefinedMaxSum`.
 
     Args:
-        points: As in :class:`RefinedMaxSum`, like all up to ``levels``.
-        refinement: As there.
-        starts: As there.
-        coarse_entries: As there.
-        window_entries: As there.
-        tolerance: As there.
-        levels: As there.
         rounds: Most rounds on a level, >= 1.
         probability: As in :class:`DSA`.
         variant: As in :class:`DSA`.
@@ -208,16 +199,10 @@ class RefinedMGM(RefinedMethod, frozen=True, tag_field="kind", tag="refined-mgm"
     """MGM with domain refinement, for comparison: :class:`MGM` on the grids of :class:`RefinedMaxSum`.
 
     Variables start from the incumbent: on the first level the functions' best suggestion, or the middle of the box. So
-    nothing is drawn, and the sum never falls.
+    nothing is drawn, and the sum never falls. ``points``, ``refinement``, ``starts``, ``coarse_entries``,
+    ``window_entries``, ``tolerance`` and ``levels`` are as in :class:`RefinedMaxSum`.
 
     Args:
-        points: As in :class:`RefinedMaxSum`, like all up to ``levels``.
-        refinement: As there.
-        starts: As there.
-        coarse_entries: As there.
-        window_entries: As there.
-        tolerance: As there.
-        levels: As there.
         rounds: Most rounds on a level, >= 1.
 
     Example:
