@@ -80,7 +80,7 @@ Whole = Annotated[int, msgspec.Meta(ge=0)]
 Even = Annotated[int, msgspec.Meta(ge=2, multiple_of=2, title="an even number")]
 
 
-_GONE = {  # names of kinds and of methods that earlier versions had, and what serves instead
+_GONE = {  # names of kinds and methods of earlier versions, and their replacements
     "summaries": "use 'readings', which is cheaper and more accurate below 2,800 measurements an agent",
     "bounded-max-sum": "use 'mplp', which is tighter at all sizes",
     "sum-of-maxima": "use 'mplp', which is tighter at all sizes",
@@ -90,7 +90,7 @@ _GONE = {  # names of kinds and of methods that earlier versions had, and what s
 }
 
 T = TypeVar("T")
-_RENAMED = {"beta": "exploration"}  # keys of earlier versions, and what they are called now
+_RENAMED = {"beta": "exploration"}  # keys of earlier versions, and their present names
 
 
 def require(settings: object, field: str, holds: Callable[[Any], bool], wanted: str) -> None:

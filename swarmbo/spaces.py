@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int, UInt64
 from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ConfigError, ShapeError
 
-_FAR = 1e6  # sides of the box: nobody measures there, and squares of such distances are still exact enough
+_FAR = 1e6  # sides of the box; no measurement is so far away, and squares of such distances are still exact enough
 _ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)  # multiplying by an odd number loses nothing
 _HALF = np.uint64(29)
 
@@ -166,7 +166,7 @@ def unique_places(X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, "u d"]
     first, number = first_of_each(place_keys(X))
     order = np.lexsort(X[first].T[::-1])
     places, number = X[first[order]], np.argsort(order)[number]
-    if not (places[number] == X).all():  # two places with one key
+    if not (places[number] == X).all():  # two locations with one key
         places, number = np.unique(X, axis=0, return_inverse=True)
     return places, number.reshape(-1)
 

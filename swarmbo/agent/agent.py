@@ -164,8 +164,8 @@ class Agent(Returning):
             The query's id.
 
         Raises:
-            ConfigError: If it is deciding, the count is not from 1 to 10,000, the price is no finite number >= 0, or an
-                argument of fields is given for a function.
+            ConfigError: If it is deciding, or the count is not from 1 to 10,000; if the price is no finite number >= 0;
+                if an argument of fields is given for a function.
             ShapeError: If locations are not finite numbers of the box's dimensions.
         """
         self._require_idle("asked again")

@@ -17,7 +17,7 @@ from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, Traffic
 from swarmbo.transport import Envelope
 
-_ENDING = 5.0  # seconds that a process has to end by itself
+_ENDING = 5.0  # seconds that a process has to end
 
 
 def serve(connection: "Connection[Any, Any]") -> None:

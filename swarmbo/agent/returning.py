@@ -18,7 +18,7 @@ from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, stops_by_round
 from swarmbo.errors import ConfigError
 
-_MOST = 2**28  # bytes of what is lent, once it is unpacked
+_MOST = 2**28  # bytes of an unpacked snapshot
 
 
 class _Array(msgspec.Struct, frozen=True, array_like=True):

@@ -91,7 +91,7 @@ class Saved(Talking):
             links = nx.Graph()
             links.add_nodes_from(plain["links"]["agents"])
             links.add_edges_from(plain["links"]["edges"])
-        made = cls(  # an ``Agent``, which makes its setup of its settings
+        made = cls(  # an ``Agent``, which makes its own setup
             plain["name"],
             Problem.from_plain(plain["problem"]).watching(plain["level"]),
             links=links,
@@ -117,7 +117,7 @@ class Saved(Talking):
             made._begin(begun.count, begun.offer)
             for inbox in (before, *ticks) if begun.is_under_way else ():
                 made.tick(0.0, inbox)
-            made._participant.since = None  # the clock is another
+            made._participant.since = None  # the clock differs
         else:
             early = msgspec.convert(plain["early"], tuple[tuple[str, bytes], ...])
             made._words = dict(plain["words"])

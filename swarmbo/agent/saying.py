@@ -21,7 +21,7 @@ from swarmbo.deciding.words import all_of
 from swarmbo.transport import Routes
 
 Out = TypeVar("Out")
-_NEAR = 1.0  # of the cube's side: how far outside it a point may be
+_NEAR = 1.0  # distance outside the cube that a point may have, in sides
 Program = Generator[Mapping[Key, fitting.Wanted], dict[Key, Message], Out]
 
 

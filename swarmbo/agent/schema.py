@@ -22,7 +22,7 @@ from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
 
-_MOST = 2**31  # evaluations that anybody was told of
+_MOST = 2**31  # largest number of evaluations of an agent
 
 
 def decoded(word: bytes, kind: Any = Any) -> Any:

@@ -34,7 +34,7 @@ from swarmbo.records import LinkReport, Recommendation, SolveReport, Traffic
 from swarmbo.transport import Envelope, Routes
 from swarmbo.worlds import Offers
 
-_AHEAD = 1000  # decisions: nobody is so far before another, as they wait for one another
+_AHEAD = 1000  # decisions; no agent is so far ahead of another, as they wait for one another
 
 
 class Talking:

@@ -8,7 +8,7 @@ from swarmbo.errors import AimWarning, SwarmboWarning
 
 
 def tell_in_one_line() -> None:
-    """From now on, show each ``SwarmboWarning`` as one line on standard error; other warnings as before.
+    """Show each ``SwarmboWarning`` as one line on standard error from now on; other warnings as before.
 
     Within ``warnings.catch_warnings()`` this ends with the block.
     """

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-PARTIAL = ".partial"  # how the name of a file ends that is not whole yet
+PARTIAL = ".partial"  # suffix of an incomplete file
 
-# On a system without the first, a named pipe that nobody writes to is not found in the file system either.
+# A system without the first flag has no named pipes in the file system either.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 

@@ -56,7 +56,7 @@ RC: dict[Any, Any] = {
     "grid.color": GRID,
     "grid.linewidth": 0.8,
     "text.color": INK,
-    "text.parse_math": False,  # names and units are shown as they are, whatever a dollar in them could mean
+    "text.parse_math": False,  # names and units are shown literally, even with dollar signs
     "xtick.color": MUTED,
     "ytick.color": MUTED,
     "xtick.labelcolor": INK,
@@ -116,9 +116,9 @@ BASE: dict[str, Any] = {
     "markeredgewidth": 1.4,
     "linestyle": "none",
     "clip_on": False,
-    "zorder": 4.6,  # above what was driven there and back
+    "zorder": 4.6,  # above paths
 }
-BATTERY_POINTS = (16.0, 4.5, 15.0)  # width, height, and how far below the agent it reaches
+BATTERY_POINTS = (16.0, 4.5, 15.0)  # width, height, and extent below the agent
 _NEARLY_EMPTY = 0.2
 
 

@@ -110,12 +110,12 @@ def solution_with(
     value, broken = total(values), violated(by_factor)
     bound = value if exact else _bound_of(graph, by_factor, outcomes)
     if bound is not None:
-        bound = max(bound, value)  # where rounding put it below
+        bound = max(bound, value)  # rounding may put it below
     report = SolveReport(
         status="infeasible" if broken else "exact" if exact else "max_rounds" if open_ended else "converged",
         rounds=max((outcome.rounds for outcome in outcomes), default=0),
         value=value,
-        gap=None if broken or bound is None else bound - value,  # -inf less -inf is nothing
+        gap=None if broken or bound is None else bound - value,  # -inf less -inf is undefined
         traffic=traffic,
         violated=broken,
     )

@@ -22,7 +22,7 @@ from swarmbo.coordination.view import BoxView, Rows
 Climbing = tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]  # values and gradients
 Climbable = Callable[[Float[np.ndarray, "g m a"]], Climbing]
 
-_SUFFICIENT = 1e-4  # share of the rise promised by the gradient that a step must bring (Armijo)
+_SUFFICIENT = 1e-4  # share of the rise predicted by the gradient that a step must reach (Armijo)
 _SHRINK = 0.25
 _LARGEST_STEP = 1e10
 _NOWHERE = 1e-7  # sides of the box
@@ -57,7 +57,7 @@ def ascend(
     same functions; by default it is a tenth of the box along the steepest coordinate, and at most half the box.
     """
     sides = np.where(high > low, high - low, 1.0)
-    X = np.ascontiguousarray(X)  # sums along the last axis then run in one order, however many rows there are
+    X = np.ascontiguousarray(X)  # sums along the last axis then have one order for any number of rows
     value, gradient = function(X)
     gradient = np.ascontiguousarray(gradient) * sides
     steepest = np.abs(gradient).max(axis=-1)
@@ -72,7 +72,7 @@ def ascend(
             break
         new_value, new_gradient = function(trial)
         new_gradient = np.ascontiguousarray(new_gradient) * sides
-        # Armijo: below the promised share a step is not taken, so values never fall
+        # Armijo: a step below the predicted share is not taken, so values never fall
         sufficient = new_value >= value + _SUFFICIENT * (gradient * moved).sum(axis=-1)
         accepted: Bool[np.ndarray, "g m"] = active & sufficient
         curvature = ((gradient - new_gradient) * moved).sum(axis=-1)
@@ -107,8 +107,8 @@ def polish(
 ) -> Steps[Polished]:
     """Ascend from joint points of a part, and return the points and the part's sum after and before, which never falls.
 
-    It stops when no point moves by more than ``tolerance`` sides in an accepted step of full Barzilai-Borwein length,
-    or when four steps raise the best sum by less than ``least`` of its total rise.
+    It stops when no point moves by more than ``tolerance`` sides in an accepted step of full Barzilai-Borwein length.
+    It also stops when four steps raise the best sum by less than ``least`` of its total rise.
     """
     low, high, sides = view.functions.low, view.functions.high, view.sides
     values, slope = yield from _look(view, Z)
@@ -147,6 +147,6 @@ def _look(view: BoxView, Z: Float[np.ndarray, "m n"]) -> Steps[tuple[Rows, Float
 
 def _next_step(step: Lengths, accepted: Bool[np.ndarray, "*m"], curvature: Lengths, square: Lengths) -> Lengths:
     """Length of Barzilai and Borwein after an accepted step, else a shorter one."""
-    # where the function curves upwards that length has no meaning: the step grows until it does not
+    # the length is undefined where the function curves upwards: the step then grows
     longer = np.where(curvature > 0.0, square / np.where(curvature > 0.0, curvature, 1.0), 4.0 * step)
     return np.where(accepted, np.clip(longer, 1e-300, _LARGEST_STEP), _SHRINK * step)

@@ -12,7 +12,7 @@ from swarmbo.coordination.messages import Consensus
 from swarmbo.coordination.requests import AllReduce, Exchange, Send, Steps, to_factor, to_variable
 from swarmbo.coordination.view import BoxView, Copies, LocalView
 
-FEWEST = 16  # random points by which the spread of values is judged: the spread of one is 0, of few anything
+FEWEST = 16  # random points for the spread of values: too few would give an arbitrary spread
 
 
 def tell_factors(view: LocalView, numbers: Mapping[str, float], below: float | None = None) -> Steps[dict[str, float]]:

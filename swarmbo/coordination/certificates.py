@@ -122,7 +122,9 @@ def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
     # factors of one colour share no variable, so parallel updates equal sequential ones
     for turn in range(rounds):
         mail = Mail()
-        speaking = {f for f in order if len(scopes[f]) > 1 or turn == 0}  # one variable has all there is at once
+        speaking = {
+            f for f in order if len(scopes[f]) > 1 or turn == 0
+        }  # a single variable gets the whole value at once
         for f in (f for f in order if f in speaking):
             for x in scopes[f]:
                 if x in variables:

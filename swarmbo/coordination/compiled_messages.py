@@ -27,8 +27,8 @@ READ, PLACES, WRITTEN = read_only(1), read_only(1, types.int64), types.float64[:
 SPARE = types.UniTuple(WRITTEN, 4)
 Places = Int[np.ndarray, " n"]
 Spare = tuple[Flat, Flat, Flat, Flat]
-Whole = Any  # a whole number out of an array, as compiled code has it
-_unsigned: Any = np.uint64  # of an index that is signed compiled code asks whether it counts from the end
+Whole = Any  # an integer from an array in compiled code
+_unsigned: Any = np.uint64  # compiled code would test a signed index for counting from the end
 
 
 @intrinsic
@@ -59,7 +59,7 @@ def _maxima(
     first, begin, width = _unsigned(at), _unsigned(start), _unsigned(n)
     for k in range(width):
         rest[k] = -np.inf
-    # both maxima in one loop: in one of its own each, the table would be read twice
+    # both maxima in one loop, as two loops would read the table twice
     for j in range(_unsigned(d)):
         own, best = along[begin + j], -np.inf
         for k in range(width):
@@ -77,14 +77,14 @@ def _renew(fresh: Flat, at: Whole, previous: Flat, out: Flat, start: Whole, d: W
     highest, change = -np.inf, 0.0
     for j in range(size):
         highest = larger(highest, fresh[first + j])
-    if highest == -np.inf:  # all is forbidden, and stays so
+    if highest == -np.inf:  # all values are forbidden, and stay so
         highest = 0.0
     for j in range(size):
         old, new = previous[begin + j], fresh[first + j] - highest
-        if damping != 0.0:  # else 0 * -inf would be no number
+        if damping != 0.0:  # 0 * -inf would be NaN
             new = damping * old + (1.0 - damping) * new
         out[begin + j] = new
-        if new != old:  # of two that are forbidden the difference would be no number
+        if new != old:  # the difference of two -inf would be NaN
             change = larger(change, abs(new - old))
     return change
 
@@ -108,7 +108,7 @@ def renew_factor(
     The factor's table begins at ``at``, its axes at ``first`` in ``sizes`` and ``starts``; the table is read once.
     ``spare`` (:func:`new_spare`) is overwritten.
     """
-    # a table over x_1 … x_a is read as x_1 against all others, and leaves one of an axis less (`factor_messages`)
+    # a table over x_1 … x_a is read as x_1 against all others, and leaves one with an axis less (`factor_messages`)
     fresh, summed, rest, half = spare
     joint = 1
     for axis in range(first, first + n_axes):

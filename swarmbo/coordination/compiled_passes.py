@@ -150,7 +150,7 @@ def _conditioned(
         best = -np.inf
         index[: end - begin] = 0
         is_left = True
-        while is_left:  # all values of the variables that are open
+        while is_left:  # all values of undecided variables
             place, stride = fixed + j * own, 1
             for other in range(end - 1, begin - 1, -1):
                 place += index[other - begin] * stride
@@ -176,7 +176,7 @@ def _best_value(heard: Flat, degree: Whole, size: Whole) -> int:
     """Compiled form of :func:`swarmbo.coordination.decoding.best_value`."""
     best, highest = 0, -np.inf
     for j in range(size):
-        # from the first factor to the last, as `best_value` adds, or ties would fall otherwise
+        # from the first factor to the last, as in `best_value`, so that ties are resolved alike
         summed = heard[j]
         for k in range(1, degree):
             summed += heard[k * size + j]

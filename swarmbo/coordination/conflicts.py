@@ -16,8 +16,8 @@ from jaxtyping import Bool
 from swarmbo.coordination.tables import Table
 from swarmbo.graph import FactorGraph
 
-Pairs = tuple[str, str, Bool[np.ndarray, "_a _b"]]  # two variables, and which values of theirs are not allowed together
-Packed = tuple[str, str, tuple[int, int], bytes]  # two variables, how many values they have, which pairs are forbidden
+Pairs = tuple[str, str, Bool[np.ndarray, "_a _b"]]  # two variables, and a mask of forbidden pairs of values
+Packed = tuple[str, str, tuple[int, int], bytes]  # two variables, the shape of the mask, its bits
 
 
 def forbidden_by(scope: Sequence[str], table: Table) -> Iterator[Pairs]:

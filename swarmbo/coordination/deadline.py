@@ -24,7 +24,7 @@ from swarmbo.transport import Envelope, FaultyTransport, InProcessTransport, Tra
 
 # bundles before the newest one that an acknowledgement covers, one bit each
 _NOTED = 32
-_FEWEST = 3  # bundles within the patience of the other, on links that lose none
+_FEWEST = 3  # bundles within the patience of the other, on links without loss
 # probability of no arrival below which silence means that the other has failed
 _UNLIKELY = 1e-4
 
@@ -100,7 +100,7 @@ class Correspondence:
         """Note a bundle of the other: its arrival, and what it acknowledges."""
         self.last_heard, self._owes_answer = now, self._owes_answer or bool(bundle.news)
         self._needed = _needed(bundle.heard, bundle.before)
-        # a number that is far ahead shifts out all bits and no more: a hostile one must not make a shift of 2^60
+        # a number far ahead shifts out all bits; the cut keeps a hostile number from a shift of 2^60
         ahead = min(bundle.number - self._newest, _NOTED + 1)
         if ahead > 0:
             came = self._before << ahead | (1 << ahead - 1 if self._newest >= 0 else 0)

@@ -297,7 +297,7 @@ class DeadlineAgentInBox(Correspondent):
         graph = self._graph
         return tuple(dict.fromkeys(o for f in graph.factors_of(x) if (o := graph.owner(f)) != self.name))
 
-    # Numbers that neighbouring factors need of each other
+    # Numbers for neighbouring factors
 
     def _points(self, f: str) -> Float[np.ndarray, "1 p a"]:
         """A factor's points, in runs and then in joint starts, as last received."""
@@ -343,7 +343,7 @@ class DeadlineAgentInBox(Correspondent):
             for owner in self._owners_of_factors(runs.variable):
                 self._put(owner, runs)
 
-    # Lanes
+    # Joint starts
 
     def _begin(self) -> None:
         """Begin joint starts at the initial point and at the ends of the runs."""

@@ -90,7 +90,7 @@ class Terms:
         """Schedule of joint starts, for decisions that are not final."""
         ticks = self.settings.deadline
         first, compared, decided = (int(share * ticks) for share in (_FIRST, _COMPARED, _DECIDED))
-        # however little time there is, turns begin where messages have come, or all would start at their first values
+        # even with little time, turns begin after the first messages, or all would start at their first values
         return Schedule(
             self.conflicts, _JOINT_STARTS, max(1, first), compared, decided, self.settings.threshold, is_fixed=True
         )

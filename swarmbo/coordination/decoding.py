@@ -128,7 +128,7 @@ def repaired(
     view: LocalView, tables: Mapping[str, Table], chosen: Mapping[str, int], best_so_far: Rank | None, sweeps: int
 ) -> Steps[tuple[dict[str, int] | None, bool, Rank | None]]:
     """Sweep until nothing is forbidden and no variable alone improves; return a better choice, if any, and its rank."""
-    # all weigh alike at first: the sum of weights is then the number of broken factors
+    # equal weights at first: the sum of weights is then the number of broken factors
     weights, best = dict.fromkeys(view.factors, 1.0), None
     for _ in range(sweeps):
         before = chosen

@@ -1,8 +1,8 @@
 """Joint points assembled by max-sum from a few values of each variable, which approach the best so far.
 
 No random joint point suits more than a few of very many factors, so screening whole points gains nothing. First every
-variable has the same lattice over its side of the box, both ends included (bounds are often best at the unexplored
-edge), and its coordinates of given points. On each further level it has its last value, ever nearer neighbours on
+variable has the same lattice over its side of the box, and its coordinates of given points. The lattice includes both
+ends, as the unexplored edge is often best. On each further level it has its last value, ever nearer neighbours on
 either side, and at first some random values, which may lead to another maximum. A level is one table a factor, and some
 rounds of messages.
 """
@@ -17,10 +17,14 @@ from swarmbo.coordination.refinement import coarse_values, tabulated
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.view import BoxView
 
-MOST = 17  # values of a variable on the first level: of fewer, it was found, the maximum is missed more often
-_GIVEN = 3  # of them from points that were given, and never more than a quarter
-_LEVELS = ((0.5, 4), (0.3, 4), (0.1, 0))  # how far neighbours are, as a share of the lattice's spacing; random values
-_FIRST, _LATER = MaxSum(rounds=50), MaxSum(rounds=20)  # choices between maxima take longer than those within one
+MOST = 17  # values of a variable on the first level; fewer were found to miss the maximum more often
+_GIVEN = 3  # of them from given points, at most a quarter
+_LEVELS = (
+    (0.5, 4),
+    (0.3, 4),
+    (0.1, 0),
+)  # distance of neighbours as a share of the lattice's spacing, and number of random values
+_FIRST, _LATER = MaxSum(rounds=50), MaxSum(rounds=20)  # choices between maxima take more rounds than those within one
 
 
 def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray, "m n"]]:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Own = TypeVar("Own", contravariant=True)
 Made = TypeVar("Made", covariant=True)
-Steps = Generator[Mapping[Key, Wanted], dict[Key, Message], Result]  # a program: waits for messages, is sent them
+Steps = Generator[Mapping[Key, Wanted], dict[Key, Message], Result]  # a program waits for messages, and receives them
 
 
 @runtime_checkable
@@ -107,7 +107,7 @@ class Participant(Generic[Result]):
             TransportError: If a message was changed on the way, or is of a later decision; then none of the inbox was
                 taken. Also if nothing that it waits for has arrived for longer than its patience.
         """
-        # read all before any is filed: an inbox with a message that cannot be read is taken whole or not at all
+        # read all before any is filed, so that an inbox with a broken message changes nothing
         for sender, (label, message) in [
             (envelope.sender, read) for envelope in inbox if (read := self._read(envelope)) is not None
         ]:

@@ -138,7 +138,7 @@ def window_values(
 ) -> Float[np.ndarray, "n points"]:
     """Incumbent first, then its lattice neighbours from below to above, shifted and clipped to the box."""
     half, step = (points - 1) // 2, np.where(spacing > 0.0, spacing, 1.0)
-    slack = 1e-9  # of a step: a bound that is a lattice point up to rounding counts as one
+    slack = 1e-9  # share of a step within which a bound counts as a lattice point
     below = np.minimum(np.ceil((x - low) / step - slack), half)
     above = np.minimum(np.ceil((high - x) / step - slack), half)
     first = np.where(above < half, np.maximum(above - (points - 1), -np.ceil((x - low) / step - slack)), -below)

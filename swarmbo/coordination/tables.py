@@ -12,7 +12,7 @@ from swarmbo.graph import FactorGraph
 LARGEST = 1e200  # entries beyond it could overflow in a sum, and inf - inf is not a number
 
 Table = Float[np.ndarray, "..."]
-Edge = tuple[str, str]  # (factor, variable), whichever way a message goes
+Edge = tuple[str, str]  # (factor, variable), for messages in either direction
 Vector = Float[np.ndarray, " n_values"]
 Messages = Float[np.ndarray, "n d"]
 Flat = Float[np.ndarray, " entries"]  # every message of one direction, end to end

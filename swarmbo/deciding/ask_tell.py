@@ -86,8 +86,8 @@ class AskTell(TeamState):
                 price, or with a price of 0, always measure.
 
         Raises:
-            ConfigError: If the count is not from 1 to 10,000, an agent is unknown, links are directed, a price is no
-                finite number >= 0, or an argument of fields is given for a function.
+            ConfigError: If the count is not from 1 to 10,000, an agent is unknown, or links are directed; if a price is
+                no finite number >= 0; if an argument of fields is given for a function.
             ShapeError: If candidates are not finite (k, d) arrays.
         """
         if self.problem.is_field and isinstance(count, Mapping | list | tuple | np.ndarray):
@@ -296,8 +296,8 @@ class AskTell(TeamState):
         They are arrays, or a table with a column for each variable: a list of dicts, a CSV file's path, a frame of
         pandas or another library, or a dict of columns. Of a function the outcomes are in a column for each factor, or
         in ``total``. In a field the locations are in ``x``, ``y`` and ``z`` (``x0``, ``x1``, … if there are more), the
-        outcomes in ``value``, and the authors in ``agent``, if there is such a column. Other columns are ignored.
-        ``swarmbo export`` and ``to_dataframe`` write such tables.
+        outcomes in ``value``. A column ``agent`` has the authors. Other columns are ignored. ``swarmbo export`` and
+        ``to_dataframe`` write such tables.
 
         Args:
             points: A table, or joint points (t, n), physical, in the order of ``graph.variables``; in a field locations

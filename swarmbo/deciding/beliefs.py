@@ -26,9 +26,9 @@ _OFFERED = [
     *("at", "condition_on_pending", "posterior", "posterior_mean", "posterior_cache", "state_dict"),
 ]
 
-Rows = Float[np.ndarray, "n c"]  # places, physical; with a time axis the round last
+Rows = Float[np.ndarray, "n c"]  # locations, physical; with a time axis the round last
 Column = Float[np.ndarray, " n"]
-Measured = tuple[float, Sequence[float], float, float | None]  # round, place, outcome (NaN: failed), noise
+Measured = tuple[float, Sequence[float], float, float | None]  # round, location, outcome (NaN: failed), noise
 
 
 class ToSay(NamedTuple):

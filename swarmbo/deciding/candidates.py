@@ -13,7 +13,7 @@ from swarmbo.problem import Problem
 from swarmbo.spaces import Domain
 
 _N_CANDIDATES = 512
-_TRIES = 64  # draws of as many, where regions must not be asked
+_TRIES = 64  # repetitions of a draw if there are no-go regions
 _N_RECOMMENDED = 2048
 
 

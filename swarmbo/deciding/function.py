@@ -32,8 +32,8 @@ _NEAREST = 1e-9  # sides of the box: a point nearer than this to an evaluated on
 _STEPS = (1e-4, 1e-2)  # ... by a random step between these
 FLOOR = 1.001e-3  # the same for a pending point: a batch has no two points within a thousandth of a side ...
 _LONGER_STEPS = (2e-3, 2e-2)  # ... and steps are these, ...
-_GROWTH = 1.01  # ... that much longer with each try, for where it is crowded
-_MOST_STEPS = 10_000  # tries, among regions that must not be asked; then rather the same point again
+_GROWTH = 1.01  # ... that much longer with each try, for crowded regions
+_MOST_STEPS = 10_000  # tries near no-go regions; after these the same point is used again
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,9 +20,9 @@ from swarmbo.errors import ShapeError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, Measurement, News
 
-UNHEARD = 0.0  # stands in the logbook for an outcome that another agent was told; nothing depends on it
+UNHEARD = 0.0  # placeholder in the logbook for another agent's private outcome; nothing depends on its value
 
-UNASKED = ""  # in the place of a query: what an agent in a field measured unasked, such as where it starts
+UNASKED = ""  # id of an unrequested measurement in a field, such as at the start
 
 AWAITED, CAME, FAILED = 0.0, 1.0, 2.0
 NOT_KNOWN = -1.0  # noise of an outcome that came

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from swarmbo.errors import TransportError
 
-_MOST = 2**22  # bytes that are unpacked: nobody offers more places than a letter of some megabytes has room for
+_MOST = 2**22  # limit of unpacked bytes: more locations than a message of some megabytes can hold
 _NUMBERS, _INDICES, _IS_PRESSED = 0, 1, 2  # bits of the first byte
 
 

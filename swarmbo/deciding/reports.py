@@ -24,7 +24,7 @@ from swarmbo.problem.data import Dataset, News
 from swarmbo.worlds.fields import news_of_measurements
 
 Out = TypeVar("Out")
-Learning = Generator[tuple[Talk, ...], None, Out]  # yields what agents have to say of their beliefs
+Learning = Generator[tuple[Talk, ...], None, Out]  # yields due exchanges of beliefs
 
 
 class _Measurement(msgspec.Struct, frozen=True, array_like=True):

@@ -113,7 +113,7 @@ class OwnJointBelief(Protocol):
         ...
 
 
-Carrying = InProcess | Faults  # what may carry agents' messages
+Carrying = InProcess | Faults  # transports of agents' messages
 FieldBelief = ExactGPSettings | FusedSettings | OwnFieldBelief
 JointBelief = AdditiveGPSettings | EnsembleSettings | OwnJointBelief
 
@@ -194,8 +194,8 @@ def part(slot: Slot, given: object, team: Team) -> Any:
 
     Args:
         slot: Name of the part.
-        given: A Settings instance, a kind's name, a table, ``"module:Class"`` as name or kind for a user's own class,
-            which is loaded and made from the rest of the table, or an object of such a class.
+        given: A Settings instance, a kind's name, or a table. For a user's own class, an object of it, or
+            ``"module:Class"`` as name or kind, which is loaded and made from the rest of the table.
         team: Kind of team that it must suit.
 
     Raises:

@@ -22,7 +22,7 @@ from swarmbo.records import Traffic
 from swarmbo.transport import Routes
 
 Out = TypeVar("Out")
-SHARING = ("reports", "news", "sharing")  # purposes of messages that say what came; all others are of the agreement
+SHARING = ("reports", "news", "sharing")  # purposes of reports; all others belong to the agreement
 
 
 def said_by(request: EachSays | InTurn, own: tuple[str, ...]) -> Steps[dict[str, bytes]]:

@@ -56,9 +56,9 @@ class Hub:
     nothing.
 
     Agents that wait for one another are all needed. By a deadline the hub names the participants of each round. If one
-    fails during a decision, the others take it back and decide without it, so none waits for a failed agent, and
-    outcomes that it did not report are reported in its place. A returning agent takes part from the next decision on.
-    If it missed decisions, a present agent provides a snapshot, and the hub adds the outcomes of its own factors.
+    fails during a decision, the others take it back and decide without it, so none waits for a failed agent. The hub
+    provides its unreported outcomes. A returning agent takes part from the next decision on. If it missed decisions, a
+    present agent provides a snapshot, and the hub adds the outcomes of its own factors.
 
     A live agent (by its receipts) that does not carry out orders counts as failed, too. If no agent decides, as all
     wait for one, all are asked for snapshots; the one without an answer counts as failed.

@@ -13,7 +13,7 @@ from swarmbo.errors import TransportError
 from swarmbo.records import SolveReport, Traffic
 
 LONGEST = 4 * 2**20  # bytes of a letter
-DIGEST = 16  # bytes that a letter begins with: of the rest
+DIGEST = 16  # bytes of the digest at the start of a letter
 
 
 class Said(msgspec.Struct, frozen=True, tag=True, array_like=True):

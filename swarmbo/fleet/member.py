@@ -141,7 +141,7 @@ class Member:
         self._stepped = now
         if self._goes_on and now - before > self.plan.patience_s:  # its own pause is no other's silence
             self._heard = now
-        if self._goes_on and now - self._greeted > self.plan.patience_s:  # the hub may think that it is gone
+        if self._goes_on and now - self._greeted > self.plan.patience_s:  # the hub may count it as failed
             self._greet()
         self._complain()
         if self._due is not None:

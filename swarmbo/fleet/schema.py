@@ -38,7 +38,7 @@ from swarmbo.fleet.plan import HUB
 from swarmbo.problem import Problem
 
 _MOST = 2**53  # counts
-_NAME = 64  # bytes that tell a letter from others
+_NAME = 64  # bytes that distinguish letters
 
 
 def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool:

@@ -34,8 +34,8 @@ class FactorGraph:
         variable_owners: Agent of each variable.
 
     Raises:
-        ConfigError: If there is no factor, a scope is empty or repeats a variable, a name is no text or used twice, a
-            variable is in no factor, or there is not one scope and owner for each.
+        ConfigError: If there is no factor, or a scope is empty or repeats a variable; if a name is no text or used
+            twice; if a variable is in no factor, or a scope or an owner is missing.
 
     Example:
         >>> graph = FactorGraph.from_scopes({"f1": ["x1", "x3"], "f2": ["x2", "x3"]})
@@ -158,8 +158,8 @@ class FactorGraph:
                 the position of the variable in the scope of a factor's node; without it the order of the edges counts.
 
         Raises:
-            ConfigError: If the graph is directed or has parallel edges, loops or no nodes, two nodes have the same
-                text, a node lacks ``bipartite``, an edge joins two of a kind, or a variable has no factor.
+            ConfigError: If the graph is directed or has parallel edges, loops or no nodes; if two nodes have the same
+                text, or a node lacks ``bipartite``; if an edge joins two of a kind, or a variable has no factor.
             OwnershipError: If only some nodes of a kind have an ``owner``.
 
         Example:
@@ -313,7 +313,7 @@ class FactorGraph:
             return (self,)
         parts = tuple(self.of(factors) for factors in members)
         for part in parts:
-            part.__dict__["components"] = (part,)  # what is cached: a connected part is not searched again
+            part.__dict__["components"] = (part,)  # cached, so that a connected part is not searched again
         return parts
 
     def of(self, factors: Iterable[str]) -> "FactorGraph":

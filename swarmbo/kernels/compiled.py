@@ -14,10 +14,10 @@ from swarmbo.kernels.registry import KERNEL_NAMES
 
 _FUSED: Any = {"contract"}
 _LOG2_E, _LN2_HIGH, _LN2_LOW = 1.0 / math.log(2.0), 6.93147180369123816490e-01, 1.90821492927058770002e-10
-_FAR = 700.0  # exp(-700) is 1e-304; whatever lies further counts as that far, and so no power of 2 leaves float64
+_FAR = 700.0  # exp(-700) is 1e-304; larger arguments are cut there, so that no power of 2 leaves float64
 _1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13 = (1.0 / math.factorial(n) for n in range(1, 14))
 
-CODES = {name: code for code, name in enumerate(KERNEL_NAMES)}  # of the kernels that compiled code knows
+CODES = {name: code for code, name in enumerate(KERNEL_NAMES)}  # codes of the compiled kernels
 _MATERN12, _MATERN32, _MATERN52 = CODES["matern12"], CODES["matern32"], CODES["matern52"]
 
 

@@ -1,8 +1,8 @@
 """Functions drawn from a Gaussian-process prior, by random Fourier features.
 
-A stationary kernel is the characteristic function of its spectral density (Bochner), so frequencies v drawn from
-that density make f(x) = √(s/D) Σ_i a_i sin(v_i·x) + b_i cos(v_i·x), with standard normal a and b, a function whose
-covariance is the kernel on average over v, and ever closer to it for each draw as D grows.
+A stationary kernel is the characteristic function of its spectral density (Bochner). Let frequencies v be drawn from
+that density, and a and b be standard normal. Then f(x) = √(s/D) Σ_i a_i sin(v_i·x) + b_i cos(v_i·x) has the kernel as
+its covariance on average over v. Each draw's covariance approaches the kernel as D grows.
 """
 
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 from swarmbo.kernels.registry import KernelName, own_kernel
 
 _FAR = 1e3  # exp(-1e3) is 0 in float64: cutting distances here changes nothing and keeps inf * 0 out
-_AT_ONCE = 8192  # distances that are worked on at once: what is made of them on the way stays in the cache
+_AT_ONCE = 8192  # distances per chunk, so that intermediate results stay in the cache
 
 
 def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
@@ -71,7 +71,7 @@ def _rbf(r: Float[np.ndarray, "*n"]) -> None:
     np.exp(half, out=r)
 
 
-# each puts correlations in the place of distances
+# each replaces distances by correlations in place
 _PARTS = {"matern12": _matern12, "matern32": _matern32, "matern52": _matern52, "rbf": _rbf}
 
 

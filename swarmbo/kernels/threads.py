@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-_FEWEST = 32  # rows of a thread: to start one takes as long as some rows do
+_FEWEST = 32  # fewest rows of a thread: starting one takes as long as some rows
 
 
 def n_threads() -> int:

@@ -16,8 +16,8 @@ from swarmbo.errors import ConfigError
 from swarmbo.settings import Positive, Settings, convert, require
 from swarmbo.spaces import Domain
 
-_MOST_CORNERS = 1000  # of a polygon: all are looked at for every point
-_CLEAR = 1e-6  # sides of the box: how far outside a point is put that was moved out of a region
+_MOST_CORNERS = 1000  # corners of a polygon: every point is compared with all
+_CLEAR = 1e-6  # distance from a region of a point moved out of it, in sides of the box
 
 Shape = tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m s"]]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OutcomeMode = Literal["total", "per-factor"]
 
 _MOST_REGIONS = 1000
-_SPREAD = 4096  # points that are spread over the bounds, to see what regions leave
+_SPREAD = 4096  # points spread over the bounds, to find allowed ones
 _TOLD = ("aim", "level", "priced")  # of a field, where it is not as by default
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
 

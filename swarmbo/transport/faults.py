@@ -177,7 +177,7 @@ class FaultyTransport(InProcessTransport):
         self.round, self.now, self._seed = round, 0, seed
         self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
         self._free: dict[tuple[str, str], float] = {}  # step at which a link has carried all waiting messages
-        self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's place, number, sent at
+        self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's index, number, step of sending
 
     def renew(self, round: int) -> None:
         """Begin another agreement, as if newly opened: messages still under way are too late for it."""

@@ -10,7 +10,7 @@ from swarmbo.transport.faults import FaultyTransport
 from swarmbo.transport.in_process import Envelope
 from swarmbo.transport.routes import Routes
 
-_CHANCE = 40.0  # a message is given up only where mere loss would have a chance of exp(-40)
+_CHANCE = 40.0  # a message is given up if mere loss has a probability of exp(-40)
 _PATIENCE = 1000  # steps at least: cuts shorter than that do no harm
 _SLOWEST = 8  # with a limited bandwidth repetitions come more and more slowly, up to 2^8 times
 

@@ -70,8 +70,8 @@ def intersection(
     return Intersection(first.scaled(share) + second.scaled(1.0 - share), share)
 
 
-_PLACES = 256  # where the mean variance is taken
-_SAME = 1e-6  # share of the fused information; a change below it is not worth a message
+_PLACES = 256  # points for the mean variance
+_SAME = 1e-6  # share of the fused information below which a change is not sent
 
 
 class _Body(msgspec.Struct, array_like=True):

@@ -131,7 +131,7 @@ class MeasurementFlooding(Gossip):
     @property
     def known(self) -> Measurements:
         """All measurements that it has, its own among them."""
-        rows = [self._logs[author].rows for author in sorted(self._logs)]  # one order everywhere
+        rows = [self._logs[author].rows for author in sorted(self._logs)]  # the same order in every agent
         return Measurements.of(np.concatenate([np.zeros((0, self.n_columns + 2)), *rows]))
 
     def _entry(self, author: str, has: int) -> bytes:

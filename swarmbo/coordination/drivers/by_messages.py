@@ -17,7 +17,7 @@ from swarmbo.coordination.schema import Fits, FitsWord, Schema, Wanted, are_belo
 
 Post = Callable[[str, Message], None]
 Out = TypeVar("Out")
-Waiting = Generator[Mapping[Key, Wanted], dict[Key, Any], Out]  # yields what it waits for, is sent the messages
+Waiting = Generator[Mapping[Key, Wanted], dict[Key, Any], Out]  # yields expected messages, and receives them
 
 
 class ByMessages:
@@ -106,7 +106,7 @@ class ByMessages:
         heard = yield from self._hear([(tag, f, x) for x in shared for f in graph.factors_of(x)], request.n_points)
         sums: dict[str, np.ndarray] = {}
         for x in shared:
-            # from 0 on, in the graph's order of factors: `Central` adds in the same order, whatever comes first
+            # from 0 on, in the graph's order of factors, as in `Central`, whatever arrives first
             sums[x] = np.zeros(request.n_points)
             for f in graph.factors_of(x):
                 sums[x] = sums[x] + heard[tag, f, x].entries

@@ -168,7 +168,7 @@ class Central:
         for agents, factors in self._owned:
             sums[agents] += terms[factors]
         for agent, children in self._children:
-            # np.sum would add in another order where there is one number only
+            # np.sum would add in another order if there is one number only
             sums[agent] = np.add.accumulate(sums[[agent, *children]])[-1]
         summed = sums[self._children[-1][0] if self._children else 0]
         self.over_tree(summed)

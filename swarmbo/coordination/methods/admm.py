@@ -48,13 +48,13 @@ from swarmbo.transport import InProcess, Routes
 if TYPE_CHECKING:
     import networkx as nx
 
-_BALANCED = 100  # rounds; to converge, the penalty must stay as it is in the end (Boyd et al. 2011, section 3.4.1)
+_BALANCED = 100  # rounds; for convergence the penalty must be fixed in the end (Boyd et al. 2011, section 3.4.1)
 _RECOMBINES = MaxSum(rounds=20)
 # factors of a part from which climbs are shortened, as the consensus would undo long ones
 _MANY = 128
 _FEW = 8  # values of a variable; with fewer, starts of such a part are not assembled
 _LEAST = 0.01  # polishing such a part ends once four steps bring less than this share of its rise
-_STILL = 1e-3  # sides of the box by which variables of such a part move, as a root mean square, once it is polished
+_STILL = 1e-3  # root-mean-square move of variables, in sides of the box, at which such a part is polished
 
 
 class Residuals(NamedTuple):
@@ -66,7 +66,7 @@ class Residuals(NamedTuple):
     dual: float | None
 
 
-_NO_ROUNDS = Residuals(0, True, None, None)  # as where factors share nothing: there are no copies to bring together
+_NO_ROUNDS = Residuals(0, True, None, None)  # as for factors without shared variables: there are no copies
 
 
 class Remembered:
@@ -142,8 +142,8 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             only, like the following.
         patience: Ticks, >= 1, after which a silent agent is assumed to be at the best start. Its factors are then
             evaluated by others, or not at all. Links with high loss get more ticks.
-        threshold: Copies that move by at most this share of the box's sides, and factor values that change by at most
-            this share of their spread, are not sent again, >= 0.
+        threshold: Share, >= 0, of the box's sides for copies, and of their spread for factor values, up to which
+            changes are not sent.
 
     Example:
         >>> import swarmbo as sb
@@ -218,7 +218,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
             X = stack.take(drawn)
             values = functions.value(stack, X, _silence(functions, X))
-            values[:, :n_given] = np.inf  # given starts are always climbed from
+            values[:, :n_given] = np.inf  # given starts are always used
             best = np.argsort(-values, axis=1, kind="stable")[:, : self.starts]
             starts = np.take_along_axis(X, best[:, :, None], axis=1)
             X, values, _ = ascend(climbed, starts, *view.box(stack), self.alone_steps)
@@ -264,7 +264,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         drawn, n_given = self._looked_at(view, seed, FEWEST)
         values = yield from part_total(view, drawn)
         natural = natural_penalty(values, n_given)
-        n_looked_at = n_given + max(self.screened, self.starts)  # further ones are there for the spread only
+        n_looked_at = n_given + max(self.screened, self.starts)  # further ones serve the spread only
         values = values[:n_looked_at].copy()
         values[:n_given] = np.inf
         return drawn[np.argsort(-values, kind="stable")[: self.starts]], natural
@@ -282,7 +282,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         known = [Remembered(functions, stack) for stack in view.stacks]
         steps = [
             np.broadcast_to(1.0 / eta, x.shape[:2]) for x in X
-        ]  # right where the penalty rules; longer ones follow
+        ]  # right if the penalty dominates; longer ones follow
         primal = dual = np.inf
         for turn in range(1, self.rounds + 1):
             received = yield from exchange(view, X)
@@ -307,7 +307,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             # u <- u + x - z
             U = [u + gap for u, gap in zip(U, gaps, strict=True)]
             Z, (primals, duals) = agreed, np.sqrt(totals / n_copies)
-            # in units of the natural penalty, or the balance of the two would depend on the unit of the outcome
+            # in units of the natural penalty, so that the balance does not depend on the unit of the outcome
             duals = eta / natural * duals
             primal, dual = float(primals.max()), float(duals.max())
             if primal <= self.tolerance and dual <= self.tolerance:

@@ -141,8 +141,8 @@ class Bucket:
 def elimination_steps(graph: FactorGraph, sizes: Mapping[str, int]) -> dict[str, Bucket]:
     """Steps in the graph's own order of variables, or in min-fill order if its largest table is smaller.
 
-    On a chain, where factor n has variables n … n+B, the graph's order is one sweep with tables over B + 1 variables,
-    and every factor is joined by the owner of its first variable.
+    On a chain, where factor n has variables n … n+B, the graph's order is one sweep with tables over B + 1 variables.
+    Every factor is then joined by the owner of its first variable.
     """
     candidates = [buckets_of(graph, order) for order in (graph.variables, _min_fill_order(graph, sizes))]
     return min(candidates, key=lambda buckets: largest_clique(buckets, sizes)[0])  # of equal ones the first
@@ -225,7 +225,7 @@ def _min_fill_order(graph: FactorGraph, sizes: Mapping[str, int]) -> tuple[str, 
 
     def cost(variable: str) -> tuple[int, int, int]:
         around = neighbours[variable]
-        fill = sum(len(around - neighbours[x]) - 1 for x in around)  # less x itself; every link that lacks counts twice
+        fill = sum(len(around - neighbours[x]) - 1 for x in around)  # less x itself; every missing link counts twice
         return fill, math.prod(sizes[x] for x in around), place[variable]
 
     costs = {variable: cost(variable) for variable in graph.variables}
@@ -238,14 +238,14 @@ def _min_fill_order(graph: FactorGraph, sizes: Mapping[str, int]) -> tuple[str, 
         for x in around:
             neighbours[x].discard(variable)
             neighbours[x].update(around - {x})
-        for x in around.union(*(neighbours[y] for y in around)):  # only there can the fill have changed
+        for x in around.union(*(neighbours[y] for y in around)):  # the fill can have changed only there
             costs[x] = cost(x)
     return tuple(order)
 
 
 def rounds_of(graph: FactorGraph, buckets: Mapping[str, Bucket]) -> int:
     """Number of tables that wait for one another on the way up, and of choices on the way down; see :class:`Exact`."""
-    handed_on: dict[str, int] = {}  # by variable, on the path to it that has most
+    handed_on: dict[str, int] = {}  # by variable, on the longest path to it
     for variable, bucket in buckets.items():
         actor = graph.variable_owner(variable)
         handed_on[variable] = max(

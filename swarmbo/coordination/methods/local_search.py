@@ -26,7 +26,7 @@ from swarmbo.graph import FactorGraph
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Count, Fraction
 
-_NOTHING = (0, 0.0)  # to gain: no factor fewer broken, no larger sum
+_NOTHING = (0, 0.0)  # no gain: neither fewer broken factors nor a larger sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,9 +144,9 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
         rounds: Largest number of rounds, >= 1; every variable may move in each.
         probability: Probability of a possible move, in (0, 1]; with 1, neighbours may move to and fro.
         variant: ``"A"``, ``"B"`` or ``"C"``.
-        keep_best: True: agents report the factors' values up a tree in every round, return the best joint choice of all
-            rounds (Zivan, Okamoto & Peled 2014), and stop when no variable may move. False: as first published they
-            return the last choice, after ``rounds``, with fewer messages.
+        keep_best: True: agents report the factors' values up a tree in every round, and stop when no variable may move.
+            They return the best joint choice of all rounds (Zivan, Okamoto & Peled 2014). False: as first published
+            they return the last choice, after ``rounds``, with fewer messages.
 
     Example:
         >>> import numpy as np
