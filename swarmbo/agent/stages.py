@@ -76,7 +76,7 @@ class Stages(Answering):
         return {self.name: inbox}
 
     def _notes(self, said: Mapping[str, bytes], neighbours: Sequence[str], post: Post) -> Program[dict[str, bytes]]:
-        """Exchange a note with every neighbour; an empty note stands for nothing to send, or a loss."""
+        """Exchange a note with every neighbour; an empty note means nothing to send, or a loss."""
         for neighbour in neighbours:
             post(neighbour, Note(self.name, said.get(neighbour, b"")))
         heard: dict[Key, Any] = {}

@@ -68,6 +68,13 @@ def traced(
     Parts of a graph run independently: their rounds are counted in parallel, and a part that has ended stays as it is.
     A part that is solved exactly has a value in its last round only.
 
+    Args:
+        method: Settings of a method for tables.
+        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
+        tables: One array per factor.
+        links: Radio graph of the agents; None: every agent reaches every other.
+        seed: Seed of the agents' random draws.
+
     Returns:
         The solution, bit-identical to that of ``solve``, and a row per round, from the first one after which every part
         has a choice.

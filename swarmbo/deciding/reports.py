@@ -186,6 +186,6 @@ class Reports:
 
 
 def offered(reports: Mapping[str, Report], known: Mapping[str, PackedOffer]) -> dict[str, PackedOffer]:
-    """Offer of each agent; a check stands for its last offer."""
+    """Offer of each agent; a check means its last offer."""
     offers = {name: report.offer for name, report in reports.items()}
     return {name: known[name] if isinstance(offer, int) else offer for name, offer in offers.items()}

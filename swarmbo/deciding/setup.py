@@ -277,7 +277,7 @@ def to_plain(part: object) -> Any:
 def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], trust: bool = False) -> dict[str, Any]:
     """Settings of a saved state, with a user's own parts as given again.
 
-    A state may come from anybody, so code that it names is loaded only with ``trust``, and if its settings are known.
+    A state may come from anywhere, so code that it names is loaded only with ``trust``, and if its settings are known.
     """
     again = {**settings, **{slot: own for slot, own in given.items() if own is not None}}
     if not trust and given.get("belief") is None and (unloaded := unloaded_kernels(settings.get("belief"))):

@@ -106,7 +106,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
     Starts are the functions' suggestions and, of ``screened`` random joint points, those with the largest sums. The
     ends of the runs give each variable several candidate values. Max-sum on tables of these finds the best combination,
-    which is often much better than the best run, since runs do well in different places. Factors with too many
+    which is often much better than the best run, since runs do well in different factors. Factors with too many
     variables for tables of ``recombination_entries`` are not recombined. In parts of one factor its owner climbs alone.
     With functions that are not concave this is a local search, without a guarantee for the optimum.
 
