@@ -97,14 +97,7 @@ def render_frames(
 
 @dataclass(frozen=True)
 class _Layer:
-    """One map of the animation.
-
-    Args:
-        title: Over it.
-        lattice: Where it is known.
-        frames: Its values in each frame; None where there is none yet.
-        is_deviation: Whether they are standard deviations, which have colours of their own that begin at 0.
-    """
+    """One map of the animation: its title, lattice, and values in each frame, None where there are none yet."""
 
     title: str
     lattice: Lattice

@@ -82,11 +82,7 @@ class World:
         return self.domain.n_dims == 2 and not self.variables
 
     def require_plane(self) -> None:
-        """Refuse a world that has no map.
-
-        Raises:
-            ShapeError: If locations have another number of axes than two.
-        """
+        """Refuse a world whose locations have another number of axes than two."""
         if self.domain.n_dims != 2:
             raise ShapeError(
                 f"a map needs locations with 2 axes, got {self.domain.n_dims}; plot regret or traffic instead"
@@ -143,16 +139,7 @@ def failures(records: Sequence[RoundRecord]) -> Float[np.ndarray, "n d"]:
 
 
 def belief_after(records: Sequence[RoundRecord], settings: ExactGPSettings, domain: Domain) -> ExactGP | None:
-    """The team's belief after the last of these records, rebuilt without a fit.
-
-    Args:
-        records: All rounds from the first on, up to the one of interest.
-        settings: The belief's settings of the run.
-        domain: The box of locations of the run.
-
-    Returns:
-        The belief, or None while there is nothing to believe: no measurement has succeeded.
-    """
+    """The team's belief after the last of these records, rebuilt without a fit; None before the first measurement."""
     X, y = measurements(records)
     if not len(y) or records[-1].hyperparameters is None:
         return None

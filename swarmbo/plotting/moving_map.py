@@ -33,17 +33,9 @@ def _true_level(world: World) -> list[Float[np.ndarray, "k 2"]]:
 
 
 class MovingMap:
-    """One map of an animation: its image stays, what is drawn over it is made anew for each frame.
+    """One map of an animation: its image stays, and everything over it is drawn again for each frame.
 
-    Args:
-        ax: The map.
-        lattice: Where the field is evaluated.
-        agents: Names of the agents, in the team's order.
-        colours: Colour map of the field, cut into bands.
-        norm: Its range, the same for all frames.
-        link_colour: Of the radio links.
-        world: Of the run: agents with standpoints are drawn as sensors, others as robots.
-        level: Where the field is at it, a line is drawn; None draws none.
+    Agents with standpoints are drawn as sensors, others as robots. ``level`` adds its line, and that of the truth.
     """
 
     def __init__(
@@ -73,16 +65,7 @@ class MovingMap:
         self.image.set_in_layout(False)  # what moves must not push the axes about
 
     def show(self, records: Sequence[RoundRecord], links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> Drawn:
-        """Bring the map to the last of these records.
-
-        Args:
-            records: The rounds, from the first on.
-            links: Pairs of agents that hear each other.
-            picture: Values on the lattice.
-
-        Returns:
-            All that is to be drawn, in that order. Whoever draws it removes all but the image.
-        """
+        """Bring the map to the last record; returns artists in drawing order, to be removed but for the image."""
         self.image.set_data(picture)
         lines = self._level is not None and picture.count() and level_lines(self._lattice, picture, self._level)
         drawn: Drawn = {"field": [self.image], "level": self._lines(lines or [], **style.LEVEL)}
@@ -161,18 +144,7 @@ class MovingMap:
     def side_by_side(
         self, places: Float[np.ndarray, "agents 2"], best: Float[np.ndarray, " 2"] | None, have_batteries: bool
     ) -> tuple[Float[np.ndarray, "agents 2"], Float[np.ndarray, " 2"] | None]:
-        """Places at which robots are drawn: where they are; those in one place, or on the best measurement, abreast.
-
-        They and their batteries stay on the map. Of many robots that would be a row across it.
-
-        Args:
-            places: Where they are.
-            best: Where the best measurement is, whose mark stays there unless it is crowded out at the edge.
-            have_batteries: Whether each has one beside it.
-
-        Returns:
-            Where to draw the robots, and the mark of the best measurement.
-        """
+        """Positions of robots and of the best measurement's mark, moved apart where they overlap."""
         if len(places) > _MOST_APART:
             return places, best
         to_pixels, points = self.ax.transData, self.ax.figure.dpi / 72.0

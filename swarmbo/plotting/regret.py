@@ -236,15 +236,7 @@ def regret_figure(records: Sequence[RoundRecord], world: World) -> Figure:
 
 
 def scale_regret(ax: Axes, values: Float[np.ndarray, " n"]) -> Axes:
-    """Choose the scale of a regret axis: logarithmic over more than a decade, with zero kept in sight.
-
-    Args:
-        ax: The axes.
-        values: All values drawn on it; those that are not finite don't count.
-
-    Returns:
-        The axes.
-    """
+    """Choose the scale of a regret axis: logarithmic over more than a decade, with zero kept in sight."""
     finite = values[np.isfinite(values)]
     positive = finite[finite > 0]
     if not len(positive):

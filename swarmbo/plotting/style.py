@@ -54,13 +54,7 @@ _FILES: dict[Any, Any] = {
 
 
 def new_figure(width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained") -> Figure:
-    """An empty figure on an Agg canvas, laid out so that nothing overlaps.
-
-    Args:
-        width: In inches, > 0.
-        height: In inches, > 0.
-        layout: ``compressed`` for maps of equal scales: it closes the gaps that those leave.
-    """
+    """An empty figure on an Agg canvas, in inches; layout ``compressed`` closes gaps between maps of equal scale."""
     figure = Figure(figsize=(width, height), layout=layout)
     FigureCanvasAgg(figure)
     return figure
