@@ -246,7 +246,7 @@ class Agent(Returning):
         own = self._own
         if self.problem.is_field:
             if point is not None:
-                raise ConfigError("got a point; in a field tell location = place", at="$.point")
+                raise ConfigError("got a point; wanted location = …, as this is a field", at="$.point")
             query_id = UNASKED if query is None else query_name(query)
             before = own.told.get(query_id)
             row = self._owned.measured(
@@ -254,7 +254,9 @@ class Agent(Returning):
             )
         else:
             if location is not None:
-                raise ConfigError("got a location; of a function tell point = {variable: value}", at="$.location")
+                raise ConfigError(
+                    "got a location; wanted point = {variable: value}, as this is a function", at="$.location"
+                )
             query_id = query_name(query)
             before = own.told.get(query_id)
             row = self._teller.told(
@@ -279,12 +281,12 @@ class Agent(Returning):
             ConfigError: If the problem is a function.
         """
         if not self.problem.is_field:
-            raise ConfigError("got an info; of a function tell what came of a query", at="$.info")
+            raise ConfigError("got an info; wanted the outcome of a query, as this is a function", at="$.info")
         query_id = UNASKED if query is None else query_name(query)
         if self.is_finished and query_id not in self._log.open and self._words.get(query_id) is not None:
             query_id = UNASKED  # a query without participants is not pending
         if (before := self._own.told.get(query_id)) is not None and before.has_come:
-            raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; it was told before")
+            raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; its outcome is already known")
         has_ended = is_all and (query_id != UNASKED or self._log.asked > 0)  # the start is no round
         row = self._owned.observed(self._log, query_id, info, order=self._own.count, is_all=has_ended)
         self._own = self._own.with_told(query_id, row)

@@ -32,7 +32,7 @@ class Participants(msgspec.Struct, frozen=True):
 
     def checked(self, name: str, problem: Problem) -> "Participants":
         """Return itself if it fits the agent and the problem."""
-        at = "$.company"
+        at = "$.participants"
         if not 0 < self.number < 2**31:
             raise ConfigError(f"got decision {self.number}; wanted 1 to {2**31 - 1}", at=at)
         if self.members != tuple(agent for agent in problem.agents if agent in self.members):
@@ -40,7 +40,7 @@ class Participants(msgspec.Struct, frozen=True):
         if name not in self.members:
             raise ConfigError(f"got {list(self.members)}; wanted {name!r} among them", at=at)
         if strange := [agent for agent in self.said if agent in self.members or agent not in problem.agents]:
-            raise ConfigError(f"got what {strange[0]!r} was told; wanted that of absent agents", at=at)
+            raise ConfigError(f"got what {strange[0]!r} received; wanted what absent agents received", at=at)
         for agent, rows in self.said.items():
             own = {*problem.graph.factors_owned_by(agent)}, {*problem.graph.variables_owned_by(agent)}
             for row in (*rows.told.values(), *rows.attached):

@@ -114,7 +114,7 @@ class Returning(Saved):
     def told_again(self, rows: OwnRows) -> None:
         """Replace its data since the last valid decision, which it has yet to report."""
         if self._steps is not None:
-            raise ConfigError(f"{self.name!r} is deciding; wanted it finished before it is told again")
+            raise ConfigError(f"{self.name!r} is deciding; wanted the decision finished before the next outcome")
         self._own = rows
 
     @property
@@ -139,9 +139,12 @@ class Returning(Saved):
             return
         participants.checked(self.name, self.problem)
         if count != 1:
-            raise ConfigError(f"got {count}; wanted one decision at a time, in a company", at="$.count")
+            raise ConfigError(f"got {count}; wanted one decision at a time, with its participants", at="$.count")
         if not has_deadline(self._setup.coordination):
-            raise ConfigError("got a company; wanted mode = 'asynchronous': others wait for all", at="$.company")
+            raise ConfigError(
+                "got participants; wanted mode = 'asynchronous', as other modes wait for all agents",
+                at="$.participants",
+            )
         if participants.number <= self._participant.decision:
             raise ConfigError(f"got decision {participants.number}; wanted later than {self._participant.decision}")
 

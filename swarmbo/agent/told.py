@@ -148,11 +148,13 @@ class Owned:
     ) -> OwnRow:
         """Check a measurement in a field; see ``Agent.tell``."""
         if before is not None and before.has_come:
-            raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; it was told before")
+            raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; its outcome is already known")
         factors, _ = self._outcome(None if failed else outcome)
         if query_id == UNASKED:
             if location is None:
-                raise ConfigError("got none; wanted the location of what nobody asked for", at="$.location")
+                raise ConfigError(
+                    "got none; wanted the location, as no query asked for this measurement", at="$.location"
+                )
             place = measured_place(self.problem, self.name, location)
         else:
             query = log.query(query_id, [self.name])
@@ -200,7 +202,7 @@ class Owned:
             raise ConfigError(f"got {short(price)}; wanted a finite number >= 0", at="$.price")
         if not self.problem.is_field:
             if not (candidates is None and position is None and price == 0.0 and takes_part):
-                raise ConfigError("got candidates, a price or a position; wanted none: only a field has places")
+                raise ConfigError("got candidates, a price or a position; wanted none: only a field has locations")
             return Offer()
         places = None
         if candidates is not None:
@@ -219,7 +221,9 @@ class Owned:
         number = _known(told_number(outcome, "the evaluation"))
         if shares_outcomes(self.problem):
             if self.name != (first := self.teller or self.problem.agents[0]):
-                raise ConfigError(f"got a total; wanted it told to {first!r}, who tells the others", at="$.outcome")
+                raise ConfigError(
+                    f"got a total; wanted it given to {first!r}, which reports it to the others", at="$.outcome"
+                )
             return {}, number
         if number is None:
             return {}, UNSET

@@ -38,7 +38,7 @@ def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., A
         try:
             made._cache = _Kept(function)
         except RuntimeError:  # no folder is writable
-            _warn("in memory, and anew in each process")
+            _warn("in memory, and again in each process")
         if signature is not None:
             with typeinfer.register_dispatcher(made):
                 made.compile(signature)
@@ -100,7 +100,7 @@ class _Temporary(_Stamped, caching.InTreeCacheLocator):
         if not stat.S_ISDIR(there.st_mode) or (
             os.name != "nt" and (there.st_uid, there.st_mode & 0o77) != (_user(), 0)
         ):
-            raise PermissionError(f"{folder}: is somebody else's")
+            raise PermissionError(f"{folder}: belongs to another user")
         super().ensure_cache_path()
         _warn(f"in {folder}")
 

@@ -92,7 +92,7 @@ class TableMethod(Settings, frozen=True, tag_field="kind"):
             tables: Tables of at least the own factors; no others may be read.
             sizes: Number of values by variable.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what an agent does")
+        raise NotImplementedError(f"{type(self).__name__} lacks a program for agents")
 
     def certified(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
         """Run :meth:`steps`, and then the part's bound, if it is requested and not known already."""
@@ -151,7 +151,7 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
             view: Own factors and variables, with functions of at least the own factors.
             seed: Seed of the agents' random draws.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what an agent does")
+        raise NotImplementedError(f"{type(self).__name__} lacks a program for agents")
 
     def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
         """Make the plan that every agent computes, from graph, box and starts; no function is evaluated."""

@@ -151,7 +151,7 @@ class OwnRows(msgspec.Struct, frozen=True):
         """Add those of unrequested measurements in a field that are its own; ``present`` is the default round."""
         if data.rounds is not None and not fades:
             wanted = (len(data), problem.box.n_dims)
-            raise ShapeError(f"got rounds for a belief in which nothing fades; wanted places {wanted}")
+            raise ShapeError(f"got rounds for a belief without a time axis; wanted locations {wanted}")
         own, column, order = problem.columns(agent), problem.channels.index(agent), self.count
         made = problem.taken(data.X)[:, column]
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds

@@ -84,7 +84,7 @@ class TeamState(OneAtATime):
         """
         if isinstance(self._learner, FieldLearner):
             return self._learner.believed.seen
-        raise AttributeError("what a team believes of a function is its model's: team.model.belief")
+        raise AttributeError("a team that optimises a function has its belief in the model: team.model.belief")
 
     @property
     def model(self) -> Model:

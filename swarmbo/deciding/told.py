@@ -32,7 +32,7 @@ def news_of(
     problem, query = log.problem, log.query(query_id)
     if problem.is_field:
         if point is not None:
-            raise ConfigError("got a point; in a field tell locations = {agent: place}", at="$.point")
+            raise ConfigError("got a point; wanted locations = {agent: location}, as this is a field", at="$.point")
         told = {} if outcome is None else table(outcome, "{agent: outcome}", "$.outcomes")
         where = {} if locations is None else table(locations, "{agent: location}", "$.locations")
         log.query(query_id, told)
@@ -44,7 +44,9 @@ def news_of(
         spot = problem.joint({agent: place for agent, place in places.items() if failed or agent in factors})
     else:
         if locations is not None:
-            raise ConfigError("got locations; of a function tell point = {variable: value}", at="$.locations")
+            raise ConfigError(
+                "got locations; wanted point = {variable: value}, as this is a function", at="$.locations"
+            )
         spot = query.point if point is None else problem.placed(point)
         total, factors = _outcome_of(outcome, problem)
         rest_failed = failed or not isinstance(outcome, Mapping)

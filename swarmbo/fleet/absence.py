@@ -43,7 +43,7 @@ class AllNeeded:
             silent = [agent for agent in self.present if agent in unread or agent in missing]
             if self._quiet > JOINING or all(self._mail.parcels[agent] for agent in silent):
                 raise TransportError(
-                    f"heard nothing from {silent} for {self._quiet:.0f} s; wanted {waited_for}: do they run, by the "
+                    f"received nothing from {silent} for {self._quiet:.0f} s; wanted {waited_for}: do they run, by the "
                     f"fleet.json of this run, and can they be reached?{said_of(refused)}"
                 )
 
@@ -109,7 +109,7 @@ class LeftOut:
             starting = _STARTING if agent in self._here else JOINING
             patience = self._plan.patience_s if come else max(starting, self._plan.patience_s)
             if agent in unread and quiet > patience:
-                self.leave(agent, f"heard nothing of it for {quiet:.0f} s")
+                self.leave(agent, f"received nothing of it for {quiet:.0f} s")
             elif agent not in unread and quiet > patience / 2.0:
                 self._pings += 1
                 self._mail.write(agent, Ping(self._pings))

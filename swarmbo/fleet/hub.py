@@ -184,7 +184,7 @@ class Hub:
             if self._stalls == _STALLS:
                 missing = [agent for agent in members if agent not in words]
                 raise TransportError(
-                    f"round {self._round}: {missing} live, and said nothing; wanted words: can they reach one another?"
+                    f"round {self._round}: {missing} run, and sent no decision; can they reach one another?"
                 )
             return None
         if len(words) < len(members):
@@ -267,7 +267,7 @@ class Hub:
         why = "; ".join(f"{agent}: {reason}" for agent, reason in self.absence.away.items())
         is_back = lambda: any(map(self._knows, self.absence.returning))  # noqa: E731
         if not self._heard_until(is_back, "anybody", longest=JOINING):
-            raise TransportError(f"round {self._round}: nobody is left who knows what was decided ({why})")
+            raise TransportError(f"round {self._round}: no agent is left that knows the decision ({why})")
 
     def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[Answer, ...]]:
         """Have agents measure with their own instruments; measurements of failed agents count as failed."""

@@ -67,7 +67,7 @@ def loaded(name: str, trust: bool) -> Instrument:
 def require_measurable(problem: Problem, agent: str) -> None:
     """Refuse an agent that has nothing of its own to measure."""
     if problem.outcomes == "total":
-        raise ConfigError("got totals, which no agent measures by itself; wanted outcomes by factor", at="$.measures")
+        raise ConfigError("got totals, which no agent can measure alone; wanted outcomes per factor", at="$.measures")
     if not problem.graph.factors_owned_by(agent):
         raise ConfigError(f"got {agent!r}, which owns no factor; wanted an agent that measures", at="$.measures")
 

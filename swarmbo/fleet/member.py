@@ -153,7 +153,7 @@ class Member:
             self.take(*got)
         elif not self._agent.is_finished and self._clock() - self._heard > self._patience:
             raise TransportError(
-                f"{self.name!r} is deciding and heard nothing for {self._patience:g} s; wanted some news: is another "
+                f"{self.name!r} is deciding and received nothing for {self._patience:g} s; wanted news: is another "
                 f"member gone?{said_of(self.odd)}"
             )
 

@@ -75,7 +75,7 @@ class FleetTeam(Team):
         raise self._not_heard("give_up")
 
     def _not_heard(self, what: str) -> ConfigError:
-        return ConfigError(f"got {what}(…), of which agents of a fleet do not hear; wanted ask, tell, act and observe")
+        return ConfigError(f"got {what}(…), which agents of a fleet do not support; wanted ask, tell, act and observe")
 
 
 def told_beforehand(world: World | None) -> tuple[float | None, list[list[float]] | None]:

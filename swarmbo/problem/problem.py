@@ -193,7 +193,7 @@ class Problem:
         if self.is_field:
             if names is not None:
                 raise ConfigError(
-                    f"got {list(names)}; in a field regions are of places: leave it out", at=f"{at}.variables"
+                    f"got {list(names)}; wanted none in a field, whose regions are of locations", at=f"{at}.variables"
                 )
             n, what = self.box.n_dims, "a place"
         else:

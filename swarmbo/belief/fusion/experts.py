@@ -211,7 +211,7 @@ class PredictionTable:
         for row, place in enumerate(self.places):
             rows.setdefault(place.tobytes(), row)
         if strangers := [point.tolist() for point in points if point.tobytes() not in rows]:
-            raise ShapeError(f"X: got {strangers[0]}; wanted some of the {len(self.places)} places that were agreed on")
+            raise ShapeError(f"X: got {strangers[0]}; wanted some of the {len(self.places)} agreed locations")
         chosen = [rows[point.tobytes()] for point in points]
         return self.mean[chosen], self.var[chosen]
 

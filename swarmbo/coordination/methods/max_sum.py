@@ -95,7 +95,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_free = self.mode == "lockstep" or self.bound is None
-        require(self, "bound", lambda _: is_free, "none where nobody waits: a bound takes a sum over all factors")
+        require(self, "bound", lambda _: is_free, "none in mode 'asynchronous': a bound needs a sum over all factors")
 
     def plan(
         self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
