@@ -70,7 +70,7 @@ class Returning(Saved):
         return zlib.compress(msgspec.msgpack.encode(_State({"log": plain, **learned}, packed)))
 
     def restore(self, lent: bytes, own: Mapping[str, OwnRow], last: int, since: int = 0) -> None:
-        """Take over another agent's snapshot; decisions that this agent did not know to hold are given up.
+        """Take over another agent's snapshot; its own decisions after number ``since`` are given up.
 
         A local belief continues from the agent's last decision, and learns its own measurements since then; others'
         measurements arrive with the next fusion.

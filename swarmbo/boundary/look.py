@@ -94,7 +94,7 @@ def agent_colour(index: int) -> str:
 
 
 def agent_marker(index: int) -> str:
-    """Marker of the measurements of the agent with this place in the team."""
+    """Marker of the measurements of the agent with this index in the team."""
     return _AGENT_MARKERS[index % len(_AGENT_MARKERS)]
 
 

@@ -66,7 +66,7 @@ class Solution(msgspec.Struct, frozen=True):
     report: SolveReport
 
     def _repr_html_(self) -> str:
-        """Status, value, bound and the first choices, for notebooks."""
+        """Table of status, value, bound and the first choices for notebooks."""
         rows: list[tuple[str, object]] = [("value", self.value), ("upper bound", self.upper_bound)]
         rows += [("rounds", self.report.rounds), ("messages", self.report.messages)]
         rows += [(name, f"value number {index}") for name, index in [*self.assignment.items()][:_MOST_SHOWN]]

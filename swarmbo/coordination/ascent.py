@@ -52,9 +52,10 @@ def ascend(
 ) -> Climbed:
     """Run spectral projected gradient ascent on g x m problems, each with its own step length; values never fall.
 
-    Coordinates are scaled by the sides of the box. A row of problems stops once none of them moves by more than
-    ``tolerance`` sides, and does not depend on other rows. ``first_step`` may be that of an earlier climb of nearly the
-    same functions; by default it is a tenth of the box along the steepest coordinate, and at most half the box.
+    Coordinates are scaled by the sides of the box; ``steps`` counts evaluations after the first. A row of problems
+    stops once none of them moves by more than ``tolerance`` sides, and does not depend on other rows. ``first_step``
+    may be that of an earlier climb of nearly the same functions; by default it is a tenth of the box along the steepest
+    coordinate, and at most half the box.
     """
     sides = np.where(high > low, high - low, 1.0)
     X = np.ascontiguousarray(X)  # sums along the last axis then have one order for any number of rows

@@ -98,7 +98,7 @@ class Logbook:
         return np.concatenate([self.history.X, self.pending])
 
     def record(self, channel: str) -> Bool[np.ndarray, " s"]:
-        """Successes of a channel's own outcomes, in the order of the history; attached ones are left out."""
+        """Mask of successes among a channel's own outcomes, in the order of the history; attached ones are left out."""
         data, column = self.history, self.problem.channels.index(channel)
         told = ~np.isnan(data.factors[:, column])
         own = np.ones(len(data), dtype=bool) if data.attached is None else ~data.attached

@@ -148,7 +148,7 @@ class Problem:
         return cls(graph, domain, is_field=True, outcomes="per-factor", **told)
 
     def _repr_html_(self) -> str:
-        """Variables with their bounds and owners, for notebooks; of many the first ones."""
+        """Table of variables with bounds and owners for notebooks; the first ones of many."""
         kind = "field" if self.is_field else f"function, {self.outcomes} outcomes, structure {self.structure}"
         title = f"Problem: {kind}; agents: {len(self.agents)}, factors: {len(self.channels)}"
         limits = zip(self.graph.variables, self.domain.low, self.domain.high, strict=True)
