@@ -138,7 +138,7 @@ def test_pages_say_what_the_recorded_lines_say(script, name, part):
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.py")), ids=lambda path: path.stem)
 def test_scripts_can_be_imported_and_are_named_on_a_page(script, path):
     script(path.stem)
-    pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
+    pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md"))
     assert path.stem in ("study", "benchmark_problems", "benchmark_tables") or f"studies/{path.name}" in pages
 
 
