@@ -1,7 +1,7 @@
-"""The tables of docs/fields.md: sensor fields by several methods.
+"""The tables of docs/studies/sensors.md: sensor fields by several methods.
 
 python studies/fields.py               # runs what is missing of fields.jsonl (minutes), then prints the tables
-python studies/fields.py --page        # puts the tables in docs/fields.md
+python studies/fields.py --page        # puts the tables in docs/studies/sensors.md
 """
 
 import tempfile
@@ -101,7 +101,7 @@ STUDY = Study(
     CHOICES,
     table,
     wanted=lambda name, method, _: (name, method) != (STILL, NO_TIME),
-    page=("fields.md", "tables"),
+    page=("studies/sensors.md", "tables"),
 )
 
 if __name__ == "__main__":

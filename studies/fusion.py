@@ -1,4 +1,4 @@
-"""Accuracy and cost of ways to fuse beliefs: a table of docs/fusion.md for one field.
+"""Accuracy and cost of ways to fuse beliefs: a table of docs/studies/fusion.md for one field.
 
     python studies/fusion.py --csv survey.csv --x x_m --y y_m --value zinc_ppm --log
     python studies/fusion.py       # a field drawn from a Gaussian process

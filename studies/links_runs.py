@@ -2,7 +2,7 @@
 
     python studies/links_runs.py                    # runs what is missing of links_runs.jsonl, seeds 100 to 109
     python studies/links_runs.py --seeds 100-105 --world wlan
-    python studies/links_runs.py --page             # puts the table in docs/links.md
+    python studies/links_runs.py --page             # puts the table in docs/studies/links.md
 
 Everything is as in the scenarios robots, field (sensors, which report measurements over the same links) and wlan (a
 network for each seed), by factor and by totals, but for the way to agree and the transport. All runs of a seed share
@@ -120,7 +120,7 @@ STUDY = Study(
     regret,
     {"world": tuple(WORLDS), "case": ALL, "seed": range(100, 110)},
     table,
-    page=("links.md", "runs"),
+    page=("studies/links.md", "runs"),
 )
 
 if __name__ == "__main__":

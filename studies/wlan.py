@@ -1,4 +1,4 @@
-"""How fast methods tune random WLANs, the tables of docs/wlan.md, one network for each seed.
+"""How fast methods tune random WLANs, the tables of docs/studies/wireless.md, one network for each seed.
 
     python studies/wlan.py told           # by what is told of an evaluation; what is missing of wlan_study.jsonl
     python studies/wlan.py walking        # users who walk, with and without a time axis; of wlan_mobility.jsonl
@@ -6,7 +6,7 @@
     python studies/wlan.py utilities      # what is best for each utility, on the default network
 
 With ``--table`` nothing is run. A share is that of the way from a median random setting to the best known one; of
-``ways`` that of the best known capacity. Other people's methods are run on such networks in docs/benchmarks.md.
+``ways`` that of the best known capacity. Other people's methods are run on such networks in docs/studies/sums.md.
 """
 
 import sys
@@ -192,7 +192,7 @@ STUDIES = {
         {"method": tuple(METHODS), "outcomes": ("per-factor", "total"), "seed": range(20)},
         told_table,
         wanted=lambda method, outcomes, _: outcomes == "total" or method not in PEERS,
-        page=("wlan.md", "told"),
+        page=("studies/wireless.md", "told"),
     ),
     "walking": Study(
         __doc__,
@@ -200,7 +200,7 @@ STUDIES = {
         walking,
         {"method": tuple(WALKING), "step_m": STEPS_M, "seed": range(5)},
         walking_table,
-        page=("wlan.md", "walking"),
+        page=("studies/wireless.md", "walking"),
     ),
     "ways": Study(__doc__, "wlan_ways.jsonl", ways, {"seed": range(5), "interference": ("audible", "all")}, ways_table),
 }

@@ -35,14 +35,14 @@ def paragraphs(text: str) -> Iterator[str]:
 
 
 def prose(paragraph: str) -> str:
-    """A paragraph as it is read aloud: code counts as a word."""
+    """A paragraph as it is read aloud: code counts as a word, and so does a list of it."""
     plain = re.sub(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)]*\)", r"\1", paragraph)
-    return re.sub(r"``?[^`]+``?", "CODE", plain)
+    return re.sub(r"CODE(, CODE)+", "CODE", re.sub(r"``?[^`]+``?", "CODE", plain))
 
 
 def sentences(paragraph: str) -> list[str]:
     """The sentences of a paragraph."""
-    return re.split(r"(?<=[.!?])[*_)”\"]*\s+(?=[A-Z*_(\[“\"])", paragraph)
+    return re.split(r"(?<=[.!?])[*_)”\"]*\s+", paragraph)
 
 
 def found(page: str) -> list[str]:

@@ -18,8 +18,8 @@ class FusedSettings(Settings, frozen=True, tag_field="kind", tag="fused"):
     Args:
         method: ``readings``: flooding of tagged raw readings to an exact process. ``experts``: raw readings again, to a
             committee of one exact process per author, which takes less computation. To compare with:
-            ``consensus``, robust push-sum, and ``covariance-intersection``, untagged estimates. docs/fusion.md has the
-            numbers.
+            ``consensus``, robust push-sum, and ``covariance-intersection``, untagged estimates. Numbers are in
+            docs/studies/fusion.md.
         n_features: Size of the basis, an even number from 2 to 2048; a message holds about half its square of numbers.
             ``readings`` and ``experts`` need none.
         steps: Synchronous steps, >= 1, in which neighbours speak after each round of measurements.
