@@ -179,7 +179,7 @@ class Team(AskTell):
         hold: int = 1,
         **settings: Any,
     ) -> Self:
-        """A policy for an environment; docs/worlds.md says what one may offer.
+        """A policy for an environment; docs/environments/contract.md says what one may offer.
 
         Args:
             env: With a measurement, any whose actions are finite boxes. Else, if it has ``factor_graph()``, its agents
