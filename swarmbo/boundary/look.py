@@ -28,9 +28,10 @@ GRID = "#e3e7eb"
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
 
 _AGENT_COLOURS = (
-    *(VERMILLION, SKY, ORANGE, PURPLE, GREEN, BLUE, "#f0e442", "#4d4d4d"),
+    *(VERMILLION, SKY, PURPLE, BLUE, GREEN, ORANGE, "#f0e442", "#4d4d4d"),
     *("#7b3294", "#8c510a", "#a6d854", "#b2182b"),  # beyond those of Okabe and Ito: for teams of up to twelve
 )
+_AGENT_MARKERS = ("o", "^", "D", "v", "P", "h", "<", ">")
 _AGENT_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4)))
 
 BEST_COLOUR = "#fff200"
@@ -76,6 +77,7 @@ RC: dict[Any, Any] = {
 }
 
 MEAN_COLOURS: Colormap = mpl.colormaps["viridis"]
+ERROR_COLOURS: Colormap = LinearSegmentedColormap.from_list("rust", ["#ffffff", "#f3d5c0", "#dd8452", "#8c3a12"])
 STD_COLOURS: Colormap = LinearSegmentedColormap.from_list("slate", ["#ffffff", "#c3ccd6", "#8492a3", "#4a586b"])
 
 
@@ -89,6 +91,11 @@ def applied() -> Generator[None]:
 def agent_colour(index: int) -> str:
     """Colour of the agent with this place in the team."""
     return _AGENT_COLOURS[index % len(_AGENT_COLOURS)]
+
+
+def agent_marker(index: int) -> str:
+    """Marker of the measurements of the agent with this place in the team."""
+    return _AGENT_MARKERS[index % len(_AGENT_MARKERS)]
 
 
 def agent_dashes(index: int) -> Any:

@@ -8,9 +8,12 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.html import html_table
 from swarmbo.coordination.tables import Table, factor_values, total, violated
 from swarmbo.graph import FactorGraph
 from swarmbo.records import LinkReport, SolveReport, Status, Traffic
+
+_MOST_SHOWN = 20  # variables in a notebook
 
 
 class TableOutcome(NamedTuple):
@@ -80,6 +83,15 @@ class Solution(msgspec.Struct, frozen=True):
     value: float
     upper_bound: float | None
     report: SolveReport
+
+    def _repr_html_(self) -> str:
+        """Status, value, bound and the first choices, for notebooks."""
+        rows: list[tuple[str, object]] = [("value", self.value), ("upper bound", self.upper_bound)]
+        rows += [("rounds", self.report.rounds), ("messages", self.report.messages)]
+        rows += [(name, f"value number {index}") for name, index in [*self.assignment.items()][:_MOST_SHOWN]]
+        if (left := len(self.assignment) - _MOST_SHOWN) > 0:
+            rows.append(("…", f"{left} more variables"))
+        return html_table(f"Solution: {self.report.status}", [row for row in rows if row[1] is not None])
 
 
 @dataclass(frozen=True, eq=False)

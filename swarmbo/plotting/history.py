@@ -40,6 +40,7 @@ class World:
         maximum_is: What to call the maximum.
         no_go: Regions that nobody may enter, each by its rings (k, 2).
         bases: Where agents load their batteries.
+        method: Acquisition, coordination and seed of the run, for titles.
     """
 
     domain: Domain
@@ -62,6 +63,7 @@ class World:
     maximum_is: str = TRUE_MAXIMUM
     no_go: Sequence[Sequence[Float[np.ndarray, "k 2"]]] = ()
     bases: Mapping[str, Float[np.ndarray, " d"]] = field(default_factory=dict[str, np.ndarray])
+    method: str = ""
 
     def at(self, round_number: int) -> "World":
         """The world as it is in a round; itself where nothing changes."""

@@ -13,7 +13,7 @@ from matplotlib.colors import Colormap, ListedColormap, Normalize
 from swarmbo.plotting import style
 from swarmbo.plotting.history import World, driven_by, failures, path_of, stops_of
 from swarmbo.plotting.places import draw_bases, draw_failed, draw_sensors, draw_stops, draw_ways
-from swarmbo.plotting.surface import Lattice, level_lines
+from swarmbo.plotting.surface import Lattice, lattice_order, level_lines
 from swarmbo.records import RoundRecord
 
 _RECENT = 6  # rounds of which paths are drawn broad: those of a long run would hide the map
@@ -22,6 +22,14 @@ _DISC_PT = 12.2  # across a robot, with its edge
 _BANDS = 14  # colours of a map: few enough that a GIF compresses, and the edge of a band reads as a contour line
 
 Drawn = dict[str, Sequence[Artist]]  # by what they are, in the order of drawing
+
+
+def _true_level(world: World) -> list[Float[np.ndarray, "k 2"]]:
+    """Lines on which the true field is at the level, where it is known on a lattice."""
+    if world.points is None or world.values is None or world.level is None:
+        return []
+    found = lattice_order(world.points, bool(world.no_go))
+    return [] if found is None else level_lines(found[0], found[0].image(world.values[found[1]]), world.level)
 
 
 class MovingMap:
@@ -51,6 +59,7 @@ class MovingMap:
     ) -> None:
         self.ax, self._lattice, self._agents, self._world = ax, lattice, tuple(agents), world
         self._link_colour, self._level = link_colour, level
+        self._true_lines = _true_level(world) if level is not None and world.frames is None else []
         self.image = ax.imshow(
             np.ma.masked_all(lattice.shown.shape),
             extent=lattice.extent,
@@ -77,6 +86,7 @@ class MovingMap:
         self.image.set_data(picture)
         lines = self._level is not None and picture.count() and level_lines(self._lattice, picture, self._level)
         drawn: Drawn = {"field": [self.image], "level": self._lines(lines or [], **style.LEVEL)}
+        drawn["true level"] = self._lines(self._true_lines, **style.TRUE_LEVEL)
         return drawn | (self._sensors if self._world.standpoints else self._robots)(records, links)
 
     def _sensors(self, records: Sequence[RoundRecord], links: list[tuple[str, str]]) -> Drawn:

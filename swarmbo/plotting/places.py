@@ -45,9 +45,13 @@ def draw_ways(ax: Axes, ways: Sequence[Float[np.ndarray, "k d"]], width: float, 
 
 
 def draw_stops(ax: Axes, stops: Sequence[Float[np.ndarray, "k d"]], size: float, **look: Any) -> list[Line2D]:
-    """Draw a dot where each agent measured; the arguments are those of ``draw_ways``."""
-    look = {"marker": "o", "linestyle": "none", "markersize": size, "markeredgewidth": 0, **look}
-    return [line for i, own in enumerate(stops) for line in ax.plot(*own.T[:2], color=style.agent_colour(i), **look)]
+    """Draw the agent's own mark where each agent measured; the arguments are those of ``draw_ways``."""
+    look = {"linestyle": "none", "markersize": size, "markeredgewidth": 0.5, "markeredgecolor": "white", **look}
+    drawn: list[Line2D] = []
+    for index, own in enumerate(stops):
+        one: dict[str, Any] = {"color": style.agent_colour(index), "marker": style.agent_marker(index), **look}
+        drawn += ax.plot(*own.T[:2], **one)
+    return drawn
 
 
 def draw_failed(
@@ -97,7 +101,7 @@ def plot_paths(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
         agents, draw_ways(ax, ways, width, path_effects=style.cased(width + 1.5), **look), strict=True
     ):
         line.set_label(agent)
-    draw_stops(ax, [stops_of(records, agent) for agent in agents], 2.2 * width, zorder=4.2)
+    draw_stops(ax, [stops_of(records, agent) for agent in agents], 3.2 * width, zorder=4.2)
     start: dict[str, Any] = {"marker": "s", "markeredgecolor": "white", "markeredgewidth": 1.2, "zorder": 4.4}
     draw_stops(ax, [way[:1] for way in ways], 7, clip_on=False, **start)
     draw_failed(ax, failures(records), 7, casing=3.6)
@@ -220,8 +224,8 @@ def legend_of(records: Sequence[RoundRecord], world: World, names: Sequence[str]
     Args:
         records: The rounds.
         world: Their world.
-        names: Of ``no-go``, ``base``, ``level``, ``failed``, ``battery``, ``best``, ``recommendation`` and ``maximum``
-            those that a map shows, in the order of the legend.
+        names: Of ``no-go``, ``base``, ``level``, ``true level``, ``failed``, ``battery``, ``best``, ``recommendation``
+            and ``maximum`` those that a map shows, in the order of the legend.
     """
     has_truth, is_peak = world.values is not None and world.values.size > 0, world.goal == "peak"
     told = (isinstance(sample.battery, float) for record in records for sample in record.samples)
@@ -237,4 +241,6 @@ def legend_of(records: Sequence[RoundRecord], world: World, names: Sequence[str]
     marks |= {name: style.legend_mark(look) for name, (is_there, look) in found.items() if is_there}
     if world.level is not None:
         marks["level"] = style.legend_level(world.level, world.unit)
+        if has_truth:
+            marks["true level"] = style.legend_true_level()
     return [marks[name] for name in names if name in marks]

@@ -18,6 +18,7 @@ from swarmbo.plotting.history import World
 
 _CONTOURS: dict[str, Any] = {"colors": "white", "linewidths": 0.6, "alpha": 0.55, "linestyles": "solid", "zorder": 1}
 _FEWEST_LINES = 16  # a coarser lattice of evaluation points is a set of sites, not a picture
+_KILOMETRES = 5000.0  # metres, from which axes are in kilometres
 _REACH = 1.6  # times the usual distance between sites: how far around them a belief is shown
 
 
@@ -228,8 +229,13 @@ def frame_map(ax: Axes, world: World) -> Axes:
     is_narrow = high[1] - low[1] > 2 * (high[0] - low[0])
     ax.xaxis.set_major_locator(MaxNLocator(2 if is_narrow else 3 if high[0] >= 1e5 else 4))
     ax.yaxis.set_major_locator(MaxNLocator(5))
-    ax.set_xlabel(style.with_unit("x, east", world.axis_unit))
-    ax.set_ylabel(style.with_unit("y, north", world.axis_unit))
+    unit = world.axis_unit
+    if unit == "m" and max(abs(low).max(), abs(high).max()) >= _KILOMETRES:
+        unit = "km"
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter(lambda metres, _: f"{metres / 1000:g}")
+    ax.set_xlabel(style.with_unit("x, east", unit))
+    ax.set_ylabel(style.with_unit("y, north", unit))
     return ax
 
 

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from swarmbo.boundary.html import html_table
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.boundary.values import distinct_names, real_array, short, table
 from swarmbo.errors import ConfigError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 OutcomeMode = Literal["total", "per-factor"]
 
 _MOST_REGIONS = 1000
+_MOST_SHOWN = 20  # variables in a notebook
 _SPREAD = 4096  # points that are spread over the bounds, to see what regions leave
 _TOLD = ("aim", "level", "priced")  # of a field, where it is not as by default
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
@@ -144,6 +146,16 @@ class Problem:
         goal: Goal = aim or ("peak" if watched is None else "level")
         told: dict[str, Any] = {"aim": goal, "level": watched, "priced": priced}
         return cls(graph, domain, is_field=True, outcomes="per-factor", **told)
+
+    def _repr_html_(self) -> str:
+        """Variables with their bounds and owners, for notebooks; of many the first ones."""
+        kind = "field" if self.is_field else f"function, {self.outcomes} outcomes, structure {self.structure}"
+        title = f"Problem: {kind}; agents: {len(self.agents)}, factors: {len(self.channels)}"
+        limits = zip(self.graph.variables, self.domain.low, self.domain.high, strict=True)
+        rows = [(name, f"{low:g} to {high:g}", self.graph.variable_owner(name)) for name, low, high in limits]
+        if len(rows) > _MOST_SHOWN:
+            rows = [*rows[: _MOST_SHOWN - 1], ("…", f"{len(rows) - _MOST_SHOWN + 1} more variables", "")]
+        return html_table(title, rows, header=("variable", "bounds", "agent"))
 
     def watching(self, level: float | None) -> "Problem":
         """The same with a level that is watched, unless there is another aim; itself without one."""
