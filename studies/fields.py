@@ -24,8 +24,8 @@ METHODS = {
     "as in the file": [],
     SHARED: [],
     "half of the messages between beliefs lost, one step a round": ["belief.loss=0.5", "belief.steps=1"],
-    "every sensor for itself": ["coordination.kind=independent"],
-    "random spots": ["coordination.kind=random"],
+    "independent sensors": ["coordination.kind=independent"],
+    "random locations": ["coordination.kind=random"],
     NO_TIME: [],
 }
 STILL = "field-soil"  # its field does not change, and what counts is the end

@@ -131,7 +131,7 @@ METHODS: dict[str, Method] = {
     "pooled, exact": pooled_exact,
     "pooled, random features": pooled_features,
     "alone": alone,
-    "flooding of readings": partial(by_messages, MeasurementFlooding),
+    "flooding of measurements": partial(by_messages, MeasurementFlooding),
     "consensus": partial(by_messages, PushSum),
     "robust committee": partial(by_experts, "robust-committee"),
     "generalised product": partial(by_experts, "generalised-product"),
@@ -215,7 +215,7 @@ def main() -> list[str]:
     X, y = survey(given.csv, given.x, given.y, given.value, given.log) if given.csv else synthetic(given.seed)
     folds = cases(X, y, given.agents, given.features, given.loss, given.seed)
     rows = (row(name, method, folds) for name, method in METHODS.items() if given.only in name)
-    return markdown(["way to fuse", "RMSE", "NLPD", "in 95 %", "kB in all", "steps"], rows)
+    return markdown(["method", "RMSE", "NLPD", "in 95 %", "kB in all", "steps"], rows)
 
 
 if __name__ == "__main__":

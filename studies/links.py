@@ -48,7 +48,7 @@ WORLDS = {  # scenario, round, deadline, patience, and what else is set
 SORTS = {"loopy": sparse, "dense": dense}
 ALONE, LOCKSTEP, LOSSY = "independent", "lockstep, no faults", "lockstep, 30 %"
 DSA, MGM = "DSA, no faults", "MGM, no faults"
-DEATH, CURVE = "30 %, one dies in mid-decision", "30 %, delay up to 5"
+DEATH, CURVE = "30 %, an agent fails", "30 %, delay up to 5"
 FAULTS = {
     "no faults": Faults(),
     "10 % loss": Faults(loss=0.1),

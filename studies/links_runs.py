@@ -34,7 +34,7 @@ class World(NamedTuple):
         kind: How they agree.
         deadline: In ticks.
         patience: In ticks.
-        death: Who dies in which round.
+        death: The agent that fails, and its round.
     """
 
     scenario: str
@@ -56,7 +56,7 @@ CASES = {
     "no faults": [],
     "30 %, delay up to 5": [*FAULTY, "transport.loss=0.3", "transport.delay=5"],
     "50 %, delay up to 5": [*FAULTY, "transport.loss=0.5", "transport.delay=5"],
-    "30 %, one dies": [*FAULTY, "transport.loss=0.3"],
+    "30 %, an agent fails": [*FAULTY, "transport.loss=0.3"],
 }
 ALL = (LOCKSTEP, *CASES, ALONE)
 
@@ -71,7 +71,7 @@ def settings_of(world: str, case: str, seed: int) -> list[str]:
         return [*out, "coordination.kind=" + ("sobol" if name == "wlan" else "independent")]
     out += [f"coordination.kind={kind}", "coordination.mode=asynchronous"]
     out += [f"coordination.deadline={deadline}", f"coordination.patience={patience}", *CASES[case]]
-    if "dies" in case:
+    if "fails" in case:
         out.append(f"transport.deaths=[{{agent='{dead}',round={when},step={deadline // 2}}}]")
     return out
 

@@ -111,7 +111,7 @@ def told_table(lines: list[Line]) -> list[str]:
                     yield [f"`{method}`", outcomes, *ends, *counts, len(own)]
 
     head = [f"share at {BUDGET}: mean", "least", "evaluations to 90 %: median", "largest", "seeds"]
-    return markdown(["method", "told", *head], rows())
+    return markdown(["method", "outcomes", *head], rows())
 
 
 def walking(method: str, step_m: float, seed: int) -> Line:
@@ -166,7 +166,7 @@ def ways_table(lines: list[Line]) -> list[str]:
         shares = [line["found"][method] / line["best_known"] for line in own]
         return [f"{100 * np.mean(shares):.1f} %", f"{100 * np.min(shares):.1f} %"] if shares else ["", ""]
 
-    head = ["way", "audible only: mean", "least", "all disturb: mean", "least"]
+    head = ["method", "audible only: mean", "least", "all disturb: mean", "least"]
     names = [*REFERENCES, *TEAMS, ASSUMED]
     return markdown(head, [[name, *cells(name, "audible"), *cells(name, "all")] for name in names])
 

@@ -98,6 +98,16 @@ def test_faults_are_found_in_prose_only(text, shown, tmp_path, monkeypatch):
     assert [fault.split(":")[0].split(" in ")[0] for fault in faults] == shown
 
 
+def words_of(page: str) -> int:
+    """The number of words of a page, code and tables included."""
+    return sum(any(map(str.isalnum, word)) for word in (ROOT / page).read_text(encoding="utf-8").split())
+
+
+def test_pages_are_short():
+    assert words_of("README.md") <= 800
+    assert sum(words_of(page) for page in PAGES if not page.startswith("docs/reference/")) <= 30_000
+
+
 if __name__ == "__main__":
     for name in sys.argv[1:] or PAGES:
         for fault in found(name):
