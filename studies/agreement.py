@@ -169,7 +169,7 @@ STUDY = Study(
     run,
     CHOICES,
     table,
-    page=("agreement.md", "tables"),
+    page=("studies/agreement.md", "tables"),
     draw=draw,
     figure="agreement.png",
 )

@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks.md and docs/parallel.md, from the lines of studies/benchmarks.
+"""The tables of docs/studies/sums.md, from the lines of studies/benchmarks.
 
 A row is shown if there is a run for each of the seeds; what is missing is named below the table. A figure is bold if
 the method is better than *every* other one on these same seeds: by a sign test on each pair, 5 % two-sided, which takes
@@ -181,7 +181,8 @@ def versions(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], s
             for seed, line in results(folder, problem, peer).items():
                 for package, version in line.get("versions", {}).items() if seed in seeds else ():
                     named.setdefault(package, set()).add(version)
-    return "Peers ran on " + ", ".join(f"{package} {' and '.join(sorted(named[package]))}" for package in sorted(named))
+    ran_on = ", ".join(f"{package} {' and '.join(sorted(named[package]))}" for package in sorted(named))
+    return f"Comparison methods ran on {ran_on}"
 
 
 def parallel(folder: Path) -> str:
@@ -214,9 +215,8 @@ def pages(folder: Path, problems: Mapping[str, Look], peers: Sequence[str], seed
         peers: Methods that see only totals.
         seeds: Of the runs that are shown.
     """
-    page, side = DOCS / "benchmarks.md", DOCS / "parallel.md"
+    page = DOCS / "studies" / "sums.md"
     text = page.read_text(encoding="utf-8")
     text = between(text, "in short", in_short(folder, problems, peers, seeds))
     text = between(text, "versions", versions(folder, problems, peers, seeds) + ".")
-    text = between(text, "tables", tables(folder, problems, peers, seeds))
-    return {page: text, side: between(side.read_text(encoding="utf-8"), "batches", parallel(folder))}
+    return {page: between(text, "batches", parallel(folder))}

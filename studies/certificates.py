@@ -1,4 +1,4 @@
-"""Tightness of upper bounds, and quality of methods that choose from tables: the tables of docs/certificates.md.
+"""Tightness of upper bounds, and quality of methods that choose from tables: the tables of docs/studies/bounds.md.
 
     python studies/certificates.py              # 200 graphs of each sort, a minute
     python studies/certificates.py --graphs 20

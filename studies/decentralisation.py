@@ -1,4 +1,4 @@
-"""The tables of docs/decentralisation.md: what crosses the wire in a round, by method and by kind of message.
+"""The tables of docs/studies/bytes.md: what crosses the wire in a round, by method and by kind of message.
 
     python studies/decentralisation.py      # a minute and a half on an idle core
 

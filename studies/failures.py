@@ -1,7 +1,7 @@
 """Where a fifth of the box fails, right beside the best point: how many queries fail, and what is found all the same.
 
     python studies/failures.py                 # runs what is missing of seeds 0-9, then prints the table
-    python studies/failures.py --page          # puts the table in docs/failures.md
+    python studies/failures.py --page          # puts the table in docs/studies/failures.md
 
 Every run is made twice: a query in the failing region is told as failed, or as a bad number, the worst of the first
 eight outcomes.
@@ -118,7 +118,7 @@ STUDY = Study(
         "as_number": (False, True),
     },
     table,
-    page=("failures.md", "table"),
+    page=("studies/failures.md", "table"),
 )
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The tables of docs/fields.md: sensor fields by several methods.
+"""The tables of docs/studies/sensors.md: sensor fields by several methods.
 
 python studies/fields.py               # runs what is missing of fields.jsonl (minutes), then prints the tables
-python studies/fields.py --page        # puts the tables in docs/fields.md
+python studies/fields.py --page        # puts the tables in docs/studies/sensors.md
 """
 
 import tempfile
@@ -24,8 +24,8 @@ METHODS = {
     "as in the file": [],
     SHARED: [],
     "half of the messages between beliefs lost, one step a round": ["belief.loss=0.5", "belief.steps=1"],
-    "every sensor for itself": ["coordination.kind=independent"],
-    "random spots": ["coordination.kind=random"],
+    "independent sensors": ["coordination.kind=independent"],
+    "random locations": ["coordination.kind=random"],
     NO_TIME: [],
 }
 STILL = "field-soil"  # its field does not change, and what counts is the end
@@ -101,7 +101,7 @@ STUDY = Study(
     CHOICES,
     table,
     wanted=lambda name, method, _: (name, method) != (STILL, NO_TIME),
-    page=("fields.md", "tables"),
+    page=("studies/sensors.md", "tables"),
 )
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Accuracy and cost of ways to fuse beliefs: a table of docs/fusion.md for one field.
+"""Accuracy and cost of ways to fuse beliefs: a table of docs/studies/fusion.md for one field.
 
     python studies/fusion.py --csv survey.csv --x x_m --y y_m --value zinc_ppm --log
     python studies/fusion.py       # a field drawn from a Gaussian process
@@ -131,7 +131,7 @@ METHODS: dict[str, Method] = {
     "pooled, exact": pooled_exact,
     "pooled, random features": pooled_features,
     "alone": alone,
-    "flooding of readings": partial(by_messages, MeasurementFlooding),
+    "flooding of measurements": partial(by_messages, MeasurementFlooding),
     "consensus": partial(by_messages, PushSum),
     "robust committee": partial(by_experts, "robust-committee"),
     "generalised product": partial(by_experts, "generalised-product"),
@@ -215,7 +215,7 @@ def main() -> list[str]:
     X, y = survey(given.csv, given.x, given.y, given.value, given.log) if given.csv else synthetic(given.seed)
     folds = cases(X, y, given.agents, given.features, given.loss, given.seed)
     rows = (row(name, method, folds) for name, method in METHODS.items() if given.only in name)
-    return markdown(["way to fuse", "RMSE", "NLPD", "in 95 %", "kB in all", "steps"], rows)
+    return markdown(["method", "RMSE", "NLPD", "in 95 %", "kB in all", "steps"], rows)
 
 
 if __name__ == "__main__":

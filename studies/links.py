@@ -2,10 +2,10 @@
 
     python studies/links.py                         # what is missing of links.jsonl, seeds 0 to 19; then the tables
     python studies/links.py --world wlan --case "no faults" "50 %"
-    python studies/links.py --page                  # puts the tables in docs/links.md
+    python studies/links.py --page                  # puts the tables in docs/studies/links.md
 
 What agents agree on is recorded in the scenarios robots, field (sensors) and wlan, and drawn at random for two sorts of
-graphs with loops (those of docs/certificates.md). The share of an agreement is (value - random) / (best - random):
+graphs with loops (those of docs/studies/bounds.md). The share of an agreement is (value - random) / (best - random):
 random is the mean of random choices that are allowed, best that of exact elimination, or of lockstep ADMM without
 faults on WLANs. Agents that come out with no choice are worth what the worst place of their own is. Of a death in
 mid-decision the share is that of the survivors, by their own factors, in which the dead is wherever that is best; on
@@ -48,7 +48,7 @@ WORLDS = {  # scenario, round, deadline, patience, and what else is set
 SORTS = {"loopy": sparse, "dense": dense}
 ALONE, LOCKSTEP, LOSSY = "independent", "lockstep, no faults", "lockstep, 30 %"
 DSA, MGM = "DSA, no faults", "MGM, no faults"
-DEATH, CURVE = "30 %, one dies in mid-decision", "30 %, delay up to 5"
+DEATH, CURVE = "30 %, an agent fails", "30 %, delay up to 5"
 FAULTS = {
     "no faults": Faults(),
     "10 % loss": Faults(loss=0.1),
@@ -335,7 +335,7 @@ def table(lines: list[Line]) -> Iterator[str]:
 
 
 CHOICES = {"world": tuple(WORLDS), "seed": range(20), "case": (*CASES, *THRESHOLDS)}
-STUDY = Study(__doc__, "links.jsonl", run, CHOICES, table, page=("links.md", "agreements"))
+STUDY = Study(__doc__, "links.jsonl", run, CHOICES, table, page=("studies/links.md", "agreements"))
 
 if __name__ == "__main__":
     STUDY.main()

@@ -2,7 +2,7 @@
 
     python studies/links_runs.py                    # runs what is missing of links_runs.jsonl, seeds 100 to 109
     python studies/links_runs.py --seeds 100-105 --world wlan
-    python studies/links_runs.py --page             # puts the table in docs/links.md
+    python studies/links_runs.py --page             # puts the table in docs/studies/links.md
 
 Everything is as in the scenarios robots, field (sensors, which report measurements over the same links) and wlan (a
 network for each seed), by factor and by totals, but for the way to agree and the transport. All runs of a seed share
@@ -34,7 +34,7 @@ class World(NamedTuple):
         kind: How they agree.
         deadline: In ticks.
         patience: In ticks.
-        death: Who dies in which round.
+        death: The agent that fails, and its round.
     """
 
     scenario: str
@@ -56,7 +56,7 @@ CASES = {
     "no faults": [],
     "30 %, delay up to 5": [*FAULTY, "transport.loss=0.3", "transport.delay=5"],
     "50 %, delay up to 5": [*FAULTY, "transport.loss=0.5", "transport.delay=5"],
-    "30 %, one dies": [*FAULTY, "transport.loss=0.3"],
+    "30 %, an agent fails": [*FAULTY, "transport.loss=0.3"],
 }
 ALL = (LOCKSTEP, *CASES, ALONE)
 
@@ -71,7 +71,7 @@ def settings_of(world: str, case: str, seed: int) -> list[str]:
         return [*out, "coordination.kind=" + ("sobol" if name == "wlan" else "independent")]
     out += [f"coordination.kind={kind}", "coordination.mode=asynchronous"]
     out += [f"coordination.deadline={deadline}", f"coordination.patience={patience}", *CASES[case]]
-    if "dies" in case:
+    if "fails" in case:
         out.append(f"transport.deaths=[{{agent='{dead}',round={when},step={deadline // 2}}}]")
     return out
 
@@ -120,7 +120,7 @@ STUDY = Study(
     regret,
     {"world": tuple(WORLDS), "case": ALL, "seed": range(100, 110)},
     table,
-    page=("links.md", "runs"),
+    page=("studies/links.md", "runs"),
 )
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Shares of points and functions for which the papers' upper confidence bounds hold: the table of docs/coverage.md.
+"""Shares of points and functions for which the papers' upper confidence bounds hold, for docs/studies/confidence.md.
 
     python studies/papers_bounds.py
 

@@ -1,4 +1,4 @@
-"""Teams that plan routes and others, on five landscapes: the runs behind docs/routes.md, and its tables.
+"""Teams that plan routes and others, on five landscapes: the runs behind docs/studies/routes.md, and its tables.
 
     python studies/routes.py --task level map peak --seeds 100-109  # adds what is missing of routes.jsonl
     python studies/routes.py --table                                # prints the tables

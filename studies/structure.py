@@ -1,7 +1,7 @@
 """Regret of a team that is not told the structure of a function, by where its scopes come from.
 
     python studies/structure.py            # runs what is missing of structure.jsonl, seeds 0 to 5
-    python studies/structure.py --page     # puts the tables in docs/structure.md
+    python studies/structure.py --page     # puts the tables in docs/studies/structure.md
 
 A line has the simple regret after every evaluation, how many of the pairs of variables that meet in a factor of the
 function meet in a scope at the end, how many meet there in all, and processor seconds. The initial points are the same
@@ -103,7 +103,7 @@ def table(lines: list[Line]) -> Iterator[str]:
 
 
 CHOICES = {"problem": tuple(PROBLEMS), "method": tuple(METHODS), "seed": range(6)}
-STUDY = Study(__doc__, "structure.jsonl", run, CHOICES, table, page=("structure.md", "tables"))
+STUDY = Study(__doc__, "structure.jsonl", run, CHOICES, table, page=("studies/structure.md", "tables"))
 
 if __name__ == "__main__":
     STUDY.main()

@@ -1,4 +1,4 @@
-"""How fast methods tune random WLANs, the tables of docs/wlan.md, one network for each seed.
+"""How fast methods tune random WLANs, the tables of docs/studies/wireless.md, one network for each seed.
 
     python studies/wlan.py told           # by what is told of an evaluation; what is missing of wlan_study.jsonl
     python studies/wlan.py walking        # users who walk, with and without a time axis; of wlan_mobility.jsonl
@@ -6,7 +6,7 @@
     python studies/wlan.py utilities      # what is best for each utility, on the default network
 
 With ``--table`` nothing is run. A share is that of the way from a median random setting to the best known one; of
-``ways`` that of the best known capacity. Other people's methods are run on such networks in docs/benchmarks.md.
+``ways`` that of the best known capacity. Other people's methods are run on such networks in docs/studies/sums.md.
 """
 
 import sys
@@ -111,7 +111,7 @@ def told_table(lines: list[Line]) -> list[str]:
                     yield [f"`{method}`", outcomes, *ends, *counts, len(own)]
 
     head = [f"share at {BUDGET}: mean", "least", "evaluations to 90 %: median", "largest", "seeds"]
-    return markdown(["method", "told", *head], rows())
+    return markdown(["method", "outcomes", *head], rows())
 
 
 def walking(method: str, step_m: float, seed: int) -> Line:
@@ -166,7 +166,7 @@ def ways_table(lines: list[Line]) -> list[str]:
         shares = [line["found"][method] / line["best_known"] for line in own]
         return [f"{100 * np.mean(shares):.1f} %", f"{100 * np.min(shares):.1f} %"] if shares else ["", ""]
 
-    head = ["way", "audible only: mean", "least", "all disturb: mean", "least"]
+    head = ["method", "audible only: mean", "least", "all disturb: mean", "least"]
     names = [*REFERENCES, *TEAMS, ASSUMED]
     return markdown(head, [[name, *cells(name, "audible"), *cells(name, "all")] for name in names])
 
@@ -192,7 +192,7 @@ STUDIES = {
         {"method": tuple(METHODS), "outcomes": ("per-factor", "total"), "seed": range(20)},
         told_table,
         wanted=lambda method, outcomes, _: outcomes == "total" or method not in PEERS,
-        page=("wlan.md", "told"),
+        page=("studies/wireless.md", "told"),
     ),
     "walking": Study(
         __doc__,
@@ -200,7 +200,7 @@ STUDIES = {
         walking,
         {"method": tuple(WALKING), "step_m": STEPS_M, "seed": range(5)},
         walking_table,
-        page=("wlan.md", "walking"),
+        page=("studies/wireless.md", "walking"),
     ),
     "ways": Study(__doc__, "wlan_ways.jsonl", ways, {"seed": range(5), "interference": ("audible", "all")}, ways_table),
 }

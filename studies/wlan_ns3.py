@@ -1,4 +1,4 @@
-"""The tables of docs/wlan.md that need ns-3: how capacity and throughput rank powers, and how ns-3 judges powers.
+"""Tables that need ns-3: ranks of powers by capacity and throughput, and its judgement: docs/studies/wireless.md.
 
     python studies/wlan_ns3.py rank --access-points 12 --users 36 --side 300 --seeds 0-1
     python studies/wlan_ns3.py judge --seeds 0-2

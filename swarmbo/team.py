@@ -178,7 +178,7 @@ class Team(AskTell):
         hold: int = 1,
         **settings: Any,
     ) -> Self:
-        """Make a policy for an environment; docs/worlds.md describes environments.
+        """Make a policy for an environment; docs/environments/contract.md describes environments.
 
         Args:
             env: With a measurement, any environment with finite boxes of actions. Otherwise, if it has

@@ -1,4 +1,4 @@
-"""How shapes of arrays are checked while tests run; docs/contributing.md has the command."""
+"""How shapes of arrays are checked while tests run; docs/contributing/contributing.md has the command."""
 
 from collections.abc import Callable
 from typing import Any

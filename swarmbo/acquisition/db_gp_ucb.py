@@ -27,7 +27,7 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     Args:
         exploration: Schedule of alpha_t and beta_t (see ``swarmbo.acquisition.schedules``). ``practical`` is
             ahead by cumulative regret, the paper's score; robots with a number of rounds that look for the summit of a
-            landscape end nearer to it by ``annealed``: docs/robots.md.
+            landscape end nearer to it by ``annealed``: docs/methods/acquisitions.md.
         exploration_scale: Factor on sqrt(alpha_t) and sqrt(beta_t), > 0.
         delta: Failure probability in the theory schedule, in (0, 1).
 

@@ -35,15 +35,15 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
     paper's bound on the regret needs a kernel with a constant variance of its own at every point; for the kernels here
     its constant is infinite, and nothing is claimed. The factors are the team's, or with ``belief.structure`` those of
     sampled partitions. The paper averages the acquisitions of the samples (appendix B); by default their covariances
-    are averaged here, and this is the bound of the one belief that comes of it: see docs/structure.md.
+    are averaged here, and this is the bound of the one belief that comes of it: see docs/methods/beliefs.md.
 
     Deviations of several factors add up to more than the deviation of their sum; that of one factor does not, and its
     bound may lie below a local maximum wherever nothing was measured. So of one factor every second bound has three
     times the weight, once three evaluations in a row gained nothing as the belief sees them.
 
     The paper agrees by max-sum on a grid that grows. Here a team agrees by ``admm`` unless told otherwise, because it
-    finds the same maxima and takes factors of any size: docs/agreement.md. The paper's own way is ``coordination =
-    "refined-max-sum"`` with ``lattice = "lemma-5"`` here, and ``levels = 1`` there, so that nothing is refined.
+    finds the same maxima and takes factors of any size: docs/studies/agreement.md. The paper's method is ``coordination
+    = "refined-max-sum"`` with ``lattice = "lemma-5"`` here, and ``levels = 1`` there, so that nothing is refined.
 
     Args:
         exploration: Schedule of beta. ``theory``: theorem 1's, for a finite domain. ``theory-continuous``: lemma 6's.

@@ -112,7 +112,7 @@ class DuMBO(Acquisition, frozen=True, tag="dumbo"):
         coupled: Whether neighbours also exchange 1/S_k and use the full gradient.
         exploration: Schedule of beta. ``paper``: 0.2 d log(2t) with d the number of all variables, as in the authors'
             program. On factors that share little the sum of n roots exceeds the deviation of the sum up to sqrt(n)
-            times, so that explores until the budget ends: docs/benchmarks.md. ``practical``: the same, divided by the
+            times, so that explores until the budget ends: docs/studies/sums.md. ``practical``: the same, divided by the
             square of that ratio, as it is where all factors are equally uncertain. ``theory``:
             2 log(|D| pi² t² / (6 delta)).
         exploration_scale: Factor on sqrt(beta), > 0.

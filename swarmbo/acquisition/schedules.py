@@ -15,7 +15,7 @@ GroupExploration = Literal["practical", "theory"]
 NeighbourhoodExploration = Literal["practical", "paper", "theory"]
 ContinuousExploration = Literal["practical", "theory", "theory-continuous"]
 
-ANNEALED_FROM, ANNEALED_TO = 5.0, 1.0  # of sqrt(beta): chosen on the landscapes of docs/comparison.md, other seeds
+ANNEALED_FROM, ANNEALED_TO = 5.0, 1.0  # of sqrt(beta): chosen on the landscapes of docs/studies/fields.md, other seeds
 
 
 @dataclass(frozen=True)

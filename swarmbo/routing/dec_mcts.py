@@ -1,4 +1,4 @@
-"""Decentralised Monte-Carlo tree search, kept only for what auctions are compared with (docs/routes.md).
+"""Decentralised Monte-Carlo tree search, kept only for what auctions are compared with (docs/studies/routes.md).
 
 Each agent grows a tree over sequences of way-points of its own. After some growth it tells all others the best
 sequences it knows and how likely it is to take each; in the meantime it takes the others to follow what they last told.

@@ -23,7 +23,7 @@ _AHEAD = 4  # steps before an episode is copied or written down
 
 
 def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
-    """Hold a world to its contract; ``docs/architecture.md`` says what a world may offer besides.
+    """Hold a world to its contract; ``docs/environments/contract.md`` says what a world may offer besides.
 
     It keeps PettingZoo's parallel API. The same seed gives the same episode to the bit. Spaces hold what is returned;
     rewards are finite numbers, flags are bools. Infos say where agents measured, inside their action spaces, and what,

@@ -24,7 +24,7 @@ class Step(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What one agent reports; ``docs/worlds.md`` says what each key means.
+    """What one agent reports; ``docs/environments/contract.md`` says what each key means.
 
     Args:
         place: ``"location"``: where it really measured, or the values of its variables; None if there is none, or it is

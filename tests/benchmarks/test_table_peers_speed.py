@@ -3,8 +3,8 @@
 PGMax runs as its authors recommend it: factors of one kind in one group, ``infer.build_inferer`` for max-product
 (temperature 0), 200 iterations with damping 0.5, jitted. What it takes is told apart: to build its graph and arrays, to
 compile, and to run what is compiled, once more on the same tables. Ours is all of ``solve``. Theirs are numbers of 32
-bits and the last beliefs, ours of 64 bits and the best choice of all rounds. ``docs/contributing.md`` says how to
-install it.
+bits and the last beliefs, ours of 64 bits and the best choice of all rounds. ``docs/contributing/contributing.md`` says
+how to install it.
 """
 
 import gc

@@ -253,7 +253,7 @@ def test_by_a_deadline_agents_with_beliefs_of_their_own_go_on_without_one_that_i
 
 
 def test_an_agent_elsewhere_measures_by_the_function_that_the_page_shows(tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "processes.md").read_text()
     code = page.partition("# depth.py")[2].partition("```")[0]
     (tmp_path / "depth.py").write_text(f"#{code}")
     out, agents = tmp_path / "run", list[subprocess.Popen[bytes]]()

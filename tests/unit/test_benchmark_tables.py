@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks.md say what the raw lines say, and nothing is bold by chance."""
+"""The tables of docs/studies/sums.md say what the raw lines say, and nothing is bold by chance."""
 
 import argparse
 import doctest

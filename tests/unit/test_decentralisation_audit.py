@@ -1,4 +1,4 @@
-"""The bytes in docs/decentralisation.md are those of the wire, and as many as the messages' form says."""
+"""The bytes in docs/studies/bytes.md are those of the wire, and as many as the messages' form says."""
 
 import importlib
 import re
@@ -104,7 +104,7 @@ def test_sums_beside_the_agreement_are_as_long_as_their_form(audit: Any, mode: s
 def test_rows_of_the_page_are_those_of_the_script(audit: Any, mode: str):
     world = audit.WORLDS["4 disjoint pairs"]
     _, *row = audit.row_of("", *audit.cells_of(*audit.measured(world, mode, *audit.METHODS["add-gp-ucb"])))
-    page = (ROOT / "docs" / "decentralisation.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "studies" / "bytes.md").read_text(encoding="utf-8")
     (table,) = re.findall(rf"\*\*4 disjoint pairs, {mode}\*\*\n\n((?:\|.*\n)+)", page)
     rows = {
         name.strip(): list(map(str.strip, cells)) for _, name, *cells, _ in (x.split("|") for x in table.splitlines())

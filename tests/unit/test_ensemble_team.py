@@ -1,8 +1,6 @@
 """Teams whose belief is an ensemble: ask and tell, batches, failures, resume, scenarios."""
 
 import json
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -113,15 +111,6 @@ def test_kinds_that_do_not_go_together_are_refused_with_what_does() -> None:
         sb.Team(GRAPH, BOUNDS, acquisition="egp-ts")
     with pytest.raises(ConfigError, match=r"acquisition.kind.*got 'auto'.*'egp-ts', 'egp-ei'"):
         sb.Team(GRAPH, BOUNDS, belief="ensemble")
-
-
-def test_the_python_of_the_page_runs(capsys) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "ensembles.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    exec(compile(block, "docs/ensembles.md", "exec"), {})
-    weights = [float(number) for number in capsys.readouterr().out.strip(" []\n").split()]
-    assert len(weights) == 12
-    assert sum(weights) == pytest.approx(1.0, abs=0.01)
 
 
 def test_a_scenario_takes_an_ensemble_by_overrides_and_runs(tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""docs/failures.md says what the lines beside it say."""
+"""docs/studies/failures.md says what the lines beside it say."""
 
 import importlib
 import json
@@ -60,6 +60,6 @@ def test_single_runs_are_counted_as_the_page_has_it(lines):
     for x in lines:
         pairs.setdefault((x["method"], x["told"], x["shape"], x["seed"]), {})[x["as_number"]] = x["regret"]
     ratios = np.array([pair[False] / pair[True] for pair in pairs.values()])
-    text = " ".join((DOCS / "failures.md").read_text().split())
+    text = " ".join((DOCS / "studies" / "failures.md").read_text().split())
     nearer, farther = int((ratios < 1.0).sum()), int((ratios > 1.5).sum())
     assert f"of {len(ratios)} pairs it is nearer in {nearer}, and more than 1.5 times as far in {farther}" in text

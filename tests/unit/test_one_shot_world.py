@@ -342,13 +342,13 @@ def test_measurements_that_are_no_numbers_are_refused(word):
 
 
 @pytest.mark.mpe
-def test_pettingzoos_particles_are_tuned_as_the_page_on_scripting_has_it(monkeypatch):
+def test_pettingzoos_particles_are_tuned_as_the_page_on_policies_has_it(monkeypatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     pytest.importorskip("mpe2")
-    page = (Path(__file__).parents[2] / "docs" / "scripting.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "rl.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```py\n(.*?)```", page, flags=re.DOTALL)
     names = {"sb": sb, "np": np}
-    exec(compile(block, "docs/scripting.md", "exec"), names)
+    exec(compile(block, "docs/guide/rl.md", "exec"), names)
     team = names["spread"]
     assert team.graph.scope("agent_1") == tuple(f"agent_1[{axis}]" for axis in range(5))
     sums = team.history.factors.sum(axis=1)

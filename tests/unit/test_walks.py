@@ -1,4 +1,4 @@
-"""How many files one must open to follow one thing through the house: `docs/architecture.md` names them."""
+"""Files that one opens to follow one thing through the package: `docs/contributing/architecture.md` names them."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ from swarmbo.agent import Agent
 from swarmbo_envs import robot_team_v0
 
 HOUSE = Path(sb.__file__).parent
-PAGE = HOUSE.parent / "docs" / "architecture.md"
+PAGE = HOUSE.parent / "docs" / "contributing" / "architecture.md"
 BOUNDS = dict.fromkeys("xyz", (0.0, 1.0))
 GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from swarmbo.cli import app
 from swarmbo.kernels import registry
 
-PAGE = (Path(__file__).parents[2] / "docs" / "your-own.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "extend.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"```\w+ (\S+)\n(.*?)```", PAGE, flags=re.DOTALL))
 
 
@@ -30,7 +30,7 @@ def test_parts_on_the_page_keep_to_their_contracts_and_are_used(folder, monkeypa
     monkeypatch.syspath_prepend(str(folder))
     names: dict[str, object] = {"__name__": "page"}
     for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL):
-        exec(compile(block, "docs/your-own.md", "exec"), names)
+        exec(compile(block, "docs/guide/extend.md", "exec"), names)
     assert names["team"].n_data == 8
     assert names["team"].recommend().mean > -0.05  # the most is 0
     assert names["voters"].sent["agreement"].messages == 4  # two votes, and the winner told to two

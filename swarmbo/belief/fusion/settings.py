@@ -18,7 +18,7 @@ class FusedSettings(Settings, frozen=True, tag_field="kind", tag="fused"):
     Args:
         method: ``readings``: flooding of tagged raw measurements to an exact process. ``experts``: raw measurements, to
             a committee of one exact process per author, with less computation. For comparison: ``consensus``, robust
-            push-sum, and ``covariance-intersection``, untagged estimates. docs/fusion.md has the numbers.
+            push-sum, and ``covariance-intersection``, untagged estimates. Numbers: docs/studies/fusion.md.
         n_features: Size of the basis, an even number from 2 to 2048; a message holds about half its square of numbers.
             ``readings`` and ``experts`` need none.
         steps: Synchronous steps, >= 1, in which neighbours exchange messages after each round of measurements.

@@ -325,8 +325,8 @@ def test_an_agent_that_can_not_be_made_is_refused_where_it_was_to_be():
 
 @pytest.mark.thorough
 def test_the_agents_of_the_page_run(tmp_path: Path):
-    page = (Path(__file__).parents[3] / "docs" / "decentralisation.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    page = (Path(__file__).parents[3] / "docs" / "guide" / "processes.md").read_text(encoding="utf-8")
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) if "__main__" in block]
     (tmp_path / "agents.py").write_text(code, encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(Path(sb.__file__).parents[1])}
     ran = subprocess.run(
