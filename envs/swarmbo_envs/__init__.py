@@ -22,13 +22,10 @@ _ENTRY_POINTS = {
 
 
 def register_all() -> list[str]:
-    """Register every world in PettingZoo's registry, for its parallel and its AEC interface; repeating it is harmless.
+    """Register every world in PettingZoo's registry, for its parallel and its AEC interface; return the ids.
 
-    Importing the package has done so: this is the entry point of the group ``swarmbo.envs``. An id that is registered
-    already is left as it is.
-
-    Returns:
-        The ids, for ``pettingzoo.make("parallel", id, ...)``.
+    Importing the package calls it; this is also the entry point of the group ``swarmbo.envs``. Ids that are already
+    registered are kept.
 
     Example:
         >>> register_all()[:3]

@@ -1,4 +1,4 @@
-"""Links by radio."""
+"""Radio links between agents."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,9 @@ from jaxtyping import Float
 def links_in_range(
     agents: list[str], positions: Float[np.ndarray, "n 2"], range_m: float | Sequence[float]
 ) -> "nx.Graph[str]":
-    """The graph of agents that are within radio range of each other.
+    """Graph of agents within radio range of each other; edges carry their ``distance`` in metres.
 
-    Args:
-        agents: Names, one per position.
-        positions: In metres.
-        range_m: Largest distance at which two agents hear each other; or of each agent, and both must reach the other.
-
-    Returns:
-        All agents, with an edge per pair in range; the edge's ``distance`` is in metres.
+    With one range per agent, the distance must be within both ranges.
     """
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(agents)
@@ -33,11 +27,7 @@ def links_in_range(
 
 
 class RadioLinks:
-    """``links_in_range``, worked out anew only once somebody has moved.
-
-    Args:
-        agents: Names.
-    """
+    """``links_in_range``, computed again only after a motion."""
 
     def __init__(self, agents: list[str]) -> None:
         self._agents = agents
@@ -45,12 +35,7 @@ class RadioLinks:
         self._of: tuple[np.ndarray, np.ndarray] | None = None
 
     def at(self, positions: Float[np.ndarray, "n 2"], range_m: float | Sequence[float]) -> "nx.Graph[str]":
-        """The graph, frozen: whoever asks gets the same one as long as nobody moves.
-
-        Args:
-            positions: As of ``links_in_range``.
-            range_m: As of ``links_in_range``.
-        """
+        """The frozen graph; the same object until an agent moves."""
         asked = np.array(positions), np.array(range_m)
         if self._of is None or not all(map(np.array_equal, asked, self._of)):
             self._links, self._of = nx.freeze(links_in_range(self._agents, positions, range_m)), asked

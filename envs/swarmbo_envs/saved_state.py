@@ -1,4 +1,4 @@
-"""Episodes of worlds and their states, as plain JSON and arrays that are held to be whole when read."""
+"""Episodes of worlds and their saved states: plain JSON and arrays, validated when read."""
 
 import secrets
 from collections.abc import Iterator, Mapping
@@ -17,13 +17,13 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 @dataclass
 class WorldEpisode:
-    """State that the episodes of all worlds have in common; each adds what changes in it from round to round.
+    """State that the episodes of all worlds share; each world adds the state that changes in it.
 
     Args:
-        seed: Of all randomness since the last reset that gave one.
-        number: Episodes since that reset; each has its own randomness.
-        round: Rounds that are over.
-        running: Whether the episode goes on.
+        seed: Seed of all randomness since the last reset that gave one.
+        number: Number of the episode with this seed; each has its own randomness.
+        round: Completed rounds.
+        running: False once the episode is over.
     """
 
     seed: int
@@ -32,19 +32,15 @@ class WorldEpisode:
     running: bool
 
     def share_left(self, max_cycles: int) -> float:
-        """Share of the rounds that are still to come, >= 0."""
+        """Share of the remaining rounds, >= 0."""
         return max(0.0, 1.0 - self.round / max_cycles)
 
 
 def seed_and_number(seed: int | None, last: WorldEpisode | None) -> tuple[int, int]:
-    """The seed of the episode that begins, and its number among those of this seed.
-
-    Args:
-        seed: As given to ``reset``. None goes on to the next episode of the last seed.
-        last: The episode before; None: there was none, and without a seed the first one is random.
+    """Seed of the episode that begins, and its number among those of this seed; random for a first one without a seed.
 
     Raises:
-        ConfigError: If the seed is no integer >= 0.
+        ConfigError: If the seed is not an integer >= 0.
     """
     if seed is not None:
         return whole_number(seed, 0, "$.seed"), 0
@@ -54,16 +50,7 @@ def seed_and_number(seed: int | None, last: WorldEpisode | None) -> tuple[int, i
 
 
 class Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The plain part of a state.
-
-    Args:
-        version: Of the form of the state.
-        world: What makes its world this one.
-        seed: Of the episode.
-        number: Of the episode with this seed.
-        round: Rounds that are over.
-        running: Whether agents are live.
-    """
+    """Plain part of a state; ``version`` is that of its format, ``world`` the identity of its world."""
 
     version: int
     world: dict[str, Any]
@@ -76,14 +63,7 @@ class Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def to_state(
     episode: WorldEpisode, version: int, world: dict[str, Any], arrays: Mapping[str, ArrayLike]
 ) -> dict[str, Any]:
-    """An episode as ``{"json": ..., "arrays": ...}``, with what makes its world this one.
-
-    Args:
-        episode: Where the agents stand.
-        version: Of the form of the state.
-        world: What makes their world this one.
-        arrays: What the world adds to an episode; copies are kept.
-    """
+    """Save an episode as ``{"json": ..., "arrays": ...}`` with the identity of its world; arrays are copied."""
     plain = Plain(version, world, episode.seed, episode.number, episode.round, episode.running)
     return {"json": msgspec.to_builtins(plain), "arrays": {name: np.array(array) for name, array in arrays.items()}}
 
@@ -92,13 +72,13 @@ class SavedState:
     """A state that is being read.
 
     Args:
-        state: As it was given.
-        what: What it should be of, in words: ``robot-team``.
-        version: The version that can be read.
-        world: What makes the world that it goes on in this one.
+        state: The given state.
+        what: Its expected kind, in words: ``robot-team``.
+        version: Readable format version.
+        world: Identity of the world that continues from it.
 
     Raises:
-        StateVersionError: If another version or another world wrote it (the message says what differs).
+        StateVersionError: If another version or another world saved it (the message names the differences).
     """
 
     def __init__(self, state: Any, what: str, version: int, world: dict[str, Any]) -> None:
@@ -117,7 +97,7 @@ class SavedState:
 
     @property
     def common(self) -> dict[str, Any]:
-        """The arguments of an episode that those of all worlds have, by name."""
+        """Fields of an episode that all worlds share, by name."""
         plain = self.plain
         return {"seed": plain.seed, "number": plain.number, "round": plain.round, "running": plain.running}
 
@@ -125,7 +105,7 @@ class SavedState:
         """Refuse the state unless a claim is true.
 
         Raises:
-            StateVersionError: If it is not.
+            StateVersionError: If it is false.
         """
         if not claim:
             raise StateVersionError(
@@ -133,10 +113,10 @@ class SavedState:
             )
 
     def array(self, name: str, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        """A copy of one array, of numpy's kind of number and a shape.
+        """Copy of one array, with its dtype kind and shape checked.
 
         Raises:
-            StateVersionError: If it is another one, or none.
+            StateVersionError: If they differ, or the array is missing.
         """
         try:
             array = np.array(self._arrays.get(name))
@@ -149,7 +129,7 @@ class SavedState:
         return array
 
     def rows_of(self, name: str) -> int:
-        """Number of rows of an array that may have any."""
+        """Number of rows of an array of any length."""
         return len(np.atleast_1d(np.asarray(self._arrays.get(name), dtype=object)))
 
     def _part(self, state: Any, name: str) -> Mapping[str, Any]:
@@ -162,7 +142,7 @@ class SavedState:
 
 
 def _differences(there: object, here: object, path: str = "$") -> Iterator[tuple[str, object, object]]:
-    """Path and both values of everything that differs between two pieces of plain data."""
+    """Path and both values of all differences between two pieces of plain data."""
     if isinstance(there, dict) and isinstance(here, dict):
         for key in dict.fromkeys([*there, *here]):
             yield from _differences(there.get(key), here.get(key), f"{path}.{key}")

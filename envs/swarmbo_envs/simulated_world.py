@@ -1,4 +1,4 @@
-"""Base of all worlds: spaces, rounds of an episode, its state and its looks. Each world gives rules only."""
+"""Base class of all worlds: spaces, rounds of an episode, saved state and rendering; subclasses give the rules."""
 
 import inspect
 import sys
@@ -24,10 +24,11 @@ from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert
 from swarmbo_envs.saved_state import SavedState, WorldEpisode, seed_and_number, to_state
 
-LARGEST = 1e12  # what an observation shows of a measurement is cut off here
+# bound on the measurements that observations show
+LARGEST = 1e12
 
 Array = NDArray[np.float64]
-Ends = tuple[ArrayLike, ArrayLike]  # of a box: low and high
+Ends = tuple[ArrayLike, ArrayLike]  # low and high end of a box
 Infos = dict[str, dict[str, Any]]
 EpisodeKind = TypeVar("EpisodeKind", bound=WorldEpisode)
 
@@ -42,7 +43,7 @@ class WorldSettings(Protocol):
 
     @property
     def render_mode(self) -> str | None:
-        """Mode in which it is shown."""
+        """Render mode."""
         ...
 
 
@@ -50,25 +51,25 @@ SettingsKind = TypeVar("SettingsKind", bound=WorldSettings)
 
 
 class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, EpisodeKind]):
-    """A ``ParallelEnv`` whose agents have boxes.
+    """A ``ParallelEnv`` whose agents have boxes as action and observation spaces.
 
     A subclass names its settings (``arguments``) and itself (``name``), sets the attributes below and the spaces, and
-    says how an episode begins, what happens in a round, what agents see, and how that looks.
+    implements how an episode begins, a round, observations and pictures.
 
     Args:
-        settings: Of the world, frozen.
+        settings: Settings of the world, frozen.
         agents: Names of all agents.
     """
 
     __signature__: ClassVar[inspect.Signature | None]
     _arguments: ClassVar[Any]  # the type of its settings
     _action_in_words: ClassVar[str]  # its coordinates, for messages: ``[x, y]``
-    _states: ClassVar[tuple[str, int]]  # what ``get_state`` writes down, in words, and the version of its form
+    _states: ClassVar[tuple[str, int]]  # name of the saved state's content, and its format version
     _action_spaces: dict[str, gymnasium.spaces.Box]
     _observation_spaces: dict[str, gymnasium.spaces.Box]
 
     def __init_subclass__(cls, arguments: type[Settings] | None = None, name: str = "") -> None:
-        """Note the settings that a world's arguments are: help shows them, with their defaults, which stand once."""
+        """Derive the signature from the settings, so that help shows arguments and defaults."""
         super().__init_subclass__()
         if name:
             modes = ["rgb_array", "ansi", "human"]
@@ -89,11 +90,7 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
 
     @classmethod
     def _settings_of(cls, arguments: Mapping[str, Any]) -> SettingsKind:
-        """Settings of a world's arguments, in which numbers and arrays may be numpy's.
-
-        Raises:
-            ConfigError: If an argument is wrong; the message has its path.
-        """
+        """Convert arguments, which may hold NumPy values, to settings."""
         return convert(plain(arguments), cls._arguments)
 
     def _set_spaces(self, actions: Mapping[str, Ends], observations: Mapping[str, Ends], state: Ends) -> None:
@@ -103,11 +100,11 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         self.state_space = _box(state)
 
     def observation_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The box of an agent's observations; the same object on each call."""
+        """Observation space of an agent; the same object on each call."""
         return self._observation_spaces[agent]
 
     def action_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The box of an agent's actions; the same object on each call."""
+        """Action space of an agent; the same object on each call."""
         return self._action_spaces[agent]
 
     @property
@@ -125,15 +122,15 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         """Begin an episode.
 
         Args:
-            seed: Of all that is random in it, >= 0. None goes on to the next episode of the last seed given; the very
-                first episode without any seed is random.
+                seed: Seed of the episode's randomness, >= 0. None begins the next episode of the last seed given; the
+                    very first episode without a seed is random.
             options: Not used.
 
         Returns:
-            Observations, and infos with what agents measured at once, in worlds where they do.
+            Observations, and infos with the first measurements in worlds that measure on reset.
 
         Raises:
-            ConfigError: If the seed is no integer >= 0.
+            ConfigError: If the seed is not an integer >= 0.
         """
         self._episode = episode = self._begin(*seed_and_number(seed, self._episode))
         self.agents = self.possible_agents.copy()
@@ -150,12 +147,13 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
             actions: One for each live agent, in its space.
 
         Returns:
-            Observations, rewards, terminations, truncations and infos. All empty once the episode is over, when no
-            agent is live and ``actions`` must be empty too.
+            Observations, rewards, terminations, truncations and infos. All empty once the episode is over; ``actions``
+            must be empty then too.
 
         Raises:
-            ConfigError: If a live agent's action is missing, has another shape, is not finite or lies outside its
-                space, or an action is for an agent that is not live, as none is once the episode is over.
+            ConfigError: If a live agent's action is missing, has a wrong shape, is not finite or lies outside its
+            space,
+                or if an action is for an agent that is not live.
         """
         episode, agents = self._current(), self.agents
         asked = checked_actions(actions, agents, self._action_spaces, self._action_in_words)
@@ -173,30 +171,30 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         return observations, rewards, dict.fromkeys(agents, False), dict.fromkeys(agents, over), infos
 
     def get_state(self) -> dict[str, Any]:
-        """Everything that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
+        """All state that changes, as ``{"json": ..., "arrays": ...}``; ``set_state`` continues from it exactly."""
         episode = self._current()
         return to_state(episode, self._states[1], self._description(), self._arrays(episode))
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that an environment with the same arguments wrote.
+        """Continue from a state that an environment with the same arguments saved.
 
         Args:
             state: From ``get_state``.
 
         Raises:
-            StateVersionError: If it was written by another version or with other arguments (the message says which), if
-                a file of data has other ones now, or if it is not a whole state. This environment stays as it was.
+            StateVersionError: If the state is incomplete, or was saved by another version, with other arguments or with
+                other data files; this environment is then unchanged.
         """
         # read as a whole first: a state that is refused leaves this environment as it was
         self._episode = episode = self._read(SavedState(state, *self._states, self._description()))
         self.agents = self.possible_agents.copy() if episode.running else []
 
     def state(self) -> Array:
-        """The observations of all agents, one after the other."""
+        """Concatenated observations of all agents."""
         return np.concatenate(list(self._observe(self._current()).values()))
 
     def render(self) -> Any:
-        """A picture (height, width, 3) of bytes, a text, or (``human``) nothing: the text goes to the terminal."""
+        """Picture (height, width, 3) of bytes, text, or (``human``) None: the text goes to the terminal."""
         self._current()
         if self.render_mode is None:
             raise ConfigError("got None; wanted 'rgb_array', 'ansi' or 'human' to render", at="$.render_mode")
@@ -208,22 +206,22 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         return None
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resource is held open."""
 
     def _settings_changed(self) -> None:
-        """Make anew what was made of the settings."""
+        """Recompute values that depend on the settings."""
 
     @abstractmethod
     def _begin(self, seed: int, number: int) -> EpisodeKind:
-        """The episode of a seed and a number, in which nothing has happened yet."""
+        """Begin the episode of a seed and a number."""
 
     def _first_infos(self, episode: EpisodeKind) -> Infos:
-        """Infos of agents when it begins; empty, unless they measure at once."""
+        """Infos at the beginning; empty unless agents measure at once."""
         return {agent: {} for agent in self.agents}
 
     @abstractmethod
     def _play(self, episode: EpisodeKind, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        """One round, written into the episode: infos and rewards of live agents, given their actions."""
+        """Play one round, updating the episode; return infos and rewards of live agents."""
 
     @abstractmethod
     def _observe(self, episode: EpisodeKind) -> dict[str, Array]:
@@ -231,40 +229,36 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
 
     @abstractmethod
     def _description(self) -> dict[str, Any]:
-        """Description that tells this world from others, as plain JSON."""
+        """Identity of this world as plain JSON; a state can be set only in a world of equal identity."""
 
     def _arrays(self, episode: EpisodeKind) -> dict[str, Any]:
-        """Arrays that the world adds to an episode, as a state has them."""
+        """Arrays that the world adds to a saved episode."""
         added = [field.name for field in fields(episode) if field.name not in WorldEpisode.__dataclass_fields__]
         return {name: getattr(episode, name) for name in added}
 
     @abstractmethod
     def _read(self, saved: SavedState) -> EpisodeKind:
-        """The episode that was written down."""
+        """Read a saved episode."""
 
     @abstractmethod
     def _picture(self) -> NDArray[np.uint8]:
-        """The episode as an image (height, width, 3)."""
+        """Draw the episode as an image (height, width, 3)."""
 
     @abstractmethod
     def _text(self) -> str:
-        """The episode in words."""
+        """Describe the episode in words."""
 
     @staticmethod
     def _with_last(low: ArrayLike, high: ArrayLike, after: ArrayLike = ()) -> tuple[Array, Array]:
-        """Ends of observations of a function: own values, the last good measurement, the share of rounds left.
-
-        Args:
-            low: Of own values.
-            high: Of own values.
-            after: Ends (2, m) of what comes after that.
+        """Ends of function observations: own values (low, high), last good measurement, share of rounds left,
+        ``after``.
         """
         more = np.reshape(np.asarray(after, dtype=float), (2, -1))
         return np.concatenate([low, [-LARGEST, 0.0], more[0]]), np.concatenate([high, [LARGEST, 1.0], more[1]])
 
     @staticmethod
     def _shown(last: Array) -> Array:
-        """Last good measurements as observations show them: the lower bound while there is none."""
+        """Last good measurements for observations: the lower bound while there is none."""
         return np.clip(np.nan_to_num(last, nan=-LARGEST), -LARGEST, LARGEST)
 
     def _number_of(self, agent: str) -> int:
@@ -283,18 +277,14 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
 
 
 def as_aec(world: Callable[..., Any]) -> tuple[Callable[..., AECEnv[str, Any, Any]], Callable[..., Any]]:
-    """``raw_env`` and ``env`` of a module: a world as an AEC environment, without and with checks on the order.
-
-    Args:
-        world: Of what class; both take its arguments.
-    """
+    """Make ``raw_env`` and ``env`` of a module: a world as an AEC environment, without and with order checks."""
 
     def raw_env(**arguments: Any) -> AECEnv[str, Any, Any]:
-        """The world as an AEC environment, without checks on the order of calls. Args: those of ``parallel_env``."""
+        """Make the world as an AEC environment without order checks. Args: those of ``parallel_env``."""
         return parallel_to_aec_wrapper(world(**arguments))
 
     def env(**arguments: Any) -> AECEnv[str, Any, Any]:
-        """The world as an AEC environment that checks the order of calls. Args: those of ``parallel_env``."""
+        """Make the world as an AEC environment that checks the order of calls. Args: those of ``parallel_env``."""
         return OrderEnforcingWrapper(raw_env(**arguments))
 
     return raw_env, env
@@ -308,17 +298,11 @@ def _box(ends: Ends) -> Box:
 def checked_actions(
     actions: Mapping[str, ArrayLike], agents: list[str], boxes: Mapping[str, Box], what: str
 ) -> dict[str, Float[np.ndarray, " d"]]:
-    """The actions of live agents, in their order.
-
-    Args:
-        actions: One per live agent.
-        agents: The live agents.
-        boxes: Action spaces of all agents.
-        what: The coordinates in words, for messages: ``[x, y]``.
+    """Check the actions of live agents and return them in agent order; ``what`` names the coordinates in messages.
 
     Raises:
-        ConfigError: If there is no table of actions; naming the agent whose action is missing, not wanted, of another
-            shape or not in its box.
+        ConfigError: If ``actions`` is not a table, or an agent's action is missing, unwanted, misshapen or out of its
+            box.
     """
     for agent in table(actions, "{agent: action}", "$.actions"):
         if agent not in agents:
@@ -345,7 +329,7 @@ def checked_actions(
 
 
 def plain(value: Any) -> Any:
-    """Numbers and arrays of numpy, however deep, as Python's own."""
+    """Convert NumPy numbers and arrays to Python's own, at any depth."""
     if isinstance(value, Mapping):
         return {key: plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""What a query is worth, as local functions over the scopes of a factor graph."""
+"""Acquisitions: the utility of a query, as local functions over the scopes of a factor graph."""
 
 from swarmbo.acquisition.acquisition import Acquisition as Acquisition
 from swarmbo.acquisition.add_gp_ucb import AddGPUCB as AddGPUCB

@@ -1,4 +1,4 @@
-"""What every acquisition offers, for agents in a field, for those who set the variables of a function, or for both."""
+"""Base of every acquisition, for fields, for functions, or for both."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,10 +23,10 @@ Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]
 
 
 class Acquisition(Settings, frozen=True, tag_field="kind"):
-    """Base of acquisitions: what a query is worth, as a sum of local functions that agents maximise together.
+    """Base of acquisitions: the utility of a query, as a sum of local functions that agents maximise together.
 
-    A subclass says it for one kind of problem or for both: in a field by ``local_problem``, of a function by
-    ``local_functions``. ``ChainAcquisition`` is a base for fields that asks for less.
+    A subclass implements ``local_problem`` for fields, ``local_functions`` for functions, or both. ``ChainAcquisition``
+    is a base for fields that needs less.
 
     Example:
         >>> import numpy as np
@@ -43,69 +43,54 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
         True
     """
 
-    for_functions: ClassVar[tuple[str, ...]] = ()  # settings of no account in a field
-    for_fields: ClassVar[tuple[str, ...]] = ()  # settings of no account for a function
+    for_functions: ClassVar[tuple[str, ...]] = ()  # settings without effect in a field
+    for_fields: ClassVar[tuple[str, ...]] = ()  # settings without effect for a function
 
     def check_world(self, level: float | None) -> None:
-        """Refuse a world in which it could not say what a query is worth; before the first round.
+        """Refuse a world without required properties, before the first round.
 
         Args:
-            level: That the world states; None where it states none.
+            level: Level of the world; None without one.
 
         Raises:
-            ConfigError: If something is missing. Here nothing is.
+            ConfigError: If a property is missing; never here.
         """
 
     def aim(self, level: float | None) -> Goal | None:
-        """What it looks for in a field; None: it does not say, and suits any.
-
-        Args:
-            level: That the world states; None where it states none.
-        """
+        """Task in a field; None if it suits any. ``level`` is that of the world, None without one."""
         return None
 
     def in_field(self, aim: Goal, *, priced: bool) -> "Acquisition":
-        """What says what places are worth: itself, unless it chooses one.
+        """Acquisition that values places: itself, unless it selects one.
 
         Args:
-            aim: What the field is watched for.
-            priced: Whether agents may decline a measurement for its price.
+            aim: Task in the field.
+            priced: True if agents may abstain from a measurement for its price.
         """
         return self
 
     def local_problem(self, situation: Situation) -> LocalProblem | None:
-        """What agents in a field have to agree on; None if nobody has anywhere to go.
-
-        Args:
-            situation: What is known.
-        """
+        """Problem that agents in a field have to agree on; None if no agent can move."""
         raise NotImplementedError(f"{type(self).__name__} lacks a utility of locations (implement local_problem)")
 
     @property
     def splits(self) -> bool:
-        """Whether agents with beliefs of their own can each work out their share of what they have to agree on."""
+        """True if agents with separate beliefs can each compute their share of the problem."""
         return False
 
     def problem_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
-        """The same in steps, in which agents with beliefs of their own say what others need of them; here there is one.
-
-        Args:
-            situation: What is known.
-        """
+        """Steps of the same, in which agents with separate beliefs exchange messages; here there is one."""
         yield from ()
         return self.local_problem(situation)
 
     def alone(self, situation: Situation) -> Chooser:
-        """How agents in a field choose by themselves, as baselines have them do.
+        """Rule by which an agent in a field chooses without others, for baselines.
 
-        Here each takes the best of its places by the local problem of its own, as if nobody else were there.
-
-        Args:
-            situation: What is known.
+        Here each takes the best of its places by its own local problem.
 
         Returns:
-            A function of an agent, what it believes, and places (k, d), k >= 1: the index of its choice among them;
-            None where it declines.
+            A function of an agent, its belief, and places (k, d), k >= 1: the index of its choice among them; None if
+            it abstains.
         """
 
         def choose(agent: str, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> int | None:
@@ -123,26 +108,26 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
         return choose
 
     def learn(self, situation: JointSituation, belief_settings: AdditiveGPSettings, previous: Learned | None) -> Model:
-        """What the history of a function says: here all of it, untransformed; hyper-parameters are refitted when due.
+        """Model of a function's history: here of all untransformed outcomes; hyper-parameters are refitted when due.
 
         Args:
-            situation: What is known.
+            situation: Present knowledge.
             belief_settings: Kernel, priors, effort of the fit.
-            previous: What the last model learned; None at first.
+            previous: State learned by the last model; None at first.
         """
         belief, learned = learned_belief(situation, situation.graph, situation.history, belief_settings, previous)
         return Model(given_out(belief, situation), learned)
 
     def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
-        """What agents that set the variables of a function maximise in sum.
+        """Functions whose sum agents maximise to set the variables of a function.
 
         Args:
-            situation: What is known.
+            situation: Present knowledge.
             model: Of the same situation.
 
         Returns:
             One function per factor of ``model.belief.graph``, whose variables are those of the team's graph in the same
-            order; its factors may be others.
+            order; its factors may differ.
         """
         raise NotImplementedError(
             f"{type(self).__name__} lacks the functions that agents maximise (implement local_functions)"

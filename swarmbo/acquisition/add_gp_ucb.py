@@ -27,10 +27,10 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
     """Sum over disjoint groups of mu_j + sqrt(beta) sigma_j (Kandasamy et al. 2015, eq. (9) and algorithm 1).
 
     With ``groups = "learned"`` the scopes of the team's graph are not used. Every ``learn_every`` evaluations the
-    variables are cut at random into groups of ``group_size``, ``groupings`` times, hyper-parameters are fitted to each,
-    and the grouping with the largest evidence is taken (section 4.3; five permutations are what the authors' program
-    tries). The paper shares one scale and one bandwidth over all groups: ``lengthscales = "shared"`` in the belief's
-    settings comes near.
+    variables are divided at random into groups of ``group_size``, ``groupings`` times, hyper-parameters are fitted to
+    each, and the grouping with the largest evidence is taken (section 4.3; the authors' program tries five
+    permutations). The paper shares one scale and one bandwidth over all groups: ``lengthscales = "shared"`` in the
+    belief's settings is similar.
 
     No bound on the regret is claimed: the proof of the paper's theorem 5 takes the sum of the groups' variances to be
     at most the variance of the sum, which is false in general.
@@ -39,7 +39,7 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
         groups: ``given``: the scopes of the team's graph, which must not overlap. ``learned``: see above.
         group_size: Variables in a learned group, >= 1.
         groupings: Random groupings compared, >= 1.
-        learn_every: Evaluations, >= 1, after which groups are learned anew.
+        learn_every: Evaluations, >= 1, after which groups are learned again.
         exploration: Schedule of beta. ``practical``: 0.2 d log(2t), d the size of the group, as in the paper's
             experiments. ``theory``: theorem 5's, with each group's own d.
         exploration_scale: Factor on sqrt(beta), > 0; 1 is the paper's.
@@ -64,7 +64,7 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
     delta: ProperFraction = 0.1
 
     def learn(self, situation: JointSituation, belief_settings: AdditiveGPSettings, previous: Learned | None) -> Model:
-        """All that the history says, over the team's groups or learned ones.
+        """Model of the history over the team's groups or learned ones.
 
         Raises:
             ConfigError: If given groups overlap, or groups are to be learned from outcomes of single factors.
@@ -104,7 +104,7 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
         return belief, learned
 
     def local_functions(self, situation: JointSituation, model: Model) -> ConfidenceBounds:
-        """The groups' upper confidence bounds."""
+        """Upper confidence bounds of the groups."""
         graph, t = model.belief.graph, model.belief.n_data
         sizes = {factor: len(graph.scope(factor)) for factor in graph.factors}
         if self.exploration == "practical":
@@ -117,10 +117,10 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
 
 
 def check_structure(settings: AdditiveGPSettings, acquisition: Acquisition, outcomes: OutcomeMode) -> None:
-    """Refuse a structure to be learned where that makes no sense.
+    """Refuse a learned structure that contradicts the outcomes or the acquisition.
 
     Raises:
-        ConfigError: If outcomes are those of given factors, or Add-GP-UCB is to learn groups of its own, or might get
+        ConfigError: If outcomes are those of given factors, or Add-GP-UCB is to learn its own groups, or might get
             scopes that overlap.
     """
     structure = settings.structure

@@ -1,4 +1,4 @@
-"""Who may bargain for a place that several robots can reach."""
+"""Assignment of places that several robots can reach."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,22 +17,22 @@ def divide(
     positions: Mapping[str, Float[np.ndarray, " d"]],
     claims: Mapping[str, Float[np.ndarray, " d"]] | None = None,
 ) -> dict[str, Float[np.ndarray, "_ d"]]:
-    """Give each contested place to one of the robots that could not settle the matter by a factor of theirs.
+    """Give each contested place to one of the robots that could not settle it by a common factor.
 
-    Robots at most ``order`` apart in one chain share a factor, which forbids them one place; they keep what they have.
+    Robots at most ``order`` apart in one chain share a factor, which forbids them one place; they keep their places.
     Between others a contested place goes to the robot that claims it, else to the nearest; places at equal (or unknown)
-    distances are dealt out in turn. A robot that this would leave with nothing gets one place that nobody claims back
-    from robots that have more than one.
+    distances are dealt out in turn. A robot left without a place gets an unclaimed one from robots that have more than
+    one.
 
     Args:
         chains: The chains of robots.
         order: Markov order B.
-        candidates: For each robot the places (k, d) it can reach.
-        positions: Where robots are (d,).
+        candidates: Places (k, d) that each robot can reach.
+        positions: Positions of robots (d,).
         claims: Places (d,) that robots keep in any case, one each and all different.
 
     Returns:
-        For each robot the places it keeps, in their old order.
+        The places that each robot keeps, in their old order.
     """
     agents = [agent for chain in chains for agent in chain]
     if not agents:
@@ -41,7 +41,7 @@ def divide(
     places, number = unique_places(np.concatenate([candidates[a] for a in agents]))
     numbers = np.split(number, np.cumsum(counts)[:-1])
     shares = shares_factor(chains, order)
-    # who reaches a place, place by place: of a large team a few do
+    # robots that reach a place, place by place: in a large team only a few do
     pairs = np.sort(number * n + np.repeat(np.arange(n), counts))
     at, robots = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], n)
     claimed = np.full(n, -1)
@@ -54,7 +54,7 @@ def divide(
     distance[at == claimed[robots]] = -np.inf
     turns = (robots - at) % n  # deal out where distances tie
     nearest = _first_of_each(at, distance, turns)
-    may_win = shares[robots[nearest[at]], robots]  # the nearest, and who shares a factor with it
+    may_win = shares[robots[nearest[at]], robots]  # the nearest, and those that share a factor with it
     at, robots, distance, turns = at[may_win], robots[may_win], distance[may_win], turns[may_win]
     robots = robots[np.lexsort((turns, distance, at))]  # for every place its nearest robot, then the next …
     in_turn = np.full((len(places), np.bincount(at).max(initial=0)), -1)
@@ -78,12 +78,9 @@ def divide(
 def _first_of_each(
     at: Int[np.ndarray, " r"], distance: Float[np.ndarray, " r"], turns: Int[np.ndarray, " r"]
 ) -> Int[np.ndarray, " p"]:
-    """Of each place the row with the least distance, and of several the one whose turn is first.
+    """Row of least distance of each place, and of several the one whose turn is first.
 
-    Args:
-        at: Places 0, 1, and so on, rising; each has a row.
-        distance: Of each row.
-        turns: Of each row; different for rows of one place.
+    ``at`` numbers the places 0, 1, …, rising; each has a row. ``turns`` differ for rows of one place.
     """
     starts = np.flatnonzero(np.diff(at, prepend=-1))
     tied = distance == np.minimum.reduceat(distance, starts)[at]
@@ -93,7 +90,7 @@ def _first_of_each(
 
 
 def shares_factor(chains: Sequence[Sequence[str]], order: int) -> Bool[np.ndarray, "n n"]:
-    """Whether two robots, chain after chain, are at most ``order`` apart in one of them."""
+    """Mask of pairs of robots, chain after chain, that are at most ``order`` apart in one of them."""
     chain = np.concatenate([np.full(len(agents), number) for number, agents in enumerate(chains)])
     place = np.concatenate([np.arange(len(agents)) for agents in chains])
     return (chain[:, None] == chain) & (np.abs(place[:, None] - place) <= order)
@@ -106,7 +103,7 @@ def _get_one_back(
     wanted: Int[np.ndarray, " w"],
     distance: Float[np.ndarray, " w"],
 ) -> None:
-    """Let robot a have the nearest place it wants that all rivals can spare, if there is one (changes ``kept``)."""
+    """Give robot a the nearest wanted place that all rivals can spare, if any (changes ``kept``)."""
     for place in wanted[np.argsort(distance, kind="stable")]:
         candidate_models = np.flatnonzero(kept[:, place] & ~shares[a])
         if (kept[candidate_models].sum(axis=1) > 1).all():
@@ -121,19 +118,10 @@ def assign(
     enough: int,
     claims: Mapping[str, Float[np.ndarray, " d"]] | None = None,
 ) -> tuple[list[str], list[str]]:
-    """Who can take part such that no two robots ever need the same place, and who has to sit the round out.
+    """Divide robots into participants, of which no two ever need the same place, and the others, in given order.
 
-    Robots with ``enough`` places can always get out of the others' way; those with fewer are matched to distinct
-    places, as many of them as possible. Robots that claim a place always take part: only they may be matched to claims.
-
-    Args:
-        agents: All robots.
-        places: What each may bargain for.
-        enough: Number of places from which on a robot always finds a free one.
-        claims: Places (d,) that robots keep in any case, one each and all different.
-
-    Returns:
-        Those that take part and those that do not, each in the order of ``agents``.
+    Robots with ``enough`` places can always avoid the others; those with fewer are matched to distinct places, as many
+    of them as possible. Robots with a claim always take part: only they may be matched to claims.
     """
     claims = claims or {}
     taken = {tuple(place.tolist()) for place in claims.values()}

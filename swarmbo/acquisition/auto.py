@@ -1,4 +1,4 @@
-"""The default: what a newcomer gets."""
+"""The default acquisition."""
 
 import math
 from typing import ClassVar
@@ -31,84 +31,83 @@ from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Even, NonNegative
 
-_BOLDER = 4.0  # bounds alone need more of the standard deviation than beside draws
+_BOLDER = 4.0  # bounds alone need more of the standard deviation than next to draws
 _MANY = (
     32  # factors, from which on their deviations count as that of their sum: added up they are sqrt(n) times as much
 )
-_PATIENCE = 3  # times as many failures, in noise, before a box shrinks
-_PATIENCE_OF_ONE = 2  # with one factor, without noise: improvement of few variables together comes in fits and starts
-_LATE = 20  # rounds left at least when a search starts over: with fewer it ends before it is where the last one was
-_PROMISE = 1e-3  # of the first outcomes' spread: while so much is to be expected of some place, a factor has no box
+_PATIENCE = 3  # times as many failures, in noise, before a trust region shrinks
+_PATIENCE_OF_ONE = 2  # with one factor, without noise: a joint model of few variables improves irregularly
+_LATE = 20  # least remaining rounds for a restart: with fewer it ends behind the previous search
+_PROMISE = 1e-3  # of the first outcomes' spread: with a larger expected improvement a factor has no trust region
 _LOOKS = 256  # random places at which that is judged
-_TURNS = 2  # every second round a factor whose box is stuck is searched everywhere, so that it leaves a wrong hollow
-_STUCK = 2  # times as many steps in vain as halve a box, before its factor is stuck
-_AFAR = 4  # in every fourth round the draw of a sum as it is is searched everywhere: it may leave a wrong hollow
-_SIDES = (1.0, 0.5, 0.25)  # of the box, by turns of the members of a batch: bounds in one box are much the same point
-_SIDES_BY_FACTOR = (1.0, 0.25, 0.0625)  # the same where each factor has a box
-_SIDES_AT_LAST = (0.25, 0.125, 0.0625)  # the same in the last batch, where looking far in one factor spoils all others
-_GAIN = 0.01  # of the first outcomes' spread: less is in vain
-_MEMBER = 0.3  # more weight with each pending point: of factors that share variables bounds alone spread a batch little
+_TURNS = 2  # period in rounds of the global search of a stalled factor, which can leave a wrong basin
+_STUCK = 2  # failures until a factor is stalled, in units of those that halve a trust region
+_AFAR = 4  # period in rounds in which the draw of an untransformed sum is searched globally, to leave a wrong basin
+_SIDES = (1.0, 0.5, 0.25)  # of the trust region, by member of a batch: bounds in one region are almost the same point
+_SIDES_BY_FACTOR = (1.0, 0.25, 0.0625)  # the same with a trust region per factor
+_SIDES_AT_LAST = (0.25, 0.125, 0.0625)  # in the last batch, as exploration in one factor spoils all others
+_GAIN = 0.01  # of the first outcomes' spread: smaller gains do not count
+_MEMBER = 0.3  # extra weight per pending point: with shared variables bounds alone spread a batch little
 _EVERYWHERE = 2.0  # side of a box that holds the cube, wherever its centre is
 _GATHERED = 1.5  # growth of the evaluations after which the best of all parts is evaluated together
-_FAR_OFF = 3.0  # more weight of the standard deviation than in the papers' bounds, where a search starts over
-_NOISY = 3e-4  # noise variance, as a share of that of outcomes, above which a lack of gains says little
+_FAR_OFF = 3.0  # weight of the standard deviation at a restart, relative to the papers' bounds
+_NOISY = 3e-4  # share of the noise in the variance of outcomes above which a lack of gains means little
 
 
 @kind("acquisition", FIELD, FUNCTION)
 class Auto(ChainAcquisition, frozen=True, tag="auto"):
-    """The rule that suits what a field is watched for, or what is observed of a function.
+    """The rule that suits the task in a field, or the observations of a function.
 
-    | a field is watched for | rule | where agents may decline a measurement for its price |
+    | task in a field | rule | rule if agents may abstain for a price |
     |---|---|---|
-    | its peak | ``db-gp-ucb``, ``annealed`` | the same |
-    | a map | ``targeted-variance`` | ``information`` |
-    | a level | ``targeted-variance`` | ``straddle`` |
+    | peak | ``db-gp-ucb``, ``annealed`` | the same |
+    | map | ``targeted-variance`` | ``information`` |
+    | level | ``targeted-variance`` | ``straddle`` |
 
-    Of a function outcomes are made easier to model, and there is a trust region around the incumbent:
+    For functions, outcomes are transformed if that helps the model, and there is a trust region around the incumbent:
 
-    | what is observed | models, chosen by evidence | rule | box |
+    | observed | models, chosen by evidence | rule | trust region |
     |---|---|---|---|
-    | totals of several factors | outcomes as they are | confidence bounds on differences to the incumbent | one |
+    | totals of several factors | untransformed outcomes | confidence bounds on differences to the incumbent | one |
     | | a root of the distance below the best | alternately a joint posterior draw and such bounds | one |
     | | the same, of one factor of all variables | confidence bounds | one |
-    | | outcomes as they are, of one factor of all variables | log expected improvement | none |
-    | factors by themselves, no variable shared | as they are, root, fourth root, logarithm | log expected \
-improvement | one per factor; with several, none while there is promise elsewhere, and alternately once stuck |
+    | | untransformed outcomes, of one factor of all variables | log expected improvement | none |
+    | single factors, no shared variables | untransformed, root, fourth root, logarithm | log expected improvement | one
+    \
+    per factor; with several, none while there is promise elsewhere, and alternately once stalled |
     | | a sum over the factor's variables | the same, variable by variable | none |
-    | factors by themselves, variables shared | outcomes as they are | confidence bounds as above | none |
-    | anything, of a belief with a time axis | outcomes as they are | confidence bounds as above | none |
+    | single factors, shared variables | untransformed outcomes | confidence bounds as above | none |
+    | any, with a time axis | untransformed outcomes | confidence bounds as above | none |
 
-    Models of totals that evidence can't tell apart alternate; the last one is tried of up to 64 variables. Where a sum
-    of outcomes as they are has as many outcomes as variables, and they are not noisy, it takes draws and bounds
-    alternately too, and searches every second draw everywhere: a box alone never leaves the hollow of the first points.
-    In a batch each such model takes draws and bounds, and of transformed totals the members' boxes are by turns the
-    whole, a half and a quarter of the side; of factors told by themselves the whole, a quarter and a sixteenth, and in
-    the last batch no factor is searched everywhere.
-    Who owns the one factor of all variables finds its best and tells the others.
+    Models of totals with similar evidence alternate; the last one of totals is tried with up to 64 variables. A sum of
+    untransformed outcomes alternates draws and bounds if it has as many outcomes as variables and little noise. It then
+    searches every second draw globally: a trust region alone never leaves the basin of the initial points. In a batch
+    each such model uses draws and bounds. For transformed totals the members' regions have the whole, a half and a
+    quarter of the side in turn. For single factors they have the whole, a quarter and a sixteenth, and in the last
+    batch no factor is searched globally. The owner of a factor of all variables finds its best point and sends it to
+    the others.
 
-    One factor of which totals are told is observed by itself; so is a function whose structure is not known: its
-    lengthscales are a common one with small deviations. Taking one factor whole and as a sum over its variables take
-    turns until the evidence is clear. Its box shrinks half as fast, and starts over when it no longer gains. Several
-    factors that share no variable are each searched everywhere as long as somewhere an improvement of a thousandth of
-    the first outcomes' spread is to be expected; then in its box, and where that no longer gains, everywhere in every
-    second round. Where outcomes are told by factor, what is best of all
-    parts of the graph is evaluated together in the last round, or, where the number of rounds is not known, whenever
-    the evaluations have grown by half. Where factors share variables, what one gains another may pay for, so outcomes
-    are weighed in their own unit. Boxes react to what evaluations were worth as the belief sees them, not to noisy
-    outcomes; where the fitted noise is above 3e-4 of the variance they shrink three times as slowly, and start over
-    three times as late.
+    A single factor with totals is observed directly; so is a function of unknown structure, whose lengthscales are a
+    common one with small deviations. The whole factor and the sum over its variables alternate until the evidence is
+    clear. Its region shrinks half as fast, and restarts once it no longer gains. Several factors without shared
+    variables are each searched globally while the expected improvement anywhere exceeds a thousandth of the first
+    outcomes' spread; then in their regions, and once stalled globally in every second round. With outcomes per factor,
+    the combined best of all parts of the graph is evaluated in the last round, or, if the number of rounds is unknown,
+    whenever the evaluations have grown by half. With shared variables, a gain of one factor may be a loss of another,
+    so outcomes keep their unit. Regions react to posterior means, not to noisy outcomes; if the fitted noise is above
+    3e-4 of the variance they shrink three times as slowly, and restart three times as late.
 
-    Every rule is a sum over factors, so agents agree on it by messages like on any other. Beyond those of the agreement
-    it costs what the papers' methods cost: outcomes are told to whoever models them; a draw needs one number per
-    evaluation from each factor to all others, which is counted with them. Boxes, incumbents, restarts, transforms and
-    splits are worked out by every agent from the history alone, so they cost nothing.
+    Every rule is a sum over factors, so agents agree on it by messages as usual. It adds the messages of the papers'
+    methods: outcomes are sent to all modelling agents; a draw needs one number per evaluation from each factor to all
+    others. Every agent computes trust regions, incumbents, restarts, transforms and splits from the history alone.
 
     Args:
-        box: How trust regions react.
-        restarts: When the search for the best of one factor starts over.
-        weight: Of the standard deviation in confidence bounds, times sqrt(d log 2t) for a factor of d variables, >= 0;
-            bounds of sums that do not alternate with draws have four times as much, unless outcomes fade; of n > 32
-            factors told by themselves that share variables sqrt(32 / n) of that, and 0.3 more with each pending point.
+        box: Settings of trust regions.
+        restarts: Settings of restarts for one factor.
+        weight: Weight of the standard deviation in confidence bounds, times sqrt(d log 2t) for a factor of d variables,
+            >= 0. Bounds of sums that do not alternate with draws have four times as much, unless outcomes fade. Bounds
+            of n > 32 single factors with shared variables have sqrt(32 / n) of that, and 0.3 more with each pending
+            point.
         n_features: Random features of each factor's prior draw, an even number >= 2.
 
     All these are for functions. The other settings are those of ``ChainAcquisition``, for fields.
@@ -132,23 +131,19 @@ improvement | one per factor; with several, none while there is promise elsewher
     n_features: Even = 512
 
     def in_field(self, aim: Goal, *, priced: bool) -> ChainAcquisition:
-        """What suits a field, with the same settings.
+        """Acquisition that suits a field, with the same settings.
 
-        At a price ``targeted-variance``, which is told of many places at once, falls silent long before it pays to.
-
-        Args:
-            aim: What the field is watched for.
-            priced: Whether agents may decline a measurement for its price.
+        With prices ``targeted-variance`` is not used: it values many places at once, and stops measuring too early.
         """
         shared = {name: getattr(self, name) for name in self.for_fields}
         if aim == "peak":
-            return DBGPUCB(exploration="annealed", **shared)  # the best value at the end counts, not each on the way
+            return DBGPUCB(exploration="annealed", **shared)  # scored by the best value at the end
         if not priced:
             return TargetedVariance(task=aim, **shared)
         return Straddle(**shared) if aim == "level" else Information(**shared)
 
     def learn(self, situation: JointSituation, belief_settings: AdditiveGPSettings, previous: Learned | None) -> Model:
-        """The model of transformed outcomes, of the evaluations that are in use."""
+        """Model of transformed outcomes, from the evaluations in use."""
         if belief_settings.time is not None:
             return super().learn(situation, belief_settings, previous)
         if not _is_by_factor(situation):
@@ -156,17 +151,18 @@ improvement | one per factor; with several, none while there is promise elsewher
         if _is_shared(situation.graph):
             return super().learn(situation, belief_settings, previous)
         if previous is not None and len(previous.warps) != len(situation.graph.factors):
-            previous = None  # another acquisition learned it
+            previous = None  # from another acquisition
         return learn_factors(situation, belief_settings, previous, self._restarted_at(situation, previous))
 
     def local_functions(self, situation: JointSituation, model: Model) -> BoxFunctions:
-        """What agents maximise in this round."""
+        """Functions that agents maximise in this round."""
         belief = model.belief
         if _is_time_to_gather(situation) and not belief.has_time:
             return FixedPoint.at(situation.graph, model.incumbent())
         if belief.has_time or (_is_by_factor(situation) and _is_shared(situation.graph)):
             many = math.sqrt(_MANY / max(_MANY, len(situation.graph.factors)))
-            boldness = 1.0 if belief.has_time else _BOLDER * many  # what has faded is uncertain, so looked at again
+            # faded places are uncertain and revisited anyway
+            boldness = 1.0 if belief.has_time else _BOLDER * many
             boldness *= 1.0 if belief.has_time else 1.0 + _MEMBER * len(situation.out.points)
             return self._bounds(
                 situation, belief, np.zeros(belief.domain.n_dims), np.ones(belief.domain.n_dims), boldness
@@ -177,17 +173,18 @@ improvement | one per factor; with several, none while there is promise elsewher
         if is_plain and is_whole:
             return LogImprovements.over_incumbent(belief)
         patience = _patience(belief.hyperparameters.total_noise_variance)
-        places = belief.domain.to_unit(belief.X) if is_plain else None  # what was looked at afar is no step of the box
+        # points of a global search are no steps of the box
+        places = belief.domain.to_unit(belief.X) if is_plain else None
         box, told = self._box(patience), _seen(belief, situation)
         side = box.state(told, steps=situation.steps(), places=places, basis=situation.basis()).side
         t, p = len(situation.history), len(situation.pending)
         asked = p + (t if situation.history.attached is None else int((~situation.history.attached).sum()))
         low, high = box_around(incumbent(belief), side * _SIDES[asked % len(_SIDES)] if p and not is_plain else side)
         starts = starting_points(belief, low, high)
-        # of a sum as it is, a draw is worth a turn once outcomes can tell the functions from one another
+        # draws of an untransformed sum pay off once outcomes distinguish the functions
         is_told = patience == 1 and int(known(belief).sum()) >= belief.domain.n_dims
         by_turns = not is_whole and (not is_plain or is_told)
-        # models take turns by member: were draws and bounds to do so in step, each model would have but one of them
+        # models alternate by member: draws and bounds in step with them would leave each model one of the two
         n_models = max(1, len(model.learned.candidate_models))
         turn = asked // n_models if p and n_models % 2 == 0 else asked
         if by_turns and turn % 2 == 0:
@@ -255,11 +252,11 @@ improvement | one per factor; with several, none while there is promise elsewher
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)
 
     def _design(self, learned: Learned) -> int:
-        """How many of the first steps in use are no steps of the box: those after a restart."""
+        """Number of the first steps in use that are no steps of the trust region: those after a restart."""
         return self.restarts.fresh if learned.restarted_at else 0
 
     def _restarted_at(self, situation: JointSituation, previous: Learned | None) -> int:
-        """Where the search for the best of one factor last started over, be it now; never while it may be split."""
+        """Start of the last search for the best of one factor, possibly now; never while the factor may be split."""
         if previous is None:
             return 0
         since = previous.restarted_at
@@ -282,10 +279,10 @@ improvement | one per factor; with several, none while there is promise elsewher
     def _boxes_by_factor(
         self, situation: JointSituation, belief: AdditiveGP, centre: Float[np.ndarray, " n"]
     ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-        """A box per factor around the incumbent, once little is to be expected elsewhere.
+        """Trust region per factor around the incumbent, once little improvement is expected elsewhere.
 
-        Where its box is stuck all the same, a factor is searched everywhere in every second round. Members of a batch
-        have boxes of several sides; of the last batch no factor is searched everywhere, as nothing follows from it.
+        A stalled factor is searched globally in every second round. Members of a batch have regions of several sides;
+        in the last batch no factor is searched globally, as no decision follows.
         """
         when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
         low, high = box_around(centre, _EVERYWHERE)
@@ -314,7 +311,7 @@ improvement | one per factor; with several, none while there is promise elsewher
 
 
 def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " t"]:
-    """What evaluations in use were worth, as the belief sees them: a box must not wait for noise to be beaten."""
+    """Posterior means of evaluations in use, so that a trust region does not wait to beat noise."""
     seen, awaited = known(belief), situation.history.awaited
     if awaited is not None:
         seen &= ~awaited[len(awaited) - len(seen) :].any(axis=1)
@@ -327,9 +324,9 @@ def _patience(noise_variance: float) -> int:
 
 
 def _far_off(model: Model) -> ConfidenceBounds:
-    """Bold bounds of all evaluations, for the first points of a search that starts over.
+    """Bold bounds of all evaluations, for the first points after a restart.
 
-    They lie where little is known. From random ones a search mostly ends in the widest hole, which the last one left.
+    They lie in unexplored space. A search from random points mostly ends in the widest basin, that of the last search.
     """
     belief = model.belief if model.complete is None else model.complete.belief
     weight = _FAR_OFF * math.sqrt(practical_beta(len(belief.graph.variables), belief.n_data))
@@ -337,15 +334,15 @@ def _far_off(model: Model) -> ConfidenceBounds:
 
 
 def _is_shared(graph: FactorGraph) -> bool:
-    """Whether any factors share variables: then what one gains another may pay for."""
+    """True if any factors share variables: a gain of one may then be a loss of another."""
     return any(len(graph.factors_of(variable)) > 1 for variable in graph.variables)
 
 
 def _is_time_to_gather(situation: JointSituation) -> bool:
-    """Whether to evaluate the best of all parts together, which were seen at several points, so perhaps never as one.
+    """True if the combined best of all parts is to be evaluated, whose parts were measured at several points.
 
-    That brings no news, so it is done in the last round, or, where nobody says which that is, whenever the evaluations
-    have grown by half. Who takes part in one part of the graph only knows it as well.
+    This adds no information, so it happens in the last round, or, without a horizon, whenever the evaluations have
+    grown by half. Agents of one part of the graph compute the same result.
     """
     if situation.outcomes != "per-factor" or len(situation.graph.components) == 1:
         return False
@@ -358,7 +355,7 @@ def _is_time_to_gather(situation: JointSituation) -> bool:
 
 
 def _is_last_batch(situation: JointSituation) -> bool:
-    """Tell whether this batch takes all rounds that are left, if it is as large as the last one was."""
+    """True if this batch takes all remaining rounds, if it is as large as the last one."""
     basis, horizon = situation.basis(), situation.horizon
     if horizon is None or situation.round > horizon or not len(basis):
         return False

@@ -1,4 +1,4 @@
-"""The mean of several acquisitions, each over a decomposition of its own, as one sum over all their scopes."""
+"""Mean of several acquisitions over different decompositions, as one sum over all their scopes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,11 +18,11 @@ from swarmbo.graph import FactorStack, stacks_of
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """The bounds of one sampled decomposition.
+    """Bounds of one sampled decomposition.
 
     Args:
         bounds: Over its own graph.
-        share: Of the samples that are it.
+        share: Share of equal samples.
         names: Its factor for each factor of the merged graph that has the same scope.
     """
 
@@ -35,11 +35,7 @@ class Sampled:
 class AveragedBounds(BoxFunctions):
     """(1/k) sum over k samples of their factors' bounds (Hoang et al. 2018, appendix B).
 
-    A factor of the merged graph is the sum, over the samples that have its scope, of their bounds on it.
-
-    Args:
-        samples: At least one.
-        lattice_points: As for ``ConfidenceBounds``.
+    A factor of the merged graph is the sum of the bounds on its scope, over the samples that have it.
     """
 
     samples: Sequence[Sampled]
@@ -56,7 +52,7 @@ class AveragedBounds(BoxFunctions):
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """The same with its gradient."""
+        """Each factor's share of the mean and its gradient."""
         self.check_owned(stack)
         out, slopes = np.zeros(U.shape[:2]), np.zeros(U.shape)
         for sample, rows, own in self._parts(stack):
@@ -66,7 +62,7 @@ class AveragedBounds(BoxFunctions):
         return out, slopes
 
     def _parts(self, stack: FactorStack) -> list[tuple[Sampled, list[int], FactorStack]]:
-        """For each sample that has scopes of a stack: their rows of it, and the sample's own stack, in that order."""
+        """Rows of a stack of each sample that has some of its scopes, with the sample's own stack in that order."""
         out: list[tuple[Sampled, list[int], FactorStack]] = []
         for sample in self.samples:
             row_of = {sample.names[name]: row for row, name in enumerate(stack.factors) if name in sample.names}
@@ -79,15 +75,9 @@ class AveragedBounds(BoxFunctions):
 def sampled_beliefs(
     merged: AdditiveGP, samples: Sequence[Scopes], situation: JointSituation
 ) -> list[tuple[AdditiveGP, float, dict[str, str]]]:
-    """The belief of each sampled decomposition, fitted to the same outcomes by itself.
+    """Beliefs of sampled decompositions, each fitted to the same outcomes, their shares, and names of merged factors.
 
-    Args:
-        merged: About the graph of all scopes of the samples; for the outcomes and settings.
-        samples: Decompositions, as columns of joint points; equal ones are fitted once.
-        situation: For the team's graph, seed and pending points.
-
-    Returns:
-        Beliefs, their shares of the samples, and the name of their factor for each merged one of the same scope.
+    ``merged`` is the belief about the graph of all scopes of the samples. Equal samples are fitted once.
     """
     variables, found = merged.graph.variables, dict.fromkeys(samples, 0)
     for sample in samples:

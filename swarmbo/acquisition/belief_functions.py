@@ -1,4 +1,4 @@
-"""Local functions that are worked out from the posterior of an additive belief."""
+"""Local functions of the posterior of an additive belief."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,8 +22,7 @@ VARIANCE_FLOOR = 1e-12  # of a factor's prior variance, added under roots, which
 class BeliefFunctions(BoxFunctions):
     """Base of functions of a belief.
 
-    Roots are taken of the variance plus 1e-12 of the factor's prior variance: a root has no derivative at zero, and no
-    measurement is as good as that.
+    Roots are taken of the variance plus 1e-12 of the factor's prior variance, as a root has no derivative at zero.
 
     Args:
         belief: About the factors of ``graph``, which is its own.
@@ -41,13 +40,13 @@ class BeliefFunctions(BoxFunctions):
 
     @classmethod
     def on_cube(cls: type[Functions], belief: AdditiveGP, **more: Any) -> Functions:
-        """On the whole unit cube, starting from the best of what was evaluated."""
+        """On the whole unit cube, starting from the best evaluated points."""
         low, high = np.zeros(belief.domain.n_dims), np.ones(belief.domain.n_dims)
         starts = starting_points(belief, low, high)
         return cls(graph=belief.graph, low=low, high=high, starts=starts, belief=belief, **more)
 
     def variance_floor(self, stack: FactorStack) -> Float[np.ndarray, "g 1"]:
-        """What is added to each factor's variance under a root, in the square of the outcome's unit."""
+        """Addition to each factor's variance under a root, in the square of the outcome's unit."""
         return np.array([self._variance_floors[factor] for factor in stack.factors])[:, None]
 
     @cached_property
@@ -59,7 +58,7 @@ class BeliefFunctions(BoxFunctions):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContrastFunctions(BeliefFunctions):
-    """Base of functions of the difference to what a factor is worth at the incumbent.
+    """Base of functions of the difference to a factor's value at the incumbent.
 
     Args:
         reference: The incumbent (n,), a joint point of the unit cube.

@@ -1,4 +1,4 @@
-"""Base of the local functions that acquisitions are: terms of a sum over a box of the unit cube, one per factor."""
+"""Base of the local functions of acquisitions: terms of a sum over a box of the unit cube, one per factor."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -19,15 +19,15 @@ Functions = TypeVar("Functions", bound="BoxFunctions")
 class BoxFunctions(ABC):
     """Functions of factors on a box, to be maximised in sum; coordinates are those of the unit cube.
 
-    What comes out for one factor does not depend, to the bit, on which others are in the stack. The methods are those
-    that agents who agree expect, see ``swarmbo.coordination.LocalFunctions``.
+    A factor's results are bit-identical for any other factors in the stack. The methods are those of
+    ``swarmbo.coordination.LocalFunctions``.
 
     Args:
         graph: Scopes and owners; n variables.
         low: Lower corner (n,) of the box, in the order of ``graph.variables``.
         high: Upper corner (n,).
-        starts: Points (k, n) worth starting from, best first; k may be 0.
-        owned: The factors that may be asked for; None: all.
+        starts: Good starting points (k, n), best first; k may be 0.
+        owned: Factors that may be evaluated; None: all.
     """
 
     graph: FactorGraph
@@ -38,24 +38,24 @@ class BoxFunctions(ABC):
 
     @property
     def n_exchanges(self) -> int:
-        """Phases in which neighbours tell each other numbers."""
+        """Number of exchanges of numbers between neighbours."""
         return 0
 
     def published(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> Float[np.ndarray, "g m"]:
-        """What each factor tells its neighbours in phase ``len(received)``; nothing, unless a subclass says so."""
+        """Numbers that each factor sends its neighbours in phase ``len(received)``; none by default."""
         raise NotImplementedError(f"{type(self).__name__} has no phases of exchange")
 
     @abstractmethod
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """Each factor's term of the sum, given all that its neighbours published there."""
+        """Term of each factor in the sum, given all that its neighbours published there."""
 
     @abstractmethod
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """What each factor climbs while what it received stays fixed, and its gradient."""
+        """Objective of each factor for fixed received numbers, and its gradient."""
 
     def starting_from(
         self: Functions,
@@ -63,23 +63,23 @@ class BoxFunctions(ABC):
         columns: Int[np.ndarray, " a"],
         beaten: Float[np.ndarray, " n"],
     ) -> Functions:
-        """The same for somebody who was told the best evaluated points, since he knows outcomes of some factors only.
+        """The same from received best points, for an agent that knows outcomes of some factors only.
 
         Args:
-            best: In the unit cube, best first, as many as there are starts.
-            columns: Variables to take them for; of others what is known here is right.
-            beaten: What ``swarmbo.belief.model.incumbents.to_beat`` is to who knows all.
+            best: Points in the unit cube, best first, as many as there are starts.
+            columns: Variables for which they replace the own starts.
+            beaten: ``swarmbo.belief.model.incumbents.to_beat`` with all outcomes known.
         """
         starts = self.starts.copy()
         starts[:, columns] = np.clip(best, self.low, self.high)[:, columns]
         return replace(self, starts=starts)
 
     def of(self: Functions, factors: Iterable[str]) -> Functions:
-        """The same functions of some factors only: all that their owner may ask for."""
+        """The same functions for an owner of some factors."""
         return replace(self, owned=frozenset(factors))
 
     def check_owned(self, stack: FactorStack) -> None:
-        """Refuse factors that the asker does not own.
+        """Refuse factors of other owners.
 
         Raises:
             OwnershipError: If there is one.
@@ -96,13 +96,13 @@ class FixedPoint(BoxFunctions):
 
     @classmethod
     def at(cls, graph: FactorGraph, point: Float[np.ndarray, " n"]) -> "FixedPoint":
-        """All factors agree on this point of the unit cube."""
+        """Agreement of all factors on this point of the unit cube."""
         return cls(graph=graph, low=point, high=point, starts=point[None])
 
     def starting_from(
         self, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]
     ) -> "FixedPoint":
-        """The best of points that were told, where they are to be taken."""
+        """The best received point."""
         point = self.low.copy()
         point[columns] = best[0, columns]
         return FixedPoint.at(self.graph, point)

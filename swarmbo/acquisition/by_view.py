@@ -1,8 +1,7 @@
-"""What a decision takes of several agents' own beliefs: each works out its share of it, and says it to the others.
+"""Exchange of results between agents with separate beliefs in a decision.
 
-Where all share a belief whoever decides works it all out, and nothing is said. Where each agent has one of its own, a
-step yields a request: a team, which has them all, answers it at once and counts what would have been said; an agent
-answers it by messages.
+If all share a belief, the decision is computed in one place without messages. Otherwise a step yields a request: a
+team, which has all beliefs, answers it at once and counts the messages; an agent answers it by messages.
 """
 
 import math
@@ -18,51 +17,46 @@ Out = TypeVar("Out")
 
 
 class Participants(NamedTuple):
-    """Who hears what is said.
-
-    Args:
-        agents: All of them.
-        links: Who hears whom; None: everyone hears everyone.
-    """
+    """Recipients of messages; ``links`` None connects all."""
 
     agents: tuple[str, ...]
     links: "nx.Graph[str] | None"
 
 
-FitsValue = Callable[[str, Any], bool]  # an agent, and what it said
+FitsValue = Callable[[str, Any], bool]  # an agent, and its message
 
 
 def anything(agent: str, said: Any) -> bool:
-    """What an agent says of which nothing is known; others that take it for what it is not end with an error."""
+    """True for any value, if nothing is known of it; unexpected values then end in an error at their use."""
     return True
 
 
 def is_row(row: Any, n_rows: int) -> bool:
-    """Whether something is the number of one of so many rows."""
+    """True if a value is a row number below ``n_rows``."""
     return type(row) is int and 0 <= row < n_rows
 
 
 def are_rows(rows: Any, n_rows: int) -> bool:
-    """Whether something is a list of different rows, and not empty."""
+    """True if a value is a nonempty list of different row numbers."""
     return type(rows) is list and 0 < len(rows) == len(set(map(str, rows))) and all(is_row(row, n_rows) for row in rows)
 
 
 def are_numbers(numbers: Any, count: int) -> bool:
-    """Whether something is a list of so many numbers, none of them NaN or +inf."""
+    """True if a value is a list of ``count`` numbers, none of them NaN or +inf."""
     if type(numbers) is not list or len(numbers) != count:
         return False
     return all(type(number) in (float, int) and number < math.inf for number in numbers)
 
 
 class EachSays(NamedTuple):
-    """Some agents each say something of their own to all; answered by ``Heard``.
+    """Request that some agents each send a value to all; answered by ``Heard``.
 
     Args:
-        purpose: What it is for.
-        speakers: Who says something.
-        of: What an agent says: of its own belief, and of what all know. Numbers, text, None, and lists of them.
-        company: Who hears it.
-        fits: Whether something can be what an agent says.
+        purpose: Purpose of the messages.
+        speakers: Sending agents.
+        of: Value of an agent, from its own belief and common knowledge. Numbers, text, None, and lists of them.
+        participants: Recipients.
+        fits: Check of a received value.
     """
 
     purpose: str
@@ -73,14 +67,14 @@ class EachSays(NamedTuple):
 
 
 class InTurn(NamedTuple):
-    """The same one after the other: what an agent says depends on what those before it have said.
+    """The same sequentially: an agent's value depends on those sent before.
 
     Args:
-        purpose: What it is for.
-        speakers: Who says something, in order.
-        of: What an agent says, given what those before it did.
-        company: Who hears it.
-        fits: Whether something can be what an agent says.
+        purpose: Purpose of the messages.
+        speakers: Sending agents, in order.
+        of: Value of an agent, given the values of those before it.
+        participants: Recipients.
+        fits: Check of a received value.
     """
 
     purpose: str
@@ -91,7 +85,7 @@ class InTurn(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What was said, in the order of the speakers."""
+    """Received values, in the order of the speakers."""
 
     words: dict[str, Any]
 
@@ -106,7 +100,7 @@ def each(
     of: Callable[[str], Any],
     fits: FitsValue = anything,
 ) -> ViewSteps[Any]:
-    """What some agents say, by agent; worked out here where all share a belief."""
+    """Values of some agents, by agent; computed here if all share a belief."""
     if not isinstance(situation.belief, Views):
         return {agent: of(agent) for agent in speakers}
     return (yield EachSays(purpose, tuple(speakers), of, Participants(situation.agents, situation.links), fits)).words
@@ -119,7 +113,7 @@ def in_turn(
     of: Callable[[str, Mapping[str, Any]], Any],
     fits: FitsValue = anything,
 ) -> ViewSteps[Any]:
-    """What some agents say one after the other, by agent; worked out here where all share a belief."""
+    """Sequential values of some agents, by agent; computed here if all share a belief."""
     request = InTurn(purpose, tuple(speakers), of, Participants(situation.agents, situation.links), fits)
     if not isinstance(situation.belief, Views):
         return answer_of(request)
@@ -127,7 +121,7 @@ def in_turn(
 
 
 def answer_of(request: EachSays | InTurn) -> dict[str, Any]:
-    """What is said, by whoever knows what all speakers believe."""
+    """Values of all speakers, by a process with all their beliefs."""
     words: dict[str, Any] = {}
     for agent in request.speakers:
         words[agent] = request.of(agent) if isinstance(request, EachSays) else request.of(agent, words)
@@ -135,7 +129,7 @@ def answer_of(request: EachSays | InTurn) -> dict[str, Any]:
 
 
 def at_once(steps: ViewSteps[Out]) -> Out:
-    """Go through steps where all beliefs are at hand, and nobody counts what would be said."""
+    """Run steps with all beliefs at hand, without counting messages."""
     heard: Any = None
     while True:
         try:
@@ -146,7 +140,7 @@ def at_once(steps: ViewSteps[Out]) -> Out:
 
 
 def likely_steps(situation: Situation) -> ViewSteps[Situation]:
-    """``situation.likely()``, of which each agent with a belief of its own knows its own places."""
+    """``situation.likely()``, in which each agent with a separate belief judges its own places."""
     if not isinstance(situation.belief, Views):
         return situation.likely()
 

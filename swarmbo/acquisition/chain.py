@@ -1,11 +1,11 @@
-"""The order of the robots along the chain: neighbours in it are neighbours in space.
+"""Order of the robots along the chain: neighbours in it are neighbours in space.
 
-Markov order B lets a robot see only its next B neighbours of the chain, so those should be the ones whose measurements
-tell most about its own: the nearest.
+With Markov order B a robot considers only its next B neighbours of the chain, so those should be the nearest, whose
+measurements are most informative about its own.
 
-Of how many others an agent takes the places into account bounds what it costs in a large team. Measurements nearby
-screen off those behind them. Of the robots of one that has 255 others the nearest 64 hide the rest. Of these, what is
-measured many lengthscales from all that an agent can reach tells it nothing.
+The number of others that an agent considers bounds the cost in a large team. Near measurements screen off those behind
+them: of 255 others the nearest 64 suffice. Among these, measurements many lengthscales away from all reachable places
+have no effect.
 """
 
 import itertools
@@ -20,34 +20,24 @@ from swarmbo.belief.at_places import AtPlaces
 from swarmbo.spaces import Domain
 
 IN_SIGHT = 64
-_FEW = 16  # measurements, up to which all count
-_FAINT = 1e-3  # correlation below which one counts for nothing: of the variance it takes a millionth
+_FEW = 16  # measurements up to which all count
+# correlation below which a measurement is ignored: it would take a millionth of the variance
+_FAINT = 1e-3
 _EXHAUSTIVE = 7  # 7! / 2 paths are compared in a millisecond
 
 
 def chains(
     agents: Sequence[str], positions: Mapping[str, Float[np.ndarray, " d"]], links: "nx.Graph[str] | None"
 ) -> list[tuple[str, ...]]:
-    """One chain for each group of agents that can reach each other over the links.
+    """One chain for each group of connected agents; agents without a position come last in their chain.
 
-    Args:
-        agents: Who takes part.
-        positions: Where they are (d,); agents without a position come last in their chain.
-        links: Who hears whom; None means everyone.
-
-    Returns:
-        The chains, in the order of their first agent in ``agents``.
+    ``links`` None means that all are connected. Chains are in the order of their first agent.
     """
     return [_ordered(group, positions) for group in in_contact(agents, links)]
 
 
 def in_contact(agents: Sequence[str], links: "nx.Graph[str] | None") -> list[tuple[str, ...]]:
-    """The groups of agents that can reach each other over the links, in the order of ``agents``.
-
-    Args:
-        agents: Who takes part.
-        links: Who hears whom; None means everyone.
-    """
+    """Groups of agents connected by links, in the order of ``agents``; ``links`` None connects all."""
     if links is None:
         return [tuple(agents)] if agents else []
     groups, taken = list[tuple[str, ...]](), set[str]()
@@ -68,13 +58,9 @@ def _ordered(group: Sequence[str], positions: Mapping[str, Float[np.ndarray, " d
 
 
 def shortest_path_order(P: Float[np.ndarray, "n d"]) -> list[int]:
-    """A short open path through all points: the shortest for up to 7 points, else nearest neighbour and 2-opt.
+    """Indices of points along a short open path: the shortest for up to 7 points, else nearest neighbour and 2-opt.
 
-    Args:
-        P: Points, in any unit of length.
-
-    Returns:
-        The points' indices along the path, the smaller end first; deterministic.
+    Deterministic; the smaller end comes first.
     """
     n = len(P)
     if n < 2:
@@ -95,7 +81,7 @@ def shortest_path_order(P: Float[np.ndarray, "n d"]) -> list[int]:
 
 
 def _exchange(distance: Float[np.ndarray, "n n"], path: Int[np.ndarray, " n"], i: int, start: int) -> int:
-    """The first j >= start for which the path is shorter with i to j turned round; n if there is none."""
+    """First j >= start for which the path is shorter with i to j reversed; n if there is none."""
     ends, after = path[start:], path[start + 1 :]
     cut, join = np.zeros((2, len(ends)))
     if i:
@@ -120,14 +106,7 @@ def _nearest_neighbour(distance: Float[np.ndarray, "n n"]) -> Int[np.ndarray, " 
 def told_by(
     belief: PlaceBelief, places: Float[np.ndarray, "k d"], others: Float[np.ndarray, "p d"], domain: Domain
 ) -> Float[np.ndarray, "s d"]:
-    """Of what others measure, all that an agent takes into account.
-
-    Args:
-        belief: The agent's.
-        places: What it can reach, k >= 1.
-        others: Where each of the others measures, p >= 1.
-        domain: The box of places.
-    """
+    """Locations of others' measurements that an agent takes into account."""
     measured = others[nearest(places, others, domain)]
     if len(measured) <= _FEW or not isinstance(belief, AtPlaces):
         return measured
@@ -137,14 +116,9 @@ def told_by(
 def nearest(
     places: Float[np.ndarray, "k d"], others: Float[np.ndarray, "p d"], domain: Domain
 ) -> Int[np.ndarray, " s"]:
-    """Which 64 of some places are nearest to the middle of others, in their order; all of them if they are fewer.
+    """Indices of the 64 others nearest to the mean of places, in their order; all if there are fewer.
 
     Distances are those in the unit cube.
-
-    Args:
-        places: What an agent can reach, k >= 1.
-        others: What it may take into account.
-        domain: The box of places.
     """
     if len(others) <= IN_SIGHT:
         return np.arange(len(others))

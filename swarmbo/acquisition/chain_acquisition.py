@@ -23,35 +23,34 @@ from swarmbo.registry.plugins import checked_as
 from swarmbo.settings import require, within
 from swarmbo.spaces import Domain, place_keys
 
-_LARGE = 48  # agents, beyond which all tables have entries in common, as far as agents get enough candidates ...
-_FULL_TABLES = 8  # ... as many as so many full ones
+# from this team size on all tables share a limit of entries, as far as agents get enough candidates ...
+_LARGE = 48
+_FULL_TABLES = 8  # ... in units of full tables
 
 
 class ChainAcquisition(Acquisition, frozen=True):
     """Base of acquisitions that split over a chain of agents by the Markov approximation (Daxberger & Low 2017).
 
-    Agent n owns block n of the batch, and its local function is what its place is worth given those of the next B
-    agents of the chain. Subclasses say by ``utility`` what that is: with a ``LocalUtility`` it is
-    w_n = merit(mean(x_n)) + bonus sqrt(log Psi_n|nB), Psi_n|nB the conditional variance of its scaled residual.
+    Agent n owns block n of the batch; its local function is the utility of its place given those of the next B agents
+    of the chain. Subclasses define it by ``utility``. With a ``LocalUtility`` it is w_n = merit(mean(x_n)) + bonus
+    sqrt(log Psi_n|nB), Psi_n|nB the conditional variance of its scaled residual.
 
-    An agent whose measurement has a price may decline: then w_n is what idleness is worth, its place tells nobody
-    anything, and any place is worth w_n less the price.
+    An agent whose measurement has a price may abstain. Then w_n is the utility of idleness, and its place gives no
+    information to others; any place has utility w_n minus the price.
 
     Args:
-        markov_order: B, how many agents further along the chain a local acquisition sees, >= 0. With 0 agents only
-            keep out of each other's places.
-        noise_ratio_floor: The gain is computed as if the noise variance were at least this share of the prior
-            variance, 0 to 100. With a good sensor log(1 + variance/noise) hardly tells a place that is nearly known
-            from one that is unknown; the floor keeps the difference. 0 is the paper's rule. Of no account without
-            an information term.
+        markov_order: B, the number of later agents on the chain in a local acquisition, >= 0. With 0 agents only avoid
+            each other's places.
+        noise_ratio_floor: Least ratio of noise variance to prior variance in the information gain, 0 to 100. With a
+            precise sensor log(1 + variance/noise) hardly distinguishes nearly known from unknown places; the floor
+            keeps the difference. 0 is the paper's rule. Without effect if there is no information term.
         candidates: Length of an agent's shortlist, 1 to 4096.
-        table_entries: Most entries that one local acquisition's table may have, 2^10 to 2^28. A shortlist is cut to the
-            root of it, so 2^18 keeps 64 candidates at B = 2 and 22 at B = 3. It must leave at least 2B + 1, which is
-            what an agent needs to get out of the way of all that it shares a factor with: B = 4 fits 2^18, B = 6 2^26.
-            Tables of more than 48 agents have eight times as many in all, unless 2B + 1 candidates take more: at B = 2
-            those of 64 agents have 32 candidates each, and those of 256 have 20.
-        on_the_way: Of no account any more: a place is worth what it tells by itself, whatever is measured on the way
-            there. Earlier scenarios and run folders have it.
+        table_entries: Most entries of one local acquisition's table, 2^10 to 2^28. A shortlist is cut to the (B + 1)-th
+            root of it, so 2^18 keeps 64 candidates at B = 2 and 22 at B = 3. It must leave at least 2B + 1, which an
+            agent needs to avoid all agents that it shares a factor with: B = 4 fits 2^18, B = 6 2^26. Tables of more
+            than 48 agents have eight times as many in all, unless 2B + 1 candidates take more: at B = 2, 64 agents have
+            32 candidates each, and 256 agents have 20.
+        on_the_way: Without effect; accepted because earlier scenarios and run folders have it.
 
     Example:
         >>> import numpy as np
@@ -87,74 +86,58 @@ class ChainAcquisition(Acquisition, frozen=True):
         require(
             self,
             "markov_order",
-            # from order 8 on no table is large enough, and the power of a huge one would take for ever
+            # from order 8 on no table is large enough, and the power of a huge one would take very long
             lambda v: 0 <= v < 8 and (2 * v + 1) ** (v + 1) <= self.table_entries,
             f"an integer B >= 0 with (2B + 1)^(B + 1) <= table_entries ({self.table_entries})",
         )
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> Utility:
-        """What a place is good for in a round.
-
-        Args:
-            situation: What is known.
-            n_agents: How many measure; by default all that have somewhere to go.
-        """
+        """Utility of places in a round, for ``n_agents`` measuring agents; by default all that can move."""
         raise NotImplementedError(f"{type(self).__name__} lacks a utility of locations (implement utility)")
 
     def valued_by(self, situation: Situation) -> PlaceBelief:
-        """What places are valued by: what agents believe, unless a subclass makes something else of that.
+        """Belief by which places are valued: that of the agents, unless a subclass replaces it.
 
-        Of agents with beliefs of their own it is asked for those at hand (``swarmbo.belief.has_view``).
-
-        Args:
-            situation: What is known.
+        For agents with separate beliefs only those at hand are asked (``swarmbo.belief.has_view``).
         """
         return situation.belief
 
     def alone(self, situation: Situation) -> Chooser:
-        """Each takes the place that is worth most by itself; all of its places are looked at.
-
-        Args:
-            situation: What is known.
-        """
-        if type(self).utility is ChainAcquisition.utility:  # it says what agents agree on, in a way of its own
+        """Choice of each agent's place of largest utility without regard to others; considers all of its places."""
+        if type(self).utility is ChainAcquisition.utility:  # a subclass with its own local problem
             return super().alone(situation)
         choose, valued = _by_utility(self, situation), self.valued_by(situation)
         if valued is situation.belief:
-            return choose  # by what it is told that an agent believes, the choices of others included
+            return choose  # by the passed belief, in which the choices of others are pending
         return lambda agent, belief, places: choose(agent, view_of(valued, agent), places)
 
     def local_problem(self, situation: Situation) -> LocalProblem | None:
-        """The local acquisitions of one round; None if nobody has anywhere to go.
+        """Local acquisitions of one round; None if no agent can move.
 
         Two agents never end at one place: within a factor equal places get -inf; agents that share no factor get
-        disjoint shortlists. An agent for which that leaves no place sits the round out; for the others there is always
-        a joint choice without a clash.
+        disjoint shortlists. An agent left without a place does not take part; for the others a joint choice without a
+        conflict exists.
 
-        What agents would choose one after the other is where all of it starts: these places are on the shortlists of
-        those who would choose them and of nobody else that shares no factor with them, and an agent takes those who
-        share no factor with it to measure there. So the best joint choice is worth no less by these tables, and agents
-        don't crowd whom they can't see.
+        The problem starts from the sequential greedy choices. These places are on the shortlists of the agents that
+        choose them, and not on those of agents that share no factor with them. An agent treats agents without a common
+        factor as measuring there. So the best joint choice has at least the same value by these tables, and agents do
+        not crowd others outside their factors.
         """
         return at_once(self._in_steps(situation))
 
     @property
     def splits(self) -> bool:
-        """Whether agents with beliefs of their own can each work out their share: not where a subclass has its way."""
+        """True if agents with separate beliefs can compute their own shares; False if the problem is overridden."""
         return type(self).local_problem is ChainAcquisition.local_problem
 
     def problem_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
-        """The same in steps: agents with beliefs of their own say what they would choose in turn, and their shortlists.
-
-        Args:
-            situation: What is known; of beliefs that are agents' own perhaps not all.
-        """
+        """Steps of the same: agents with separate beliefs send their sequential choices and shortlists."""
         return self._in_steps(situation) if self.splits else super().problem_steps(situation)
 
     def _in_steps(self, situation: Situation) -> ViewSteps[LocalProblem | None]:
         order, looked = self.markov_order, looked_at(situation, self.valued_by(situation))
         picks = yield from turns(situation, _by_utility(self, situation), looked)
-        # who measures in any case must have a place, or they are not the same agents that measure
+        # an agent that cannot abstain needs a place, or the set of measuring agents would change
         in_turn = picks if all(agent in picks or agent in situation.prices for agent in situation.movers) else None
         groups, places = self._territories(situation, in_turn or {})
         if not groups:
@@ -170,7 +153,7 @@ class ChainAcquisition(Acquisition, frozen=True):
             agent: utility_of(self, situation.seen_by(agent), len(places)) if shared is None else shared
             for agent in known
         }
-        views = {agent: view_of(looked, agent) for agent in known}  # each by what it believes itself
+        views = {agent: view_of(looked, agent) for agent in known}  # each by its own belief
         beliefs = _with_the_unseen(views, groups, order, picks, places, situation.domain)
 
         def listed(agent: str) -> list[int]:
@@ -206,7 +189,7 @@ class ChainAcquisition(Acquisition, frozen=True):
     def _territories(
         self, situation: Situation, claims: Mapping[str, Float[np.ndarray, " d"]]
     ) -> tuple[list[tuple[str, ...]], dict[str, Float[np.ndarray, "_ d"]]]:
-        """The chains, and for each robot in them the places it may bargain for, at least one."""
+        """Chains, and for each robot in them its at least one place open to negotiation."""
         agents = situation.movers
         while True:
             links = None if situation.links is None else situation.links.subgraph(agents)
@@ -215,20 +198,20 @@ class ChainAcquisition(Acquisition, frozen=True):
             assigned, idle = assign(agents, places, enough=2 * self.markov_order + 1, claims=claims)
             if not idle:
                 return groups, places
-            agents = tuple(assigned)  # a chain without the idle ones is another chain
+            agents = tuple(assigned)  # the chain without idle agents differs
 
 
 def utility_of(acquisition: ChainAcquisition, situation: Situation, n_agents: int | None = None) -> Utility:
-    """What an acquisition says that places are good for, if it does: it may be a user's own.
+    """Utility of an acquisition's places, which may be a user's own.
 
     Raises:
-        ShapeError: If it says something else.
+        ShapeError: If it is not a ``Utility``.
     """
     return checked_as(Utility, acquisition.utility(situation, n_agents), acquisition, "utility")
 
 
 def _by_utility(acquisition: ChainAcquisition, situation: Situation) -> Chooser:
-    """Each agent takes the place that is worth most to it, by what it believes before anybody chooses."""
+    """Choice of the place of largest utility for each agent, by its belief before any agent chooses."""
     utilities: dict[int, Utility] = {}
 
     def choose(agent: str, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> int | None:
@@ -248,9 +231,9 @@ def _with_the_unseen(
     places: Mapping[str, Float[np.ndarray, "_ d"]],
     domain: Domain,
 ) -> dict[str, PlaceBelief]:
-    """What each agent believes once those that it shares no factor with have measured what they would in turn.
+    """Beliefs of agents once those that they share no factor with have made their sequential choices.
 
-    Of these the nearest to its places are taken into account, as where agents choose in turn.
+    Of these the nearest to an agent's places are used, as in sequential greedy.
     """
     agents = [agent for group in groups for agent in group]
     choosing = [m for m, agent in enumerate(agents) if agent in picks]
@@ -270,7 +253,7 @@ def _listed(
     utility: Utility,
     pick: Float[np.ndarray, " d"] | None,
 ) -> Int[np.ndarray, " s"]:
-    """Which places are on the shortlist, with the one that the agent would choose in turn."""
+    """Indices of the shortlist, with the agent's sequential choice."""
     chosen = shortlist(belief, places, size, utility)
     if pick is not None:
         at = np.flatnonzero((places == pick).all(axis=1))[:1]
@@ -285,23 +268,16 @@ def local_acquisition(
     utility: Utility,
     price: float = 0.0,
 ) -> np.ndarray:
-    """Table of w_n over options of agent n and its successors: what its place is worth given theirs, less the price.
+    """Table of w_n over options of agent n and its successors: the utility of its place given theirs, minus the price.
 
-    Args:
-        belief: The team's, or agent n's own.
-        options: Candidates of agent n, then of each successor, in physical units; a last row of NaN is to decline.
-        worth: What a place is good for.
-        price: Of a measurement of agent n, in the unit of the outcome.
-
-    Returns:
-        One axis per agent; -inf where two of them would be at one place. Where agent n declines, what idleness is
-        worth.
+    One axis per agent; a last row of NaN in ``options`` is to abstain. Entries are -inf if two agents would be at one
+    place; if agent n abstains, the utility of idleness.
 
     Source:
         Daxberger & Low 2017, eqs. (3) and (5).
     """
     table = utility.table_of(belief, options, price)
-    copied = type(utility) is LocalUtility  # it makes a new one each time; of others it may be kept
+    copied = type(utility) is LocalUtility  # creates a new table each time; others may keep theirs
     keys = [place_keys(own) for own in options]
     for i, j in itertools.combinations(range(len(options)), 2):
         mine, theirs = (keys[i][:, None] == keys[j]).nonzero()

@@ -18,14 +18,14 @@ class ConfidenceBounds(BeliefFunctions):
 
     Args:
         sqrt_beta: Weight of each factor's standard deviation.
-        lattice_points: As many along each variable, at least, are wanted of a way to agree that has a lattice.
+        lattice_points: Least number of points along each variable for coordination methods with a lattice.
     """
 
     sqrt_beta: Mapping[str, float]
     lattice_points: int = 0
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """Each factor's bound, in the unit the belief is about."""
+        """Each factor's bound, in the unit of the belief."""
         self.check_owned(stack)
         return _bounds(self, stack, self.belief.local(stack, U), self._weights(stack))
 
@@ -44,23 +44,20 @@ class ConfidenceBounds(BeliefFunctions):
 class ContrastBounds(ContrastFunctions):
     """The local functions mean + weight x std of f_i(u) - f_i(reference).
 
-    From totals the offset of one factor against another cannot be told; it inflates the variance of f_i and cancels in
-    the difference.
-
-    Args:
-        weight: Of the standard deviation; times the root of a factor's number of variables.
+    The offset between factors is unknown from totals; it inflates the variance of f_i and cancels in the difference.
+    ``weight`` is multiplied by the root of a factor's number of variables.
     """
 
     weight: float
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """Each factor's bound, in the unit the belief is about."""
+        """Each factor's bound, in the unit of the belief."""
         return self._values(stack, U, rough=False)
 
     def rough_value(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> Float[np.ndarray, "g m"]:
-        """The same to some digits, which tables need that say where to look; of many factors that is much quicker."""
+        """Each factor's bound to some digits, for tables that guide a search; much faster with many factors."""
         return self._values(stack, U, rough=True)
 
     def _values(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, rough: bool) -> Float[np.ndarray, "g m"]:

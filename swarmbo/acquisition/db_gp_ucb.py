@@ -1,4 +1,4 @@
-"""Distributed batch GP-UCB: what a joint batch is worth, as one local function per robot (Daxberger & Low 2017)."""
+"""Distributed batch GP-UCB: one local function per robot for a joint batch (Daxberger & Low 2017)."""
 
 import math
 
@@ -15,19 +15,19 @@ from swarmbo.settings import Positive, ProperFraction
 class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     """Distributed batch GP-UCB (Daxberger & Low 2017, eq. (5)): for the peak of a field.
 
-    Robot n owns block n of the batch and the local acquisition
-    w_n = mean(x_n) + s_f sqrt(0.5 alpha log Psi_n|nB), with Psi_n|nB the conditional variance of its scaled residual
-    given those of the next B robots of the chain, and s_f^2 the belief's prior variance (the paper takes it as 1).
-    Note the sum of roots where the batch rule, eq. (2), has the root of the sum.
+    Robot n owns block n of the batch and the local acquisition w_n = mean(x_n) + s_f sqrt(0.5 alpha log Psi_n|nB), with
+    Psi_n|nB the conditional variance of its scaled residual given those of the next B robots of the chain, and s_f^2
+    the belief's prior variance (the paper takes it as 1). The sum of roots replaces the root of the sum of the batch
+    rule, eq. (2).
 
-    Motion limits and shortlists void the paper's regret bound; the theory schedule is there for study.
+    Motion limits and shortlists void the paper's regret bound; the theory schedule is for study.
 
-    Where measurements have a price, one is worth it if w_n is above the best mean anybody can reach by more than that.
+    With prices, a measurement is worthwhile if w_n exceeds the best reachable mean by more than the price.
 
     Args:
-        exploration: Schedule of alpha_t and beta_t (see ``swarmbo.acquisition.schedules``). ``practical`` is
-            ahead by cumulative regret, the paper's score; robots with a number of rounds that look for the summit of a
-            landscape end nearer to it by ``annealed``: docs/methods/acquisitions.md.
+        exploration: Schedule of alpha_t and beta_t (see ``swarmbo.acquisition.schedules``). ``practical`` has the lower
+            cumulative regret, the paper's score; with a fixed number of rounds, ``annealed`` ends nearer to the summit
+            of a landscape: docs/methods/acquisitions.md.
         exploration_scale: Factor on sqrt(alpha_t) and sqrt(beta_t), > 0.
         delta: Failure probability in the theory schedule, in (0, 1).
 
@@ -56,11 +56,11 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
         return "peak"
 
     def sqrt_beta(self, situation: Situation) -> float:
-        """Weight of the standard deviation where single places are ranked by mean + weight x std."""
+        """Weight of the standard deviation in the rank of single places, mean + weight x std."""
         return self.exploration_scale * math.sqrt(beta(self.exploration, situation.progress, self.delta))
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
-        """High means, and places that tell much; idle agents are worth the best mean in reach."""
+        """Utility of high means and informative places; idle agents have the best reachable mean."""
         belief, n = situation.belief, len(situation.movers) if n_agents is None else n_agents
         noise_variance = max(belief.noise_variance, self.noise_ratio_floor * belief.prior_variance)
         noise_ratio = noise_variance / belief.prior_variance

@@ -22,9 +22,9 @@ from swarmbo.belief.model.model import Model
 from swarmbo.registry import FUNCTION, kind
 from swarmbo.settings import Positive, ProperFraction, within
 
-_BOLDER = 3.0  # times the weight of the one factor's deviation, by turns, where it is stuck
-_STUCK = 3  # evaluations in a row that gained nothing
-_GAIN = 1e-3  # of what all outcomes spread over: less is nothing
+_BOLDER = 3.0  # factor on the weight in every second bound of one factor once stalled
+_STUCK = 3  # evaluations in a row without a gain
+_GAIN = 1e-3  # of the spread of all outcomes: smaller gains do not count
 
 
 @kind("acquisition", FUNCTION)
@@ -32,35 +32,35 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
     """Sum over factors of mu_i + sqrt(beta) sigma_i (Hoang et al. 2018, eq. (2)).
 
     The sum of the sigma_i is at least the standard deviation of the sum, so this explores more than GP-UCB would. The
-    paper's bound on the regret needs a kernel with a constant variance of its own at every point; for the kernels here
-    its constant is infinite, and nothing is claimed. The factors are the team's, or with ``belief.structure`` those of
+    paper's regret bound needs a kernel with an additional constant variance at every point; for the kernels here its
+    constant is infinite, and no bound is claimed. The factors are the team's, or with ``belief.structure`` those of
     sampled partitions. The paper averages the acquisitions of the samples (appendix B); by default their covariances
-    are averaged here, and this is the bound of the one belief that comes of it: see docs/methods/beliefs.md.
+    are averaged here, and the bound is that of the resulting belief: see docs/methods/beliefs.md.
 
-    Deviations of several factors add up to more than the deviation of their sum; that of one factor does not, and its
-    bound may lie below a local maximum wherever nothing was measured. So of one factor every second bound has three
-    times the weight, once three evaluations in a row gained nothing as the belief sees them.
+    The bound of one factor may lie below a local maximum wherever nothing was measured. So with one factor every second
+    bound has three times the weight, once the posterior means of three evaluations in a row gained nothing.
 
-    The paper agrees by max-sum on a grid that grows. Here a team agrees by ``admm`` unless told otherwise, because it
-    finds the same maxima and takes factors of any size: docs/studies/agreement.md. The paper's method is ``coordination
-    = "refined-max-sum"`` with ``lattice = "lemma-5"`` here, and ``levels = 1`` there, so that nothing is refined.
+    The paper agrees by max-sum on a grid that grows. Here teams agree by ``admm`` by default, which finds the same
+    maxima and takes factors of any size: docs/studies/agreement.md. The paper's method is
+    ``coordination = "refined-max-sum"`` with ``lattice = "lemma-5"`` here, and ``levels = 1`` there, so that nothing is
+    refined.
 
     Args:
         exploration: Schedule of beta. ``theory``: theorem 1's, for a finite domain. ``theory-continuous``: lemma 6's.
-            ``practical``: 0.2 d log(2t) with d the size of the largest factor; the paper does not say what its
-            experiments used.
+            ``practical``: 0.2 d log(2t) with d the size of the largest factor; the paper does not state the one of its
+            experiments.
         exploration_scale: Factor on sqrt(beta), > 0.
         delta: Failure probability in both theories, in (0, 1).
         grid: Points along each variable, >= 2, that make the domain finite in ``theory``.
         derivative_a: a of the continuous theory's assumption that a partial derivative of a factor exceeds L with
             probability at most a exp(-(L/b)²), >= 1.
         derivative_b: b of that, > 0, in units of the outcome per side of the domain.
-        average: Of what, where partitions are sampled: of their ``covariances``; or, as the paper has it, of their
-            ``acquisitions``, each from a belief of its own that is fitted anew for every decision, with a beta for its
-            own factors. What the team expects and recommends is the one belief's either way.
-        lattice: ``settings``: as many points along each variable as the way to agree has in its settings. ``lemma-5``:
-            that many or, once they are more, d b t² sqrt(log(2 |U| a / delta)), as far as tables may grow
-            (``coarse_entries`` of ``refined-max-sum``); of no account for ways to agree that have no lattice.
+        average: Averaged quantity with sampled partitions: ``covariances``; or, as in the paper, ``acquisitions``, each
+            from its own belief that is fitted again for every decision, with a beta for its own factors. The team's
+            expectations and recommendations are those of the one belief in both cases.
+        lattice: ``settings``: points along each variable as in the settings of the coordination method. ``lemma-5``:
+            these or, if more, d b t² sqrt(log(2 |U| a / delta)), limited by the size of tables (``coarse_entries`` of
+            ``refined-max-sum``); without effect for coordination methods without a lattice.
 
     Example:
         >>> import numpy as np
@@ -86,7 +86,7 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
     lattice: Literal["settings", "lemma-5"] = "settings"
 
     def local_functions(self, situation: JointSituation, model: Model) -> ConfidenceBounds | AveragedBounds:
-        """The factors' upper confidence bounds, all with the same weight."""
+        """Upper confidence bounds of the factors, all with the same weight."""
         structure = model.learned.structure
         if self.average == "covariances" or structure is None or not structure.samples:
             return self._bounds(model.belief)
@@ -122,7 +122,7 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
 
 
 def _is_stuck(belief: AdditiveGP) -> bool:
-    """Whether the last evaluations of one factor gained nothing, as the belief sees them."""
+    """True if the posterior means of the last evaluations of one factor gained nothing."""
     if len(belief.graph.factors) > 1 or belief.has_time or belief.n_data <= _STUCK:
         return False
     means = belief.posterior_mean(belief.X[known(belief)])

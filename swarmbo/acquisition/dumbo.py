@@ -1,4 +1,4 @@
-"""DuMBO: bounds of factors that tell their neighbours how uncertain they are (Bardou et al. 2024)."""
+"""DuMBO: bounds of factors that send their neighbours their uncertainty (Bardou et al. 2024)."""
 
 import math
 from dataclasses import dataclass
@@ -23,16 +23,12 @@ from swarmbo.settings import Positive, ProperFraction, within
 class NeighbourhoodBounds(BeliefFunctions):
     """The local functions mu_i + sqrt(beta) S_i with S_i² = sum over k in N_i of w_k, w_k = sigma_k² / |N_k|².
 
-    N_i are the factors that share a variable with factor i, itself included. Factors publish their w; coupled ones
-    then publish 1/S. What was not received yet counts as 0.
+    N_i are the factors that share a variable with factor i, itself included. Factors publish their w; coupled ones then
+    publish 1/S. Numbers not received yet count as 0.
 
-    What a coupled factor climbs is mu_i + sqrt(beta) (S_i + w_i/2 x sum of the neighbours' 1/S_k): its own term, and
-    theirs to first order in w_i. Where all copies agree with the point of the exchange, the sum of the gradients is
-    therefore that of the sum of the functions. Without coupling the second part is missing.
-
-    Args:
-        sqrt_beta: Weight of S_i.
-        coupled: Whether to take the neighbours' terms into the gradient.
+    A coupled factor climbs mu_i + sqrt(beta) (S_i + w_i/2 x sum of the neighbours' 1/S_k): its own term, and theirs to
+    first order in w_i. If all copies agree with the point of the exchange, the sum of the gradients is that of the sum
+    of the functions. Without coupling the second part is missing.
     """
 
     sqrt_beta: float
@@ -61,7 +57,7 @@ class NeighbourhoodBounds(BeliefFunctions):
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """What a factor climbs, and its gradient."""
+        """Objective of a factor, and its gradient."""
         self.check_owned(stack)
         marginals = self.belief.local(stack, U, gradient=True)
         assert marginals.dmean is not None
@@ -87,9 +83,9 @@ class NeighbourhoodBounds(BeliefFunctions):
 
 
 def _excess(graph: FactorGraph) -> float:
-    """The square of the sum of roots S_i over the variance of the sum, for factors of equal variances.
+    """Square of the sum of roots S_i over the variance of the sum, for factors of equal variances.
 
-    From 1, where each factor shares variables with all others, to the number of factors, where none shares any.
+    From 1, if each factor shares variables with all others, to the number of factors, if none shares any.
     """
     around = {factor: (factor, *graph.neighbours(factor)) for factor in graph.factors}
     roots = [math.sqrt(sum(len(around[k]) ** -2 for k in near)) for near in around.values()]
@@ -101,20 +97,19 @@ class DuMBO(Acquisition, frozen=True, tag="dumbo"):
     """mu + sqrt(beta) sum_i sqrt(sum over k in N_i of sigma_k² / |N_k|²) (Bardou et al. 2024, eqs. (8) and (9)).
 
     On a complete graph of factors the root is that of the sum of all variances; on disjoint factors it is Add-GP-UCB's
-    sum. As printed, a factor moves as if its variance stood in its own root only, so that where the agents agree is in
-    general no stationary point of the acquisition; ``coupled`` repairs this with a second number per neighbour.
+    sum. As printed, a factor treats its variance as part of its own root only, so the agents' agreement is in general
+    no stationary point of the acquisition; ``coupled`` repairs this with a second number per neighbour.
 
     With outcomes of the sum, factors' errors are correlated, and the standard deviation of the sum may exceed the
-    paper's bound on it, so its theorem 3.5 and what follows from it hold for outcomes of single factors only. Agents
-    that agree by ADMM find stationary points, not always the maximum.
+    paper's bound on it, so theorem 3.5 and its consequences hold for outcomes of single factors only. Agents that agree
+    by ADMM find stationary points, not always the maximum.
 
     Args:
-        coupled: Whether neighbours also exchange 1/S_k and use the full gradient.
+        coupled: Let neighbours also exchange 1/S_k and use the full gradient.
         exploration: Schedule of beta. ``paper``: 0.2 d log(2t) with d the number of all variables, as in the authors'
-            program. On factors that share little the sum of n roots exceeds the deviation of the sum up to sqrt(n)
-            times, so that explores until the budget ends: docs/studies/sums.md. ``practical``: the same, divided by the
-            square of that ratio, as it is where all factors are equally uncertain. ``theory``:
-            2 log(|D| pi² t² / (6 delta)).
+            program. If factors share little, the sum of n roots exceeds the deviation of the sum up to sqrt(n) times,
+            and this explores until the budget ends: docs/studies/sums.md. ``practical``: divided by the square of that
+            ratio for equally uncertain factors. ``theory``: 2 log(|D| pi² t² / (6 delta)).
         exploration_scale: Factor on sqrt(beta), > 0.
         delta: Failure probability in ``theory``, in (0, 1).
         grid: Points along each variable, >= 2, that make the domain D finite in ``theory``.
@@ -138,7 +133,7 @@ class DuMBO(Acquisition, frozen=True, tag="dumbo"):
     grid: Annotated[int, within(2)] = 100
 
     def local_functions(self, situation: JointSituation, model: Model) -> NeighbourhoodBounds:
-        """The factors' bounds."""
+        """Bounds of the factors."""
         graph, t = model.belief.graph, model.belief.n_data
         n_dims = len(graph.variables)
         if self.exploration == "theory":

@@ -1,4 +1,4 @@
-"""EGP-TS and EGP-EI: what a point is worth to one model of an ensemble, drawn by weight (Lu et al. 2022)."""
+"""EGP-TS and EGP-EI: acquisitions of one model of an ensemble, drawn by weight (Lu et al. 2022)."""
 
 import numpy as np
 
@@ -18,13 +18,13 @@ from swarmbo.registry import FUNCTION, kind
 class EGPTS(Acquisition, frozen=True, tag="egp-ts"):
     """Thompson sampling from an ensemble: draw a member by weight, then a function from its posterior.
 
-    Source: Lu, Polyzos, Li & Giannakis 2022, eqs. (8) and (9) and algorithm 1; it wants ``belief = "ensemble"``, where
-    the dictionary is set.
+    Source: Lu, Polyzos, Li & Giannakis 2022, eqs. (8) and (9) and algorithm 1; requires ``belief = "ensemble"``, whose
+    settings have the dictionary.
 
-    Where outcomes of factors are told, every factor draws a member of its own. Where totals are told, one member is
-    drawn for all; then each owner draws its factor's weights from a stream of its own, and tells the others one number
-    per evaluation, as for ``thompson``. Points of a batch are independent draws: nothing is made of points that are
-    out, and chance keeps them apart (the paper's section 4.2).
+    With outcomes per factor, every factor draws its own member. With totals, one member is drawn for all; then each
+    owner draws its factor's weights from its own stream, and sends the others one number per evaluation, as for
+    ``thompson``. Points of a batch are independent draws; pending points are not conditioned on (the paper's section
+    4.2).
 
     Example:
         >>> import swarmbo as sb
@@ -54,9 +54,9 @@ class EGPEI(Acquisition, frozen=True, tag="egp-ei"):
     """Expected improvement under one model of an ensemble, drawn by weight.
 
     Source: Lu, Polyzos, Li & Giannakis 2022, appendix E: the rule is that of ``expected-improvement``, for the exact
-    Gaussian process of the member, without random features. It wants ``belief = "ensemble"``.
+    Gaussian process of the member, without random features. It requires ``belief = "ensemble"``.
 
-    The other acquisitions that read the team's belief as it is (``thompson``, ``dec-hbo``, ``dumbo``,
+    The other acquisitions that use the team's belief directly (``thompson``, ``dec-hbo``, ``dumbo``,
     ``expected-improvement``) take an ensemble in the same way.
 
     Example:
@@ -70,7 +70,7 @@ class EGPEI(Acquisition, frozen=True, tag="egp-ei"):
     """
 
     def local_functions(self, situation: JointSituation, model: Model) -> LogImprovements:
-        """The factors' log expected improvements under the drawn member."""
+        """Log expected improvements of the factors under the drawn member."""
         return LogImprovements.over_incumbent(require_ensemble(model, "egp-ei").belief)
 
 

@@ -1,4 +1,4 @@
-"""Expected improvement over the incumbent: of a function factor by factor, in a field agent by agent."""
+"""Expected improvement over the incumbent: for functions per factor, in fields per agent."""
 
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.joint_improvement import JointImprovement
@@ -13,15 +13,15 @@ from swarmbo.registry import FIELD, FUNCTION, kind
 class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improvement"):
     """Expected improvement over the best known value, in a field or of a function.
 
-    In a field it is that of the batch: E[max(f(x_1), …, f(x_N), best) - best], with the largest posterior mean over
-    all measured places as the best. It splits exactly into what each agent adds to its successors in the chain, of
-    which it sees the next B (``joint_improvement``). Where measurements have a price, one is worth it if it adds more.
+    In a field it is that of the batch: E[max(f(x_1), …, f(x_N), best) - best], with the largest posterior mean over all
+    measured places as the best. It splits exactly into each agent's gain over its successors in the chain, of which it
+    considers the next B (``joint_improvement``). With prices, a measurement is worthwhile if its gain exceeds the
+    price.
 
-    Of a function it is a sum over factors, of the log expected improvement of f_i(x_i) over f_i at the incumbent. With
-    one factor this is log expected improvement. With several it is a heuristic that splits: every factor asks for an
-    improvement of its own share, where the expected improvement of the sum would let one pay for another. The incumbent
-    is the evaluated point with the largest posterior mean; where factors are observed one by one, it is put together
-    from the best point of each connected part.
+    For a function it is a sum over factors, of the log expected improvement of f_i(x_i) over f_i at the incumbent. With
+    one factor this is log expected improvement. With several it is a heuristic: every factor seeks an improvement of
+    its own term, although a loss of one may pay for a gain of another. The incumbent is the evaluated point with the
+    largest posterior mean; with outcomes per factor, it is combined from the best point of each connected part.
 
     The settings are those of ``ChainAcquisition``, for fields; nothing is set for functions.
 
@@ -48,9 +48,9 @@ class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improveme
         return "peak"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> JointImprovement:
-        """Improvements on the largest posterior mean where somebody has measured."""
+        """Improvement on the largest posterior mean of measured places."""
         return JointImprovement(situation.best_measured())
 
     def local_functions(self, situation: JointSituation, model: Model) -> LogImprovements:
-        """The factors' log expected improvements."""
+        """Log expected improvements of the factors."""
         return LogImprovements.over_incumbent(model.belief)

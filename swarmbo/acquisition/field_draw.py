@@ -1,4 +1,4 @@
-"""A field drawn at some places from what an agent believes, to be looked at as if it were certain."""
+"""A draw of a field at some places from an agent's belief, used as if it were certain."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from jaxtyping import Float, Int
 from swarmbo.belief import PlaceBelief
 from swarmbo.belief.gp.cholesky import factorise
 
-_MOST = 1024  # places of a draw: it costs their number cubed, a tenth of a second for so many
+_MOST = 1024  # places of a draw: its cost is cubic, a tenth of a second for so many
 
 
 @dataclass(frozen=True, eq=False)
 class _Certain:
-    """Drawn values as rounds: means without variance."""
+    """Posterior cache of drawn values: means without variance."""
 
     mean: Float[np.ndarray, " m"]
 
@@ -28,13 +28,9 @@ class _Certain:
 
 @dataclass(frozen=True, eq=False)
 class FieldDraw:
-    """A belief that takes one draw of the field for the truth. Make one with ``of``.
+    """A belief that treats one draw of the field as the truth; make one with ``of``.
 
-    Means are the drawn values; -inf at places that were left out of the draw, NaN where it was not asked for.
-
-    Args:
-        belief: What it was drawn from.
-        values: By place, as bytes.
+    Means are the drawn values (by place, as bytes); -inf at places left out of the draw, NaN at other places.
     """
 
     belief: PlaceBelief
@@ -42,13 +38,9 @@ class FieldDraw:
 
     @classmethod
     def of(cls, belief: PlaceBelief, places: Float[np.ndarray, "k d"], rng: np.random.Generator) -> "FieldDraw":
-        """A joint draw at places.
+        """A joint draw at places (k, d), physical, k >= 1.
 
-        Args:
-            belief: From which.
-            places: Where (k, d), physical, k >= 1. Of more than 1,024 different ones as many are drawn at, picked at
-                random: a draw costs their number cubed.
-            rng: Of the draw.
+        Of more than 1,024 different places a random subset is drawn, as the cost is cubic.
 
         Example:
             >>> from swarmbo.belief import ExactGP, ExactGPSettings
@@ -70,7 +62,7 @@ class FieldDraw:
 
     @property
     def n_data(self) -> int:
-        """Number of outcomes that the draw knows of."""
+        """Number of outcomes behind the draw."""
         return self.belief.n_data
 
     @property
@@ -80,11 +72,11 @@ class FieldDraw:
 
     @property
     def prior_variance(self) -> float:
-        """Variance of the field before any data, in the square of the outcome's unit."""
+        """Prior variance of the field, in the square of the outcome's unit."""
         return self.belief.prior_variance
 
     def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Drawn values, and no variance."""
+        """Drawn values, with zero variance."""
         return self.posterior_mean(X), np.zeros(len(X))
 
     def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
@@ -92,13 +84,13 @@ class FieldDraw:
         return np.array([self.values.get(place.tobytes(), np.nan) for place in X])
 
     def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> _Certain:
-        """Drawn values, and no covariance."""
+        """Drawn values, with zero covariance."""
         return _Certain(self.posterior_mean(X))
 
     def at(self, now: float) -> "FieldDraw":
-        """Itself: a draw is of one round."""
+        """The draw itself, which is of one round."""
         return self
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "FieldDraw":
-        """Itself: nothing is left to be known."""
+        """The draw itself, which has no uncertainty."""
         return self

@@ -1,4 +1,4 @@
-"""Agents that choose one after the other: GP-BUCB's batch, which an agreement has to be worth more than."""
+"""Sequential greedy choice: GP-BUCB's batch, with which an agreement is compared."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,29 +15,17 @@ from swarmbo.spaces import are_among
 
 
 def looked_at(situation: Situation, belief: PlaceBelief) -> PlaceBelief:
-    """What agents go by, quick where they can measure.
-
-    Args:
-        situation: What is known.
-        belief: Its own, or what takes its place.
-    """
+    """The belief, fast at the agents' candidates."""
     places = {agent: situation.candidates[agent] for agent in situation.movers}
     return quick_at(belief, places) if places else belief
 
 
 def choose_in_turn(situation: Situation, choose: Chooser) -> dict[str, Float[np.ndarray, " d"]]:
-    """Each agent's best place by itself, the choices before it taken as measured (Desautels et al. 2014).
+    """Best place of each agent, with the earlier choices as measured (Desautels et al. 2014).
 
-    Agents choose in the order of the situation, by what they believe themselves; no place is chosen twice. Of
-    the choices before it an agent takes the 64 into
-    account that are nearest to the middle of what it can reach, and of many measurements those that tell it anything.
-
-    Args:
-        situation: What is known.
-        choose: What an agent would do by itself.
-
-    Returns:
-        The place (d,) of each agent that takes one: not of those who decline, nor of those whose places are all taken.
+    Agents choose in the order of the situation, by their own beliefs; no place is chosen twice. An agent considers the
+    64 earlier choices nearest to the middle of its reachable places, and of many measurements the relevant ones.
+    Abstaining agents and those without a free place are missing.
     """
     return at_once(turns(situation, choose))
 
@@ -45,12 +33,9 @@ def choose_in_turn(situation: Situation, choose: Chooser) -> dict[str, Float[np.
 def turns(
     situation: Situation, choose: Chooser, looked: PlaceBelief | None = None
 ) -> ViewSteps[dict[str, Float[np.ndarray, " d"]]]:
-    """The same in steps: agents with beliefs of their own hand on which of their places they choose.
+    """Steps of ``choose_in_turn``, in which agents with separate beliefs send their choices.
 
-    Args:
-        situation: What is known.
-        choose: What an agent would do by itself.
-        looked: What it is given for what it believes, by ``looked_at``; None: what the situation says.
+    ``looked`` replaces the beliefs, by ``looked_at``; None: those of the situation.
     """
     belief, candidates = looked_at(situation, situation.belief) if looked is None else looked, situation.candidates
 

@@ -1,4 +1,4 @@
-"""Mapping a field: places are worth what they tell, whatever the value there."""
+"""Maps: the utility of a place is its information, independent of the value there."""
 
 import math
 
@@ -17,8 +17,8 @@ class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="informat
     """The information term of distributed batch GP-UCB alone (Daxberger & Low 2017, eq. (5)).
 
     w_n = s_f sqrt(log Psi_n|nB / log(1 + 1/s^2)), with s_f^2 the prior variance and s^2 the noise variance over it: in
-    the unit of the field, and s_f for a place of which nothing is known. Where measurements have a price, one is worth
-    it if w_n is above that. The settings are those of ``ChainAcquisition``.
+    the unit of the field, and s_f for an unknown place. With prices, a measurement is worthwhile if w_n exceeds the
+    price. The settings are those of ``ChainAcquisition``.
 
     Example:
         >>> import swarmbo as sb
@@ -35,17 +35,15 @@ class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="informat
         return "map"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
-        """What places tell, and nothing else."""
+        """Information of places alone."""
         noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
         return LocalUtility(1.0, bonus, noise_variance, _nothing, neighbours_noise=situation.belief.noise_variance)
 
 
 def information_scale(situation: Situation, noise_ratio_floor: float) -> tuple[float, float]:
-    """Noise variance for Psi, and the weight of sqrt(log Psi) that makes a place nobody knows worth its prior std.
+    """Noise variance for Psi, and the weight of sqrt(log Psi) that gives unknown places the prior std.
 
-    Args:
-        situation: With the belief.
-        noise_ratio_floor: Least share of the prior variance that the noise variance is taken for.
+    ``noise_ratio_floor`` is the least ratio of noise variance to prior variance.
     """
     prior = situation.belief.prior_variance
     noise_variance = max(situation.belief.noise_variance, noise_ratio_floor * prior)

@@ -1,18 +1,18 @@
-"""The expected improvement that a batch of places brings, as a sum with a term for each agent of a chain.
+"""Expected improvement of a batch of places, as a sum with a term for each agent of a chain.
 
 With M_n the largest of the best known value and of the field at the places of all agents after n,
 
     max(f(x_1), …, f(x_N), best) - best = Σ_n max(f(x_n) - M_n, 0):
 
-what agent n adds to those after it. So the batch's expected improvement (q-EI) is exactly the sum of the expectations
-of these terms. The Markov approximation lets agent n see the next B only; then what it adds is over-stated, as the
-information of a batch is.
+each term is the gain of agent n over those after it. So the batch's expected improvement (q-EI) is exactly the sum of
+the expectations of these terms. The Markov approximation lets agent n see the next B only, and then overstates its
+gain, like the information of a batch.
 
 The expectation is taken in two steps. Given the field at the successors' places, f(x_n) is normal, and its improvement
-over their maximum has a closed form; over the successors it is averaged by quasi-Monte Carlo, at points that are always
-the same. With B = 0 nothing is averaged. No term is lost to chance: values are above zero wherever there is hope.
+over their maximum has a closed form; it is averaged over the successors by quasi-Monte Carlo, at fixed points. With B =
+0 nothing is averaged. Values are above zero wherever an improvement is possible.
 
-Source: Ginsbourger, Le Riche & Carraro 2010, eq. (5), for q-EI; Desautels et al. 2014 for choosing in turn.
+Source: Ginsbourger, Le Riche & Carraro 2010, eq. (5), for q-EI; Desautels et al. 2014 for sequential choice.
 """
 
 import functools
@@ -28,10 +28,10 @@ from swarmbo.acquisition.log_improvement import log_improvement
 from swarmbo.acquisition.markov import Block
 from swarmbo.boundary.rng import sobol, stream
 
-_NODES = 32  # of the average over successors in a table; Sobol sequences are even at powers of two
-_MORE_NODES = 512  # where one choice is looked at, with any number of others
+_NODES = 32  # of the average over successors in a table; Sobol sequences are balanced at powers of two
+_MORE_NODES = 512  # for one choice, with any number of others
 _DENSITY = 1.0 / np.sqrt(2.0 * np.pi)
-_LEAST_STD = 1e-100  # of the distance to what is improved on
+_LEAST_STD = 1e-100  # of the distance to the improved value
 _FLOOR = 1e-12  # of the largest variance in a block, below which a variance is rounding
 
 
@@ -40,8 +40,8 @@ class JointImprovement(PlaceUtility):
     """Expected improvement over a value, and of a batch over that and over each other.
 
     Args:
-        over: What is to be improved on, in the unit of the field.
-        idle: What it is worth not to measure; no improvement.
+        over: Value to improve on, in the unit of the field.
+        opt_out_utility: Utility of not measuring: no improvement.
 
     Example:
         >>> import numpy as np
@@ -58,17 +58,17 @@ class JointImprovement(PlaceUtility):
     in_order: ClassVar[bool] = True
 
     def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-        """The expected improvement of single places."""
+        """Expected improvement of single places."""
         return np.exp(self.rank(mean, var))
 
     def rank(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-        """Its logarithm, which orders also places where there is next to no hope."""
+        """Logarithm of the improvement, which also orders places with almost none."""
         gap = mean - self.over
-        least = _LEAST_STD * np.abs(gap) + np.finfo(float).tiny  # squares of what is smaller would overflow
+        least = _LEAST_STD * np.abs(gap) + np.finfo(float).tiny  # squares of smaller numbers would underflow
         return log_improvement(gap, np.maximum(np.sqrt(var), least))[0]
 
     def table(self, block: Block, price: float) -> Float[np.ndarray, "..."]:
-        """What the first agent's candidates add to the best known value and those of its successors, less the price."""
+        """Gain of the first agent's candidates over the best known value and its successors', minus the price."""
         n = len(block.means)
         there = [block.on_axes(own, i) for i, own in enumerate(block.measures)]
         if n == 1:
@@ -90,7 +90,7 @@ class JointImprovement(PlaceUtility):
     def of_first(
         self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
     ) -> float:
-        """The same of one choice, more closely, whatever the number of others."""
+        """The same of one choice, more precisely, for any number of others."""
         if len(mean) == 1:
             return float(self.single(mean, cov[0])[0])
         floor = _floor(np.diag(cov))
@@ -102,7 +102,7 @@ class JointImprovement(PlaceUtility):
 
 
 def _improvement(mean: Float[np.ndarray, "..."], std: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """E[max(Y, 0)] of normal Y, with an error that counts for nothing in an average: 1e-16 of the spread."""
+    """E[max(Y, 0)] of normal Y, with an error of 1e-16 of the spread, negligible in an average."""
     z = mean / std
     density = np.exp(-0.5 * z * z)
     density *= _DENSITY
@@ -114,11 +114,11 @@ def _floor(var: Float[np.ndarray, " k"]) -> float:
 
 
 def _whitened(block: Block) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarray]:
-    """The field at candidates by independent standard normals, one for each successor.
+    """Field at candidates as a function of independent standard normals, one for each successor.
 
     Returns:
-        spread[i, k]: by how much it moves at agent i's candidates with the k-th normal, 1 <= k <= i (all k for i = 0);
-        and the variance that is left at the first agent's.
+        spread[i, k]: loading of agent i's candidates on the k-th normal, 1 <= k <= i (all k for i = 0); and the
+        remaining variance at the first agent's.
     """
     n = len(block.means)
     left = {(i, i): block.on_axes(block.variances[i], i) for i in range(n)}
@@ -139,5 +139,5 @@ def _whitened(block: Block) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarr
 
 @functools.cache
 def _nodes(n_dims: int, count: int) -> Float[np.ndarray, "m n"]:
-    """Points by which an expectation over independent standard normals is averaged."""
+    """Points for averages over independent standard normals."""
     return ndtri(sobol(count, n_dims, stream(0, "joint improvement", n_dims=n_dims)))

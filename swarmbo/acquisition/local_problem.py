@@ -1,4 +1,4 @@
-"""What agents in a field agree on by messages: local functions as tables over shortlists of places."""
+"""Problems that agents in a field agree on by messages: local functions as tables over shortlists of places."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,7 @@ from swarmbo.graph import FactorGraph
 
 
 class TablesOnDemand(Mapping[str, np.ndarray]):
-    """A table for each factor, made when it is first looked at: who owns some of them makes no others.
-
-    Args:
-        factors: Their names.
-        make: The table of a factor.
+    """A table for each factor, made on first access, so that an owner makes only its own.
 
     Example:
         >>> tables = TablesOnDemand(["w_a", "w_b"], lambda factor: np.zeros(len(factor)))
@@ -46,15 +42,14 @@ class TablesOnDemand(Mapping[str, np.ndarray]):
 
 @dataclass(frozen=True)
 class LocalProblem:
-    """What the agents have to agree on.
+    """Problem that the agents have to agree on.
 
     Args:
         graph: One variable per agent, named after it (the place it measures), and one factor, its local acquisition
-            ``w_<agent>``; it owns both. Groups of agents that no links connect are parts of their own.
+            ``w_<agent>``; it owns both. Unconnected groups of agents are separate parts.
         tables: The factors over the shortlists, one axis per variable of the scope.
-        shortlists: For each variable the places (s, d) that its values stand for. Agents whose measurements have a
-            price may decline: their last row is NaN.
-        safeguard: Against what agents would choose one after the other; None: what is agreed is final.
+        shortlists: Places (s, d) of each variable's values. Agents with a price may abstain: their last row is NaN.
+        safeguard: Comparison with the sequential greedy choice; None: the agreement is final.
     """
 
     graph: FactorGraph
@@ -63,24 +58,14 @@ class LocalProblem:
     safeguard: Safeguard | None = None
 
     def value_of(self, points: Mapping[str, Float[np.ndarray, " d"]]) -> float | None:
-        """Sum of the factors where agents measure at places of their shortlists; None where one has no place and can't
-        decline.
-
-        Args:
-            points: The places (d,) of those who measure.
-        """
+        """Sum of the factors for measuring agents' places on their shortlists; None if an agent has no option left."""
         index = self._rows_of(points)
         return None if index is None else added(self._value(factor, index) for factor in self.graph.factors)
 
     def value_steps(
         self, situation: Situation, points: Mapping[str, Float[np.ndarray, " d"]]
     ) -> ViewSteps[float | None]:
-        """The same, of which agents with beliefs of their own each know what their factors are worth.
-
-        Args:
-            situation: That the problem is of.
-            points: The places (d,) of those who measure.
-        """
+        """Steps of ``value_of``, in which agents with separate beliefs send the values of their factors."""
         index, graph = self._rows_of(points), self.graph
         if index is None:
             return None
@@ -98,7 +83,7 @@ class LocalProblem:
         return added(utility[factor] for factor in graph.factors)
 
     def _rows_of(self, points: Mapping[str, Float[np.ndarray, " d"]]) -> dict[str, int] | None:
-        """Which rows of their shortlists agents are at; None if one is at none of them."""
+        """Rows of agents' shortlists; None if a place is on none."""
         index: dict[str, int] = {}
         for agent, places in self.shortlists.items():
             chosen = points.get(agent)
@@ -112,22 +97,14 @@ class LocalProblem:
         return float(self.tables[factor][tuple(index[x] for x in self.graph.scope(factor))])
 
     def best_alone(self, agent: str, places: Float[np.ndarray, "k d"]) -> int | None:
-        """The place that is worth most to an agent, of a problem that is its own alone.
-
-        Args:
-            agent: Who.
-            places: What it can reach; its shortlist is some of them.
-
-        Returns:
-            The index among the places; None where it declines.
-        """
+        """Index of the place of largest utility to an agent in its own problem; None if it abstains."""
         utility = np.sum([np.ravel(self.tables[factor]) for factor in self.graph.factors_of(agent)], axis=0)
         chosen = self.shortlists[agent][int(np.argmax(utility))]
         return None if np.isnan(chosen).any() else int((places == chosen).all(axis=1).argmax())
 
 
 def added(terms: Iterable[float]) -> float:
-    """Their sum, one after the other: ``sum`` adds floats in another way, and numbers of NumPy in this."""
+    """Sum in the given order, for equal bits with floats and NumPy numbers (``sum`` adds floats otherwise)."""
     total = 0.0
     for term in terms:
         total += term

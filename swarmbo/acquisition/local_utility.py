@@ -1,4 +1,4 @@
-"""What one measurement is worth by itself, and given those of others, in the unit of the field."""
+"""Utility of one measurement, alone and given those of others, in the unit of the field."""
 
 import math
 from abc import abstractmethod
@@ -16,79 +16,74 @@ from swarmbo.belief.gp.covariance_rows import CovarianceRows
 from swarmbo.belief.gp.joint_posterior import JointPosterior
 from swarmbo.belief.views import PosteriorCache
 
-_AT_ONCE = 2**15  # entries of a table at once, 256 KiB: what they are made of stays in the second-level cache
-MANY = 32  # times as many picks as there are places from which on all covariances between places are worked out
-_ROWS = 8  # the same where a belief is quick at single rows
-_FIRST = 128  # places looked at first; then as many again, and so on
+_AT_ONCE = 2**15  # entries of a table at once, 256 KiB: their intermediates fit the second-level cache
+# picks per place from which on all covariances between places are computed at once
+MANY = 32
+_ROWS = 8  # the same for beliefs with fast single rows
+_FIRST = 128  # size of the first block of places evaluated, and of each next one
 
 Merit = Callable[[Float[np.ndarray, " k"]], Float[np.ndarray, " k"]]
 
 
 def plain(mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-    """The merit of looking for a peak: the mean itself."""
+    """Merit in the search for a peak: the mean itself."""
     return mean
 
 
 class PlaceUtility(Utility):
-    """A rule that looks at what is believed of the places themselves: their means, variances and covariances."""
+    """A rule that depends on the means, variances and covariances of places."""
 
     @abstractmethod
     def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-        """What places are worth one by one."""
+        """Utility of single places."""
 
     @abstractmethod
     def table(self, block: Block, price: float) -> Float[np.ndarray, "..."]:
-        """What the first agent's candidates are worth less a price, given each choice of its successors' candidates.
+        """Utility of the first agent's candidates minus a price, given each choice of its successors' candidates.
 
         Args:
-            block: What is believed of them. Successors that decline change nothing.
-            price: Of a measurement, in the unit of the field; who declines pays none, and has ``opt_out_utility``.
+            block: Belief about them. Successors that abstain change nothing.
+            price: Price of a measurement, in the unit of the field; abstaining is free, with utility
+                ``opt_out_utility``.
 
         Returns:
             One axis per agent.
         """
 
     def rank(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-        """By what single places are ordered: as by ``single``, and in finer steps where that would round."""
+        """Order of single places: that of ``single``, with finer steps if it would round."""
         return self.single(mean, var)
 
     def of_first(
         self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
     ) -> float:
-        """What the first of some places is worth given the others.
+        """Utility of the first of some places given the others.
 
         Args:
-            mean: Of all of them.
+            mean: Means of all of them.
             cov: Their covariance, without noise.
-            to_the_letter: With the noise of others as the rule's source has it, where that is another.
+            to_the_letter: Use the noise of others as in the rule's source, if that differs.
         """
         return float(self.table(Block.of_single(mean, cov), 0.0).item())
 
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "PlaceScores":
-        """What places are worth one by one."""
+        """Utilities of single places."""
         return PlaceScores(self, belief, places, picks)
 
     def table_of(
         self, belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]], price: float
     ) -> Float[np.ndarray, "..."]:
-        """What the first agent's candidates are worth less a price, given each choice of its successors' candidates."""
+        """Utility of the first agent's candidates minus a price, given each choice of its successors' candidates."""
         return self.table(Block.of(belief, options), price)
 
     def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> "PlaceValue":
-        """By what batches of some places are valued."""
+        """Values of batches of some places."""
         cache, every = belief.posterior_cache(places), np.arange(len(places))
         return PlaceValue(self, cache.mean, cache.cov(every, every))
 
 
 class PlaceScores(Scores):
-    """What places are worth by their marginals, of which the variance knows of those that were taken.
-
-    Args:
-        worth: The rule.
-        belief: Whose.
-        places: Physical (k, d).
-        picks: How many of them will be taken as measured at most.
-    """
+    """Utilities of places by their marginals, with variances given the taken ones."""
 
     def __init__(
         self, utility: PlaceUtility, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int
@@ -109,12 +104,12 @@ class PlaceScores(Scores):
 
     @property
     def value(self) -> Float[np.ndarray, " k"]:
-        """What each place is worth now, in the unit of the field."""
+        """Current utility of each place, in the unit of the field."""
         return self._utility.single(self._mean, self._var)
 
     @property
     def rank(self) -> Float[np.ndarray, " k"]:
-        """By what they are ordered."""
+        """Order of the places."""
         return self._utility.rank(self._mean, self._var)
 
     def take(self, pick: int) -> None:
@@ -125,14 +120,7 @@ class PlaceScores(Scores):
 
 
 class _Between:
-    """Covariances of some places of any belief, while more and more of them are taken as measured.
-
-    Args:
-        cache: Of the places.
-        n_places: How many they are.
-        picks: How many of them will be taken as measured at most.
-        at_once: Whether all covariances are worked out at once.
-    """
+    """Covariances of places, for any belief, while places are successively taken as measured."""
 
     def __init__(self, cache: PosteriorCache, n_places: int, picks: int, at_once: bool) -> None:
         self._cache, self._every, self._taken = cache, np.arange(n_places), 0
@@ -140,7 +128,7 @@ class _Between:
         self._rows = np.empty((picks, n_places))  # of the Cholesky factor of the picks' covariance
 
     def take(self, pick: int, variance: float) -> Float[np.ndarray, " k"]:
-        """As of ``CovarianceRows``."""
+        """See ``CovarianceRows``."""
         n, rows = self._taken, self._rows
         across = self._cache.cov(np.array([pick]), self._every)[0] if self._between is None else self._between[pick]
         rows[n] = (across - rows[:n, pick] @ rows[:n]) / np.sqrt(variance)
@@ -150,39 +138,34 @@ class _Between:
 
 @dataclass(frozen=True)
 class PlaceValue(BatchValue):
-    """What batches of some places are worth by their joint posterior.
-
-    Args:
-        worth: The rule.
-        mean: Of the places.
-        cov: Their covariance, without noise.
-    """
+    """Values of batches of some places by their joint posterior."""
 
     utility: PlaceUtility
     mean: Float[np.ndarray, " m"]
     cov: Float[np.ndarray, "m m"]
 
     def of_first(self, rows: Sequence[int], to_the_letter: bool = False) -> float:
-        """What the first of some of the places is worth given the others."""
+        """Utility of the first of some of the places given the others."""
         return self.utility.of_first(self.mean[list(rows)], self.cov[np.ix_(rows, rows)], to_the_letter)
 
 
 @dataclass(frozen=True)
 class LocalUtility(PlaceUtility):
-    """What is expected somewhere, and what is learned there.
+    """Utility of the expected value and the information of a measurement.
 
-    A single place is worth merit(mean) + sqrt_beta std. In a batch the standard deviation is replaced by what the place
-    tells beyond its neighbours in the chain: merit(mean) + bonus sqrt(log Psi), Psi the conditional variance of its
-    residual in units of ``noise_variance``.
+    A single place has merit(mean) + sqrt_beta std. In a batch the standard deviation is replaced by the information
+    beyond its neighbours in the chain: merit(mean) + bonus sqrt(log Psi), Psi the conditional variance of its residual
+    in units of ``noise_variance``.
 
     Args:
         sqrt_beta: Weight of the standard deviation, >= 0.
         bonus: Weight of the root of the information, in the unit of the field.
-        noise_variance: What Psi is scaled by, in the square of that unit.
-        merit: What the expected value is worth.
-        idle: What it is worth not to measure: a measurement is declined if it brings no more than this and its price.
-        neighbours_noise: Variance of the noise with which neighbours are taken to measure, in the square of that unit;
-            None takes ``noise_variance``.
+        noise_variance: Scale of Psi, in the square of that unit.
+        merit: Utility of an expected value.
+        opt_out_utility: Utility of not measuring: agents abstain unless a measurement adds more than this and its
+            price.
+        neighbours_noise: Noise variance of neighbours' measurements, in the square of that unit; None takes
+            ``noise_variance``.
 
     Example:
         >>> import numpy as np
@@ -200,17 +183,17 @@ class LocalUtility(PlaceUtility):
     neighbours_noise: float | None = None
 
     def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-        """What places are worth one by one."""
+        """Utility of single places."""
         return self.merit(mean) + self.sqrt_beta * np.sqrt(var)
 
     def best_of(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], price: float | None = None) -> int | None:
-        """The place that is worth most by itself; None where declining is worth more.
+        """Single place of largest utility; None if abstaining is better.
 
-        Where a belief is quick at them, places are looked at in the order of what they would be worth if nothing were
-        pending, until none can be worth more: as variance only falls, the others need no look.
+        If the belief is fast at them, places are evaluated in the order of their utility without pending ones, until no
+        remaining one can be better, as variance only falls.
         """
         rows = None
-        # of a subclass nobody knows that less variance is worth no more
+        # a subclass may value less variance more
         if type(self) is LocalUtility and isinstance(belief, AtPlaces):
             rows = belief.rows_of(places)
         if rows is None:
@@ -223,7 +206,7 @@ class LocalUtility(PlaceUtility):
             part = np.sort(order[n : max(_FIRST, 2 * n)])
             found = self.single(*belief.of_rows(rows[part]))
             first = int(found.argmax())
-            if (found[first], -int(part[first])) > (value, -chosen):  # of equal ones the first, as where all are seen
+            if (found[first], -int(part[first])) > (value, -chosen):  # ties go to the first, as in a full evaluation
                 chosen, value = int(part[first]), float(found[first])
             n = max(_FIRST, 2 * n)
         return None if price is not None and value - price <= self.opt_out_utility else chosen
@@ -231,21 +214,21 @@ class LocalUtility(PlaceUtility):
     def gain(
         self, var: Float[np.ndarray, "..."], out: Float[np.ndarray, "..."] | None = None
     ) -> Float[np.ndarray, "..."]:
-        """What places tell: root and weight included, of variances given what neighbours measure."""
+        """Information term of places, root and weight included, from variances given the neighbours' measurements."""
         told = np.maximum(var, 0.0, out=np.empty(np.shape(var)) if out is None else out)  # below 0 is rounding
         told /= self.noise_variance
-        np.sqrt(np.log1p(told, out=told), out=told)  # in one array: tables are as quick as memory is
+        np.sqrt(np.log1p(told, out=told), out=told)  # in place: memory bounds the speed of tables
         told *= self.bonus
         return told
 
     @property
     def told_noise(self) -> float:
-        """Variance of the noise in what neighbours measure."""
+        """Variance of the noise in neighbours' measurements."""
         return self.noise_variance if self.neighbours_noise is None else self.neighbours_noise
 
     def table(self, block: Block, price: float) -> Float[np.ndarray, "..."]:
         """w_n = merit(mean(x_n)) + bonus sqrt(log Psi_n|nB) - price."""
-        # who declines changes no conditional variance: it has no covariance, whatever its own variance
+        # an abstaining agent changes no conditional variance: its covariances are 0
         variances = [block.variances[0]] + [
             np.where(there, var + self.told_noise, self.noise_variance)
             for var, there in zip(block.variances[1:], block.measures[1:], strict=True)
@@ -262,7 +245,7 @@ class LocalUtility(PlaceUtility):
     def of_first(
         self, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"], to_the_letter: bool = False
     ) -> float:
-        """The same of one choice; to the letter others measure with the noise that Psi is scaled by."""
+        """The same of one choice; ``to_the_letter`` uses the noise that scales Psi for the others."""
         told = cov[1:, 1:] + (self.noise_variance if to_the_letter else self.told_noise) * np.eye(len(mean) - 1)
         var = cov[0, 0] - cov[0, 1:] @ np.linalg.solve(told, cov[1:, 0])
         return float(self.merit(mean[:1])[0] + self.gain(var))

@@ -1,7 +1,7 @@
 """Log expected improvement: of a normal variable over zero, accurate for all arguments, and of factors as a sum.
 
-With z = mean / std, h(z) = phi(z) + z Phi(z): E[max(Y, 0)] = std h(z). For z -> -inf both terms of h cancel; there
-h(z) = phi(z) (1 + z R(z)) with the Mills ratio R = Phi/phi, and far out the series of 1 + z R in 1/z².
+With z = mean / std, h(z) = phi(z) + z Phi(z): E[max(Y, 0)] = std h(z). For z -> -inf both terms of h cancel; there h(z)
+= phi(z) (1 + z R(z)) with the Mills ratio R = Phi/phi, and far out the series of 1 + z R in 1/z².
 """
 
 from dataclasses import dataclass
@@ -17,18 +17,14 @@ from swarmbo.belief.model.incumbents import to_beat
 from swarmbo.graph import FactorStack, stacks_of
 
 _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
-_FAR = -20.0  # below it the series is the more accurate, above it the cancellation is bearable
+_FAR = -20.0  # below it the series is more accurate; above it the cancellation is tolerable
 _SERIES = np.cumprod([1.0, *(-(2.0 * k + 1.0) for k in range(1, 10))])  # 1, -3, 15, -105, …
 
 
 def log_improvement(
     mean: Float[np.ndarray, "..."], std: Float[np.ndarray, "..."]
 ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-    """Logarithm of E[max(Y, 0)] for normal Y, and its derivatives by mean and by standard deviation.
-
-    Args:
-        mean: Of Y.
-        std: Of Y, > 0.
+    """Logarithm of E[max(Y, 0)] for normal Y (std > 0), and its derivatives by mean and standard deviation.
 
     Source:
         Ament et al. 2023, section 4, for the use of the logarithm.
@@ -47,23 +43,23 @@ def log_improvement(
 class LogImprovements(ContrastFunctions):
     """The local functions log E[max(f_i(u) - f_i(reference), 0)].
 
-    The difference's own posterior is used: offsets between factors, which totals can't tell, cancel in it. The floor
-    under the root keeps the value finite at the reference itself, where the difference is known to be zero.
+    Uses the difference's own posterior: offsets between factors, unknown from totals, cancel in it. The floor under the
+    root keeps the value finite at the reference itself, where the difference is zero.
     """
 
     @classmethod
     def over_incumbent(cls, belief: AdditiveGP) -> "LogImprovements":
-        """On the whole unit cube, over the best of what was evaluated, and of what is expected of pending points."""
+        """On the whole unit cube, over the best of the evaluated and the expected pending points."""
         return cls.on_cube(belief, reference=to_beat(belief))
 
     def starting_from(
         self, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]
     ) -> "LogImprovements":
-        """The same over the best point of what was evaluated or is pending."""
+        """The same over the best evaluated or pending point."""
         return super().starting_from(best, columns, beaten)._over(beaten, columns)
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """Each factor's log expected improvement; the improvement is in the unit the belief is about."""
+        """Each factor's log expected improvement; the improvement is in the unit of the belief."""
         self.check_owned(stack)
         marginals = self.belief.local_contrast(stack, U, self.reference)
         return log_improvement(marginals.mean, np.sqrt(marginals.var + self.variance_floor(stack)))[0]
@@ -83,12 +79,7 @@ class LogImprovements(ContrastFunctions):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SplitImprovements(BoxFunctions):
-    """Log expected improvements of factors, and of parts of those that are split.
-
-    Args:
-        whole: Of the factors as they are, those that are split included.
-        parts: Of the split ones' parts, by factor.
-    """
+    """Log expected improvements of factors (``whole``), and of the ``parts`` of split ones."""
 
     whole: LogImprovements
     parts: dict[str, LogImprovements]
@@ -112,7 +103,7 @@ class SplitImprovements(BoxFunctions):
         return out, slopes
 
     def _by_source(self, stack: FactorStack) -> list[tuple[LogImprovements, FactorStack, list[int]]]:
-        """Which functions know which factors of a stack, as a stack of their own graph, and its rows here."""
+        """Functions of the factors of a stack, each with a stack of its own graph, and its rows here."""
         sources = {part: split for split in self.parts for part in self.parts[split].graph.factors}
         rows: dict[str | None, list[int]] = {}
         for row, factor in enumerate(stack.factors):

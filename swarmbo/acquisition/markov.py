@@ -2,8 +2,8 @@
 
 A batch of N blocks has Psi = I + Sigma / s^2, with Sigma the posterior covariance and s^2 the noise variance. Its
 information gain is 0.5 log|Psi|. Order B conditions each block on the next B blocks only; the sum then splits into
-local terms, one per block, which is what lets each agent own one of them. It over-states the gain (by exactly
-KL(Psi, Psi_bar)), the less so the larger B.
+local terms, one per block, so each agent can own one. It overstates the gain by exactly KL(Psi, Psi_bar), the less so
+the larger B.
 """
 
 import itertools
@@ -21,15 +21,15 @@ from swarmbo.belief.gp.joint_posterior import JointPosterior
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """What is believed of the candidates of an agent and of its successors in the chain, B + 1 agents in all.
+    """Belief about the candidates of an agent and of its successors in the chain, B + 1 agents in all.
 
-    What is no place, the last candidate of who declines, has mean, variance and covariances 0.
+    An abstaining row, the last candidate, has mean, variance and covariances 0.
 
     Args:
         means: Of each agent (C_i,), C_i candidates.
-        variances: As ``means`` (C_i,), without noise.
+        variances: Of each agent (C_i,), without noise.
         covariances: covariances[i][j], j > i, between agent i and agent j: (C_i, C_j).
-        measures: Which entries (C_i,) are places.
+        measures: Masks (C_i,) of entries that are places.
     """
 
     means: list[Float[np.ndarray, " _"]]
@@ -39,18 +39,13 @@ class Block:
 
     @classmethod
     def of(cls, belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]]) -> "Block":
-        """As a belief has it.
-
-        Args:
-            belief: Whose.
-            options: Candidates of each agent, in physical units; a last row of NaN is to decline.
-        """
+        """Block of a belief at each agent's candidates (physical); a last row of NaN is to abstain."""
         measures = [~np.isnan(own[:, 0]) for own in options]
         places = [own[there] for own, there in zip(options, measures, strict=True)]
         cache = belief.posterior_cache(np.concatenate(places))
         ends = np.cumsum([0, *map(len, places)])
         rows = [np.arange(start, stop) for start, stop in itertools.pairwise(ends)]
-        # without a copy where that will do
+        # avoids a copy if possible
         whole = [slice(start, stop) for start, stop in itertools.pairwise(ends.tolist())]
         parts_of = whole if isinstance(cache, JointPosterior | Looked) else rows
 
@@ -71,14 +66,14 @@ class Block:
 
     @classmethod
     def of_single(cls, mean: Float[np.ndarray, " m"], cov: Float[np.ndarray, "m m"]) -> "Block":
-        """Of one place for each agent, by their joint marginals."""
+        """Block of one place per agent, by their joint marginals."""
         every = range(len(mean))
         covariances = [[cov[i : i + 1, j : j + 1] if j > i else np.empty((0, 0)) for j in every] for i in every]
         there = [np.ones(1, dtype=bool) for _ in every]
         return cls([mean[i : i + 1] for i in every], [cov[i, i : i + 1] for i in every], covariances, there)
 
     def first(self, part: slice) -> "Block":
-        """The same with some of the first agent's candidates."""
+        """Block with some of the first agent's candidates."""
         means, variances, measures = (
             [rows[0][part], *rows[1:]] for rows in (self.means, self.variances, self.measures)
         )
@@ -87,11 +82,11 @@ class Block:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a table over the candidates."""
+        """Shape of a table over the candidates."""
         return tuple(map(len, self.means))
 
     def on_axes(self, array: Float[np.ndarray, "..."], *agents: int) -> Float[np.ndarray, "..."]:
-        """An array over the candidates of some agents, so that it multiplies a table over those of all."""
+        """Reshape an array over some agents' candidates to broadcast over a table of all."""
         shape = [1] * len(self.means)
         for size, agent in zip(array.shape, agents, strict=True):
             shape[agent] = size
@@ -99,7 +94,7 @@ class Block:
 
 
 class Taken(NamedTuple):
-    """A successor given all after it, by which those before it are conditioned.
+    """A successor given all after it, for conditioning those before it.
 
     Args:
         variance: Of its candidates, with noise.
@@ -111,12 +106,7 @@ class Taken(NamedTuple):
 
 
 def of_successors(block: Block, variances: list[Float[np.ndarray, " _"]]) -> list[Taken]:
-    """The successors, the last first: the part of ``of_first`` that is the same for all places of the first agent.
-
-    Args:
-        block: With covariances between agents.
-        variances: As of ``of_first``.
-    """
+    """Successors, the last first: the part of ``of_first`` that is the same for all places of the first agent."""
     n, taken = len(variances), list[Taken]()
     given = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(1, n) for j in range(i + 1, n)}
     given |= {(i, i): block.on_axes(variances[i], i) for i in range(1, n)}
@@ -131,15 +121,8 @@ def of_first(
 ) -> Float[np.ndarray, "..."]:
     """Variance of the first agent's candidates given those of its successors, for all combinations at once.
 
-    Args:
-        block: With covariances between agents.
-        variances: Of each agent (C_i,), with the noise that it measures with.
-        successors: ``of_successors``, where that is known.
-
-    Returns:
-        A table that multiplies one over the candidates: of two agents the entry (c_0, c_1) is
-        Var[x_0 = c_0 | x_1 = c_1].
-        Only sums and products of single entries are taken, so that a table never depends on what is computed beside it.
+    ``variances`` include the noise of each agent. With two agents the entry (c_0, c_1) is Var[x_0 = c_0 | x_1 = c_1].
+    Computed by sums and products of single entries only, so that an entry never depends on other entries.
     """
     n = len(variances)
     given = {(0, j): block.on_axes(block.covariances[0][j], 0, j) for j in range(1, n)}
@@ -152,10 +135,10 @@ def of_first(
 
 
 def _condition(given: dict[tuple[int, int], Float[np.ndarray, "..."]], rows: range, k: int) -> None:
-    """Condition some agents, and what they have with all before k, on agent k: each step's Schur complement."""
+    """Condition some agents, and their covariances with all before k, on agent k: each step's Schur complement."""
     gains = [given[i, k] / given[k, k] for i in rows]
     for i, gain in zip(rows, gains, strict=True):
         for j in range(i, k):
-            taken = gain * given[j, k]  # most of the work is memory, so as little of it as possible is new
+            taken = gain * given[j, k]  # memory dominates the time, so allocate as little as possible
             full = np.broadcast_shapes(taken.shape, given[i, j].shape) == taken.shape
             given[i, j] = np.subtract(given[i, j], taken, out=taken if full else None)

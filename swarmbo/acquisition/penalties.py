@@ -1,10 +1,9 @@
-"""Penalties that keep joint points to where they will probably succeed, and out of regions that must not be asked.
+"""Penalties that keep joint points to likely successes, and out of no-go regions.
 
-Without a failure or a region nothing here is used. What probably fails is learned (``swarmbo.belief.model.failures``):
-the mode of the classifier is a sum of terms, each factor is held above what its own terms may fall to, and a point that
-is still too likely to fail goes back towards one that succeeded. Regions are hard factors: whoever reads all variables
-of one keeps out of it and of a margin around it, and of those that no factor reads as a whole a point is moved out in
-the last step of a decision.
+Without a failure or a region they are not used. Likely failures are learned (``swarmbo.belief.model.failures``): the
+mode of the classifier is a sum of terms, each factor is held above the least value of its own terms, and a point that
+is still too likely to fail moves back towards a successful one. Regions are hard factors: a factor with all variables
+of a region avoids it and a margin; points in other regions are moved out in the last step of a decision.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,12 +18,12 @@ from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 from swarmbo.problem.no_go import Limit
 
-_STEEP = 4.0  # spreads of what is maximised, by which a logit too few is penalised
+_STEEP = 4.0  # penalty of a missing logit, in spreads of the objective
 _SOFT = 0.2  # logits over which the penalty bends from zero to a slope
-_SLACK = 0.1  # logits too few that are let pass: what the bend may leave
+_SLACK = 0.1  # tolerated missing logits: what the bend may leave
 _MARGIN = 0.01  # sides of the box around a region, over which its penalty bends
-_STEEP_BORDER = 40.0  # spreads of what is maximised, for a side of the box
-_SAMPLED = 64  # random points by which the spread of a factor's function is judged
+_STEEP_BORDER = 40.0  # penalty of a side of the box, in spreads of the objective
+_SAMPLED = 64  # random points for the spread of a factor's function
 _TRIED = 64  # points on the way back
 
 Lacks = Callable[[Float[np.ndarray, "m b"]], tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m b"]]]
@@ -32,14 +31,13 @@ Lacks = Callable[[Float[np.ndarray, "m b"]], tuple[Float[np.ndarray, " m"], Floa
 
 @dataclass(frozen=True, eq=False)
 class Hold:
-    """Loss of one factor where it does not keep something.
+    """Loss of one factor at points that violate a requirement.
 
     Args:
-        lack: By how much points of some variables fail to keep it, and the gradient of that; at most 0 where it is
-            kept.
-        inside: Places in the factor's scope of these variables.
-        bend: Lack over which the penalty bends from zero to a slope.
-        weight: Of the penalty, in the unit of what is maximised for a lack of 1.
+        lack: Violation at points of some variables, at most 0 if there is none, and its gradient.
+        inside: Positions of these variables in the factor's scope.
+        bend: Violation over which the penalty bends from zero to a slope.
+        weight: Penalty for a violation of 1, in the unit of the objective.
     """
 
     lack: Lacks
@@ -48,7 +46,7 @@ class Hold:
     weight: float
 
     def penalty(self, U: Float[np.ndarray, "m a"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m a"]]:
-        """At points (m, a) of the factor's scope, and its gradient: 0 where the hold is kept."""
+        """Penalty at points (m, a) of the factor's scope, and its gradient; 0 without a violation."""
         own = list(self.inside)
         lack, slope = self.lack(U[:, own])
         lack = np.maximum(lack, 0.0)
@@ -60,24 +58,14 @@ class Hold:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BoundedFunctions(BoxFunctions):
-    """Local functions less penalties, which are 0 where each factor keeps its holds.
-
-    Args:
-        inner: What is maximised otherwise.
-        holds: By factor, what it must keep.
-    """
+    """Local functions minus penalties, which are 0 if each factor keeps its holds."""
 
     inner: BoxFunctions
     holds: Mapping[str, tuple[Hold, ...]]
 
     @classmethod
     def around(cls, inner: BoxFunctions, holds: Mapping[str, Sequence[Hold]]) -> "BoundedFunctions":
-        """Functions with what their factors must keep.
-
-        Args:
-            inner: The functions.
-            holds: By factor.
-        """
+        """Bound functions by the holds of their factors."""
         return cls(
             graph=inner.graph,
             low=inner.low,
@@ -90,17 +78,17 @@ class BoundedFunctions(BoxFunctions):
 
     @property
     def n_exchanges(self) -> int:
-        """As many as those of the functions that are bounded."""
+        """Number of exchanges of the bounded functions."""
         return self.inner.n_exchanges
 
     def published(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> Float[np.ndarray, "g m"]:
-        """What the functions that are bounded publish."""
+        """Numbers that the bounded functions publish."""
         return self.inner.published(stack, U, received)
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """Each factor's function, less its penalties."""
+        """Each factor's function minus its penalties."""
         value = self.inner.value(stack, U, received).copy()
         for row, factor in enumerate(stack.factors):
             for hold in self.holds.get(factor, ()):
@@ -110,7 +98,7 @@ class BoundedFunctions(BoxFunctions):
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """What a factor climbs, less its penalties, and its gradient."""
+        """Objective of a factor minus its penalties, and its gradient."""
         value, gradient = (array.copy() for array in self.inner.value_and_gradient(stack, U, received))
         for row, factor in enumerate(stack.factors):
             for hold in self.holds.get(factor, ()):
@@ -134,14 +122,14 @@ def bounded(
     *,
     tight: bool = False,
 ) -> BoundedFunctions:
-    """Local functions that keep to what is required, as far as each factor can see to it by itself.
+    """Local functions that keep requirements, as far as each factor can alone.
 
     Args:
-        functions: What is maximised.
-        needed: What the joint point must meet.
-        origin: A joint point of the unit cube that meets it. What it has to spare, each factor may use up.
-        spread: Of each factor's function: see ``spreads``.
-        tight: Whether factors may only use up equal shares of it: then they meet it together, whatever each does.
+        functions: The objective.
+        needed: Requirements on the joint point.
+        origin: A joint point of the unit cube that meets them. Each factor may use up its margin.
+        spread: Spread of each factor's function: see ``spreads``.
+        tight: Factors may use up equal shares of the margin only: then together they always meet the requirements.
     """
     graph, holds = functions.graph, dict[str, list[Hold]]()
     scopes, weights = _columns(graph), _part_spreads(graph, spread)
@@ -160,13 +148,7 @@ def bounded(
 
 
 def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[str, float]) -> BoxFunctions:
-    """Local functions that keep out of regions, as far as one factor can see to it; themselves where there are none.
-
-    Args:
-        functions: What is maximised.
-        limits: The regions.
-        spread: Of each factor's function: see ``spreads``.
-    """
+    """Local functions that avoid regions, as far as one factor can alone; unchanged without regions."""
     graph, holds = functions.graph, dict[str, list[Hold]]()
     weights = _part_spreads(graph, spread)
     for limit in limits:
@@ -183,8 +165,10 @@ def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[s
 def parts_together(
     graph: FactorGraph, needed: Sequence[Requirement]
 ) -> list[tuple[Int[np.ndarray, " a"], tuple[Requirement, ...], tuple[str, ...]]]:
-    """Variables that are judged together, what they must meet, and whose they are: the connected parts of the graph, or
-    all in one where evaluations failed as a whole. Parts of which nothing is required are left out.
+    """Variables judged together, their requirements, and their owners.
+
+    These are the connected parts of the graph, or all variables if evaluations failed as a whole. Parts without
+    requirements are left out.
     """
     n = len(graph.variables)
     if any(len(requirement.columns) == n for requirement in needed):
@@ -198,14 +182,14 @@ def parts_together(
 
 
 def is_met(needed: Sequence[Requirement], point: Float[np.ndarray, " n"], origin: Float[np.ndarray, " n"]) -> bool:
-    """Tell whether a joint point is as likely to succeed as is asked for, or at least as the origin."""
+    """True if a joint point is as likely to succeed as required, or at least as the origin."""
     return bool(_lacks(needed, point[None], origin)[0] <= _SLACK)
 
 
 def gone_back(
     needed: Sequence[Requirement], point: Float[np.ndarray, " n"], origin: Float[np.ndarray, " n"]
 ) -> Float[np.ndarray, " n"]:
-    """The point nearest to a joint point, on the way from there to the origin, that meets what is required."""
+    """First point on the line from a joint point back to the origin that meets the requirements."""
     shares = np.linspace(1.0, 0.0, _TRIED + 1)[:, None]
     way = origin + shares * (point - origin)
     way[-1] = origin
@@ -213,12 +197,7 @@ def gone_back(
 
 
 def spreads(functions: BoxFunctions, seed: int) -> dict[str, float]:
-    """By how much each factor's function exceeds its median over the box.
-
-    Args:
-        functions: Of which those who are not neighbours need nothing of one another.
-        seed: Of the points that are looked at, beside the starts.
-    """
+    """Largest excess of each factor's function over its median in the box, at the starts and random points."""
     low, high = functions.low, functions.high
     drawn = low + stream(seed, "success", "spread").random((_SAMPLED, len(low))) * (high - low)
     points, out = np.concatenate([functions.starts, drawn]), dict[str, float]()
@@ -236,16 +215,16 @@ def _columns(graph: FactorGraph) -> dict[str, list[int]]:
 
 
 def _part_spreads(graph: FactorGraph, spread: Mapping[str, float]) -> dict[str, float]:
-    """For each factor all that its connected part may gain: other parts gain nothing by what it keeps."""
+    """Total possible gain of each factor's connected part, as other parts gain nothing from its holds."""
     out = dict[str, float]()
     for part in graph.components:
         total = sum(spread[factor] for factor in part.factors)
-        out |= dict.fromkeys(part.factors, total or 1.0)  # where none has anything to lose, any will do
+        out |= dict.fromkeys(part.factors, total or 1.0)  # without any gain the value has no effect
     return out
 
 
 def _logits_below(floor: float, needed: Requirement, terms: tuple[Term, ...], columns: Int[np.ndarray, " b"]) -> Lacks:
-    """Logits by which a factor's terms of one requirement fall below a floor; columns are what its model calls them."""
+    """Logits by which a factor's terms of one requirement fall below a floor; ``columns`` are those of its model."""
 
     def lack(U: Float[np.ndarray, "m b"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m b"]]:
         value, slope = needed.model.part(terms, U, columns)
@@ -255,7 +234,7 @@ def _logits_below(floor: float, needed: Requirement, terms: tuple[Term, ...], co
 
 
 def _depth_in(limit: Limit) -> Lacks:
-    """Sides of the box by which points are within a region or its margin."""
+    """Depth of points within a region or its margin, in sides of the box."""
 
     def lack(U: Float[np.ndarray, "m b"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m b"]]:
         depth, slope = limit.region.depth(U, limit.bounds)
@@ -267,12 +246,12 @@ def _depth_in(limit: Limit) -> Lacks:
 def _lacks(
     needed: Sequence[Requirement], U: Float[np.ndarray, "m n"], origin: Float[np.ndarray, " n"]
 ) -> Float[np.ndarray, " m"]:
-    """Logits that points have too few; the origin never has."""
+    """Missing logits of points; never any at the origin."""
     return np.max([min(r.margin(origin[None])[0], 0.0) - r.margin(U) for r in needed], axis=0)
 
 
 def _by_factor(requirement: Requirement, scopes: Mapping[str, Sequence[int]]) -> dict[str, tuple[Term, ...]]:
-    """The terms of a requirement that lie within a scope, each with the first factor that has such a scope."""
+    """Terms of a requirement that lie within a scope, each with the first factor that has such a scope."""
     out: dict[str, list[Term]] = {}
     for term in requirement.model.terms:
         own = {int(requirement.columns[column]) for column in term.columns}

@@ -1,4 +1,4 @@
-"""The few places of a map that plans are made over."""
+"""Representative places of a map for plans."""
 
 import functools
 
@@ -9,18 +9,10 @@ from swarmbo.spaces import Domain
 
 
 def planning_places(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_places: int) -> Float[np.ndarray, "m d"]:
-    """About as many places as asked for, spread evenly over what can be measured.
+    """About ``n_places`` places, spread evenly over the measurable ones, in a fixed order.
 
-    The map is cut into nearly cubic cells. Of each the site nearest to its middle is taken; where there are no sites,
-    the middle itself.
-
-    Args:
-        domain: The box of places.
-        sites: Every place that can be measured; None: anything in the box.
-        n_places: How many cells, at least 1. All sites are taken if there are no more of them.
-
-    Returns:
-        The places, in a fixed order, none twice. Cells without a site have none, so there may be fewer.
+    The map is divided into nearly cubic cells. Each cell gives the site nearest to its centre, or its centre if
+    ``sites`` is None; cells without a site give none. All sites are taken if there are no more of them.
 
     Example:
         >>> planning_places(Domain(np.zeros(2), np.array([4.0, 1.0])), None, 4).tolist()
@@ -31,7 +23,7 @@ def planning_places(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_pl
 
 
 def keys_of(places: Float[np.ndarray, "k d"]) -> list[bytes]:
-    """Each place as bytes, by which it is found among others."""
+    """Each place as bytes, as a key."""
     told, size = np.ascontiguousarray(places).tobytes(), places.itemsize * places.shape[1]
     return [told[start : start + size] for start in range(0, len(told), size)]
 
@@ -63,7 +55,7 @@ def _chosen(domain: Domain, sites: Float[np.ndarray, "k d"] | None, n_places: in
 
 
 def _counts(sides: Float[np.ndarray, " d"], n_places: int) -> np.ndarray:
-    """Cells along each side: at most as many in all, as cubic as whole numbers let them be."""
+    """Cells along each side: at most ``n_places`` in all, and as cubic as whole numbers allow."""
     counts = np.ones(len(sides), dtype=int)
     while True:
         longest = int(np.argmax(sides / counts))

@@ -1,8 +1,8 @@
-"""An agreed batch held against the one that the agents would have chosen one after the other.
+"""Comparison of an agreed batch with the sequential greedy batch.
 
-A local function sees B neighbours, and max-sum is no optimum where there are loops. So agents look again, along the
-chain, at what all of them have agreed on: those who pay decline what is no longer worth its price, and a chain goes
-back to the batch chosen in turn where that is worth more.
+A local function sees B neighbours, and max-sum is not optimal on graphs with loops. So agents check, along the chain,
+the batch that all of them agreed on: agents with prices abstain if their place is not worth its price, and a chain
+returns to the sequential greedy batch if that has the larger value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,16 +20,16 @@ from swarmbo.acquisition.utility import BatchValue, Utility
 from swarmbo.belief import PlaceBelief, Views
 
 Batch = dict[str, Float[np.ndarray, " d"]]
-Place = tuple[str, Float[np.ndarray, " d"]]  # and who measures there
+Place = tuple[str, Float[np.ndarray, " d"]]  # with the agent that measures there
 
 
 @dataclass(frozen=True)
 class _Sight:
-    """What of the others an agent takes into account.
+    """Other agents that an agent takes into account.
 
     Args:
-        order: How many agents ahead in the chain, whether they measure or not.
-        to_the_letter: Whether they measure with the noise that Psi is scaled by, rather than with their sensors'.
+        order: Number of agents ahead in the chain, measuring or not.
+        to_the_letter: Use the noise that scales Psi for their measurements, rather than their sensors'.
     """
 
     order: int
@@ -38,16 +38,16 @@ class _Sight:
 
 @dataclass(frozen=True)
 class Safeguard:
-    """What it takes to look again at a batch.
+    """Data for the check of a batch.
 
     Args:
-        chains: The agents that take part, in the order of their chains.
+        chains: Participants, in the order of their chains.
         order: Markov order B of the agreement.
-        beliefs: What each agent believes, in the order in which they choose.
-        worths: What a place is good for, as each agent has it.
-        prices: What a measurement costs those who may decline.
-        in_turn: The places (d,) that the agents would choose one after the other, without those who would decline;
-            None: they can't be compared, because not the same agents would measure.
+        beliefs: Belief of each agent, in the order of sequential choice.
+        utilities: Utility of places for each agent.
+        prices: Price of a measurement for agents that may abstain.
+        in_turn: Places (d,) of the sequential greedy choice, without abstaining agents; None: incomparable, because
+            other agents would measure.
     """
 
     chains: tuple[tuple[str, ...], ...]
@@ -58,20 +58,16 @@ class Safeguard:
     in_turn: Mapping[str, Float[np.ndarray, " d"]] | None
 
     def settled(self, situation: Situation, points: Mapping[str, Float[np.ndarray, " d"]]) -> ViewSteps[Batch]:
-        """The batch that is carried out, chain by chain.
+        """Final batch, chain by chain.
 
-        From the end of a chain on, agents that pay and whose places are not worth their price, given what agents later
-        in the chain take, decline. Then the places chosen in turn are taken instead if those are worth more by the
-        objective of the agreement, eq. (5). In a chain in which not everybody sees everybody they are also taken if
-        they are worth more once each agent takes those ahead into account, the next 64 at most, or by eq. (5) to the
-        letter, which has neighbours measure with the noise that Psi is scaled by.
+        From the end of a chain on, agents abstain whose places are not worth their price given the places of later
+        agents. Then the sequential greedy places are taken instead if their value is larger by the objective of the
+        agreement, eq. (5). In a chain with more agents than a local function considers, they are also taken if their
+        value is larger with all agents ahead considered, at most the next 64, or by the paper's eq. (5), in which
+        neighbours measure with the noise that scales Psi.
 
-        Agents with beliefs of their own say in turn whether they decline, and then what each of the two batches is
-        worth to them.
-
-        Args:
-            situation: That they are of.
-            points: The places (d,) agreed on, of those who do not decline; no place twice.
+        Agents with separate beliefs report in turn if they abstain, and then the value of each of the two batches.
+        ``points`` are the agreed places (d,) of measuring agents; no place twice.
         """
         settled: Batch = {}
         for chain in self.chains:
@@ -106,7 +102,7 @@ class Safeguard:
         self, situation: Situation, chain: Sequence[str], agreed: Batch, rival: Batch, posteriors: "_Posteriors"
     ) -> ViewSteps[bool]:
         if any(agent in rival and agent not in agreed and agent not in self.prices for agent in chain):
-            return False  # max-sum on loops may end in a clash, and then somebody is left without a place
+            return False  # max-sum on loops may end in a conflict, which leaves an agent without a place
         sights = [_Sight(self.order)]
         if len(chain) > self.order + 1:
             sights += [_Sight(IN_SIGHT), _Sight(self.order, to_the_letter=True)]
@@ -116,7 +112,7 @@ class Safeguard:
                 situation, "looking again", chain, utility, lambda _, utility: are_numbers(utility, 2)
             )
             ours, theirs = 0.0, 0.0
-            for agreed_utility, rival_utility in said.values():  # in the order of the chain, not as sum() would add
+            for agreed_utility, rival_utility in said.values():  # in chain order, for equal bits (sum() adds otherwise)
                 ours, theirs = ours + agreed_utility, theirs + rival_utility
             if not ours >= theirs:
                 return False
@@ -125,7 +121,7 @@ class Safeguard:
     def _utility_of_both(
         self, chain: Sequence[str], agreed: Batch, rival: Batch, sight: _Sight, posteriors: "_Posteriors", agent: str
     ) -> tuple[float, float]:
-        """What an agent adds to either batch."""
+        """Terms that an agent adds to either batch."""
         ours, theirs = (self._adds(agent, chain, batch, sight, posteriors) for batch in (agreed, rival))
         return float(ours), float(theirs)
 
@@ -143,7 +139,7 @@ class Safeguard:
         sight: _Sight,
         posteriors: "_Posteriors",
     ) -> float:
-        """The local acquisition of an agent that measures, given where some others do."""
+        """Local acquisition of a measuring agent, given the places of some others."""
         value = posteriors.of_first(
             self.utilities[agent], self.beliefs[agent], [(agent, place), *ahead], sight.to_the_letter
         )
@@ -151,14 +147,9 @@ class Safeguard:
 
 
 class _Posteriors:
-    """What is believed at the places of two batches, worked out once for each rule and belief.
+    """Joint beliefs at the places of two batches, computed once for each rule and belief.
 
-    Where beliefs are agents' own, and there are more places than an agent sees, each is asked of those that it does.
-
-    Args:
-        chain: Who takes part.
-        batches: Where they would measure (d,).
-        shared: Whether all have one belief.
+    With separate beliefs, and more places than an agent considers, each belief covers only these.
     """
 
     def __init__(self, chain: Sequence[str], batches: Sequence[Batch], *, shared: bool) -> None:
@@ -170,7 +161,7 @@ class _Posteriors:
         self._known: dict[tuple[str, int, int], tuple[BatchValue, dict[int, int]]] = {}
 
     def of_first(self, utility: Utility, belief: PlaceBelief, places: Sequence[Place], to_the_letter: bool) -> float:
-        """What the first of some of the places is worth given the others, by a rule and a belief."""
+        """Utility of the first of some of the places given the others, by a rule and a belief."""
         rows = [self._rows[place.tobytes()] for _, place in places]
         value, at = self._value(utility, belief, places[0][0], rows)
         return value.of_first([at[row] for row in rows], to_the_letter)
@@ -178,7 +169,7 @@ class _Posteriors:
     def _value(
         self, utility: Utility, belief: PlaceBelief, agent: str, asked: Sequence[int]
     ) -> tuple[BatchValue, dict[int, int]]:
-        """By what batches are valued, of at least the rows asked for, and where it has each row."""
+        """Batch values over at least the requested rows, and the position of each row."""
         key = "" if self._asks_all else agent, id(utility), id(belief)
         if key not in self._known or not self._known[key][1].keys() >= set(asked):
             rows = range(len(self._places)) if self._asks_all else sorted({*asked, *self._in_sight(agent)})

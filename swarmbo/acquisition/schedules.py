@@ -1,9 +1,9 @@
-"""Weights of exploration over time, by name: alpha and beta of fields, and beta of sums of confidence bounds.
+"""Schedules of exploration weights: alpha and beta of fields, and beta of sums of confidence bounds.
 
-``theory`` is what the papers' theorems ask for; it is safe, and far too cautious in practice. ``practical`` is 0.2 d
-log(2t) with d as each method says, and ``annealed`` falls with the rounds; they carry no guarantee. ``paper`` is what a
-paper's authors run where that differs. Those of fields are in units of a field whose prior variance is at most 1. Of
-functions t counts evaluations so far, the initial design included.
+``theory`` follows the papers' theorems; it is safe, and far too cautious in practice. ``practical`` is 0.2 d log(2t)
+with d per method, and ``annealed`` falls with the rounds; they carry no guarantee. ``paper`` is the choice of a paper's
+authors if it differs. Schedules of fields assume a prior variance of at most 1. For functions t counts all evaluations,
+the initial design included.
 """
 
 import math
@@ -20,14 +20,14 @@ ANNEALED_FROM, ANNEALED_TO = 5.0, 1.0  # of sqrt(beta): chosen on the landscapes
 
 @dataclass(frozen=True)
 class Progress:
-    """When and over what a decision is made.
+    """Time and size of a decision.
 
     Args:
         round: 1 for the first decision.
-        horizon: Rounds planned; None if unknown.
+        horizon: Planned rounds; None if unknown.
         n_data: Measurements so far.
         n_dims: Dimensions of a location, d.
-        n_sites: Number of places to choose from, |D|.
+        n_sites: Number of candidate locations, |D|.
     """
 
     round: int
@@ -38,20 +38,12 @@ class Progress:
 
 
 def beta(kind: Exploration, progress: Progress, delta: float = 0.1) -> float:
-    """The weight of the variance under the root in GP-UCB: mean + sqrt(beta variance).
+    """Weight of the variance under the root in GP-UCB, mean + sqrt(beta variance): beta_t >= 0, without unit.
 
-    ``annealed``: sqrt(beta) falls evenly from 5 in the first round to 1 in the last, so that a team with a fixed
-    number of rounds looks around first and then closes in; 3 throughout where the number is unknown.
-    ``practical``: 0.2 d log(2t) with t measurements (Kandasamy et al. 2015, section 4).
-    ``theory``: 2 log(|D| t^2 pi^2 / (6 delta)) (Srinivas et al. 2010, theorem 1).
-
-    Args:
-        kind: Which schedule.
-        progress: When and over what.
-        delta: Probability with which the bound of the theory may fail, in (0, 1).
-
-    Returns:
-        beta_t >= 0, without unit.
+    ``annealed``: sqrt(beta) falls linearly from 5 in the first round to 1 in the last, so that a team with a fixed
+    number of rounds explores first and exploits later; 3 throughout if the number is unknown. ``practical``: 0.2 d
+    log(2t) with t measurements (Kandasamy et al. 2015, section 4). ``theory``: 2 log(|D| t^2 pi^2 / (6 delta))
+    (Srinivas et al. 2010, theorem 1), delta its failure probability.
 
     Example:
         >>> progress = Progress(round=1, horizon=25, n_data=50, n_dims=2, n_sites=1000)
@@ -70,25 +62,16 @@ def beta(kind: Exploration, progress: Progress, delta: float = 0.1) -> float:
 
 
 def alpha(kind: Exploration, progress: Progress, batch_size: int, noise_ratio: float, delta: float = 0.1) -> float:
-    """The weight of the information gain under the root in DB-GP-UCB: sum of means + sqrt(alpha gain).
+    """Weight of the information gain under the root in DB-GP-UCB: sum of means + sqrt(alpha gain), alpha_t >= 0.
 
     ``theory``: C1 |D_t| exp(2C) log(|D| t^2 pi^2 / (6 delta)) with C1 = 4 / log(1 + 1/s^2) (Daxberger & Low 2017,
-    theorem 1), t counting batches. C must bound what a batch can tell about any one point; the batch has |D_t|
-    points of signal-to-noise ratio at most 1/s^2, so C = 0.5 log(1 + |D_t|/s^2) does.
+    theorem 1), t counting batches. C must bound the information of a batch about any one point; the batch has |D_t|
+    points of signal-to-noise ratio at most 1/s^2, so C = 0.5 log(1 + |D_t|/s^2) suffices.
 
-    ``annealed`` and ``practical``: 2 beta_t / log(1 + 1/s^2) with that schedule's beta_t. Then a single point whose
-    variance is still the prior's gets exactly GP-UCB's bonus sqrt(beta_t). (The paper does not say which alpha its
-    experiments used.)
+    ``annealed`` and ``practical``: 2 beta_t / log(1 + 1/s^2) with that schedule's beta_t. Then a single point with
+    prior variance gets exactly GP-UCB's bonus sqrt(beta_t). (The paper does not state the alpha of its experiments.)
 
-    Args:
-        kind: Which schedule.
-        progress: When and over what.
-        batch_size: Points in the batch |D_t|.
-        noise_ratio: s^2, the noise variance over the prior variance, > 0.
-        delta: Probability with which the bound of the theory may fail.
-
-    Returns:
-        alpha_t >= 0, without unit.
+    ``noise_ratio`` is s^2, the noise variance over the prior variance, > 0.
     """
     log_snr = math.log1p(1.0 / noise_ratio)
     if kind != "theory":
@@ -99,11 +82,8 @@ def alpha(kind: Exploration, progress: Progress, batch_size: int, noise_ratio: f
 
 
 def practical_beta(n_dims: float, t: int) -> float:
-    """0.2 d log(2t), with at least one evaluation counted.
-
-    Args:
-        n_dims: d, of whatever the bound is over: a group, the largest factor, or all variables (DuMBO).
-        t: Evaluations so far.
+    """0.2 d log(2t), with at least one evaluation counted; d is the size of a group, the largest factor, or all
+    (DuMBO).
 
     Source:
         Kandasamy et al. 2015, section 4.4; DuMBO: its authors' program, with all variables for d.
@@ -116,18 +96,11 @@ def practical_beta(n_dims: float, t: int) -> float:
 
 
 def group_beta(group_size: int, n_groups: int, n_dims: int, t: int, delta: float) -> float:
-    """2 log(M pi² t² / (2 delta)) + 2 d log(D t³), floored at 0.
-
-    Args:
-        group_size: d, variables of the group.
-        n_groups: M.
-        n_dims: D, all variables.
-        t: Evaluations so far.
-        delta: Probability with which the bound may fail, in (0, 1).
+    """2 log(M pi² t² / (2 delta)) + 2 d log(D t³), floored at 0, with d the group's variables, M groups, D variables.
 
     Source:
-        Kandasamy et al. 2015, theorem 5. The regret bound of that theorem is not proved: its proof takes the sum of
-        the groups' variances to be at most the variance of the sum, which is false in general. The weight stands.
+        Kandasamy et al. 2015, theorem 5. The regret bound of that theorem is not proved: its proof takes the sum of the
+        groups' variances to be at most the variance of the sum, which is false in general. The weight stands.
     """
     t = max(t, 1)
     union = 2.0 * math.log(n_groups * math.pi**2 * t**2 / (2.0 * delta))
@@ -135,13 +108,7 @@ def group_beta(group_size: int, n_groups: int, n_dims: int, t: int, delta: float
 
 
 def finite_beta(log_n_points: float, n_factors: int, t: int, delta: float) -> float:
-    """2 log(|D| |U| pi_t / delta) with pi_t = pi² t² / 6.
-
-    Args:
-        log_n_points: log |D|, natural logarithm of the number of points of the (discretised) domain.
-        n_factors: |U|; 1 gives the weight of GP-UCB, which is DuMBO's.
-        t: Evaluations so far.
-        delta: Probability with which the bound may fail, in (0, 1).
+    """2 log(|D| |U| pi_t / delta) with pi_t = pi² t² / 6; |U| factors, 1 for GP-UCB and DuMBO.
 
     Source:
         Hoang et al. 2018, theorem 1; Bardou et al. 2024, theorem 5.2, with one bound for the sum.
@@ -157,14 +124,8 @@ def finite_beta(log_n_points: float, n_factors: int, t: int, delta: float) -> fl
 def continuous_beta(n_dims: int, n_factors: int, t: int, delta: float, a: float, b: float) -> float:
     """2 log(4 |U| pi_t / delta) + 2 d log(d t² b r sqrt(log(4 |U| a / delta))) on the cube [0, r]^d with r = 1.
 
-    Args:
-        n_dims: d, all variables.
-        n_factors: |U|.
-        t: Evaluations so far.
-        delta: Probability with which the bound may fail, in (0, 1).
-        a: Of the assumption that a partial derivative of a factor exceeds L with probability at most a exp(-(L/b)²);
-            4 |U| a > delta.
-        b: As ``a``, in units of the outcome per side of the domain.
+    ``a`` and ``b`` are those of the assumption that a partial derivative of a factor exceeds L with probability at most
+    a exp(-(L/b)²), with 4 |U| a > delta, b in units of the outcome per side of the domain.
 
     Source:
         Hoang et al. 2018, theorem 3 and lemma 6.
@@ -178,16 +139,8 @@ def continuous_beta(n_dims: int, n_factors: int, t: int, delta: float, a: float,
 def growing_lattice(n_dims: int, n_factors: int, t: int, delta: float, a: float, b: float) -> int:
     """D b t² r sqrt(log(2 |U| a / delta)) points along each variable of the cube [0, r]^d with r = 1, rounded up.
 
-    Args:
-        n_dims: d, all variables.
-        n_factors: |U|.
-        t: Evaluations so far.
-        delta: Probability with which the bound may fail, in (0, 1).
-        a: As in :func:`continuous_beta`.
-        b: As ``a``.
-
     Source:
-        Hoang et al. 2018, lemma 5, tau_t. Lemma 6, of which :func:`continuous_beta` is, applies it with delta / 2.
+        Hoang et al. 2018, lemma 5, tau_t. Lemma 6, the source of :func:`continuous_beta`, applies it with delta / 2.
 
     Example:
         >>> [growing_lattice(2, 1, t, 0.1, 1.0, 1.0) for t in (1, 3, 10)]

@@ -1,4 +1,4 @@
-"""What is known when a round is decided, and what was decided."""
+"""Knowledge at the time of a decision, and the decision."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,33 +14,32 @@ from swarmbo.belief.model.success import Requirement
 from swarmbo.records import SolveReport
 from swarmbo.spaces import Domain
 
-_ABOUT = 0.5  # logits of success that make no difference where all places are too likely to fail
+# difference in logits of success that has no effect if all places are too likely to fail
+_ABOUT = 0.5
 
 
 @dataclass(frozen=True)
 class Situation:
-    """Everything that a method may look at when it chooses the next measurements.
+    """Everything that a method may use to choose the next measurements.
 
     Args:
-        agents: Who measures in this round, in the team's order.
-        candidates: For each agent the places (k, d) it can measure in this round, in physical units; k may be 0.
-        positions: Where each agent is (d,); agents whose position is unknown are missing.
-        starts: Where each agent of the team made its first measurement (d,), whether it takes part or not.
-        belief: What the team thinks of the field; ``Views`` where each agent thinks its own.
-        links: Who hears whom; None means that everyone hears everyone.
-        domain: The box that all locations lie in.
+        agents: Agents that measure in this round, in the team's order.
+        candidates: Places (k, d) that each agent can measure in this round, in physical units; k may be 0.
+        positions: Position of each agent (d,); agents of unknown position are missing.
+        starts: First measured location of each agent of the team (d,).
+        belief: Belief of the team; ``Views`` if each agent has a separate one.
+        links: Communication graph; None if all agents are connected.
+        domain: The box of all locations.
         round: 1 for the first decision.
-        horizon: Number of rounds planned; None if unknown.
+        horizon: Number of planned rounds; None if unknown.
         seed: The team's seed, for named random streams.
-        prices: What a measurement costs agents that may decline it, in the unit of the field; others measure in any
-            case.
-        level: The level that the world is watched for; None where there is none.
-        measured: Where measurements were made, or are pending, (m, d), as far as whoever looks at the situation knows.
-        measured_by: The same for agents with beliefs of their own.
-        sites: Every place (k, d) that may be measured at all; None: anything in the box.
-        travel: How many rounds ways take, for those who plan routes; None where the world does not say.
-        required: How likely measurements must be to succeed, by what each agent knows of failures; agents that know of
-            none are missing.
+        prices: Price of a measurement for agents that may abstain, in the unit of the field; others always measure.
+        level: The world's level; None without one.
+        measured: Measured and pending locations (m, d) known to the reader of the situation.
+        measured_by: The same per agent with separate beliefs.
+        sites: All measurable places (k, d); None: anything in the box.
+        travel: Travel times for route planning; None if the world gives none.
+        required: Requirements on success, by each agent's knowledge of failures; agents without failures are missing.
     """
 
     agents: tuple[str, ...]
@@ -62,9 +61,9 @@ class Situation:
     required: Mapping[str, Requirement] = field(default_factory=lambda: dict[str, Requirement]())
 
     def likely(self) -> "Situation":
-        """The same without the places where a measurement will probably fail; this one where nobody knows of failures.
+        """Situation without places where a measurement will probably fail; unchanged without known failures.
 
-        An agent that can only reach such places keeps those that are about as likely to succeed as any of them.
+        An agent with only such places keeps those of nearly the largest success probability.
         """
         if not self.required:
             return self
@@ -72,7 +71,7 @@ class Situation:
         return self.keeping({agent: kept for agent, kept in rows.items() if kept is not None})
 
     def likely_rows(self, agent: str) -> list[int] | None:
-        """Which of its places an agent keeps, by what it knows of failures; None: all of them."""
+        """Indices of the places that an agent keeps, by its knowledge of failures; None: all of them."""
         places = self.candidates[agent]
         if agent not in self.required or not len(places):
             return None
@@ -81,44 +80,44 @@ class Situation:
         return None if kept.all() else np.flatnonzero(kept).tolist()
 
     def keeping(self, rows: Mapping[str, list[int]]) -> "Situation":
-        """The same with some of the places of some agents."""
+        """Situation with some of the places of some agents."""
         kept = {agent: self.candidates[agent][some] for agent, some in rows.items()}
         return replace(self, candidates={**self.candidates, **kept})
 
     @property
     def movers(self) -> tuple[str, ...]:
-        """The agents that have somewhere to go."""
+        """Agents that can move."""
         return tuple(agent for agent in self.agents if len(self.candidates[agent]))
 
     def seen_by(self, agent: str) -> "Situation":
-        """The same with what an agent believes itself; this one where all share a belief."""
+        """Situation with an agent's own belief; unchanged if all share one."""
         own = view_of(self.belief, agent)
         return self if own is self.belief else replace(self, belief=own, measured=self.measured_by.get(agent))
 
     def best_mean(self) -> float:
-        """The largest posterior mean over everything that anybody can measure in this round."""
+        """Largest posterior mean over everything that any agent can measure in this round."""
         return max(float(self.belief.posterior_mean(self.candidates[agent]).max()) for agent in self.movers)
 
     def best_measured(self) -> float:
-        """The largest posterior mean over measured and pending places; before there are any, over what is in reach."""
+        """Largest posterior mean over measured and pending places; without any, over reachable ones."""
         if self.measured is None or not len(self.measured):
             return self.best_mean()
         return float(self.belief.posterior_mean(np.unique(self.measured, axis=0)).max())
 
     @property
     def progress(self) -> Progress:
-        """When the decision is made and over how many places."""
+        """Time of the decision and number of places."""
         n_sites = sum(len(self.candidates[agent]) for agent in self.agents)
         return Progress(self.round, self.horizon, self.belief.n_data, self.domain.n_dims, n_sites)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Where each agent shall measure, and how that was agreed.
+    """Place of each measuring agent, and the report of the agreement.
 
     Args:
-        points: For each agent that has somewhere to go, the place (d,).
-        report: How the agreement went.
+        points: The place (d,) of each agent that can move.
+        report: Report of the agreement.
 
     Example:
         >>> import swarmbo as sb

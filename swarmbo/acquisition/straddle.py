@@ -1,4 +1,4 @@
-"""Watching a level: places are worth measuring where it is open whether the field exceeds it."""
+"""Level sets: places are informative if the field may lie on either side of the level."""
 
 from dataclasses import dataclass
 
@@ -19,14 +19,13 @@ from swarmbo.settings import Positive
 class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
     """The straddle score, 1.96 std - |mean - level|, split over the chain (Bryan et al. 2005, section 4).
 
-    Batch by batch the standard deviation is that of the information term:
-    w_n = width s_f sqrt(log Psi_n|nB / log(1 + 1/s^2)) - |mean(x_n) - level|, see ``Information``. It is above 0 where
-    the level lies within the interval; where measurements have a price, one is worth it if w_n is above that. The other
-    settings are those of ``ChainAcquisition``.
+    In a batch the standard deviation is that of the information term: w_n = width s_f sqrt(log Psi_n|nB / log(1 +
+    1/s^2)) - |mean(x_n) - level|, see ``Information``. It is positive if the level lies within the interval; with
+    prices, a measurement is worthwhile if w_n exceeds the price. The other settings are those of ``ChainAcquisition``.
 
     Args:
         level: In the unit of the field; None takes that of the world.
-        width: Of the interval, in standard deviations, > 0.
+        width: Half width of the interval, in standard deviations, > 0.
 
     Example:
         >>> import swarmbo as sb
@@ -45,7 +44,7 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
         return "level"
 
     def check_world(self, level: float | None) -> None:
-        """Refuse a world without a level where the settings have none either.
+        """Refuse a world without a level if the settings have none either.
 
         Raises:
             ConfigError: If neither states one.
@@ -58,7 +57,7 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
             )
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
-        """How open it is whether the field exceeds the level.
+        """Uncertainty about the field's side of the level.
 
         Raises:
             ConfigError: If neither the settings nor the world states a level.
@@ -75,14 +74,10 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
 
 @dataclass(frozen=True)
 class NearLevel:
-    """Minus the distance to a level.
-
-    Args:
-        level: Which.
-    """
+    """Negative distance to a level."""
 
     level: float
 
     def __call__(self, mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-        """Of means, in their unit."""
+        """Value for means, in their unit."""
         return -np.abs(mean - self.level)

@@ -1,19 +1,19 @@
-"""What measurements tell of weighted places: the weighted variance that they take away.
+"""Information of measurements about weighted places: the weighted variance reduction.
 
-Of targets s with weights w_s >= 0 and a set A of measurements with noise sigma_n^2,
+For targets s with weights w_s >= 0 and a set A of measurements with noise sigma_n^2,
 
     W(A) = sum_s w_s [var(s) - var(s | A)] = tr[(C_AA + sigma_n^2 I)^-1 M_AA],    M = C W C,
 
-with C the posterior covariance before A, and W the diagonal of the weights on the targets. W depends on no outcome; it
-is monotone. A batch is valued in turn: what the first of some places adds to the others. With all the others in sight
-these terms add up to W exactly; the Markov approximation lets an agent see the next B.
+with C the posterior covariance before A, and W the diagonal of the weights on the targets. W depends on no outcome and
+is monotone. A batch is valued sequentially: each term is the gain of a place over its successors. If an agent considers
+all others, these terms add up to W exactly; the Markov approximation considers the next B.
 
-Conditioning on a measurement at y turns both C and M of any pair (a, b) by numbers at a, b and y alone, with
-g_a = C_ay / (C_yy + sigma_n^2):
+Conditioning on a measurement at y turns both C and M of any pair (a, b) by numbers at a, b and y alone, with g_a = C_ay
+/ (C_yy + sigma_n^2):
 
     C_ab - g_a C_yb,        M_ab - g_a M_yb - M_ay g_b + g_a g_b M_yy,
 
-so tables take M between candidates only, worked out once a round.
+so tables need M between candidates only, computed once a round.
 
 Source: total variance reduction, as Cohn 1996, eq. (9), and Krause, Singh & Guestrin 2008, section 2 (A-optimality).
 """
@@ -32,13 +32,13 @@ from swarmbo.belief import PlaceBelief
 
 @dataclass(frozen=True, eq=False)
 class TargetUtility(Utility):
-    """The weighted variance that measurements take away from targets.
+    """Weighted variance reduction of measurements at targets.
 
     Args:
-        targets: Where variance counts (t, d), physical.
-        weights: How much (t,), >= 0, in such a unit that a value is in that of the field.
-        noise_variance: Of a measurement, > 0, in the square of that unit.
-        idle: What it is worth not to measure: nothing is learned.
+        targets: Places whose variance counts (t, d), physical.
+        weights: Their weights (t,), >= 0, in a unit that gives values in the unit of the field.
+        noise_variance: Noise variance of a measurement, > 0, in the square of that unit.
+        opt_out_utility: Utility of not measuring.
     """
 
     targets: Float[np.ndarray, "t d"]
@@ -47,11 +47,11 @@ class TargetUtility(Utility):
     opt_out_utility: float = 0.0
 
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "TargetScores":
-        """What places are worth one by one."""
+        """Utilities of single places."""
         return TargetScores(self, belief, places, picks)
 
     def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> "TargetValue":
-        """By what batches of some places are valued."""
+        """Values of batches of some places."""
         cache, n = belief.posterior_cache(np.concatenate([places, self.targets])), len(places)
         own, targets = np.arange(n), np.arange(n, len(cache.mean))
         told = cache.cov(own, targets)
@@ -60,14 +60,14 @@ class TargetUtility(Utility):
     def table_of(
         self, belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]], price: float
     ) -> Float[np.ndarray, "..."]:
-        """What the first agent's candidates add to each choice of its successors' candidates, less the price."""
+        """Gain of the first agent's candidates over each choice of its successors' candidates, minus the price."""
         block, n = Block.of(belief, options), len(options)
         told = [self._told(belief, own, there) for own, there in zip(options, block.measures, strict=True)]
         C = {(i, j): block.on_axes(block.covariances[i][j], i, j) for i in range(n) for j in range(i + 1, n)}
         M = {(i, j): block.on_axes((told[i] * self.weights) @ told[j].T, i, j) for i, j in C}
         C |= {(i, i): block.on_axes(block.variances[i], i) for i in range(n)}
         M |= {(i, i): block.on_axes((told[i] ** 2) @ self.weights, i) for i in range(n)}
-        for k in range(n - 1, 0, -1):  # the last first; who declines has no covariance, and changes nothing
+        for k in range(n - 1, 0, -1):  # the last first; abstaining agents have no covariance, and change nothing
             gains = [C[i, k] / (C[k, k] + self.noise_variance) for i in range(k)]
             for i in range(k):
                 for j in range(i, k):
@@ -81,7 +81,7 @@ class TargetUtility(Utility):
     def _told(
         self, belief: PlaceBelief, own: Float[np.ndarray, "c d"], there: Float[np.ndarray, " c"]
     ) -> Float[np.ndarray, "c t"]:
-        """Covariances of candidates with the targets; 0 of a row that is no place."""
+        """Covariances of candidates with the targets; 0 for an abstaining row."""
         cache = belief.posterior_cache(np.concatenate([own[there], self.targets]))
         n = int(there.sum())
         told = np.zeros((len(own), len(self.targets)))
@@ -90,17 +90,11 @@ class TargetUtility(Utility):
 
 
 class TargetScores(Scores):
-    """What places are worth one by one, while more and more of them are taken as measured.
+    """Utilities of single places, while places are successively taken as measured.
 
     With C_0 the covariances of targets and places, each pick p has a_p = C_sp / r and r_p(x) = C_px / r, all given the
-    picks before it, r^2 = C_pp + sigma_n^2; then C = C_0 - sum_p a_p r_p^T, which is never written down: a pick costs
+    picks before it, r^2 = C_pp + sigma_n^2; then C = C_0 - sum_p a_p r_p^T, which is never formed: a pick costs
     products of matrices with vectors.
-
-    Args:
-        worth: The rule.
-        belief: Whose.
-        places: Physical (k, d).
-        picks: How many of them will be taken as measured at most.
     """
 
     def __init__(
@@ -118,7 +112,7 @@ class TargetScores(Scores):
 
     @property
     def value(self) -> Float[np.ndarray, " k"]:
-        """What each place is worth now."""
+        """Current utility of each place."""
         return self._weighted / (self._var + self._utility.noise_variance)
 
     def take(self, pick: int) -> None:
@@ -142,20 +136,14 @@ class TargetScores(Scores):
 
 @dataclass(frozen=True, eq=False)
 class TargetValue(BatchValue):
-    """What batches of some places are worth by C and M between them.
-
-    Args:
-        cov: C (m, m).
-        told: M (m, m).
-        noise_variance: Of a measurement.
-    """
+    """Values of batches of some places by the matrices C and M between them."""
 
     cov: Float[np.ndarray, "m m"]
     told: Float[np.ndarray, "m m"]
     noise_variance: float
 
     def of_set(self, rows: Sequence[int]) -> float:
-        """W of some of the places; one that is named twice is measured twice."""
+        """W of some of the places; a place named twice is measured twice."""
         own = np.array(rows, dtype=int)
         noisy = self.cov[own[:, None], own] + self.noise_variance * np.eye(len(own))
         return float(np.trace(np.linalg.solve(noisy, self.told[own[:, None], own])))

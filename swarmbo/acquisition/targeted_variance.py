@@ -1,4 +1,4 @@
-"""Measuring where it takes away the variance that counts: for a map, for a level, or for a peak."""
+"""Variance reduction for a map, for a level, or for a peak."""
 
 from typing import Annotated
 
@@ -15,32 +15,32 @@ from swarmbo.records import Goal
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import require, within
 
-_LEAST_NOISE = 1e-6  # of the prior variance: a place that is known tells nothing, whatever rounding says
-_LEAST_STD = 1e-9  # of the prior standard deviation, for what is known
+_LEAST_NOISE = 1e-6  # of the prior variance: keeps known places uninformative in spite of rounding
+_LEAST_STD = 1e-9  # of the prior standard deviation, for known places
 
 
 @kind("acquisition", FIELD)
 class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="targeted-variance"):
-    """Weighted variance reduction over places that are spread over the map: W(A) = sum_s w_s [var(s) - var(s | A)].
+    """Weighted variance reduction over places spread over the map: W(A) = sum_s w_s [var(s) - var(s | A)].
 
-    The weight says how much it counts to know the place s, with mean mu(s) and standard deviation sigma(s) now:
+    The weight of a place s with mean mu(s) and standard deviation sigma(s) is
 
     * ``map``: 1 everywhere;
-    * ``level``: the probability Phi(-|mu(s) - level| / sigma(s)) that the map is wrong there about the level;
+    * ``level``: the probability Phi(-|mu(s) - level| / sigma(s)) that the map is on the wrong side of the level there;
     * ``peak``: the probability Phi((mu(s) - best) / sigma(s)) that it exceeds the best mean of a measured place.
 
-    The floor is added to the last two, or nothing would draw agents to where everything looks decided, as it does in
-    sight of a common start. Values are scaled so that a place of which nothing is known, among such places of weight 1,
-    is worth the prior standard deviation: that is what a price is held against.
+    The floor is added to the last two, so that agents still explore places that look decided, as all do near a common
+    start. Values are scaled so that an unknown place among such places of weight 1 has the prior standard deviation as
+    utility; prices compare with that.
 
-    Agents on a chain see the next B, as in ``ChainAcquisition``, whose other settings are taken too;
-    ``noise_ratio_floor`` changes nothing here.
+    Agents on a chain consider the next B, as in ``ChainAcquisition``, whose other settings apply too;
+    ``noise_ratio_floor`` has no effect here.
 
     Args:
-        task: What is looked for; by default ``level`` where a level is stated, here or by the world, else ``map``.
+        task: Task; by default ``level`` if a level is stated, here or by the world, else ``map``.
         level: In the unit of the field, for the task ``level``; None takes that of the world.
         floor: Added to the weights of level and peak, 0 to 1.
-        places: About how many places of the map count, 1 to 4096.
+        places: Approximate number of places of the map that count, 1 to 4096.
 
     Example:
         >>> import numpy as np
@@ -65,11 +65,11 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
         )
 
     def aim(self, level: float | None) -> Goal:
-        """The task; by default the level, where one is stated."""
+        """The task; by default the level, if one is stated."""
         return self.task or ("map" if level is None and self.level is None else "level")
 
     def check_world(self, level: float | None) -> None:
-        """Refuse a world without a level where one is watched and the settings have none either.
+        """Refuse a world without a level if the task needs one and the settings have none.
 
         Raises:
             ConfigError: If neither states one.
@@ -82,7 +82,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
             )
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> TargetUtility:
-        """What measurements tell of the places that count.
+        """Information of measurements about the places that count.
 
         Raises:
             ConfigError: If the task is the level, and neither the settings nor the world states one.
@@ -91,7 +91,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
         cache, prior = belief.posterior_cache(targets), max(belief.prior_variance, np.finfo(float).tiny)
         every = np.arange(len(targets))
         weights = self.weights(situation, cache.mean, np.sqrt(np.maximum(cache.var, _LEAST_STD**2 * prior)))
-        # how many places are told of by one that is told of by most, 1 for each that varies with it
+        # the largest number of places that one measurement informs about, 1 for each fully correlated one
         known = cache.var + _LEAST_NOISE * prior
         told_of = (cache.cov(every, every) ** 2 / known / known[:, None]).sum(axis=0).max()
         noise_variance = max(belief.noise_variance, _LEAST_NOISE * prior)
@@ -100,13 +100,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
     def weights(
         self, situation: Situation, mean: Float[np.ndarray, " t"], std: Float[np.ndarray, " t"]
     ) -> Float[np.ndarray, " t"]:
-        """How much it counts to know places.
-
-        Args:
-            situation: What is known.
-            mean: Of the field there.
-            std: Its standard deviation, > 0.
-        """
+        """Weights of places with mean and standard deviation (> 0) of the field."""
         self.check_world(situation.level)
         level = situation.level if self.level is None else self.level
         aim = self.aim(situation.level)

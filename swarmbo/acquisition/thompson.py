@@ -1,4 +1,4 @@
-"""Thompson sampling: maximise what is drawn from the posterior; of a function it splits exactly into one per factor."""
+"""Thompson sampling: maximise a draw from the posterior; for a function it splits exactly into one per factor."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -26,16 +26,12 @@ from swarmbo.settings import Even
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SampledFunctions(BoxFunctions):
-    """One drawn function per factor; together they are one draw of all factors given the outcomes.
-
-    Args:
-        sample: The draw.
-    """
+    """One drawn function per factor; together they are one joint draw of all factors given the outcomes."""
 
     sample: PathSample | FeatureSample
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """Each factor's drawn function, in the unit the belief is about."""
+        """Each factor's drawn function, in the unit of the belief."""
         self.check_owned(stack)
         return self.sample.value(stack, U)
 
@@ -49,20 +45,20 @@ class SampledFunctions(BoxFunctions):
 
 @kind("acquisition", FIELD, FUNCTION)
 class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
-    """Thompson sampling (Thompson 1933): what was drawn from the posterior is maximised.
+    """Thompson sampling (Thompson 1933): maximise a draw from the posterior.
 
-    In a field each agent draws the field at all places that it can reach, jointly, from a stream of its own, and is
-    worth what its draw says of its place: draws that differ are what spreads a batch (Kandasamy et al. 2018). What is
-    left to agree on is that no two go to one place. Where measurements have a price, one is worth it if the draw is
-    above the best known value by more than that.
+    In a field each agent draws the field at all its reachable places, jointly, from its own stream, and values its
+    place by the draw; differences between draws spread a batch (Kandasamy et al. 2018). Agents only have to agree not
+    to share a place. With prices, a measurement is worthwhile if the draw exceeds the best known value by more than the
+    price.
 
-    Of a function there is one joint draw of all factors, by pathwise conditioning (Wilson et al. 2020, eq. (9)). Every
-    factor draws from a stream of its own, so its owner can draw alone; what ties the factors together is one number per
-    observation that each of them tells the others. A query asked while others are pending draws anew: that makes
-    the points of a batch differ.
+    For a function there is one joint draw of all factors, by pathwise conditioning (Wilson et al. 2020, eq. (9)). Every
+    factor draws from its own stream, so its owner can draw alone; the factors are coupled by one number per observation
+    that each of them sends the others. A query while others are pending is drawn again, so the points of a batch
+    differ.
 
     Args:
-        n_features: Of a function: random features of each factor's prior draw, an even number >= 2.
+        n_features: For functions: random features of each factor's prior draw, an even number >= 2.
 
     The other settings are those of ``ChainAcquisition``, for fields.
 
@@ -84,12 +80,12 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
         return "peak"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
-        """What was drawn, and nothing for what is learned; idle agents are worth the best known value."""
+        """Utility of the draw alone; idle agents have the best known value."""
         opt_out_utility = situation.best_measured() if situation.prices else 0.0
         return LocalUtility(0.0, 0.0, situation.belief.prior_variance, opt_out_utility=opt_out_utility)
 
     def valued_by(self, situation: Situation) -> PlaceBelief:
-        """A draw for each agent that has somewhere to go."""
+        """A draw for each agent that can move."""
         draws: dict[str, PlaceBelief] = {}
         for agent in (agent for agent in situation.movers if has_view(situation.belief, agent)):
             rng = stream(situation.seed, "thompson", agent=agent, round=situation.round)

@@ -1,38 +1,34 @@
-"""How long agents that move take between places: what a world may offer to those who plan routes."""
+"""Travel times of agents between places, which a world may offer for route planning."""
 
 from typing import Protocol
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-NEVER = np.iinfo(np.int64).max // 4  # rounds to a place that an agent can't get to; sums of a few don't overflow
+NEVER = np.iinfo(np.int64).max // 4  # rounds to an unreachable place; sums of a few do not overflow
 
 
 def is_never(rounds: Int[np.ndarray, "..."]) -> Bool[np.ndarray, "..."]:
-    """Whether there is no way, whatever large number stands for that."""
+    """Mask of unreachable places, for any large number that marks them."""
     return rounds >= 2**31 - 1
 
 
 class Travel(Protocol):
-    """How many rounds ways take, as the world has it."""
+    """Travel times of a world, in rounds."""
 
     def rounds(
         self, agent: str, origins: Float[np.ndarray, "n d"], places: Float[np.ndarray, "m d"]
     ) -> Int[np.ndarray, "n m"]:
-        """The fewest rounds in which an agent gets from each origin to each place: 0 where it is there already, and
-        ``NEVER``, or as large a number, where there is no way.
+        """Least rounds of an agent from each origin to each place (physical); 0 if already there.
 
-        Args:
-            agent: Who.
-            origins: Physical.
-            places: Physical.
+        ``NEVER``, or as large a number, without a path.
         """
         ...
 
     def rounds_left(self, agent: str) -> int:
-        """For how many rounds it can still move, ``NEVER`` where nothing ends that."""
+        """Rounds for which it can still move, ``NEVER`` if unlimited."""
         ...
 
     def base(self, agent: str) -> Float[np.ndarray, " d"] | None:
-        """Where it has to be back by then; None: anywhere."""
+        """Location where it has to be back by then; None: anywhere."""
         ...

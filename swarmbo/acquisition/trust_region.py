@@ -1,7 +1,7 @@
-"""A box around the incumbent that grows with success and shrinks with failure, replayed from the history.
+"""A trust region around the incumbent that grows with success and shrinks with failure, replayed from the history.
 
-Source: Eriksson et al. 2019 (TuRBO), section 3, with smaller counts and a fixed failure tolerance; here the box is the
-same fraction of every side. Nothing of it is stored: every agent that knows the outcomes works out the same box.
+Source: Eriksson et al. 2019 (TuRBO), section 3, with smaller counts and a fixed failure tolerance; here the region is
+the same fraction of every side. It has no stored state: every agent with the outcomes computes the same region.
 """
 
 from typing import NamedTuple
@@ -11,16 +11,16 @@ from jaxtyping import Bool, Float, Int
 
 from swarmbo.settings import Count, Fraction, NonNegative, Settings, Whole
 
-_EDGE = 1e-6  # sides of the domain: so far beyond its faces a point counts as in the box
+_EDGE = 1e-6  # sides of the domain: tolerance beyond the region's faces
 
 
 class BoxState(NamedTuple):
-    """What a history makes of a box.
+    """State of a trust region after a history.
 
     Args:
         side: As a share of the domain's.
-        idle: How many steps in a row, until now, gained nothing to speak of.
-        spread: Best less median of the outcomes that are no steps, or where these are all one of all outcomes.
+        idle: Number of latest steps in a row without a notable gain.
+        spread: Best minus median of the outcomes that are no steps; if these are all equal, of all outcomes.
     """
 
     side: float
@@ -29,16 +29,16 @@ class BoxState(NamedTuple):
 
 
 class TrustRegion(Settings, frozen=True):
-    """How a box reacts.
+    """Size of a trust region and its changes.
 
     Args:
-        initial: Side at first, as a share of the domain's, in (0, 1].
+        initial: First side, as a share of the domain's, in (0, 1].
         successes: After this many improvements in a row, >= 1, the side doubles.
         failures: After this many evaluations in a row without one, >= 1, it halves.
-        smallest: Side below which it does not shrink, in (0, 1].
+        smallest: Least side, in (0, 1].
 
-    Evaluations that were decided before the first of them was known are a batch, and count as one: as an improvement if
-    one of them is, else as one without. What counts is whether it is better than all that was known before the batch.
+    Evaluations decided before the first of them was known are a batch and count once: as an improvement if any of them
+    is better than all outcomes known before the batch.
 
     Example:
         >>> box = TrustRegion(initial=0.4, successes=2, failures=2)
@@ -58,14 +58,14 @@ class TrustRegion(Settings, frozen=True):
         steps: Bool[np.ndarray, " t"] | None = None,
         basis: Int[np.ndarray, " t"] | None = None,
     ) -> float:
-        """The side after outcomes in the order they were told, as a share of the domain's.
+        """Side after outcomes in the order of their arrival, as a share of the domain's.
 
         Args:
-            outcomes: One per evaluation; NaN: failed, which says nothing about the box.
-            n_initial: How many of the first steps belong to an initial design.
-            steps: Which outcomes are of steps of the search; None: all. Others, such as those of evaluations that were
-                attached, are known, and count neither for nor against it.
-            basis: How many outcomes were known when each was asked for; None: all before it.
+            outcomes: One per evaluation; NaN: failed, without effect.
+            n_initial: Number of the first steps that belong to an initial design.
+            steps: Mask of outcomes that are steps of the search; None: all. Others, such as those of attached
+                evaluations, are known, and count neither for nor against it.
+            basis: Number of known outcomes when each was requested; None: all before it.
         """
         return self.state(outcomes, n_initial, steps, basis=basis).side
 
@@ -78,17 +78,16 @@ class TrustRegion(Settings, frozen=True):
         gain: float = 0.0,
         basis: Int[np.ndarray, " t"] | None = None,
     ) -> BoxState:
-        """The side, and for how many steps there was no gain to speak of.
+        """State after outcomes; the other arguments are those of ``side``.
 
         Args:
             outcomes: As in ``side``, like the next two.
-            n_initial: As there.
-            steps: As there.
-            places: Where, in the unit cube. Those outside the box, as it then stood around the best, are no steps of it
-                either, but move it if they are better. None: all were inside.
-            gain: What is worth speaking of, as a share >= 0 of the spread. Small gains add up; points outside the box
-                may bring them too.
-            basis: As in ``side``.
+            n_initial: See ``side``.
+            steps: See ``side``.
+            places: Locations in the unit cube. Those outside the region of that time are no steps, but move it if they
+                are better. None: all were inside.
+            gain: Least notable gain, as a share >= 0 of the spread. Small gains add up, also those outside the region.
+            basis: See ``side``.
         """
         counted = _after(n_initial, outcomes, steps)
         batches = _batches(counted, basis)
@@ -126,13 +125,13 @@ class TrustRegion(Settings, frozen=True):
 
 
 class Restarts(Settings, frozen=True):
-    """When a search starts over.
+    """Time of a restart.
 
     Args:
         after: After this many evaluations, >= 0, that together gained nothing; 0 never does.
-        gain: What counts as nothing, as a share >= 0 of the spread (best less median) of the outcomes of this search.
-            Those of its first points alone may be of another order, up or down, than what it is about by now.
-        fresh: Points after a restart, >= 1, where little is known.
+        gain: Largest gain that counts as nothing, as a share >= 0 of the spread (best minus median) of the outcomes of
+            this search. Its first outcomes alone may differ by orders of magnitude from later ones.
+        fresh: Points after a restart, >= 1, in unexplored space.
 
     Example:
         >>> restarts, design = Restarts(after=3), [0.0, 1.0, 2.0]
@@ -156,16 +155,16 @@ class Restarts(Settings, frozen=True):
         steps: Bool[np.ndarray, " t"] | None = None,
         basis: Int[np.ndarray, " t"] | None = None,
     ) -> bool:
-        """Whether the last full turn of ``patience`` times ``after`` evaluations, or batches, gained nothing.
+        """True if the last full turn of ``patience`` times ``after`` evaluations, or batches, gained nothing.
 
         Args:
             outcomes: One per evaluation; NaN: failed, which does not count.
-            design: How many of the first steps belong to the initial design.
-            since: Evaluations before this one don't count: they belong to an earlier search.
+            design: Number of the first steps that belong to the initial design.
+            since: Evaluations before this one belong to an earlier search and do not count.
             begun: Turns are counted from this one on.
-            patience: How many times as long to wait, >= 1.
-            steps: As in ``TrustRegion.side``.
-            basis: As there.
+            patience: Factor on the waiting time, >= 1.
+            steps: See ``TrustRegion.side``.
+            basis: See ``TrustRegion.side``.
         """
         counts = _after(design, outcomes, steps)
         batches = _batches(counts & ~np.isnan(outcomes) & (np.arange(len(outcomes)) >= begun), basis)
@@ -189,15 +188,15 @@ def box_around(
 def _after(
     n_initial: int, outcomes: Float[np.ndarray, " t"], steps: Bool[np.ndarray, " t"] | None
 ) -> Bool[np.ndarray, " t"]:
-    """Which outcomes are of steps that come after the first few."""
+    """Mask of steps after the first few."""
     all_steps = np.ones(len(outcomes), dtype=bool) if steps is None else steps
     return all_steps & (np.cumsum(all_steps) > n_initial)
 
 
 def _batches(counted: Bool[np.ndarray, " t"], basis: Int[np.ndarray, " t"] | None) -> Int[np.ndarray, " t"]:
-    """The batch, from 0 on, of each outcome that counts, and -1 of others.
+    """Batch number from 0 of each counted outcome, -1 of others.
 
-    One batch are the outcomes in a row that were all asked for before the first of them was known.
+    A batch is a run of outcomes that were all requested before the first of them was known.
     """
     batches, first, batch = np.full(len(counted), -1), -1, -1
     for index in np.flatnonzero(counted).tolist():

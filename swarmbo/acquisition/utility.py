@@ -1,4 +1,4 @@
-"""What measurements are worth to agents on a chain: the one interface by which places are ranked and batches valued."""
+"""Utility of measurements on a chain: the interface by which places are ranked and batches valued."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from swarmbo.belief import PlaceBelief
 
 
 class Scores(ABC):
-    """What some places are worth one by one, while more and more of them are taken as measured."""
+    """Utilities of single places, while places are successively taken as measured."""
 
     @property
     @abstractmethod
     def value(self) -> Float[np.ndarray, " k"]:
-        """What each place is worth now, in the unit of the field."""
+        """Current utility of each place, in the unit of the field."""
 
     @property
     def rank(self) -> Float[np.ndarray, " k"]:
-        """By what they are ordered: as by ``value``, and in finer steps where that would round."""
+        """Order of the places: that of ``value``, with finer steps if it would round."""
         return self.value
 
     @abstractmethod
@@ -29,51 +29,51 @@ class Scores(ABC):
 
 
 class BatchValue(ABC):
-    """What is believed of some places jointly, worked out once."""
+    """Joint belief about some places, computed once."""
 
     @abstractmethod
     def of_first(self, rows: Sequence[int], to_the_letter: bool = False) -> float:
-        """What the first of some of the places is worth given the others.
+        """Utility of the first of some of the places given the others.
 
         Args:
-            rows: Which places, the first one first.
-            to_the_letter: With the noise of others as the rule's source has it, where that is another.
+            rows: Indices of places, the first one first.
+            to_the_letter: Use the noise of others as in the rule's source, if that differs.
         """
 
 
 class Utility(ABC):
-    """The rule by which places are ranked and batches valued, from what an agent believes of them.
+    """Rule by which places are ranked and batches valued, from an agent's belief.
 
-    The value of a batch is a sum with a term for each agent: what its place is worth given those of its successors.
-    ``opt_out_utility`` is that of not measuring: an agent declines a measurement that brings no more than this and its
-    price.
-    ``PlaceUtility`` is a base for rules that look at the means and variances of the places themselves only.
+    The value of a batch is a sum with a term for each agent: the utility of its place given those of its successors.
+    ``opt_out_utility`` is that of not measuring: agents abstain unless a measurement adds more than this and its cost.
+    ``PlaceUtility`` is a base for rules that use the means and covariances of the places only.
     """
 
     opt_out_utility: float
-    in_order: ClassVar[bool] = False  # whether shortlists are sorted by rank, so that agreements break ties by it
+    in_order: ClassVar[bool] = False  # True: shortlists are sorted by rank, which then breaks ties of agreements
 
     @abstractmethod
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> Scores:
-        """What places are worth one by one.
+        """Utilities of single places.
 
         Args:
-            belief: Whose.
+            belief: Belief of an agent.
             places: Physical, k >= 1.
-            picks: How many of them will be taken as measured at most.
+            picks: Most places that will be taken as measured.
         """
 
     @abstractmethod
     def table_of(
         self, belief: PlaceBelief, options: Sequence[Float[np.ndarray, "_ d"]], price: float
     ) -> Float[np.ndarray, "..."]:
-        """What the first agent's candidates are worth less a price, given each choice of its successors' candidates.
+        """Utility of the first agent's candidates minus a price, given each choice of its successors' candidates.
 
         Args:
-            belief: Of the first agent.
-            options: Candidates of each agent, physical; a last row of NaN is to decline. Successors that decline change
+            belief: Belief of the first agent.
+            options: Candidates of each agent, physical; a last row of NaN is to abstain. Successors that abstain change
                 nothing.
-            price: Of a measurement, in the unit of the field; who declines pays none, and has ``opt_out_utility``.
+            price: Price of a measurement, in the unit of the field; abstaining is free, with utility
+                ``opt_out_utility``.
 
         Returns:
             One axis per agent.
@@ -81,20 +81,15 @@ class Utility(ABC):
 
     @abstractmethod
     def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> BatchValue:
-        """By what batches of some places are valued.
-
-        Args:
-            belief: Whose.
-            places: All that may be in a batch, physical.
-        """
+        """Values of batches of some places (physical)."""
 
     def best_of(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], price: float | None = None) -> int | None:
-        """The place that is worth most by itself; None where declining is worth more.
+        """Single place of largest utility; None if abstaining is better.
 
         Args:
-            belief: Whose.
+            belief: Belief of an agent.
             places: Physical, k >= 1.
-            price: Of a measurement, in the unit of the field; None for an agent that measures in any case.
+            price: Price of a measurement, in the unit of the field; None for an agent that cannot abstain.
         """
         scores = self.scores(belief, places)
         chosen = int(scores.rank.argmax())
@@ -104,18 +99,12 @@ class Utility(ABC):
 def shortlist(
     belief: PlaceBelief, places: Float[np.ndarray, "k d"], size: int, utility: Utility
 ) -> Int[np.ndarray, " s"]:
-    """Indices of the shortlisted places, in the order in which they were picked; all of them in their own order, unless
-    the rule wants it otherwise.
+    """Indices of the shortlisted places, in the order of their picks; all places in their own order if ``size``
+    suffices.
 
-    Half of the list is the greedy batch: each pick ranks highest once the picks before it are taken as measured, so the
-    list is spread out. The rest are those that rank highest by themselves, so that it is dense where the promise is
-    highest. The place that ranks highest is always on it.
-
-    Args:
-        belief: With posterior mean and covariance.
-        places: What can be reached (k, d), in physical units.
-        size: How many to pick; all of them if k is smaller.
-        worth: What a place is good for.
+    Half of the list is the greedy batch: each pick ranks highest once the earlier picks are taken as measured, so the
+    list is spread out. The rest are the highest ranks by themselves, for density at promising places. The place of
+    highest rank is always on it.
     """
     if len(places) <= size:
         listed = np.arange(len(places))
@@ -129,15 +118,7 @@ def shortlist(
 
 
 def greedy_batch(scores: Scores, size: int) -> Int[np.ndarray, " s"]:
-    """Pick places one by one, each as if those before it had been measured (GP-BUCB's rule, Desautels et al. 2014).
-
-    Args:
-        scores: What the places are worth; the picks are taken.
-        size: How many to pick, at most as many as there are.
-
-    Returns:
-        Indices of the picks; no place is picked twice.
-    """
+    """Pick different places one by one, each with the earlier ones as measured (GP-BUCB, Desautels et al. 2014)."""
     rank, picks = scores.rank, np.empty(size, dtype=int)
     for n in range(size):
         picks[n] = pick = int(rank.argmax())

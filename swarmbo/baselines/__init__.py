@@ -1,4 +1,4 @@
-"""Baselines: what a user would do instead of coordinating, and what others have built; one interface, no bargaining."""
+"""Baselines behind the interface of coordination methods: simple rules and optimisers of other packages."""
 
 from swarmbo.baselines.centralised import Centralised as Centralised
 from swarmbo.baselines.drawn import Random as Random, Sobol as Sobol

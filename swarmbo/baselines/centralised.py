@@ -1,4 +1,4 @@
-"""One computer that sees all factors, and searches from many points."""
+"""A centralised search over all factors from many starts."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,20 +22,19 @@ _DIFFERENCE = 1e-6  # of a side of the box, where slopes come from differences
 
 @kind("coordination", FUNCTION)
 class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
-    """Multi-start L-BFGS-B on the whole sum: what agreement by messages is measured against.
+    """Multi-start L-BFGS-B on the whole sum: the reference for agreements by messages.
 
-    Searches start from the points that the functions suggest, and from the best of random ones. Nothing is exchanged,
-    so the report counts no messages; its status ``centralised`` says why: somebody has all functions in one place, and
-    what it takes to get them there is not counted. There are no agents to run. It is a local search from many starts:
-    nothing is proved about the optimum.
+    Searches start from the functions' suggestions, and from the best of random points. The report counts no messages:
+    its status ``centralised`` means that all functions are in one place, at an uncounted cost. It cannot run on agents.
+    It is a local search, without proof of optimality.
 
-    Where functions depend on their neighbours, slopes of the sum are central differences.
+    If functions depend on their neighbours, gradients of the sum are central differences.
 
     Source: Byrd, Lu, Nocedal & Zhu 1995 (L-BFGS-B), by SciPy.
 
     Args:
         starts: Searches, the suggested points among them, >= 1.
-        screened: Random points whose best are started from, >= 0; all that are needed are drawn in any case.
+        screened: Random points whose best are started from, >= 0; enough for all starts are drawn in any case.
         steps: Iterations of one search, >= 1.
 
     Example:
@@ -50,13 +49,7 @@ class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
     steps: Count = 200
 
     def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
-        """The best of all searches.
-
-        Args:
-            functions: What to maximise in sum.
-            links: Not looked at.
-            seed: Of the random starts.
-        """
+        """Best of all searches for the sum of functions; ``links`` are not used."""
         low, high = functions.low, functions.high
         span, n = high - low, len(low)
         given = (np.clip(functions.starts[: self.starts], low, high) - low) / np.where(span > 0.0, span, 1.0)
@@ -64,7 +57,7 @@ class Centralised(Settings, frozen=True, tag_field="kind", tag="centralised"):
         values = total_value(functions, low + drawn * span)
         best_first = np.argsort(-values, kind="stable")
         starts = np.concatenate([given, drawn[best_first]])[: self.starts]
-        unit = max(float(values.std()), 1e-300)  # L-BFGS-B stops by differences that are small beside 1
+        unit = max(float(values.std()), 1e-300)  # L-BFGS-B's tolerances are relative to 1
 
         def falling(share: Float[np.ndarray, " n"]) -> tuple[float, Float[np.ndarray, " n"]]:
             value, slope = _value_and_slope(functions, low, span, share)
@@ -86,7 +79,7 @@ def _value_and_slope(
     span: Float[np.ndarray, " n"],
     share: Float[np.ndarray, " n"],
 ) -> tuple[float, Float[np.ndarray, " n"]]:
-    """The sum and its slope, by shares of the box's sides."""
+    """The sum and its gradient, by shares of the box's sides."""
     n = len(share)
     if functions.n_exchanges:
         shift = _DIFFERENCE * np.eye(n)

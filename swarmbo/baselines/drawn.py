@@ -1,4 +1,4 @@
-"""Points that no outcome decides, at random or next of a sequence; and histories as methods of one number see them."""
+"""Points independent of outcomes, random or from a sequence; and views of a history for one-outcome methods."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -14,12 +14,9 @@ from swarmbo.settings import Settings
 
 
 def seen_totals(situation: JointSituation) -> tuple[Float[np.ndarray, "t n"], Float[np.ndarray, " t"]]:
-    """Evaluated points in the unit cube and their totals, in the order in which they were told.
+    """Evaluated points in the unit cube and their totals, in the order of arrival.
 
-    A total that was not told is the sum of the outcomes of all factors; NaN where one of them is missing too.
-
-    Args:
-        situation: What is known.
+    A missing total is the sum of the outcomes of all factors; NaN if one of them is missing too.
     """
     history = situation.history
     totals = np.where(np.isfinite(history.totals), history.totals, history.factors.sum(axis=1))
@@ -27,19 +24,13 @@ def seen_totals(situation: JointSituation) -> tuple[Float[np.ndarray, "t n"], Fl
 
 
 def known_totals(situation: JointSituation) -> tuple[Float[np.ndarray, "t n"], Float[np.ndarray, " t"]]:
-    """The same without evaluations that failed."""
+    """Evaluated points and totals without failed evaluations."""
     U, y = seen_totals(situation)
     return U[np.isfinite(y)], y[np.isfinite(y)]
 
 
 class Trial(NamedTuple):
-    """An evaluation as peers that keep trials hear of it.
-
-    Args:
-        point: In the unit cube.
-        status: Whether its total is known, will never be, or is still to come.
-        total: NaN where it is not known.
-    """
+    """An evaluation for methods that keep trials: its point in the unit cube, status and total (NaN if unknown)."""
 
     point: list[float]
     status: Literal["complete", "failed", "running"]
@@ -47,9 +38,9 @@ class Trial(NamedTuple):
 
 
 def trials(situation: JointSituation) -> list[Trial]:
-    """Trials for a peer that is told all again for each decision: what came back, in order, then what is pending.
+    """Trials for a method rebuilt for each decision: results in order, then pending ones.
 
-    An evaluation of which some factors are still to come, and so its total, is out.
+    An evaluation with pending factors, and so an unknown total, is pending.
     """
     U, y = seen_totals(situation)
     awaited = situation.history.awaited
@@ -63,13 +54,13 @@ def trials(situation: JointSituation) -> list[Trial]:
 
 
 def n_asked(situation: JointSituation) -> int:
-    """Points asked for so far, by anybody: a number that no two decisions share."""
+    """Number of points requested so far, different for any two decisions."""
     return len(situation.history) + len(situation.pending)
 
 
 @kind("coordination", FIELD, FUNCTION)
 class Random(Settings, frozen=True, tag_field="kind", tag="random"):
-    """Each agent picks one of the places it can reach, or values of its own variables, uniformly.
+    """Each agent picks one of its reachable places, or values of its own variables, uniformly.
 
     Example:
         >>> import swarmbo as sb
@@ -82,7 +73,7 @@ class Random(Settings, frozen=True, tag_field="kind", tag="random"):
     """
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
-        """Choose with one named random stream per agent and round; the acquisition is not looked at."""
+        """Choose with one named random stream per agent and round; the acquisition is not used."""
         points: dict[str, np.ndarray] = {}
         for agent in situation.movers:
             rng = stream(situation.seed, "random baseline", agent=agent, round=situation.round)
@@ -90,7 +81,7 @@ class Random(Settings, frozen=True, tag_field="kind", tag="random"):
         return Decision(points, SolveReport(status="not_needed"))
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """A point of the unit cube, by one named random stream per agent; the acquisition is not looked at."""
+        """A point of the unit cube, by one named random stream per agent; the acquisition is not used."""
         graph, point = situation.graph, np.empty(situation.domain.n_dims)
         for agent in dict.fromkeys(graph.variable_owners):
             own = np.array([owner == agent for owner in graph.variable_owners])
@@ -101,7 +92,7 @@ class Random(Settings, frozen=True, tag_field="kind", tag="random"):
 
 @kind("coordination", FUNCTION)
 class Sobol(Settings, frozen=True, tag_field="kind", tag="sobol"):
-    """The scrambled Sobol sequence that the initial design is the beginning of, continued: no outcome is looked at.
+    """The scrambled Sobol sequence of the initial design, continued without regard to outcomes.
 
     Source: Owen 1998 (scrambling); Joe & Kuo 2008 (direction numbers), by SciPy.
 
@@ -113,17 +104,11 @@ class Sobol(Settings, frozen=True, tag_field="kind", tag="sobol"):
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """The next point of the sequence, in the unit cube; the acquisition is not looked at."""
+        """Next point of the sequence, in the unit cube; the acquisition is not used."""
         rng = stream(situation.seed, "initial design")
         return sobol_point(rng, situation.domain.n_dims, n_asked(situation)), SolveReport(status="not_needed")
 
 
 def sobol_point(rng: np.random.Generator, n_dims: int, index: int) -> Float[np.ndarray, " n"]:
-    """One point of a scrambled Sobol sequence.
-
-    Args:
-        rng: Of the scrambling.
-        n_dims: Number of coordinates.
-        index: Which point, >= 0.
-    """
+    """Point number ``index`` >= 0 of a scrambled Sobol sequence."""
     return sobol(1, n_dims, rng, skip=index)[0]

@@ -30,20 +30,20 @@ from swarmbo.settings import AtOnce, NonNegative, Settings, Whole
 
 @kind("coordination", FUNCTION)
 class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
-    """The centralised reference that knows nothing of factors: hard to beat where the function is a bowl.
+    """Centralised reference without factors, strong on bowl-shaped functions.
 
     A Matern-5/2 process with a single lengthscale, refitted for each decision, on transformed outcomes; the confidence
     bound on the difference to the incumbent, mean + scale sqrt(0.2 n log 2t) std, is maximised in a trust region around
-    the incumbent, by ascent from the best of random points. It can't be split between agents. Once evaluations failed,
-    it is bounded like every acquisition; if one factor did, that is the failure of an evaluation.
+    the incumbent, by ascent from the best of random points. It cannot be split between agents. After failed evaluations
+    it is bounded like every acquisition; a failed factor counts as a failed evaluation.
 
     Args:
         exploration_scale: Factor on the square root of beta, >= 0.
-        warp: How outcomes are transformed; ``power`` is the square root below the best.
-        box: How the trust region reacts.
+        warp: Transform of outcomes; ``power`` is the square root below the best.
+        box: Settings of the trust region.
         raw_samples: Random points that starts are chosen from, >= 1.
-        starts: Points that are climbed from, >= 1.
-        steps: Of the ascent, >= 0.
+        starts: Starting points of ascents, >= 1.
+        steps: Steps of the ascent, >= 0.
 
     Example:
         >>> import swarmbo as sb
@@ -65,7 +65,7 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
     steps: Whole = 40
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Maximise the bound in the box; the team's acquisition is not looked at."""
+        """Maximise the bound in the trust region; the team's acquisition is not used."""
         n, report = situation.domain.n_dims, SolveReport(status="not_needed")
         rng = stream(situation.seed, "isotropic baseline", evaluations=n_asked(situation))
         U, y = seen_totals(situation)

@@ -1,4 +1,4 @@
-"""Back and forth in lanes, cut where nothing can be measured."""
+"""Boustrophedon sweep in lanes, interrupted where nothing can be measured."""
 
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -16,27 +16,26 @@ from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Settings
 from swarmbo.spaces import Domain
 
-_CLOSED = 1.5  # mean gaps between sites, farther than which from any of them nothing can be measured
-_CELLS = 900  # of the map, over which ways round what is closed are looked for
-_JUDGED = 400  # places of a strip by which the number of lanes is chosen
-_COARSE = 1.03  # reaches count as powers of it, so that sweeps stay what they are from round to round
+_CLOSED = 1.5  # distance to the nearest site, in mean gaps between sites, from which on nothing can be measured
+_CELLS = 900  # of the map, for paths round closed areas
+_JUDGED = 400  # places of a strip for the choice of the number of lanes
+_COARSE = 1.03  # reaches are rounded to powers of it, so that sweeps stay the same from round to round
 
-Lane = tuple[float, float, float]  # x, and from which to which y
+Lane = tuple[float, float, float]  # x, and the range of y
 
 
 @kind("coordination", FIELD)
 class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
     """Boustrophedon sweep: the map is cut into one strip per agent, each swept in lanes over the planned rounds.
 
-    Of the numbers of lanes, and the corners to begin at, an agent takes those with which it gets nearest to all of its
-    strip in the rounds that it has, in mean square, measurements on the way included. Measurements are spaced evenly
-    from its start on, no farther than it gets in a round, which is how far the farthest of its candidates is. Each
-    round it goes to the reachable place nearest to where the sweep has it by then.
+    An agent chooses the number of lanes, and the corner to begin at, with the smallest mean squared distance of its
+    strip from its measurements in the available rounds, those en route included. Measurements are spaced evenly from
+    its start on, at most by its reach in a round, the distance of its farthest candidate. In each round it goes to the
+    reachable place nearest to the sweep's present target.
 
-    Where ``sites`` have gaps lanes are cut. Parts of lanes side by side make cells, which are swept one after the
-    other, the nearest one first, and on the way to the next agents go round what is closed (boustrophedon cellular
-    decomposition, Choset and Pignon 1997). Strips then have equally many sites. Needs two dimensions and a known number
-    of rounds.
+    If ``sites`` have gaps lanes are cut. Adjacent parts of lanes form cells, which are swept one after the other, the
+    nearest one first; between cells agents go round closed areas (boustrophedon cellular decomposition, Choset and
+    Pignon 1997). Strips then have equally many sites. Needs two dimensions and a known number of rounds.
 
     Example:
         >>> import swarmbo as sb
@@ -50,7 +49,7 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
     """
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
-        """Follow the sweep; the acquisition is not looked at."""
+        """Follow the sweep; the acquisition is not used."""
         if situation.domain.n_dims != 2:
             raise ConfigError(
                 f"a lawn-mower sweep needs 2 coordinates, got {situation.domain.n_dims}; choose another kind",
@@ -86,7 +85,7 @@ def strip_of_agents(situation: Situation) -> dict[str, int]:
 
 
 def ground_of(domain: Domain, sites: Float[np.ndarray, "k 2"] | None) -> "SweptGround":
-    """Ground on which there is something to measure; of the same sites the same ground."""
+    """Measurable ground, cached for equal sites."""
     given = None if sites is None or not len(sites) else np.ascontiguousarray(sites, dtype=float).tobytes()
     return _ground(domain.low.tobytes(), domain.high.tobytes(), given)
 
@@ -98,12 +97,7 @@ def _ground(low: bytes, high: bytes, sites: bytes | None) -> "SweptGround":
 
 
 class SweptGround:
-    """Ground on which there is something to measure, and ways round where there is not.
-
-    Args:
-        domain: The map.
-        sites: Every place that can be measured; None: anything on it.
-    """
+    """Measurable ground, and paths round closed areas; ``sites`` None permits any place."""
 
     def __init__(self, domain: Domain, sites: Float[np.ndarray, "k 2"] | None) -> None:
         self.low, self.side, self.sites = domain.low, domain.high - domain.low, sites
@@ -111,13 +105,13 @@ class SweptGround:
         self._gap = _CLOSED * float(np.sqrt(self.side.prod() / len(sites))) if sites is not None else np.inf
 
     def is_open(self, places: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
-        """Test of places: something can be measured near them."""
+        """Mask of places near which something can be measured."""
         if self._near is None:
             return np.ones(len(places), dtype=bool)
         return np.asarray(self._near.query(places)[0]) <= self._gap
 
     def strip(self, number: int, of: int) -> tuple[float, float]:
-        """The west and the east of a strip; strips have equally many sites, or are equally wide where anything is."""
+        """West and east of a strip; strips have equally many sites, or equal widths without sites."""
         shares = np.array([number, number + 1]) / of
         edges = self.low[0] + self.side[0] * shares
         if self.sites is not None:
@@ -126,7 +120,7 @@ class SweptGround:
         return float(edges[0]), float(edges[1])
 
     def runs(self, x: float, low: float, high: float) -> list[Lane]:
-        """The parts of a lane along which something can be measured."""
+        """Parts of a lane along which something can be measured."""
         step = min(self._gap / 2.0, (high - low) / 8.0) or 1.0
         y = np.linspace(low, high, int(np.ceil((high - low) / step)) + 1)
         shut = np.flatnonzero(~self.is_open(np.column_stack([np.full(len(y), x), y])))
@@ -134,7 +128,7 @@ class SweptGround:
         return [(x, float(y[a + 1]), float(y[b - 1])) for a, b in pairwise(ends) if b - a > 1]
 
     def way(self, start: Float[np.ndarray, " 2"], end: Float[np.ndarray, " 2"]) -> Float[np.ndarray, "k 2"] | None:
-        """Bends of a way, both ends included; None where there is none. Straight where nothing is closed."""
+        """Bends of a path, both ends included; None without a path. Straight if unobstructed."""
         straight = np.array([start, end])
         if self.sees(straight[:1], straight[1:])[0]:
             return straight
@@ -149,7 +143,7 @@ class SweptGround:
         return np.array([start, *found[::-1], end])
 
     def how_far(self, start: Float[np.ndarray, " 2"], ends: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, " m"]:
-        """Lengths of ways, about; infinite where there is none."""
+        """Approximate lengths of paths; infinite without a path."""
         straight = np.linalg.norm(ends - start, axis=1)
         seen = self.sees(np.broadcast_to(start, ends.shape), ends)
         return (
@@ -157,7 +151,7 @@ class SweptGround:
         )
 
     def _lengths(self, start: Float[np.ndarray, " 2"]) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]]:
-        """Distance to each cell, and the one before it on the way; -9999 of the first."""
+        """Distance to each cell, and the previous cell of its path; -9999 of the first."""
         _, graph, near = self._grid
         length, before = dijkstra(graph, indices=np.array([near.query(start)[1]]), return_predecessors=True)
         return length[0], before[0]
@@ -165,14 +159,14 @@ class SweptGround:
     def ahead(
         self, start: Float[np.ndarray, " 2"], end: Float[np.ndarray, " 2"], reach: float
     ) -> Float[np.ndarray, " 2"]:
-        """Next place on the way to a target: the target, or as far as it can on a way round what is closed."""
+        """Next place en route to a target: the target, or the farthest within reach on a path round closed areas."""
         way = self.way(start, end)
         if way is None or len(way) == 2:
             return end
         return _at(way, np.array([min(reach, _along(way)[-1])]))[0]
 
     def sees(self, starts: Float[np.ndarray, "m 2"], ends: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
-        """Test that nothing is closed between places."""
+        """Mask of pairs of places without a closed area between."""
         if self._near is None or not len(starts):
             return np.ones(len(starts), dtype=bool)
         longest = float(np.linalg.norm(ends - starts, axis=1).max())
@@ -182,12 +176,12 @@ class SweptGround:
 
     @cached_property
     def _grid(self) -> tuple[Float[np.ndarray, "n 2"], csr_array, cKDTree]:
-        """Middles of cells where something can be measured, and how far neighbours are that see each other."""
+        """Centres of measurable cells, and a graph of the distances between mutually visible neighbours."""
         counts = np.maximum(1, np.round(self.side * np.sqrt(_CELLS / self.side.prod()))).astype(int)
         axes = [low + side * (np.arange(n) + 0.5) / n for low, side, n in zip(self.low, self.side, counts, strict=True)]
         nodes = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
         is_open = self.is_open(nodes)
-        # where no cell is near a site, sites lie closer together than cells
+        # if no cell is near a site, sites are denser than cells
         nodes = (
             nodes[is_open] if self.sites is None or is_open.any() else self.sites[:: max(1, len(self.sites) // _CELLS)]
         )
@@ -200,7 +194,7 @@ class SweptGround:
         return nodes, csr_array((np.append(lengths, lengths), both), shape=(len(nodes), len(nodes))), near
 
 
-@lru_cache(maxsize=64)  # it is the same in every round
+@lru_cache(maxsize=64)  # equal in every round
 def sweep(
     ground: SweptGround,
     strip: int,
@@ -209,19 +203,19 @@ def sweep(
     start: tuple[float, float] | None = None,
     reach: float = np.inf,
 ) -> Float[np.ndarray, "rounds 2"]:
-    """Places at which an agent is to be at the end of each round.
+    """Places of an agent at the end of each round.
 
     Args:
-        ground: Where there is something to measure.
-        strip: Which strip, from 0 in the west.
-        n_strips: How many there are.
-        rounds: How many, >= 1.
-        start: Where the agent was before the first; None: its first measurement is the first of the sweep.
-        reach: How far it gets in a round, > 0.
+        ground: The measurable ground.
+        strip: Index of the strip, from 0 in the west.
+        n_strips: Number of strips.
+        rounds: Number of rounds, >= 1.
+        start: Position before the first; None: its first measurement is the first of the sweep.
+        reach: Distance that it gets in a round, > 0.
     """
     west, east = ground.strip(strip, n_strips)
     judged, n_steps = _judged(ground, west, east), rounds - (start is None)
-    even = np.sqrt(rounds * (east - west) / ground.side[1])  # lanes as far apart as measurements on them
+    even = np.sqrt(rounds * (east - west) / ground.side[1])  # lane distance equals the distance along lanes
     plans = list[tuple[float, Float[np.ndarray, "r 2"]]]()
     for n_joint_starts in range(1, int(2.0 * even) + 2):
         for entry in range(1 if start is None else 4):
@@ -234,7 +228,7 @@ def sweep(
 
 
 def _judged(ground: SweptGround, west: float, east: float) -> Float[np.ndarray, "j 2"]:
-    """Places all over a strip."""
+    """Places spread over a strip."""
     if ground.sites is not None:
         own = ground.sites[(ground.sites[:, 0] >= west) & (ground.sites[:, 0] <= east)]
         own = own if len(own) else ground.sites
@@ -250,14 +244,14 @@ def _path(
 ) -> Float[np.ndarray, "k 2"]:
     """Bends of the path through all lanes of a strip, from the start on: cell by cell, the nearest one first.
 
-    The first cell may be entered by any corner: ``entry`` is 0 for the nearest, to 3 for the farthest.
+    ``entry`` is the corner of the first cell: 0 for the nearest, to 3 for the farthest.
     """
     (west, east), height = strip, float(ground.side[1])
     gap = (east - west) / n_joint_starts
     margin = min(gap, height) / 2.0
     low, high = float(ground.low[1]) + margin, float(ground.low[1]) + height - margin
     cells = _cells([ground.runs(west + gap * (n + 0.5), low, high) for n in range(n_joint_starts)])
-    if not cells:  # lanes miss sites that lie in small clusters: they are laid over the sites alone
+    if not cells:  # lanes miss small clusters of sites: they are laid over the sites alone
         own = _judged(ground, west, east)
         (west, low), (east, high) = own.min(axis=0), own.max(axis=0)
         gap = (east - west) / n_joint_starts
@@ -277,7 +271,7 @@ def _path(
         corner = corners.reshape(-1, 2)[nearest]
         way = np.array([path[-1], corner]) if is_lost else ground.way(path[-1], corner)
         if way is None or not np.isfinite(far[nearest]):
-            break  # an agent does not get to what is left
+            break  # the rest is unreachable
         number, entered = divmod(nearest, 4)
         cell = cells.pop(number)
         path += [*way[1:]]
@@ -289,7 +283,7 @@ def _path(
 
 
 def _cells(lanes: list[list[Lane]]) -> list[list[Lane]]:
-    """Parts of lanes, put together: one goes on where the next lane has just one part beside it, and that no other."""
+    """Cells of lane parts: a part continues in the next lane if each has just the other one next to it."""
     cells, going = list[list[Lane]](), list[list[Lane]]()
     for runs in lanes:
         beside = [[cell for cell in going if cell[-1][1] <= run[2] and run[1] <= cell[-1][2]] for run in runs]

@@ -1,4 +1,4 @@
-"""Agents that do not negotiate: each for itself, and one after the other."""
+"""Agents without negotiation: independent, and sequential greedy."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from swarmbo.settings import Settings
 
 @kind("coordination", FIELD)
 class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
-    """Each agent maximises GP-UCB (Srinivas et al. 2010) over all that it can reach, as if it were alone.
+    """Each agent maximises GP-UCB (Srinivas et al. 2010) over its reachable places, independently.
 
-    The belief is shared all the same; nothing is negotiated, so two agents may choose neighbouring places, or one.
+    The belief is shared, but agents may choose neighbouring places, or the same one.
 
     Example:
         >>> import swarmbo as sb
@@ -27,11 +27,11 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
     """
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
-        """Choose by mean + sqrt(beta) std, or what else the acquisition says a place is worth."""
+        """Choose by mean + sqrt(beta) std, or the acquisition's own utility of a place."""
         return at_once(self.steps(situation, acquisition))
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
-        """The same in steps: agents with beliefs of their own say where they go."""
+        """Steps of ``decide``: agents with separate beliefs send their choices."""
         choose = acquisition.alone(situation)
 
         def own(agent: str) -> int | None:
@@ -50,11 +50,11 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
 class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
     """Sequential greedy batch: GP-BUCB (Desautels et al. 2014).
 
-    Agents choose in the environment's order. Each maximises mean + sqrt(beta) std, or what else the acquisition says a
-    place is worth, with the variance (not the mean) conditioned on the choices before it; no place is chosen twice.
-    Agents that share a belief know the choices of the others without a message. Those with beliefs of their own hand on
-    all choices so far, each to the next, and the last one tells the others what they have not heard: relayed over the
-    links, by a base station where no relay reaches (two transmissions). Nothing is maximised jointly, hence no value.
+    Agents choose in the environment's order. Each maximises mean + sqrt(beta) std, or the acquisition's own utility of
+    a place, with the variance (not the mean) conditioned on earlier choices; no place is chosen twice. Agents that
+    share a belief know the others' choices without messages. Those with separate beliefs pass all choices so far to the
+    next one, and the last one sends the others the missing ones: relayed over the links, or by a base station if
+    unconnected (two transmissions). There is no joint maximisation, hence no value.
 
     Example:
         >>> import swarmbo as sb
@@ -66,11 +66,11 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
     """
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
-        """Choose in turn, by what the acquisition says of single places."""
+        """Choose in turn, by the acquisition's utility of single places."""
         return at_once(self.steps(situation, acquisition))
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
-        """The same in steps: agents with beliefs of their own hand on what they choose."""
+        """Steps of ``decide``: agents with separate beliefs pass on their choices."""
         points = yield from turns(situation, acquisition.alone(situation))
         rounds = max(len(situation.movers) - 1, 0)
         return Decision(points, SolveReport(status="sequential", rounds=rounds))

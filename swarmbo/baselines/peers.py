@@ -1,4 +1,4 @@
-"""Optimisers of other packages, centralised: CMA-ES, BoTorch, Ax and Optuna."""
+"""Centralised optimisers of other packages: CMA-ES, BoTorch, Ax and Optuna."""
 
 import logging
 from typing import Annotated, Any
@@ -16,14 +16,7 @@ from swarmbo.settings import Count, Fraction, Settings, require, within
 
 
 def peer_package(name: str, kind: str) -> Any:
-    """Import a module of the extra ``peers``.
-
-    Args:
-        name: Of the module.
-        kind: The kind of coordination that needs it.
-
-    Returns:
-        The module, untyped: type checks must not depend on what is installed.
+    """Import a module of the extra ``peers`` for a kind of coordination, untyped for type checks without it.
 
     Raises:
         ConfigError: If it, or a package that it needs, is not installed.
@@ -38,9 +31,9 @@ _SAME = 1e-9  # of a side: a coordinate that went through physical units and bac
 class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
     """Covariance matrix adaptation, centralised, by its authors' package ``cma`` with its defaults and bounds.
 
-    It starts from the best point of the initial design. Nothing of it is stored: whole generations are told again in
-    the order of the history, so a decision is a function of history, points pending and seed. When the strategy stops
-    (it has converged, or sees no differences), it starts again from a random place with twice the population.
+    It starts from the best point of the initial design. It has no stored state: generations are replayed in the order
+    of the history, so a decision is a function of history, pending points and seed. When the strategy stops (it has
+    converged, or finds no differences), it restarts from a random point with twice the population.
 
     Source: Hansen & Ostermeier 2001; restarts: Auger & Hansen 2005 (IPOP).
 
@@ -62,7 +55,7 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
     population: Annotated[int, within(2)] | None = None
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """The next point of the present generation, in the unit cube; the acquisition is not looked at.
+        """Next point of the present generation, in the unit cube; the acquisition is not used.
 
         While more points are pending than the generation has, further ones come from the same distribution.
 
@@ -73,12 +66,12 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
         n = situation.domain.n_dims
         own, attached = situation.chosen, situation.history.attached
         late = np.zeros(len(y), dtype=bool) if attached is None else attached & (np.cumsum(own) > 0)
-        first = ~own & ~late & np.isfinite(y)  # the initial design, and what was known by then
+        first = ~own & ~late & np.isfinite(y)  # the initial design, and outcomes known by then
         centre = U[first][int(y[first].argmax())] if first.any() else np.full(n, 0.5)
         worst = np.nanmin(y[~late]) if np.isfinite(y[~late]).any() else 0.0
         losses = -np.where(np.isfinite(y), y, worst)[own]
         U, awaited = U[own], np.flatnonzero(~situation.steps()[own])
-        n_back = int(awaited[0]) if len(awaited) else len(U)  # a generation is told when all of it came back
+        n_back = int(awaited[0]) if len(awaited) else len(U)  # a generation is passed on once it is complete
         restarts, told = 0, 0
         strategy = self._strategy(situation.seed, restarts, centre)
         while True:
@@ -119,20 +112,19 @@ _LOG_NEI = "botorch-log-nei"
 class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
     """BoTorch's single Gaussian process with its defaults, and log noisy expected improvement, centralised.
 
-    ``SingleTaskGP``: lengthscale priors that grow with the dimension and a noise that is inferred, both log-normal;
-    outcomes standardised; points in the unit cube (which is what ``Normalize`` makes of them, given the bounds). It is
-    fitted anew for each decision. Improvement is over the unknown values at the points evaluated
-    (``qLogNoisyExpectedImprovement``, with the baseline pruned), noise or not: the noise is inferred, so the best
-    *outcome* is no bound for what was reached. Points pending are integrated over. Half of the points that starts are
-    chosen from lie around the best evaluated ones (``sample_around_best``, an option that is off by default).
+    ``SingleTaskGP``: lengthscale priors that grow with the dimension and an inferred noise, both log-normal; outcomes
+    standardised; points in the unit cube (the result of ``Normalize`` with these bounds). It is fitted again for each
+    decision. Improvement is over the unknown values at the evaluated points (``qLogNoisyExpectedImprovement``, with the
+    baseline pruned), with or without noise: the noise is inferred, so the best *outcome* is no bound. Pending points
+    are integrated over. Half of the candidate starts lie around the best evaluated points (``sample_around_best``, an
+    option that is off by default).
 
-    Source: Ament et al. 2023 (log EI and its noisy form); Hvarfner et al. 2024 (priors); Papenmeier et al. 2025 (why
-    starts around the best matter in tens of variables).
+    Source: Ament et al. 2023 (log EI and its noisy form); Hvarfner et al. 2024 (priors); Papenmeier et al. 2025 (effect
+    of starts around the best in tens of variables).
 
     Args:
         restarts: Starts of L-BFGS-B, >= 1.
-        raw_samples: Points all over the cube that the starts are chosen from, >= ``restarts``; as many more lie around
-            the best.
+        raw_samples: Candidate starts in the whole cube, >= ``restarts``; as many more lie around the best.
 
     Example:
         >>> import swarmbo as sb
@@ -152,7 +144,7 @@ class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
         require(self, "raw_samples", lambda v: v >= self.restarts, "an integer >= `restarts`")
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Maximise log noisy expected improvement; the team's acquisition is not looked at.
+        """Maximise log noisy expected improvement; the team's acquisition is not used.
 
         Raises:
             ConfigError: If BoTorch is not installed.
@@ -199,13 +191,12 @@ _AX = "ax"
 
 @kind("coordination", FUNCTION)
 class AxDefault(Settings, frozen=True, tag_field="kind", tag=_AX):
-    """Ax's ``Client`` with the generation strategy that it chooses by itself, centralised.
+    """Ax's ``Client`` with its default generation strategy, centralised.
 
     Ax transforms and winsorises outcomes, fits a BoTorch process and maximises log noisy expected improvement from 20
-    starts out of 1,024 points. The client is told again for each decision: the points of the team's initial design,
-    which take the place of the centre of the box and Sobol points that Ax would begin with, then all others in order;
-    pending points are running trials, evaluations that failed are failed trials. So a decision is a function of
-    history, points pending and seed.
+    starts out of 1,024 points. The client is rebuilt for each decision: the points of the team's initial design, which
+    replace Ax's own centre and Sobol points, then all others in order; pending points are running trials, failed
+    evaluations are failed trials. So a decision is a function of history, pending points and seed.
 
     Source: Ax (Olson et al. 2025), its ``Client``.
 
@@ -220,14 +211,14 @@ class AxDefault(Settings, frozen=True, tag_field="kind", tag=_AX):
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """The next point of the client; the team's acquisition is not looked at.
+        """Next point of the client; the team's acquisition is not used.
 
         Raises:
             ConfigError: If Ax is not installed.
         """
         handler = peer_package("ax.utils.common.logger", _AX).ROOT_STREAM_HANDLER
         level, rng = handler.level, stream(situation.seed, "ax baseline", evaluations=n_asked(situation))
-        handler.setLevel(logging.ERROR)  # or some lines for each trial that is told again
+        handler.setLevel(logging.ERROR)  # avoids some lines for each replayed trial
         try:
             params = _generated(situation, int(rng.integers(2**31)))
         finally:
@@ -237,7 +228,7 @@ class AxDefault(Settings, frozen=True, tag_field="kind", tag=_AX):
 
 def _generated(situation: JointSituation, seed: int) -> list[float]:
     api, configs = peer_package("ax.api.client", _AX), peer_package("ax.api.configs", _AX)
-    names = [f"x{j}" for j in range(situation.domain.n_dims)]  # Ax reads names as Python
+    names = [f"x{j}" for j in range(situation.domain.n_dims)]  # Ax parses names as Python
     client = api.Client(random_seed=seed)
     sides = [configs.RangeParameterConfig(name=name, parameter_type="float", bounds=(0.0, 1.0)) for name in names]
     client.configure_experiment(parameters=sides)
@@ -246,7 +237,7 @@ def _generated(situation: JointSituation, seed: int) -> list[float]:
         initialization_budget=situation.initial,
         initialization_random_seed=seed,
         initialize_with_center=False,
-        allow_exceeding_initialization_budget=True,  # more Sobol points while none of them is told, not an error
+        allow_exceeding_initialization_budget=True,  # more Sobol points while no outcome is known, not an error
     )
     _tell(client, situation, names)
     ((_, params),) = client.get_next_trials(max_trials=1).items()
@@ -266,11 +257,11 @@ def _tell(client: Any, situation: JointSituation, names: list[str]) -> None:
 class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
     """Optuna's ``GPSampler`` with its defaults, centralised.
 
-    A Matern-5/2 process with a lengthscale per variable and inferred noise, log expected improvement. The study is told
-    again for each decision: the points of the team's initial design, which take the place of Optuna's random ones,
-    then all others in order; pending points are running trials, evaluations that failed are failed trials. So a
-    decision is a function of history, points pending and seed. (A study that lives on starts its fit from the one
-    before; here it starts from the defaults.)
+    A Matern-5/2 process with a lengthscale per variable and inferred noise, log expected improvement. The study is
+    rebuilt for each decision: the points of the team's initial design, which replace Optuna's random ones, then all
+    others in order; pending points are running trials, failed evaluations are failed trials. So a decision is a
+    function of history, pending points and seed. (A persistent study starts its fit from the previous one; here it
+    starts from the defaults.)
 
     Source: Optuna (Akiba et al. 2019), its ``GPSampler``.
 
@@ -285,21 +276,20 @@ class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """The suggestion of the sampler; the team's acquisition is not looked at.
+        """Suggestion of the sampler; the team's acquisition is not used.
 
         Raises:
             ConfigError: If Optuna, or PyTorch, is not installed.
         """
-        peer_package("torch", "optuna-gp")  # Optuna asks for it late, and not in one line
+        peer_package("torch", "optuna-gp")  # Optuna imports it late, with a long message
         return _suggested(situation, "GPSampler", "optuna-gp")
 
 
 @kind("coordination", FUNCTION)
 class OptunaTPE(Settings, frozen=True, tag_field="kind", tag="optuna-tpe"):
-    """Optuna's ``TPESampler``, the default of Optuna, centralised: Parzen estimators of good and of other points.
+    """Optuna's ``TPESampler``, its default, centralised: Parzen estimators of good and of other points.
 
-    Since version 5 it is multivariate for one objective. The study is told again for each decision, as for
-    ``OptunaGP``.
+    Since version 5 it is multivariate for one objective. The study is rebuilt for each decision, as for ``OptunaGP``.
 
     Source: Bergstra et al. 2011; Watanabe 2023; Optuna (Akiba et al. 2019).
 
@@ -314,7 +304,7 @@ class OptunaTPE(Settings, frozen=True, tag_field="kind", tag="optuna-tpe"):
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """The suggestion of the sampler; the team's acquisition is not looked at.
+        """Suggestion of the sampler; the team's acquisition is not used.
 
         Raises:
             ConfigError: If Optuna is not installed.
@@ -327,7 +317,7 @@ def _suggested(situation: JointSituation, sampler: str, kind: str) -> tuple[Floa
     seed = int(stream(situation.seed, "optuna baseline", evaluations=n_asked(situation)).integers(2**31))
     space = {variable: optuna.distributions.FloatDistribution(0.0, 1.0) for variable in situation.graph.variables}
     verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # or a line for each study, of which each decision has one
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # avoids a line for each study, one per decision
     try:
         made = getattr(optuna.samplers, sampler)(seed=seed, n_startup_trials=situation.initial)
         study = optuna.create_study(direction="maximize", sampler=made)

@@ -1,8 +1,7 @@
-"""Thompson sampling in one trust region (TuRBO-1), which is replayed from outcomes.
+"""Thompson sampling in one trust region (TuRBO-1), replayed from outcomes.
 
 Source: Eriksson, Pearce, Gardner, Turner & Poloczek 2019 (Scalable global optimization via local Bayesian
-optimization), section 2 and supplement; the threshold of an improvement, which is not in print, is that of their
-program.
+optimization), section 2 and supplement; the threshold of an improvement is that of their program.
 """
 
 import math
@@ -29,13 +28,13 @@ class TurboRegion(Settings, frozen=True):
     """Settings of the trust region; lengths are shares of the sides of the domain.
 
     Args:
-        initial: Length at first, > 0.
-        smallest: The region starts over elsewhere when it is shorter, > 0.
-        largest: It grows no longer than that.
+        initial: First length, > 0.
+        smallest: Length below which the region restarts, > 0.
+        largest: Largest length.
         successes: It doubles after this many improvements in a row, >= 1.
         failures: It is halved after this many evaluations in a row without one, >= 1; None: the larger of 4 and the
             number of variables, which is the paper's for one evaluation at a time.
-        fresh: Points of the new design when it starts over, >= 1.
+        fresh: Points of the new design after a restart, >= 1.
     """
 
     initial: float = 0.8
@@ -62,11 +61,11 @@ class TurboRegion(Settings, frozen=True):
         """State of the region after some outcomes.
 
         Args:
-            outcomes: In the order they were told; NaN (failed) counts as no improvement.
-            initial: How many of the first that were chosen belong to the initial design.
+            outcomes: In the order of arrival; NaN (failed) counts as no improvement.
+            initial: Number of the first chosen ones that belong to the initial design.
             n_dims: Number of variables.
-            chosen: Which are of points that the method chose; None: all. Others are known, and do not count.
-            steps: Which of those may count for or against it, since they came back; None: all.
+            chosen: Mask of points that the method chose; None: all. Others are known, and do not count.
+            steps: Mask of those with a result, which may count for or against it; None: all.
         """
         own = np.ones(len(outcomes), dtype=bool) if chosen is None else chosen
         counted = own if steps is None else steps
@@ -96,9 +95,9 @@ class RegionState:
 
     Args:
         first: Evaluations before this one are set aside.
-        restarts: How often it started over.
+        restarts: Number of restarts.
         length: Its base length.
-        n_fresh: How many points of its initial design are still to come.
+        n_fresh: Number of points of its initial design still to come.
     """
 
     first: int
@@ -110,15 +109,9 @@ class RegionState:
 def region_around(
     centre: Float[np.ndarray, " n"], length: float, lengthscales: Float[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Corners of the region: its sides are proportional to the lengthscales and have ``length`` as geometric mean.
+    """Corners of the region, cut off at the faces of the unit cube.
 
-    Args:
-        centre: In the unit cube.
-        length: The base length.
-        lengthscales: Of the model, > 0.
-
-    Returns:
-        Lower and upper corner, cut off at the faces of the unit cube.
+    Sides are proportional to the lengthscales and have ``length`` as geometric mean.
     """
     sides = length * np.exp(np.log(lengthscales) - np.log(lengthscales).mean())
     return np.clip(centre - sides / 2.0, 0.0, 1.0), np.clip(centre + sides / 2.0, 0.0, 1.0)
@@ -130,14 +123,7 @@ def perturbed(
     points: Float[np.ndarray, "m n"],
     probability: float,
 ) -> Float[np.ndarray, "m n"]:
-    """Candidates: the centre with each coordinate replaced, with a probability, by that of a point; at least one is.
-
-    Args:
-        rng: Says which coordinates.
-        centre: Of the region.
-        points: In the region.
-        probability: In (0, 1].
-    """
+    """Candidates: the centre with each coordinate replaced, with a probability, by that of a point; at least one is."""
     m, n = points.shape
     replaced = rng.random((m, n)) <= probability
     untouched = np.flatnonzero(~replaced.any(axis=1))
@@ -161,8 +147,8 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     Source: Eriksson et al. 2019; Wilson et al. 2020, for the draws.
 
     Args:
-        region: How the trust region reacts.
-        candidates: Points the sample is compared at, >= 1; None: min(5000, max(2000, 200 n)).
+        region: Settings of the trust region.
+        candidates: Points at which the sample is compared, >= 1; None: min(5000, max(2000, 200 n)).
 
     Example:
         >>> import swarmbo as sb
@@ -178,7 +164,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     candidates: AtOnce | None = None
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Maximise one draw from the posterior among candidates; the acquisition is not looked at.
+        """Maximise one draw from the posterior among candidates; the acquisition is not used.
 
         Raises:
             ConfigError: If GPyTorch is not installed.
@@ -246,7 +232,7 @@ def _draw(
     z: Float[np.ndarray, " t"],
     candidates: Float[np.ndarray, "m n"],
 ) -> Float[np.ndarray, " m"]:
-    """A joint draw from the posterior at candidates, by Matheron's rule."""
+    """Joint draw from the posterior at candidates, by Matheron's rule."""
     lengthscales, outputscale = _lengthscales(model), model.covar_module.outputscale.item()
     noise, constant = model.likelihood.noise.item(), model.mean_module.constant.item()
     prior = draw(rng, "matern52", lengthscales, outputscale, _FEATURES)

@@ -1,4 +1,4 @@
-"""What the team thinks the field, or the function it tunes, is."""
+"""Beliefs of a team about a field, or about a function."""
 
 from swarmbo.belief.at_places import quick_at as quick_at
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings as EnsembleSettings

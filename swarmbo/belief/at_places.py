@@ -1,7 +1,7 @@
-"""A belief that will be asked at places known beforehand, again and again, with ever more of them pending.
+"""A belief for repeated queries at known places, with an increasing number of pending ones.
 
-What data say of all places is worked out once: one triangular solve, where a conditioned belief would do it again for
-every agent that is asked. What is pending then costs a factor of these few places alone.
+The information of the data about all places is computed once: one triangular solve, which a conditioned belief would
+repeat for every agent. Pending places then need a factor of these few places alone.
 """
 
 from collections.abc import Mapping
@@ -20,17 +20,17 @@ from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.spaces import PlaceTable, first_of_each, place_keys
 
 _MANY = 2000  # measurements, from which on a part of them counts
-_NEAR = (800, 1100, 1500, 2000)  # of them, for each agent: the fewest that lie as far apart as its places
-_ENTRIES = 2**26  # of covariances with data that are kept at most: 512 MiB
+_NEAR = (800, 1100, 1500, 2000)  # of them, for each agent: the first number that covers its places
+_ENTRIES = 2**26  # most stored covariances with data: 512 MiB
 
 
 @dataclass(frozen=True, eq=False)
 class Looked:
-    """The posterior at some of the places, given those pending.
+    """Posterior at some of the places, given the pending ones.
 
     Args:
-        cache: Of these, given the data alone.
-        told: What pending places tell of each (p, k): L⁻¹ C, with L Lᵀ the covariance of their outcomes.
+        cache: Posterior given the data alone.
+        told: Information of pending places about each (p, k): L⁻¹ C, with L Lᵀ the covariance of their outcomes.
     """
 
     cache: JointPosterior
@@ -51,29 +51,24 @@ class Looked:
         return self.cache.cov(rows, cols) - self.told[:, rows].T @ self.told[:, cols]
 
     def by_row(self, more: int = 0) -> CovarianceRows:
-        """Latent posterior covariances of single ones of the places with all.
-
-        Args:
-            more: How many of them will be taken as measured at most.
-        """
+        """Latent posterior covariances of single places with all, while at most ``more`` are taken as measured."""
         return CovarianceRows(self.cache, self.told, more)
 
 
 @dataclass(frozen=True, eq=False)
 class AtPlaces:
-    """An exact belief, quick at places that are known beforehand and the same, to rounding, anywhere else.
+    """An exact belief, fast at known places and equal elsewhere, up to rounding.
 
-    Its answers are those of the belief: pending places take variance as measurements with the usual noise do, and the
-    order in which they came is of no account.
+    Pending places reduce the variance like measurements with the usual noise, in any order.
 
     Args:
-        belief: Which, at its round.
+        belief: The belief, at its round.
         places: Different ones (m, d), physical, in the order of their keys; then others that joined them.
-        known: By which the first m are found.
+        known: Table of the first m.
         cache: The posterior at all of them.
-        pending: Which of them are taken as measured (p,).
-        grows: Whether any further place joins them when it is asked about, rather than that the belief is conditioned:
-            with few places that is quicker.
+        pending: Indices of those taken as measured (p,).
+        grows: Let any further place join when it is queried, instead of conditioning the belief: faster with few
+            places.
 
     Example:
         >>> from swarmbo.belief import ExactGPSettings
@@ -96,13 +91,10 @@ class AtPlaces:
     def of(
         cls, belief: PlaceBelief, places: Float[np.ndarray, "k d"], entries: int = _ENTRIES, *, grows: bool = False
     ) -> PlaceBelief:
-        """The belief, quick at places; itself where it is no exact one, or where that would take too much memory.
+        """The belief, fast at places (k, d), physical; unchanged if it is not exact, or if that would take too much
+        memory.
 
-        Args:
-            belief: Which.
-            places: Physical (k, d); any may be there several times.
-            entries: Of covariances with data that may be kept.
-            grows: As of ``AtPlaces``.
+        ``entries`` is the limit of stored covariances with data.
         """
         if not isinstance(belief, ExactGP):
             return belief
@@ -136,7 +128,7 @@ class AtPlaces:
         return self._anywhere.posterior(X) if looked is None else (looked.mean, looked.var)
 
     def rows_of(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"] | None:
-        """Which of the places points are; None if any is none of them."""
+        """Indices of points among the places; None if any is not among them."""
         if X.shape[1] != self.places.shape[1]:
             return None  # they state their round
         return self.known.rows_of(X)
@@ -144,11 +136,8 @@ class AtPlaces:
     def of_rows(
         self, rows: Int[np.ndarray, " k"], *, on_data: bool = False
     ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-        """Means and variances at some of the places.
-
-        Args:
-            rows: Which.
-            on_data: Before anything is pending; no variance is larger after.
+        """Means and variances at some of the places; ``on_data`` ignores pending ones, for an upper bound of the
+        variance.
         """
         mean, var = self.cache.mean[rows], self.cache.var[rows]
         if on_data or not len(self.pending):
@@ -157,21 +146,21 @@ class AtPlaces:
         return mean, np.maximum(var - np.einsum("pk,pk->k", told, told), 0.0)
 
     def posterior_mean(self, X: Float[np.ndarray, "k d"]) -> Float[np.ndarray, " k"]:
-        """Means at physical points; points pending move none."""
+        """Means at physical points; pending points change none."""
         rows = self.rows_of(X)
         return self.belief.posterior_mean(X) if rows is None else self.cache.mean[rows]
 
     def posterior_cache(self, X: Float[np.ndarray, "k d"]) -> PosteriorCache:
-        """The posterior at fixed points, from which covariances are cheap."""
+        """Posterior at fixed points, with fast covariances."""
         looked = self._looked(X)
         return self._anywhere.posterior_cache(X) if looked is None else looked
 
     def at(self, now: float) -> PlaceBelief:
-        """The belief at another round; itself where nothing fades."""
+        """Belief at another round; itself without temporal decay."""
         return self._anywhere.at(now) if self.belief.has_time else self
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> PlaceBelief:
-        """A belief whose variance knows of measurements to come; quick where they are among the places, or join."""
+        """A belief whose variance includes pending measurements; fast if they are among the places, or join."""
         if (found := self._found(X)) is None:
             return self._anywhere.condition_on_pending(X)
         return replace(found[0], pending=np.concatenate([self.pending, found[1]]))
@@ -179,13 +168,9 @@ class AtPlaces:
     def prior_correlation(
         self, X: Float[np.ndarray, "p d"], places: Float[np.ndarray, "k d"]
     ) -> Float[np.ndarray, " p"]:
-        """How much measurements tell of some places at most, before data: no correlation with any of them is larger.
+        """Largest prior correlation of measurements with any of some places, bounded by that with the places' box.
 
-        It is that with the box around the places; 1 where a kernel of a user's own may grow with distance.
-
-        Args:
-            X: Where is measured, physical.
-            places: Physical, k >= 1.
+        1 for a user's kernel, which may grow with distance.
         """
         prior, domain = self.belief.hyperparameters, self.belief.domain
         if prior.kernel not in KERNEL_NAMES:
@@ -196,18 +181,18 @@ class AtPlaces:
 
     @cached_property
     def _anywhere(self) -> ExactGP:
-        """The belief with all that is pending."""
+        """The belief with all pending points."""
         return self.belief.condition_on_pending(self.places[self.pending])
 
     @cached_property
     def _root(self) -> Float[np.ndarray, "p p"]:
-        """Cholesky factor of the covariance of what pending measurements will bring."""
+        """Cholesky factor of the covariance of pending measurements."""
         told = self.cache.cov(self.pending, self.pending)
         told.flat[:: len(told) + 1] += self.noise_variance
         return factorise(told)[0]
 
     def _looked(self, X: Float[np.ndarray, "k d"]) -> Looked | None:
-        """The posterior at points given those pending; None where they are none of the places and may not join."""
+        """Posterior at points given pending ones; None if they are none of the places and may not join."""
         if (rows := self.rows_of(X)) is not None:
             own = self.cache.of_rows(rows)
         elif self._may_join(X):
@@ -217,7 +202,7 @@ class AtPlaces:
         return Looked(own, self._told(own))
 
     def _told(self, own: JointPosterior) -> Float[np.ndarray, "p k"]:
-        """What pending places tell of some."""
+        """Information of pending places about some."""
         if not len(self.pending):
             return np.zeros((0, len(own.mean)))
         return solve_rows(self._root, self.cache.cross(self.pending, own).T).T
@@ -226,7 +211,7 @@ class AtPlaces:
         return self.grows and X.shape[1] == self.places.shape[1]
 
     def _found(self, X: Float[np.ndarray, "k d"]) -> "tuple[AtPlaces, Int[np.ndarray, ' k']] | None":
-        """A belief that has points among its places, and which of these they are; None where they may not join."""
+        """A belief with the points among its places, and their indices; None if they may not join."""
         if (rows := self.rows_of(X)) is not None:
             return self, rows
         if not self._may_join(X):
@@ -236,22 +221,22 @@ class AtPlaces:
 
 
 def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]) -> PlaceBelief:
-    """What is asked of a belief, or of those of several agents, at places that each agent can reach.
+    """Belief, or separate beliefs, fast at the places that each agent can reach.
 
-    An exact belief of all by at most 2,000 measurements is the same, to rounding, and quick at the places of all. Of
-    more measurements each agent takes the 800 into account that tell most of the middle of its places, up to 2,000
-    where its places lie further apart than these do, and all where they still do. By these it is quick at its own
-    places, if they are few enough that those of all agents fit into memory.
+    A shared exact belief of at most 2,000 measurements is fast at all places, and equal up to rounding. With more
+    measurements each agent uses the 800 most informative about the middle of its places; up to 2,000 if its places
+    extend farther than these do, and all beyond that. Agents are then fast at their own places, if memory suffices for
+    all.
 
     Args:
-        belief: That all share, or ``Views``.
-        places: Where agents can measure (k, d), physical; of some at least one.
+        belief: A shared belief, or ``Views``.
+        places: Candidates of agents (k, d), physical; of some at least one.
 
     Returns:
         One for all, or ``Views``.
     """
     if isinstance(belief, Views):
-        # none is made quick with others' places: an agent that knows its own alone would have other last digits
+        # none is made fast at others' places: an agent that knows only its own would get other last digits
         own = {agent: belief.by_agent[agent] for agent in places if agent in belief.by_agent}
         near = {agent: _nearby(view, places[agent], len(places)) for agent, view in own.items() if _is_large(view)}
         return Views({**belief.by_agent, **near}, belief.representative)
@@ -269,7 +254,7 @@ def _is_large(belief: PlaceBelief) -> bool:
 
 
 def _nearby(belief: PlaceBelief, places: Float[np.ndarray, "k d"], n_agents: int) -> PlaceBelief:
-    """What one of some agents goes by of a belief by many measurements; the belief where that is all of them."""
+    """Belief that one of some agents uses instead of one with many measurements; unchanged if it needs all of them."""
     if isinstance(belief, ExactGP):
         for most in _NEAR:
             if (near := belief.near(places, most)) is not belief:

@@ -1,4 +1,4 @@
-"""What every agent expects at some points, without working anything out twice."""
+"""Means of all agents at some points, without repeated computations."""
 
 from collections.abc import Hashable
 
@@ -10,17 +10,10 @@ from swarmbo.belief.views import PlaceBelief, Views
 
 
 def means_by_agent(views: Views, X: Float[np.ndarray, "m d"]) -> dict[str, Float[np.ndarray, " m"]]:
-    """Each agent's means at physical points.
+    """Each agent's means (m,) at physical points (m, d), in the unit of the outcome.
 
-    Agents that have one belief in common have one answer in common. Of different ones with equal hyper-parameters,
-    which mostly hold much the same data, covariances with the points are taken once.
-
-    Args:
-        views: What the agents believe.
-        X: Points (m, d), physical.
-
-    Returns:
-        Means (m,) by agent, in the unit of the outcome.
+    Agents that share a belief share the result. For beliefs with equal hyper-parameters, which mostly have common data,
+    covariances with the points are computed once.
     """
     groups: dict[Hashable, dict[int, PlaceBelief]] = {}
     for belief in views.by_agent.values():

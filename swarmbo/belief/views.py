@@ -1,4 +1,4 @@
-"""What is asked of a belief about places: of one that a team shares, or of one that each agent has of its own."""
+"""Protocol of beliefs for acquisitions, and collections of separate beliefs per agent."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class PosteriorCache(Protocol):
 
 @runtime_checkable
 class PlaceBelief(Protocol):
-    """What acquisitions ask of a belief: ``ExactGP`` and ``FeatureGP`` are two."""
+    """Protocol of beliefs for acquisitions, as ``ExactGP`` and ``FeatureGP``."""
 
     @property
     def n_data(self) -> int:
@@ -55,25 +55,25 @@ class PlaceBelief(Protocol):
         ...
 
     def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> PosteriorCache:
-        """The posterior at fixed points, from which covariances are cheap."""
+        """Posterior at fixed points, with fast covariances."""
         ...
 
     def at(self, now: float) -> "PlaceBelief":
-        """The same belief at another round; itself where nothing fades."""
+        """Belief at another round; itself without temporal decay."""
         ...
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "PlaceBelief":
-        """A belief whose variance knows of measurements to come."""
+        """A belief whose variance includes pending measurements."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Views:
-    """Beliefs of several agents of one round. Asked as if it were one, it answers with that of its representative.
+    """Local beliefs of several agents of one round; as one belief it answers by its representative.
 
     Args:
-        by_agent: Each agent's own; agents that believe the same may have one in common.
-        representative: Who answers for all; an agent that holds its own view only has none, and is not to ask.
+        by_agent: Belief of each agent; agents with equal beliefs may share one.
+        representative: Agent whose belief answers; an agent with only its own belief has none, and must not ask.
     """
 
     by_agent: Mapping[str, PlaceBelief]
@@ -81,41 +81,41 @@ class Views:
 
     @property
     def n_data(self) -> int:
-        """Number of outcomes that the representative knows of."""
+        """Number of the representative's outcomes."""
         return self.by_agent[self.representative].n_data
 
     @property
     def noise_variance(self) -> float:
-        """As the representative has it."""
+        """Noise variance of the representative."""
         return self.by_agent[self.representative].noise_variance
 
     @property
     def prior_variance(self) -> float:
-        """As the representative has it."""
+        """Prior variance of the representative."""
         return self.by_agent[self.representative].prior_variance
 
     def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Means and variances at physical points, as the representative has them."""
+        """Means and variances of the representative at physical points."""
         return self.by_agent[self.representative].posterior(X)
 
     def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
-        """Means at physical points, as the representative has them."""
+        """Means of the representative at physical points."""
         return self.by_agent[self.representative].posterior_mean(X)
 
     def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> PosteriorCache:
-        """The representative's posterior at fixed points."""
+        """Representative's posterior at fixed points."""
         return self.by_agent[self.representative].posterior_cache(X)
 
     def at(self, now: float) -> "Views":
-        """The same of agents at another round."""
+        """Beliefs at another round."""
         return self._changed(lambda belief: belief.at(now))
 
     def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "Views":
-        """The same of agents that all know of measurements to come."""
+        """Beliefs whose variances include pending measurements."""
         return self._changed(lambda belief: belief.condition_on_pending(X))
 
     def _changed(self, change: Callable[[PlaceBelief], PlaceBelief]) -> "Views":
-        """The same of agents whose beliefs have changed; that which several have in common they still have."""
+        """Changed beliefs; shared ones stay shared."""
         changed: dict[int, PlaceBelief] = {}
         for belief in self.by_agent.values():
             if id(belief) not in changed:
@@ -124,10 +124,10 @@ class Views:
 
 
 def view_of(belief: PlaceBelief, agent: str) -> PlaceBelief:
-    """What an agent believes: its own view where each has one, else the belief that they share."""
+    """Local belief of an agent, or the shared one."""
     return belief.by_agent[agent] if isinstance(belief, Views) else belief
 
 
 def has_view(belief: PlaceBelief, agent: str) -> bool:
-    """Whether it is known here what an agent believes: an agent with a belief of its own knows no other."""
+    """True if an agent's belief is known here: an agent with a separate belief knows no other."""
     return not isinstance(belief, Views) or agent in belief.by_agent

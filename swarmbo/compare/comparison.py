@@ -1,4 +1,4 @@
-"""Methods side by side: runs grouped by problem and by method, compared seed by seed."""
+"""Comparison of methods: runs grouped by problem and by method, compared seed by seed."""
 
 import itertools
 from collections import Counter
@@ -39,14 +39,14 @@ class ComparisonRow(msgspec.Struct, frozen=True):
     Args:
         problem: Its name.
         method: Its name; the settings in which methods differ.
-        metric: Which.
-        unit: Unit of its values; empty of F1 scores.
+        metric: The metric.
+        unit: Unit of its values; empty for F1 scores.
         mean: Mean over all seeds of this method.
-        n_seeds: How many.
+        n_seeds: Number of seeds.
         reference: The method that it is compared to.
-        difference: This method less the reference, seed by seed. None for the reference itself, and where the two have
-            no seed in common or the reference was not run.
-        decides: Whether it is what the goal of the problem's world is scored by in the first place.
+        difference: This method minus the reference, seed by seed. None for the reference itself, and without common
+            seeds.
+        decides: True for the primary metric of the problem's task.
     """
 
     problem: str
@@ -62,13 +62,13 @@ class ComparisonRow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ScoreTrace:
-    """One run, round by round, by what the goal of its world is scored by: simple regret, map error or F1.
+    """One run, round by round, by the score of its task: simple regret, map error or F1.
 
     Args:
         problem: Its name.
         method: Its name.
         seed: Of the run.
-        scored: By what.
+        scored: The score.
         unit: Its unit.
         measurements: Attempted by the whole team up to each round, those at reset included (k,).
         values: After them (k,).
@@ -85,14 +85,7 @@ class ScoreTrace:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of comparisons, and what was left out of it.
-
-    Args:
-        rows: By problem, metric and method.
-        traces: Of all runs in it.
-        reference: The method that all others are compared to.
-        notes: Runs and seeds that are not in it, and why.
-    """
+    """A table of comparisons; ``notes`` name runs and seeds that are not in it, and the reason."""
 
     rows: list[ComparisonRow]
     traces: list[ScoreTrace]
@@ -121,18 +114,17 @@ def compare(
 ) -> Comparison:
     """Compare methods over problems.
 
-    A problem is an environment table with a number of rounds; a method is everything else but the seed. So methods on
-    one problem had the same number of rounds.
+    A problem is an environment table with a number of rounds; a method is everything else but the seed.
 
     Args:
-        paths: Folders of runs, searched through.
+        paths: Folders of runs, searched recursively.
         reference: The method that others are compared to; by default that of the first run found.
-        against: Which others; by default all.
-        level: Of the bootstrap intervals.
+        against: The other methods; by default all.
+        level: Level of the bootstrap intervals.
 
     Raises:
         RunFolderError: If there are no complete runs.
-        ConfigError: If a method that is named was not run, or the level is not between 0 and 1.
+        ConfigError: If a named method was not run, or the level is not between 0 and 1.
     """
     if not 0 < level < 1:
         raise ConfigError(f"got {level}; wanted a number between 0 and 1", at="--level")
@@ -181,7 +173,7 @@ def compare(
 
 
 def _unlike(names: Mapping[ProblemKey, str], cells: Iterable[tuple[ProblemKey, str]]) -> list[str]:
-    """A note where runs of several problems stand side by side, some of them with nothing to compare to."""
+    """Note if runs of several problems are compared, some of them with only one method."""
     methods_on = Counter(problem for problem, _ in cells)
     if len(names) == 1 or min(methods_on.values()) > 1:
         return []
@@ -255,7 +247,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
 
 
 def _code_that_differs(runs: Sequence[_Run]) -> list[str]:
-    """Code of a user's own that was changed between runs: then they are not of one method, or not in one world."""
+    """Notes on user code that was changed between runs, which are then not of one method, or not in one world."""
     notes: list[str] = []
     for name in sorted({name for run in runs for name in run.code}):
         made: dict[str, list[_Run]] = {}
@@ -271,14 +263,10 @@ def _code_that_differs(runs: Sequence[_Run]) -> list[str]:
 def method_labels(
     methods: Sequence[Mapping[str, Mapping[str, Any]]], problems: Sequence[Hashable] | None = None
 ) -> list[str]:
-    """Short names that tell methods apart: the kinds in which they differ, and the settings in which one kind does.
+    """Short distinct names of methods: the kinds in which they differ, and differing settings of one kind.
 
-    Methods that differ in nothing are called by how they agree.
-
-    Args:
-        methods: For each run its method tables.
-        problems: For each run its problem. What differs only between problems is theirs, and not told. By default
-            all are on one.
+    Equal methods are named by their coordination method. Settings that differ between problems only are left out;
+    ``problems`` has the problem of each run, by default one for all.
 
     Example:
         >>> method_labels([{"coordination": {"kind": "exact"}}, {"coordination": {"kind": "max-sum", "rounds": 5}},
@@ -297,10 +285,9 @@ def method_labels(
 
 
 def problem_names(problems: Sequence[tuple[ProblemKey, str]]) -> dict[ProblemKey, str]:
-    """A name for each problem: its scenario's, and where that is not enough its world's, or the settings that differ.
+    """Name for each problem: its scenario's, if necessary its world's, or the settings that differ.
 
-    Args:
-        problems: For each run its problem, and the name of its world.
+    ``problems`` has the problem of each run, and the name of its world.
 
     Example:
         >>> swept = [(f'[{{"robots": {number}}}, 25]', "robots") for number in (2, 3)]
@@ -327,14 +314,14 @@ def _settings(problem: ProblemKey) -> dict[str, Any]:
 
 
 def _differing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
-    """The settings of one of several in which any two of them differ."""
+    """Settings of one of several in which any two of them differ."""
     keys = dict.fromkeys([*own, *(key for other in others for key in other)])
     differ = [key for key in keys if any(other.get(key, _ABSENT) != own.get(key, _ABSENT) for other in others)]
     return ", ".join(f"{key}={own[key]}" if key in own else f"{key} by default" for key in differ)
 
 
 def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Settings of tables within tables by their dotted path."""
+    """Settings of nested tables by their dotted path."""
     found: dict[str, Any] = {}
     for key, value in settings.items():
         found |= _flat(value, f"{path}{key}.") if isinstance(value, Mapping) and value else {f"{path}{key}": value}

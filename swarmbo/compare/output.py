@@ -17,7 +17,7 @@ from swarmbo.plotting import Difference, RegretCurves
 
 
 def comparison_tables(comparison: Comparison) -> list[Table]:
-    """One table per metric that some goal is scored by: a row per problem and method, with the paired difference."""
+    """One table per primary metric of some task: a row per problem and method, with the paired difference."""
     tables: list[Table] = []
     with_reference = {row.problem for row in comparison.rows if row.method == row.reference}
     for metric in METRICS:
@@ -30,7 +30,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
             title_justify="left",
         )
         for name in ("problem", "method"):
-            table.add_column(name, overflow="fold")  # a name that is cut short names nothing
+            table.add_column(name, overflow="fold")  # truncated names would be useless
         for name in ("seeds", "mean", "difference", "interval", "better"):
             table.add_column(name, justify="right")
         for before, row in zip([None, *rows], rows, strict=False):
@@ -79,14 +79,9 @@ def _cells(row: ComparisonRow, why_none: str) -> list[str]:
 
 
 def draw_comparison(comparison: Comparison, path: Path, dpi: int = 150) -> Path:
-    """Draw a comparison: of all methods, round by round, what the goal is scored by, and the paired differences.
+    """Draw a comparison: the primary score of all methods, round by round, and the paired differences.
 
-    Where the goal is a peak, those of cumulative regret as well.
-
-    Args:
-        comparison: What ``compare`` returned.
-        path: Where to; its ending names the format.
-        dpi: Dots per inch.
+    For a peak also those of cumulative regret. The ending of ``path`` names the format.
 
     Raises:
         RunFolderError: If a run is damaged, or the figure cannot be written.
@@ -131,7 +126,8 @@ def _curves(key: tuple[str, str], traces: list[ScoreTrace]) -> RegretCurves:
     return RegretCurves(
         problem=key[0],
         method=key[1],
-        measurements=np.mean([trace.measurements[:n_rounds] for trace in traces], axis=0),  # who declines makes fewer
+        # abstaining agents make fewer measurements
+        measurements=np.mean([trace.measurements[:n_rounds] for trace in traces], axis=0),
         regrets=np.array([trace.values[:n_rounds] for trace in traces]),
         unit=traces[0].unit,
         quantity=SCORE_TEXT[traces[0].scored],

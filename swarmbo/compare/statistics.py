@@ -1,4 +1,4 @@
-"""Statistics: means over seeds, and paired differences with bootstrap intervals."""
+"""Means over seeds, and paired differences with bootstrap intervals."""
 
 from collections.abc import Mapping
 
@@ -13,14 +13,14 @@ FEWEST_PAIRS = 6  # n differences have one sign by chance with probability 2^(1 
 
 
 class PairedDifference(msgspec.Struct, frozen=True):
-    """Mean difference of two methods over the seeds that both have run.
+    """Mean difference of two methods over their common seeds.
 
     Args:
-        mean: Mean of method less reference, in the unit of the values.
+        mean: Mean of method minus reference, in the unit of the values.
         low: Lower end of the interval; None with fewer than two pairs.
         high: Upper end.
-        n_pairs: Number of seeds in it.
-        unpaired: Seeds that only one of the two has, sorted.
+        n_pairs: Number of common seeds.
+        unpaired: Seeds of only one of the two, sorted.
     """
 
     mean: float
@@ -33,8 +33,8 @@ class PairedDifference(msgspec.Struct, frozen=True):
     def is_clear(self) -> bool:
         """True if the interval lies on one side of zero, with at least ``FEWEST_PAIRS`` pairs.
 
-        No interval of a few differences reaches beyond the least and the largest of them, so with two pairs every other
-        interval would lie on one side of zero by chance.
+        The interval never exceeds the range of the differences, so with two pairs every other interval would lie on one
+        side of zero by chance.
         """
         if self.low is None or self.high is None or self.n_pairs < FEWEST_PAIRS:
             return False
@@ -50,16 +50,16 @@ def paired_difference(
 ) -> PairedDifference:
     """Mean of the differences by seed, with a bootstrap interval.
 
-    Methods that run with equal seeds share field, starts and noise; differences seed by seed take out what those do.
+    Methods with equal seeds share field, starts and noise; paired differences remove their effects.
 
     Source: Efron (1987), Better bootstrap confidence intervals (BCa), as in ``scipy.stats.bootstrap``.
 
     Args:
         method: Outcome by seed.
-        reference: Outcome by seed of what it is compared to.
+        reference: Outcome by seed of the reference.
         level: Confidence level, between 0 and 1.
         resamples: Bootstrap resamples, at least 1.
-        seed: Seeds the resampling, so that a table repeats.
+        seed: Seed of the resampling.
 
     Returns:
         The difference; its interval has no width if all differences are equal.
@@ -96,13 +96,13 @@ def _interval(differences: np.ndarray, level: float, resamples: int, seed: int) 
     if spread == 0:  # BCa divides by it
         return float(start), float(start)
     interval = stats.bootstrap(
-        ((differences - start) / spread,),  # of size 1: the powers of a tiny or nearly constant sample are all rounding
+        ((differences - start) / spread,),  # of size 1: powers of a tiny or nearly constant sample are all rounding
         np.mean,
         confidence_level=level,
         n_resamples=resamples,
         method="BCa",
         rng=stream(seed, "bootstrap"),
     ).confidence_interval
-    # no mean of differences is beyond them: rounding would put an end that is zero on either side of it
+    # clipped to the range of the differences: rounding could move an end of zero to either side
     low, high = np.clip(start + spread * np.array(interval), differences.min(), differences.max())
     return float(low), float(high)

@@ -10,7 +10,7 @@ import numpy as np
 
 from swarmbo.boundary.rng import stream
 
-_MOST_TRIED = 256  # values of one parameter, and draws of all, that are looked through for one that is new
+_MOST_TRIED = 256  # values of one parameter, and draws of all, in the search for a new one
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Number:
         low: Least value.
         high: Largest value, >= low; with a step a whole number of steps above ``low``.
         step: Between values; None for a continuous one.
-        is_log: Whether ratios count, and not differences.
-        is_whole: Whether values are integers.
+        is_log: True for a logarithmic scale.
+        is_whole: True if values are integers.
     """
 
     low: float
@@ -33,31 +33,31 @@ class Number:
 
     @property
     def bounds(self) -> list[tuple[float, float]]:
-        """Of its variable: half a step wider, so that every value has as much of the box."""
+        """Bounds of its variable: half a step wider, so that every value has an equal share of the box."""
         margin = 0.5 * (self.step or 0.0)
         low, high = self.low - margin, self.high + margin
         return [(math.log(low), math.log(high)) if self.is_log else (low, high)]
 
     @property
     def n_values(self) -> float:
-        """Number of its values; infinite where it is continuous."""
+        """Number of its values; infinite if it is continuous."""
         return math.inf if self.step is None else round((self.high - self.low) / self.step) + 1
 
     def decode(self, variables: Sequence[float]) -> float | int:
-        """The nearest value."""
+        """Nearest value."""
         value = math.exp(variables[0]) if self.is_log else float(variables[0])
         if self.step is not None:
             return self._at(round((value - self.low) / self.step))
         return min(max(value, self.low), self.high)
 
     def encode(self, value: Any) -> list[float] | None:
-        """Its variable; None where the value is not one of this parameter."""
+        """Its variable; None if the value is not one of this parameter."""
         if not isinstance(value, int | float | np.number) or not self.low <= float(value) <= self.high:
             return None
         return [math.log(value) if self.is_log else float(value)]
 
     def values_near(self, value: Any) -> Iterator[float | int]:
-        """Its other values, the nearest first; none where it is continuous."""
+        """Its other values, the nearest first; none if it is continuous."""
         if self.step is None:
             return
         here = round((value - self.low) / self.step)
@@ -72,17 +72,13 @@ class Number:
 
 @dataclass(frozen=True)
 class Choice:
-    """A parameter that is one of several things without an order: a variable for each, of which the largest wins.
-
-    Args:
-        choices: The things.
-    """
+    """A categorical parameter: a variable for each choice, of which the largest wins."""
 
     choices: tuple[Any, ...]
 
     @property
     def bounds(self) -> list[tuple[float, float]]:
-        """Of its variables."""
+        """Bounds of its variables."""
         return [(0.0, 1.0)] * len(self.choices)
 
     @property
@@ -91,16 +87,16 @@ class Choice:
         return len(self.choices)
 
     def decode(self, variables: Sequence[float]) -> Any:
-        """The category with the largest coordinate."""
+        """Category with the largest coordinate."""
         return self.choices[int(np.argmax(variables))]
 
     def encode(self, value: Any) -> list[float] | None:
-        """One for it, 0 for the others; None where it is none of them."""
+        """One-hot variables; None if the value is no choice."""
         found = self._index(value)
         return None if found is None else [float(number == found) for number in range(len(self.choices))]
 
     def values_near(self, value: Any) -> Iterator[Any]:
-        """All others."""
+        """All other choices."""
         yield from (self.choices[number] for number in range(len(self.choices)) if number != self._index(value))
 
     def _index(self, value: Any) -> int | None:
@@ -116,10 +112,7 @@ Parameter = Number | Choice
 
 @dataclass(frozen=True)
 class Codec:
-    """Parameters as variables of a box.
-
-    Args:
-        parameters: By name, in the order of the variables.
+    """Parameters as variables of a box, in the order of ``parameters``.
 
     Example:
         >>> codec = Codec({"rate": Number(1e-4, 1.0, is_log=True), "kind": Choice(("a", "b"))})
@@ -133,7 +126,7 @@ class Codec:
 
     @cached_property
     def names(self) -> dict[str, tuple[str, ...]]:
-        """The variables of each parameter."""
+        """Variables of each parameter."""
         return {
             name: (name,) if isinstance(of, Number) else tuple(f"{name}={number}" for number in range(len(of.choices)))
             for name, of in self.parameters.items()
@@ -146,11 +139,11 @@ class Codec:
         return {variable: bound for pair in pairs.values() for variable, bound in pair}
 
     def decode(self, point: Mapping[str, float]) -> dict[str, Any]:
-        """The parameters nearest to a point."""
+        """Parameters nearest to a point."""
         return {name: of.decode([point[v] for v in self.names[name]]) for name, of in self.parameters.items()}
 
     def encode(self, values: Mapping[str, Any]) -> dict[str, float] | None:
-        """The variables of parameters; None where one is missing, or is not in its range."""
+        """Variables of parameters; None if one is missing, or is not in its range."""
         point: dict[str, float] = {}
         for name, of in self.parameters.items():
             coded = of.encode(values[name]) if name in values else None
@@ -160,15 +153,10 @@ class Codec:
         return point
 
     def unseen(self, values: dict[str, Any], seen: set[tuple[Any, ...]], seed: int) -> dict[str, Any]:
-        """Parameters that were not tried yet, near some; these where that has no end, or all were tried.
+        """Untried parameters near given ones; the given ones if one is continuous, or all were tried.
 
-        A continuous parameter is never twice the same. Where all have steps or are choices, the point that agents
-        agree on is rounded, and may so come out as one that was tried.
-
-        Args:
-            values: That agents agreed on.
-            seen: What was tried, as ``key_of`` has it.
-            seed: Of draws that are made where all neighbours were tried.
+        If all have steps or are choices, the agreed point is rounded, and may so have been tried before; ``seen`` has
+        the keys of tried ones.
         """
         if key_of(values) not in seen or any(of.n_values == math.inf for of in self.parameters.values()):
             return values
@@ -186,15 +174,9 @@ class Codec:
     def apart(
         self, values: dict[str, Any], others: Sequence[Mapping[str, float]], reach: float, seed: int
     ) -> dict[str, Any]:
-        """Parameters that differ from others by a share of some variable's range; these where none near does.
+        """Parameters that differ from others by a share ``reach`` of some variable's range; unchanged if none is near.
 
-        Rounding may undo a difference between two points, so it is looked at once more, and numbers are moved.
-
-        Args:
-            values: That agents agreed on.
-            others: Variables, as ``encode`` has them.
-            reach: The share of a range that is too little.
-            seed: Of random steps.
+        Rounding may undo a difference between two points, so it is checked again, and numbers are moved.
         """
         low, high = np.array(list(self.bounds.values())).T
         is_number = [isinstance(of, Number) for name, of in self.parameters.items() for _ in self.names[name]]
@@ -214,5 +196,5 @@ class Codec:
 
 
 def key_of(values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Key that tells parameters apart, also those that can't be hashed or are not equal to themselves."""
+    """Key that distinguishes parameters, also unhashable ones and those unequal to themselves."""
     return tuple((name, repr(values[name])) for name in sorted(values))

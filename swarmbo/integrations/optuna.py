@@ -17,36 +17,36 @@ from swarmbo.team import Team
 
 optuna: Any = needed("optuna", "optuna", "swarmbo.integrations.optuna")
 
-FACTORS = "factors"  # the user attribute of a trial that has the outcome of each factor
+FACTORS = "factors"  # user attribute of a trial with the outcome of each factor
 
 
 class SwarmboSampler(optuna.samplers.BaseSampler):
     """Suggests the parameters of a study's trials by a team of agents.
 
-    Parameters that all finished trials of a study have in common, with the same ranges, are chosen together. Others, as
-    those of the first trial and conditional ones, are drawn by ``independent_sampler``.
+    Parameters common to all finished trials of a study, with the same ranges, are chosen together. Others, as those of
+    the first trial and conditional ones, are drawn by ``independent_sampler``.
 
-    Numbers are variables of their own, logarithmic ones as logarithms; those with a step are rounded, and where all
-    parameters have steps or are choices, what was tried is not tried again while a neighbour was not. A categorical
-    parameter is one-hot: a variable in [0, 1] for each choice, of which the largest wins. Where there is one, the
-    acquisition is ``expected-improvement`` unless another is stated: a trust region would shut out the other choices.
+    A number is one variable, logarithmic if its scale is; values with a step are rounded. If all parameters have steps
+    or are choices, tried ones are not repeated while a neighbour is untried. A categorical parameter is one-hot: a
+    variable in [0, 1] for each choice, of which the largest wins. With one, the default acquisition is
+    ``expected-improvement``: a trust region would exclude the other choices.
 
-    Trials that run are pending, those of other processes too. One that fails teaches where trials fail. A pruned one
-    counts with the last value that it reported; without any it says nothing. Trials that this sampler did not suggest
-    are data: they teach, and are no steps of the method. Threads may share it (``n_jobs``). A pickle of it goes on
-    where it was; without, one that is made anew for a stored study takes all trials there as data.
+    Running trials are pending, those of other processes too. Failed trials teach where trials fail. A pruned one counts
+    with its last reported value; without any it is ignored. Trials that this sampler did not suggest are data, and no
+    steps of the method. Threads may share it (``n_jobs``). A pickle of it continues; a new sampler for a stored study
+    takes all its trials as data.
 
-    One objective only. Constraints are not looked at.
+    One objective only; constraints are ignored.
 
     Args:
-        scopes: ``{factor: [parameter, …]}`` where the objective is a sum of factors, or a ``FactorGraph`` of
-            parameters. Parameters in no scope are a factor each. None: the structure is not known.
-        seed: Drives everything random; None draws one.
-        initial: Points of the initial design, >= 1; trials that there are already count.
+        scopes: ``{factor: [parameter, …]}`` if the objective is a sum of factors, or a ``FactorGraph`` of parameters.
+            Parameters in no scope are a factor each. None: the structure is unknown.
+        seed: Seed of all randomness; None draws one.
+        initial: Points of the initial design, >= 1; existing trials count.
         independent_sampler: By default ``RandomSampler`` with the seed.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``rounds`` and ``outcomes`` of a ``Team``. With
-            ``outcomes="per-factor"`` the objective tells each, ``trial.set_user_attr("factors", {factor: value})``, and
-            returns their sum.
+            ``outcomes="per-factor"`` the objective reports each, ``trial.set_user_attr("factors", {factor: value})``,
+            and returns their sum.
 
     Raises:
         ConfigError: If scopes are no table of lists of names; when parameters are first suggested, if other settings
@@ -84,18 +84,18 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         self._work: _Work | None = None
 
     def reseed_rng(self) -> None:
-        """Reseed what draws independently: threads share the team, which knows what is pending."""
+        """Reseed the independent sampler: threads share the team, which knows the pending points."""
         self._independent.reseed_rng()
 
     def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
-        """The parameters that all finished trials have in common; without those of one value."""
+        """Parameters common to all finished trials, without those of one value."""
         self._raise_error_if_multi_objective(study)
         with self._lock:
             found = self._space.calculate(study)
         return {name: distribution for name, distribution in found.items() if not distribution.single()}
 
     def sample_relative(self, study: Any, trial: Any, search_space: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters that the team's agents agree on."""
+        """Parameters that the team's agents agree on."""
         self._raise_error_if_multi_objective(study)
         if not search_space:
             return {}
@@ -116,7 +116,7 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         self._independent.before_trial(study, trial)
 
     def after_trial(self, study: Any, trial: Any, state: Any, values: Sequence[float] | None) -> None:
-        """Pass on to the independent sampler; the team learns of the trial when it is next asked."""
+        """Pass on to the independent sampler; the team learns of the trial at the next query."""
         self._independent.after_trial(study, trial, state, values)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -128,12 +128,9 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
 
 
 class _Work:
-    """A team, and what it was told of the trials of one study.
+    """A team, and the trials of one study that it knows.
 
-    Args:
-        sampler: Whose.
-        study: Which.
-        space: Distributions by name.
+    ``study`` is its name, ``space`` the distributions by name.
     """
 
     def __init__(self, sampler: SwarmboSampler, study: Any, space: dict[str, Any]) -> None:
@@ -147,16 +144,16 @@ class _Work:
         )
         self.sign = -1.0 if study.direction == optuna.study.StudyDirection.MINIMIZE else 1.0
         self.pending: dict[int, str] = {}  # ids of queries by number of trial
-        self.running: dict[int, dict[str, float]] = {}  # where they are, rounded
-        self.known: set[int] = set()  # trials of which nothing more will come
-        self.seen: dict[int, tuple[Any, ...]] = {}  # what was tried
+        self.running: dict[int, dict[str, float]] = {}  # their rounded points
+        self.known: set[int] = set()  # completed trials
+        self.seen: dict[int, tuple[Any, ...]] = {}  # tried parameters
 
     def is_for(self, study: Any, space: Mapping[str, Any]) -> bool:
-        """Test that it is of this study, and these parameters."""
+        """True if it is of this study, and these parameters."""
         return study.study_name == self.study and dict(space) == self.space
 
     def learn(self, study: Any, asking: int) -> None:
-        """Take in what became of trials since."""
+        """Learn the results of trials since the last call."""
         states = optuna.trial.TrialState
         for trial in study.get_trials(deepcopy=False):
             if trial.number in self.known or trial.number == asking or trial.state == states.WAITING:
@@ -185,7 +182,7 @@ class _Work:
         self.team.tell(query, outcome, failed=outcome is None, point=point)
 
     def _outcome(self, trial: Any) -> float | dict[str, float] | None:
-        """Value to be maximised; None where there is none."""
+        """Value to be maximised; None without one."""
         is_pruned = trial.state == optuna.trial.TrialState.PRUNED
         reported = trial.intermediate_values
         value = (reported[max(reported)] if reported else None) if is_pruned else trial.value
@@ -195,7 +192,7 @@ class _Work:
         if self.team.outcomes == "total" or len(factors) == 1:
             return self.sign * value
         if is_pruned:
-            return None  # what it reported is of the sum
+            return None  # the reported value is of the sum
         told = trial.user_attrs.get(FACTORS)
         if not isinstance(told, Mapping) or set(told) != set(factors):
             wanted = f"trial.set_user_attr({FACTORS!r}, {{factor: value}}) with {list(factors)}"
@@ -213,7 +210,7 @@ class _Work:
 
 
 def _parameter(distribution: Any) -> Parameter:
-    """A distribution of Optuna."""
+    """Parameter of an Optuna distribution."""
     if isinstance(distribution, optuna.distributions.CategoricalDistribution):
         return Choice(tuple(distribution.choices))
     is_whole = isinstance(distribution, optuna.distributions.IntDistribution)
@@ -224,7 +221,7 @@ def _parameter(distribution: Any) -> Parameter:
 
 
 def _graph(scopes: Mapping[str, Sequence[str]], codec: Codec) -> FactorGraph:
-    """Factors over variables, from factors over parameters: those that there are, and one for each that has none."""
+    """Factors over variables, from factors over parameters: existing ones, and one for each uncovered parameter."""
     there = {factor: [name for name in scope if name in codec.names] for factor, scope in scopes.items()}
     there = {factor: scope for factor, scope in there.items() if scope}
     covered = {name for scope in there.values() for name in scope}

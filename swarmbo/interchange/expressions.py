@@ -1,9 +1,9 @@
-"""Expressions of constraints, worked out without running code: a few sorts of nodes of a parsed expression, no others.
+"""Constraint expressions, evaluated without running code: a few kinds of nodes of a parsed expression.
 
-An expression becomes nested functions of the variables' values. What there is: numbers, texts, ``True`` and ``False``;
-``+ - * / // % **`` on numbers; comparisons, ``in`` with a list of its own, ``and``, ``or``, ``not``,
-``… if … else …``; ``abs``, ``min``, ``max``, ``round``, ``int``, ``float``, ``bool`` of numbers. Whole numbers and
-results beyond 1e200 are refused at every step, and so is rounding to more digits than these have: no step takes long.
+An expression becomes nested functions of the variables' values. Permitted are numbers, texts, ``True`` and ``False``;
+``+ - * / // % **`` on numbers; comparisons, ``in`` with a literal list, ``and``, ``or``, ``not``, ``… if … else …``;
+``abs``, ``min``, ``max``, ``round``, ``int``, ``float``, ``bool`` of numbers. Integers and results beyond 1e200 are
+refused at every step, and so is rounding to more digits, so that every step is fast.
 """
 
 import ast
@@ -25,7 +25,7 @@ _MOST_DIGITS = 400
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    """As floats where whole numbers would be of any length."""
+    """Power, as floats if integers could become very long."""
     return float(base) ** exponent if abs(exponent) > 64 else base**exponent
 
 
@@ -52,7 +52,7 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.Is: operator.eq,  # of values as they are here, `is` asks the same
+    ast.Is: operator.eq,  # equal to `==` for these values
     ast.IsNot: operator.ne,
     ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
@@ -72,15 +72,15 @@ class Expression:
     """An expression of variables.
 
     Args:
-        text: Of one Python expression.
-        at: Where it stands in a file, for messages.
+        text: One Python expression.
+        at: Its path in a file, for messages.
 
     Attributes:
         names: The variables in it, in the order of their first appearance.
-        n_steps: How many parts it has, each of which is worked out once at most.
+        n_steps: Number of its parts, each evaluated at most once.
 
     Raises:
-        ConfigError: If it is none, too long, or has anything else in it than the module says.
+        ConfigError: If it is none, too long, or has anything else than the module permits.
 
     Example:
         >>> price = Expression("10 if x == y else abs(x - y) * 0.5", "$.constraints.c")
@@ -112,10 +112,10 @@ class Expression:
         return tuple(self._names)
 
     def of(self, values: Values) -> float:
-        """Its value, given those of its variables.
+        """Value of the expression for those of its variables.
 
         Raises:
-            ConfigError: If there is none: a division by zero, a comparison of a number with a text, no number.
+            ConfigError: If there is none: division by zero, comparison of a number with a text, no number.
         """
         try:
             value = self._value(values)

@@ -1,4 +1,4 @@
-"""Files of problems, told apart by the endings of their names."""
+"""Problem files, by the endings of their names."""
 
 import os
 from collections.abc import Callable
@@ -24,18 +24,18 @@ _FORMATS = {".yaml": _YAML, ".yml": _YAML, ".uai": _UAI}
 
 
 def read_problem(path: str | os.PathLike[str]) -> TableProblem:
-    """A problem of a file: ``.yaml`` or ``.yml`` as pyDCOP has them, ``.uai`` as UAI's competitions.
+    """Problem of a file: ``.yaml`` or ``.yml`` in pyDCOP's format, ``.uai`` in that of UAI's competitions.
 
-    Nothing in a file is run. Sizes are checked before tables are made.
+    No code in a file is run. Sizes are checked before tables are made.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
 
     Returns:
         The problem, to be maximised: ``sb.MaxSum().solve(problem.graph, problem.tables)``.
 
     Raises:
-        ConfigError: If the file is not one of these, too large, or wrong; it says where.
+        ConfigError: If the file is not one of these, too large, or wrong; with the path within it.
         MissingPackageError: If a YAML file is read without the extra ``dcop``.
         OSError: If it cannot be read.
     """
@@ -58,17 +58,13 @@ def read_problem(path: str | os.PathLike[str]) -> TableProblem:
 
 
 def write_problem(problem: TableProblem, path: str | os.PathLike[str]) -> Path:
-    """Write a problem, whole or not at all, in the format that the ending of the name says.
+    """Write a problem, completely or not at all, in the format of the name's ending.
 
-    In pyDCOP's YAML all constraints are extensional, and hints on distribution say who owns what. UAI's format has no
-    names, and each factor is divided by its largest entry, which changes no choice.
-
-    Args:
-        problem: What to write.
-        path: Where to.
+    In pyDCOP's YAML all constraints are extensional, and distribution hints have the owners. UAI's format has no names,
+    and each factor is divided by its largest entry, which changes no choice.
 
     Raises:
-        ConfigError: If the ending is none of a format, or the format cannot hold the problem.
+        ConfigError: If the ending is unknown, or the format cannot hold the problem.
         MissingPackageError: If a YAML file is written without the extra ``dcop``.
     """
     path = Path(path)

@@ -1,4 +1,4 @@
-"""A problem in tables, as files of other tools have it."""
+"""Problems in tables, from files of other tools."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,25 +14,25 @@ Objective = Literal["min", "max"]
 
 MOST_ENTRIES = 2**24  # of all tables together, 128 MiB
 _MOST_STEPS = 2**28  # of expressions, for all entries together: a few minutes
-_MOST_AXES = 64  # that NumPy has
+_MOST_AXES = 64  # NumPy's limit
 
 
 @dataclass(frozen=True, eq=False)
 class TableProblem:
-    """Variables that choose from values, and factors that say what joint choices are worth.
+    """Variables with finite domains, and factors with the utility of joint choices.
 
     Args:
         name: Of the problem.
         graph: Scopes and owners.
-        tables: One array per factor, axes in scope order, to be maximised in sum; -inf forbids a combination. Of a
-            problem of costs they are the costs with the other sign.
+        tables: One array per factor, axes in scope order, to be maximised in sum; -inf forbids a combination. Costs
+            have the opposite sign.
         domains: The values of each variable, in the order of its axis.
-        objective: Whether the file has costs (``"min"``) or what they are worth (``"max"``).
-        constant: What the file adds to every choice, in its own sense.
-        notes: What the file says that is not in the tables, in words.
+        objective: ``"min"`` if the file has costs, ``"max"`` if it has utilities.
+        constant: Constant that the file adds to every choice, in its own sign.
+        notes: Statements of the file that are not in the tables, in words.
 
     Raises:
-        ShapeError: If tables do not fit the graph or the domains, or hold what is no number.
+        ShapeError: If tables do not fit the graph or the domains, or hold values that are no numbers.
 
     Example:
         >>> import numpy as np
@@ -64,27 +64,24 @@ class TableProblem:
 
     @property
     def n_entries(self) -> int:
-        """Of all tables together."""
+        """Number of entries of all tables."""
         return sum(table.size for table in self.tables.values())
 
     def told(self, value: float) -> float:
-        """A sum of the tables, or a bound on it, as the file has it: a cost where it has costs."""
+        """A sum of the tables, or a bound on it, in the file's own sense: a cost if it has costs."""
         return (value if self.objective == "max" else -value) + self.constant
 
     def chosen(self, assignment: Mapping[str, int]) -> dict[str, Value]:
-        """The values of an assignment of indices."""
+        """Values of an assignment of indices."""
         return {variable: self.domains[variable][index] for variable, index in assignment.items()}
 
 
 def graph_in_order(
     scopes: Mapping[str, Sequence[str]], owners: Mapping[str, str], factor_owners: Mapping[str, str] | None = None
 ) -> FactorGraph:
-    """A graph whose variables are in the order of a file, not of their first appearance in a scope.
+    """Graph whose variables are in the order of a file (that of ``owners``), not of their first scope.
 
-    Args:
-        scopes: ``{factor: [variable, …]}``.
-        owners: Of all variables, in their order.
-        factor_owners: Of factors; others belong to their first variable's owner.
+    Factors without an owner belong to their first variable's owner.
     """
     known = factor_owners or {}
     return FactorGraph(
@@ -97,23 +94,15 @@ def graph_in_order(
 
 
 class Room:
-    """Limits on the entries of a file's tables, and on the time to work them out; asked before they are made."""
+    """Limits on the entries of a file's tables, and on the time to compute them, checked before."""
 
     _taken = _steps = 0
 
     def take(self, shape: Sequence[int], at: str, n_steps: int = 0) -> tuple[int, ...]:
-        """Take the room of a table.
-
-        Args:
-            shape: Of the table.
-            at: Where it stands in the file, for the message.
-            n_steps: Of the expression that gives each entry.
-
-        Returns:
-            The shape.
+        """Reserve the room of a table and return its shape; ``n_steps`` is the size of the expression for each entry.
 
         Raises:
-            ConfigError: If there is not so much room.
+            ConfigError: If there is not enough room.
         """
         if len(shape) > _MOST_AXES:
             raise ConfigError(f"got a table of {len(shape)} variables; wanted at most {_MOST_AXES}", at=at)

@@ -1,10 +1,10 @@
 """pyDCOP's YAML: domains, variables, constraints in tables or as expressions, agents.
 
-Not used, since they say where pyDCOP puts its computations, or how it starts: initial values, capacities, routes,
-hosting costs. Refused, since they are code: functions of several lines, and those of a ``source`` file.
+Ignored are settings of pyDCOP's computations and starts: initial values, capacities, routes, hosting costs. Refused is
+code: functions of several lines, and those of a ``source`` file.
 
-YAML is read by PyYAML's safe loader, which makes plain data only. Merge keys (``<<``), keys that come twice, and
-aliases that come to more than a file without them can hold are refused.
+YAML is read by PyYAML's safe loader, which makes plain data only. Merge keys (``<<``), duplicate keys, and aliases that
+expand beyond the largest file are refused.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from swarmbo.interchange.expressions import Expression
 from swarmbo.interchange.problem import Objective, Room, TableProblem, Value, graph_in_order
 
 _SEPARATORS = set(" \t\n\r'\"|")
-_MOST_EXPANDED = 2**23  # parts and characters: more than a file of the largest size has without aliases
+_MOST_EXPANDED = 2**23  # parts and characters: more than the largest file has without aliases
 _LONGEST_NUMBER = 500  # characters
 _KEYS = ("type", "function", "partial", "source", "variables", "values", "default")
 
@@ -31,19 +31,14 @@ Domains = Mapping[str, tuple[Value, ...]]
 
 
 def problem_of_yaml(text: str, name: str) -> TableProblem:
-    """The problem of a text.
+    """Problem of a text; ``name`` is the default name.
 
-    A variable's ``cost_function`` is a factor ``cost_…`` of its own; a variable that is in no constraint and has no
-    cost is given ``free_…``, in which all values are alike. Who owns what is said by ``distribution_hints.must_host``;
-    other variables go to the agents in turn (each is an agent where the file has none), other constraints to the owner
-    of their first variable.
-
-    Args:
-        text: Of the file.
-        name: What to call the problem if the file does not say.
+    A variable's ``cost_function`` is a separate factor ``cost_…``; a variable without constraint and cost gets a
+    constant factor ``free_…``. ``distribution_hints.must_host`` gives owners; other variables go to the agents in turn
+    (each is an agent if the file has none), other constraints to the owner of their first variable.
 
     Raises:
-        ConfigError: If it is no such text, or a table would be too large; it says where.
+        ConfigError: If the text is invalid, or a table would be too large; with the path.
         MissingPackageError: If PyYAML is not installed.
     """
     data = _loaded(text)
@@ -95,14 +90,14 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
 
 
 def yaml_of_problem(problem: TableProblem) -> str:
-    """The text of a problem; all constraints are extensional.
+    """Text of a problem; all constraints are extensional.
 
     Raises:
-        ConfigError: If a value of a domain has spaces or bars in it, which pyDCOP's tables cannot tell apart.
+        ConfigError: If a value of a domain has spaces or bars in it, which pyDCOP's tables cannot represent.
         MissingPackageError: If PyYAML is not installed.
     """
     yaml, graph = needed("yaml", "dcop", "a YAML file"), problem.graph
-    named: dict[str, tuple[str, list[Value]]] = {}  # by how they are written: (1, 0) is equal to (True, False)
+    named: dict[str, tuple[str, list[Value]]] = {}  # by their text: (1, 0) is equal to (True, False)
     for variable in graph.variables:
         values = list(problem.domains[variable])
         named.setdefault(repr(values), (f"d{len(named)}", values))
@@ -143,7 +138,7 @@ def _loaded(text: str) -> dict[str, Any]:
     yaml = needed("yaml", "dcop", "a YAML file")
 
     class Loader(yaml.SafeLoader):
-        """Without what copies one part of a file into another, or drops one for another of the same name."""
+        """Safe loader without merge keys and duplicate keys."""
 
         def construct_document(self, node: Any) -> Any:
             if _expanded(node, {}) > _MOST_EXPANDED:
@@ -178,9 +173,9 @@ def _loaded(text: str) -> dict[str, Any]:
 
 
 def _expanded(node: Any, known: dict[int, int]) -> int:
-    """Number of parts and characters of a node of YAML, where each alias is written out."""
+    """Number of parts and characters of a YAML node with expanded aliases."""
     if id(node) not in known:
-        known[id(node)] = _MOST_EXPANDED  # of what is in itself
+        known[id(node)] = _MOST_EXPANDED  # for a node that contains itself
         if isinstance(node.value, str):
             if len(node.value) > _LONGEST_NUMBER and node.tag.endswith((":int", ":float")):
                 raise ValueError(f"a number of {len(node.value)} characters in line {node.start_mark.line + 1}")
@@ -192,7 +187,7 @@ def _expanded(node: Any, known: dict[int, int]) -> int:
 
 
 def _table(data: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
-    """A table of tables by name; those that are left empty are empty."""
+    """Table of tables by name, empty if missing."""
     given = data.get(key)
     if given is None:
         return {}
@@ -228,7 +223,7 @@ def _domain(given: Mapping[str, Any], at: str) -> tuple[Value, ...]:
 
 
 def _range(text: str, at: str) -> list[int]:
-    """``1 .. 10``, ends included."""
+    """Integers of ``1 .. 10``, ends included."""
     try:
         low, high = (int(part) for part in text.split(".."))
     except ValueError:
@@ -322,7 +317,7 @@ def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> 
 
 
 def _lines(told: object) -> list[list[str]]:
-    """``1 2 | 1 3``, each combination's words; a single value may stand by itself."""
+    """Words of each combination in ``1 2 | 1 3``; a single value may stand alone."""
     if not isinstance(told, str):
         return [[str(told)]]
     return [_words(line) for line in told.split("|")]
@@ -353,7 +348,7 @@ def _unused(name: str, *taken: Mapping[str, object]) -> str:
 def _owners(
     data: Mapping[str, Any], domains: Domains, scopes: Mapping[str, tuple[str, ...]]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Agents of all variables, and of the factors that hints say."""
+    """Agents of all variables, and of the factors in hints."""
     given = data.get("agents")
     if given is not None and not isinstance(given, dict | list):
         raise ConfigError(f"got {short(given)}; wanted a list of names, or a table by name", at="$.agents")

@@ -1,4 +1,4 @@
-"""A problem of a file, solved: what was chosen, what it is worth in the file's own sense, and how it came about."""
+"""Solution of a problem of a file, in the file's own sense."""
 
 import csv
 import io
@@ -28,11 +28,11 @@ class Solved:
     """Solution of a problem.
 
     Args:
-        problem: It.
-        method: How it was chosen.
-        seed: Of what agents drew.
+        problem: The problem.
+        method: The solver.
+        seed: Seed of the agents' draws.
         solution: In terms of tables, which are maximised.
-        trace: How it came about, in the same terms.
+        trace: Progress, in the same terms.
     """
 
     problem: TableProblem
@@ -42,7 +42,7 @@ class Solved:
     trace: tuple[TraceRow, ...]
 
     def summary(self) -> dict[str, Any]:
-        """All there is to say, in the file's own sense; None for what is not known, and for what is not finite."""
+        """Complete summary, in the file's own sense; None for unknown and infinite values."""
         problem, report = self.problem, self.solution.report
         told = {"value": self.solution.value, "bound": self.solution.upper_bound}
         return {
@@ -101,12 +101,12 @@ class Solved:
         return table
 
     def write(self, path: Path) -> Path:
-        """The solution as a file, whole or not at all: UAI's where the name ends in ``.MPE`` or ``.MAP``, else JSON."""
+        """Write the solution completely or not at all: in UAI's format for ``.MPE`` or ``.MAP``, else as JSON."""
         is_uai = path.suffix.lower() in (".mpe", ".map")
         return _written(path, uai_solution(self.solution.assignment) if is_uai else self.json() + "\n")
 
     def write_trace(self, path: Path) -> Path:
-        """The trace as CSV, a row a round, in the file's own sense; what is not known is empty."""
+        """Write the trace as CSV, a row a round, in the file's own sense; unknown values are empty."""
         text = io.StringIO()
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow(["round", "value", "bound", "messages", "bytes"])
@@ -117,15 +117,15 @@ class Solved:
 
 
 def solve_problem(problem: TableProblem, coordination: Mapping[str, Any], seed: int = 0) -> Solved:
-    """Choose for all variables of a problem.
+    """Choose values for all variables of a problem.
 
     Args:
-        problem: It.
-        coordination: The ``kind`` and other settings of a way to choose from tables.
-        seed: Of what agents draw.
+        problem: The problem.
+        coordination: The ``kind`` and other settings of a method for tables.
+        seed: Seed of the agents' draws.
 
     Raises:
-        ConfigError: If there is no such way, or a setting of it is refused.
+        ConfigError: If there is no such method, or a setting of it is refused.
         BudgetError: If an exact method would exceed its budget.
 
     Example:
@@ -143,7 +143,7 @@ def solve_problem(problem: TableProblem, coordination: Mapping[str, Any], seed: 
         if near is None or (near.replace("-", "") != str(kind).replace("-", "") and kind != "dpop"):
             hint = "" if near is None else f"; did you mean {near!r}?"
             raise ConfigError(f"got {kind!r}; wanted one of {', '.join(known)}{hint}", at="$.coordination.kind")
-        kind = near  # as pyDCOP calls it
+        kind = near  # pyDCOP's name for it
     if strange := [key for key in coordination if key.partition(".")[0] == "transport"]:
         raise ConfigError(
             f"got {strange[0]!r}, but in `solve` every message arrives; wanted a scenario with a transport that loses "
@@ -155,7 +155,7 @@ def solve_problem(problem: TableProblem, coordination: Mapping[str, Any], seed: 
 
 
 def table_methods() -> dict[str, type[TableMethod]]:
-    """The ways to choose from tables, by name."""
+    """Coordination methods for tables, by name."""
     return {name: known for name, known in kinds("coordination", FIELD).items() if issubclass(known, TableMethod)}
 
 

@@ -1,11 +1,11 @@
-"""UAI's format of Markov networks: potentials >= 0, of which max-sum maximises the logarithms (MAP).
+"""UAI's format of Markov networks: potentials >= 0, whose logarithms max-sum maximises (MAP).
 
-The text is a list of numbers, and spaces or lines between them mean nothing::
+The text is a list of numbers; white space has no meaning::
 
-    MARKOV  variables  the size of each  factors  of each: how many variables, and which  of each: how many entries, and
-    these, the last variable's value changing fastest
+    MARKOV  variables  the size of each  factors  of each: number of variables, and their indices  of each: number of
+    entries, and these, the last variable's value changing fastest
 
-``BAYES`` is the same with other meaning. A potential of 0 forbids a combination.
+``BAYES`` has the same form. A potential of 0 forbids a combination.
 """
 
 import math
@@ -22,7 +22,7 @@ _MOST_VARIABLES = 100_000
 
 
 class _Words:
-    """The words of a text, read one after the other."""
+    """Words of a text, read one after the other."""
 
     def __init__(self, text: str) -> None:
         self._words, self._next = text.split(), 0
@@ -60,16 +60,12 @@ class _Words:
 
 
 def problem_of_uai(text: str, name: str) -> TableProblem:
-    """The problem of a text; its variables are ``x0``, ``x1``, …, its factors ``f0``, ….
+    """Problem of a text with variables ``x0``, ``x1``, … and factors ``f0``, ….
 
-    A variable that no factor has is given one in which all its values are alike.
-
-    Args:
-        text: Of the file.
-        name: What to call the problem.
+    A variable without a factor gets a constant one.
 
     Raises:
-        ConfigError: If the text is none, or a table would be too large.
+        ConfigError: If the text is invalid, or a table would be too large.
     """
     words, room = _Words(text), Room()
     if (kind := words.take("MARKOV")) not in _KINDS:
@@ -114,7 +110,7 @@ def problem_of_uai(text: str, name: str) -> TableProblem:
 
 
 def uai_of_problem(problem: TableProblem) -> str:
-    """The text of a problem, variables in the graph's order; each factor is divided by its largest entry.
+    """Text of a problem, variables in the graph's order; each factor is divided by its largest entry.
 
     Raises:
         ConfigError: If an entry is so far below its factor's largest that its exponential is 0, or all are forbidden.
@@ -141,5 +137,5 @@ def uai_of_problem(problem: TableProblem) -> str:
 
 
 def uai_solution(assignment: dict[str, int]) -> str:
-    """An assignment as UAI's solvers write it: ``MPE``, how many variables, and the index of each."""
+    """Assignment in the format of UAI's solvers: ``MPE``, the number of variables, and the index of each."""
     return f"MPE\n{len(assignment)} {' '.join(map(str, assignment.values()))}\n"

@@ -1,4 +1,4 @@
-"""Measures that are read off the records of a run: regret, map error, traffic, energy and travel."""
+"""Metrics from the records of a run: regret, map error, traffic, energy and travel."""
 
 from swarmbo.metrics.scores import (
     cumulative_regret as cumulative_regret,

@@ -1,4 +1,4 @@
-"""Scores against the truth: regret, map error and F1 of a level, round by round, and what methods are compared by."""
+"""Scores against the ground truth: regret, map error and F1 of a level, and metrics for comparisons."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,15 +32,14 @@ def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> 
 def level_f1(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"], level: float) -> float:
     """F1 score of the places where a map exceeds a level: harmonic mean of precision and recall, from 0 to 1.
 
+    1 if neither the map nor the field exceeds the level anywhere.
+
     Source: Gotovos, Casati, Hitz & Krause 2013, Active learning for level set estimation, section 5.
 
     Args:
         mean: The belief's mean at the evaluation points (m,).
         values: The noise-free field there (m,).
         level: In the unit of the outcome.
-
-    Returns:
-        1 where neither the map nor the field exceeds the level anywhere.
 
     Raises:
         ShapeError: If they are not two equal vectors with at least one entry.
@@ -69,21 +68,18 @@ def score_round(
     means: Mapping[str, Float[np.ndarray, " m"]] | None = None,
     on_the_way: Sequence[Evaluation] = (),
 ) -> Score | None:
-    """The score of one round. Measurements that failed count for nothing.
+    """Score of one round, without failed measurements; None while every measurement so far has failed.
 
     Source: Daxberger & Low (2017), section 2: batch regret is a term of their R_T, total regret one of their R'_T.
 
     Args:
-        truth: The world's, of this round.
+        truth: Ground truth of this round.
         previous: The round before; None for the one at reset.
-        samples: What this round asked for; where agents set variables of one function, the one evaluation of it.
+        samples: Queries of this round; for a function, its one evaluation.
         recommendation: The belief's maximum after this round.
         mean: The belief's mean at the truth's evaluation points (m,); None without belief.
-        means: That of each agent, where each has a belief of its own.
-        on_the_way: What agents measured besides: simple regret counts it, those of the batch do not.
-
-    Returns:
-        The score; None while every measurement so far has failed.
+        means: Mean of each agent with a separate belief.
+        on_the_way: Measurements en route: simple regret includes them, batch scores do not.
     """
     found = _places([*samples, *on_the_way])
     places = _places(samples)
@@ -97,8 +93,8 @@ def score_round(
         recommended = float(truth.maximum - truth.value(np.array([recommendation.location]))[0])
     known = float((truth.maximum - truth.value(found)).min()) if len(found) else None
     if truth.at_round is not None:
-        known = recommended if known is None else known  # who did not look has what the belief says
-        before = before if known is None else None  # the maximum of an earlier round is not this one's
+        known = recommended if known is None else known  # without a measurement the belief decides
+        before = before if known is None else None  # the maximum of an earlier round does not apply to this one
     so_far = [regret for regret in (before, known) if regret is not None]
     return Score(
         simple_regret=min(so_far),
@@ -121,21 +117,21 @@ def _recommended_until(record: RoundRecord) -> float:
 
 
 def simple_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
-    """Maximum less the best true value measured so far, for each round; NaN where it is unknown."""
+    """Maximum minus the best true value measured so far, for each round; NaN if unknown."""
     return np.array([np.nan if record.score is None else record.score.simple_regret for record in records])
 
 
 def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
-    """Sum over all measurements so far of maximum less true value, for each round.
+    """Sum over all measurements so far of maximum minus true value, for each round.
 
-    The measurements at reset and on the way, which no method chose, do not count, nor do those that failed. NaN from
-    the first round on that has measurements but no score.
+    Measurements at reset and en route, which no method chose, do not count, nor do failed ones. NaN from the first
+    round on that has measurements but no score.
     """
     return np.cumsum([_total_regret(record) for record in records])
 
 
 def mean_regret(records: Sequence[RoundRecord]) -> float:
-    """Cumulative regret at the end, divided by the number of measurements it sums over; NaN if there is none."""
+    """Final cumulative regret, divided by the number of measurements in it; NaN if there is none."""
     count = sum(sample.measurement is not None for record in records[1:] for sample in record.asked)
     return float(cumulative_regret(records)[-1]) / count if count else float("nan")
 
@@ -190,32 +186,24 @@ SHORT_TEXT: dict[Metric, str] = {
 
 
 def first_metric(goal: Goal, moves: bool) -> Metric:
-    """Metric that a goal is scored by in the first place.
-
-    Args:
-        goal: What the field is watched for.
-        moves: Whether the field changes; then every round counts, else the end does.
-    """
+    """Primary metric of a task; if the field changes (``moves``), over all rounds instead of the last."""
     scored = first_score(goal)
     return _OVER_ROUNDS[scored] if moves else scored
 
 
 def first_score(goal: Goal) -> Scored:
-    """The score of a round that counts most for a goal."""
+    """Primary score of a round for a task."""
     return _SCORED_BY[goal][0]
 
 
 def metrics_of(records: Sequence[RoundRecord], goal: Goal, moves: bool) -> dict[Metric, float]:
-    """Metrics of a run.
+    """Known metrics of a run.
 
     Args:
         records: All its rounds.
-        goal: What the field is watched for. Regret is told of those who look for the peak only.
-        moves: Whether the field changes: scores are then means over the rounds that the team chose, not those of the
+        goal: Task in the field. Regret is given for the peak only.
+        moves: True if the field changes: scores are then means over the rounds that the team chose, not those of the
             last round.
-
-    Returns:
-        Only what is known; without any score nothing.
     """
     found: dict[Metric, float] = {}
     for scored in _SCORED_BY[goal]:
@@ -228,6 +216,6 @@ def metrics_of(records: Sequence[RoundRecord], goal: Goal, moves: bool) -> dict[
 
 
 def scores_of(records: Sequence[RoundRecord], scored: Scored) -> list[float]:
-    """One score round by round; NaN where it is unknown."""
+    """One score round by round; NaN if unknown."""
     values = (None if record.score is None else getattr(record.score, scored) for record in records)
     return [math.nan if value is None else float(value) for value in values]

@@ -1,4 +1,4 @@
-"""Totals of all rounds: traffic to agree and to share measurements, costs, ways, and how often agents declined."""
+"""Totals of all rounds: traffic of agreements and of shared measurements, costs, travel, and abstentions."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,34 +9,32 @@ from swarmbo.records import LinkReport, RoundRecord, Traffic
 
 
 def agreement_traffic(records: Sequence[RoundRecord]) -> Traffic:
-    """Traffic of agreeing on where to measure, over all rounds."""
+    """Traffic of agreements, over all rounds."""
     return sum((record.report.traffic for record in records if record.report is not None), Traffic())
 
 
 def sharing_traffic(records: Sequence[RoundRecord]) -> Traffic:
-    """Traffic of passing every measurement to the other agents, over all rounds."""
+    """Traffic of sending measurements to other agents, over all rounds."""
     return sum((record.sharing for record in records), Traffic())
 
 
 def links_of(record: RoundRecord) -> LinkReport | None:
-    """Report on links in a round's agreement; None where none has faults and nobody has a deadline."""
+    """Report on links in a round's agreement; None without faults and deadlines."""
     links = UNSET if record.report is None else record.report.links
     return links if isinstance(links, LinkReport) else None
 
 
 def sharing_links_of(record: RoundRecord) -> LinkReport | None:
-    """Report on links while agents told one another what they measured in a round; None where none has faults."""
+    """Report on links while agents shared measurements in a round; None without faults."""
     return record.sharing_links if isinstance(record.sharing_links, LinkReport) else None
 
 
 def links_over_rounds(
     records: Sequence[RoundRecord], of: Callable[[RoundRecord], LinkReport | None] = links_of
 ) -> LinkReport | None:
-    """The same over all rounds: counts are added up, and agents named that fared so in any of them.
+    """Report on links over all rounds: counts are added, and agents named if affected in any of them.
 
-    Args:
-        records: The rounds.
-        of: Of what: agreements, or with ``sharing_links_of`` sharing.
+    ``of`` selects agreements, or sharing by ``sharing_links_of``.
     """
     reports = [report for record in records if (report := of(record)) is not None]
     return sum(reports, LinkReport(ticks=0)) if reports else None
@@ -48,12 +46,12 @@ def total_cost(records: Sequence[RoundRecord]) -> float:
 
 
 def declined(records: Sequence[RoundRecord]) -> int:
-    """Number of times that an agent declined to measure."""
+    """Number of abstentions."""
     return sum(sample.declined for record in records for sample in record.samples)
 
 
 def distance_travelled(records: Sequence[RoundRecord]) -> dict[str, float]:
-    """Distance of each agent over all rounds, in the unit of the locations; as the world reports it."""
+    """Distance of each agent over all rounds, in the unit of the locations, by the world's reports."""
     distance: dict[str, float] = {}
     for record in records:
         for sample in record.samples:

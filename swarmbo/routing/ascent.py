@@ -1,9 +1,8 @@
-"""Ascent of a team that looks for the peak: each goes where it expects most, within the rounds left.
+"""Ascent of a team to the peak: each agent goes to its best expected place within the remaining rounds.
 
-One after the other agents say for which way-point they are bound, then where they measure next. Both are what the
-acquisition values most by itself, given what those before them said: the goal of all that are in reach until the end;
-the next place of all in reach once the goal is, before of those from which the agent is in time for it, or soonest
-there.
+Agents in turn send their goals, then their next measurements. Both have the largest value by the acquisition, given the
+earlier messages: the goal of all way-points in reach until the end; the next place of all in reach once the goal is,
+before of those that keep the schedule as far as possible.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,20 +21,14 @@ from swarmbo.coordination.view import LocalView
 from swarmbo.routing.auction import Legs, Pilot, in_turn
 from swarmbo.routing.tour import Tour
 
-SPARE = 6.0  # rounds for the summit itself, once a robot is there
+SPARE = 6.0  # rounds at the summit, after the first robot's arrival
 
 Places = Sequence[Float[np.ndarray, " d"]]
 
 
 @dataclass(frozen=True, eq=False)
 class Climber:
-    """Knowledge of one agent in an ascent, and of nobody else.
-
-    Args:
-        pilot: Where it is, how long its ways take, and what it believes.
-        goal: How it would choose among way-points by itself.
-        step: How it would choose among what it can measure in this round.
-    """
+    """Private knowledge of one agent in an ascent: its pilot, and its choosers of a goal and of a next place."""
 
     pilot: Pilot
     goal: Chooser
@@ -43,25 +36,17 @@ class Climber:
 
     @cached_property
     def rounds(self) -> Float[np.ndarray, " p"]:
-        """To each way-point; inf where it is not in time there, and back where it has to be, or may not measure."""
+        """Rounds to each way-point; inf if it cannot be reached and left in time, or not be measured."""
         return self.pilot.tour().extra()
 
     def rounds_to_best(self, reached: Bool[np.ndarray, " p"]) -> float:
-        """Rounds to the way-point that it values most; inf where others get there, but it does not.
-
-        Args:
-            reached: To which anybody gets.
-        """
+        """Rounds to the best way-point of those ``reached`` by any agent; inf if only others reach it."""
         listed = np.flatnonzero(self.pilot.is_open & reached)
         best = self.goal(self.pilot.agent, self.pilot.gains.belief, self.pilot.places[listed]) if len(listed) else None
         return np.inf if best is None else float(self.rounds[listed[best]])
 
     def bound(self, goals: Places) -> Tour:
-        """Its route to the way-point that it values most, of those in reach until the end; none where none is.
-
-        Args:
-            goals: For which those before it are bound.
-        """
+        """Route to its best way-point of those in reach until the end, without others' ``goals``; empty without one."""
         pilot, tour, taken = self.pilot, self.pilot.tour(), set(keys_of(np.array(goals))) if goals else set[bytes]()
         keys = keys_of(pilot.places)
         listed = [n for n in np.flatnonzero(np.isfinite(self.rounds)).tolist() if keys[n] not in taken]
@@ -72,12 +57,9 @@ class Climber:
         return tour
 
     def pick(self, tour: Tour, picks: Places, taken: set[bytes]) -> Float[np.ndarray, " d"] | None:
-        """Place of its next measurement; None where it declines, or all is taken.
+        """Place of its next measurement; None if it abstains, or all is taken.
 
-        Args:
-            tour: Its route.
-            picks: Where others measure in this round.
-            taken: Where others measure in this round, as bytes.
+        ``picks`` and ``taken`` are others' measurements in this round, as arrays and as bytes.
         """
         left = self.pilot.untaken(taken)
         is_there = bool(tour.stops) and self.pilot.places[tour.stops[0]].tobytes() in keys_of(left)
@@ -93,13 +75,8 @@ class Climber:
 
 
 def is_due(own: Mapping[str, Climber], left: int) -> Steps[bool]:
-    """True where the way to the best place that anybody gets to is as long as the rounds left, but for those to spare.
-
-    Args:
-        own: Of the own agents.
-        left: Rounds.
-    """
-    # first which way-points anybody gets to: a best place that nobody reaches is no reason to stop exploring
+    """True if the path to the best reachable place takes the remaining rounds ``left``, except for those to spare."""
+    # first the reachable way-points of all: an unreachable best place is no reason to stop exploring
     gets_there = np.array([[np.isfinite(climber.rounds)] for climber in own.values()], dtype=float)
     reached = (yield AllReduce(gets_there, are_not_negative))[0] > 0.0
     best = yield Best(np.array([[-climber.rounds_to_best(reached)] for climber in own.values()]))
@@ -107,12 +84,7 @@ def is_due(own: Mapping[str, Climber], left: int) -> Steps[bool]:
 
 
 def ascent(view: LocalView, own: Mapping[str, Climber]) -> Steps[Legs]:
-    """Program of whoever sees some agents of a part.
-
-    Args:
-        view: The agents, as variables; each owns one factor.
-        own: What the own agents go by.
-    """
+    """Program of a process with some agents of a part; ``own`` are the climbers of its own agents."""
     agents, goals, tours = view.graph.variables, list[np.ndarray](), dict[str, Tour]()
     places = next(iter(own.values())).pilot.places
     for agent in agents:

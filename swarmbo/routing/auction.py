@@ -1,9 +1,8 @@
-"""Auction of way-points: one by one they go to the agent that bids most, and into its route.
+"""Auction of way-points: one by one they go to the highest bidding agent, and into its route.
 
-In every step each agent bids for the place that adds most to what all of them will learn, per round that the visit adds
-to its route. The highest bid of the part wins; every agent then works out for itself what the other places are still
-worth. When no route has room left, agents whose first way-point is rounds away choose in turn where to measure on the
-way to it.
+In every step each agent bids for the place with the largest information gain for the team per round that the visit adds
+to its route. The highest bid of the part wins; every agent then updates the values of the other places. When no route
+has room left, agents whose first way-point is rounds away choose in turn a measurement en route.
 
 Source: sequential single-item auctions with insertion, as Koenig et al. 2006; here the gain is submodular, not a
 distance.
@@ -27,8 +26,8 @@ from swarmbo.coordination.schema import flagged
 from swarmbo.coordination.view import LocalView
 from swarmbo.routing.tour import Tour, in_time
 
-_NEIGHBOURS = 64  # way-points nearest to an agent that it takes into account when it measures between them
-_LOOKED_AT = 64  # places on the way that an agent looks at closely: those near which most is left to learn
+_NEIGHBOURS = 64  # nearest way-points that an agent considers when it measures between them
+_LOOKED_AT = 64  # places en route evaluated closely: those near the largest remaining gains
 
 Order = Literal["auction", "sequential"]
 Points = dict[str, Float[np.ndarray, " d"]]
@@ -36,20 +35,14 @@ Points = dict[str, Float[np.ndarray, " d"]]
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """Belief of an agent, and the rule by which it values measurements.
-
-    Args:
-        belief: The agent's.
-        worth: What measurements are worth.
-        places: What may become a way-point (p, d), physical.
-    """
+    """Belief of an agent, and the rule by which it values measurements; ``places`` (p, d) may become way-points."""
 
     belief: PlaceBelief
     utility: TargetUtility
     places: Float[np.ndarray, "p d"]
 
     def begin(self) -> TargetScores:
-        """Scores of places as way-points, while more and more of them are taken."""
+        """Scores of places as way-points, while places are successively taken."""
         return self.utility.scores(self.belief, self.places, picks=len(self.places))
 
     def between(
@@ -58,13 +51,7 @@ class Gains:
         planned: Bool[np.ndarray, " p"],
         picks: Sequence[Float[np.ndarray, " d"]],
     ) -> Float[np.ndarray, " k"]:
-        """Gains of measurements beyond the way-points of all, and where others measure next.
-
-        Args:
-            candidates: Physical, k >= 1.
-            planned: Which places are way-points.
-            picks: Where others measure next, off their way-points (d,).
-        """
+        """Gains of measurements beyond all way-points (``planned``) and others' next measurements (``picks``)."""
         given = np.array([*self.places[planned], *picks])
         if len(given) > _NEIGHBOURS:
             off = ((given - candidates.mean(axis=0)) ** 2).sum(axis=1)
@@ -82,17 +69,17 @@ class Gains:
 
 @dataclass(frozen=True, eq=False)
 class Pilot:
-    """Knowledge of one agent in a decision, and of nobody else.
+    """Private knowledge of one agent in a decision.
 
     Args:
         agent: Its name.
-        gains: What way-points are worth, as it believes; agents that believe the same may have one in common.
-        travel: How many rounds its ways take.
-        start: Where it is (d,), if that is known.
-        candidates: What it can measure in this round (k, d), k >= 1.
-        is_open: Which of the places it may plan to measure.
-        horizon: Rounds that its route may take.
-        price: Of a measurement, in the unit of the field; None where it measures in any case.
+        gains: Values of way-points by its belief; agents with equal beliefs may share one.
+        travel: Travel times in rounds.
+        start: Its position (d,), if known.
+        candidates: Places that it can measure in this round (k, d), k >= 1.
+        is_open: Mask of places that it may plan to measure.
+        horizon: Most rounds of its route.
+        price: Price of a measurement, in the unit of the field; None if it cannot abstain.
     """
 
     agent: str
@@ -110,11 +97,11 @@ class Pilot:
         return self.gains.places
 
     def tour(self) -> Tour:
-        """Its route, with no way-point yet."""
+        """Its empty route."""
         return Tour(self.agent, self.travel, self.start, self.places, self.is_open, self.horizon)
 
     def in_reach(self) -> Bool[np.ndarray, " p"]:
-        """Mask of the places that it can measure in this round."""
+        """Mask of places that it can measure in this round."""
         listed = set(keys_of(self.candidates))
         return np.array([key in listed for key in keys_of(self.places)])
 
@@ -126,23 +113,24 @@ class Pilot:
         picks: Sequence[Float[np.ndarray, " d"]],
         taken: Collection[bytes],
     ) -> Float[np.ndarray, " d"] | None:
-        """Place of its next measurement: its first way-point, or one on the way, still in time or soonest there.
+        """Place of its next measurement: its first way-point, or one en route that keeps the schedule as far as
+        possible.
 
-        None where it declines, or all is taken; its base where it has to go home and there is nothing on the way.
+        None if it abstains, or all is taken; its base if it has to return and there is nothing to measure en route.
 
         Args:
             tour: Its route.
-            left_over: What places add to the way-points of all.
-            planned: Which places are way-points.
-            picks: Where others measure in this round, off their way-points.
-            taken: Where others measure in this round, as bytes.
+            left_over: Gains of places over all way-points.
+            planned: Mask of way-points.
+            picks: Others' measurements in this round off their way-points.
+            taken: Others' measurements in this round, as bytes.
         """
         left = self.untaken(taken)
         if tour.stops and (first := self.places[tour.stops[0]]).tobytes() in keys_of(left):
             return first
         left = self.in_time(tour, left)
         if not len(left):
-            # it has to go home, and there is nothing to measure on the way
+            # it has to return, and there is nothing to measure en route
             return self.travel.base(self.agent)
         if len(left) > _LOOKED_AT:
             nearest = cdist(left, self.places).argmin(axis=1)
@@ -154,7 +142,7 @@ class Pilot:
         return left[best]
 
     def untaken(self, taken: Collection[bytes]) -> Float[np.ndarray, "k d"]:
-        """Candidates of this round, but for where others measure, as bytes."""
+        """Candidates of this round without others' measurements."""
         return self.candidates[[key not in taken for key in keys_of(self.candidates)]]
 
     def in_time(self, tour: Tour, left: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "m d"]:
@@ -172,11 +160,11 @@ Pick = Callable[[Pilot, Sequence[Float[np.ndarray, " d"]]], Float[np.ndarray, " 
 
 
 class Legs(NamedTuple):
-    """Result of whoever sees some agents of a part.
+    """Result of a program for some agents of a part.
 
     Args:
-        points: Where each of them measures next (d,); who declines is missing.
-        routes: The way-points of each (w, d), in the order of visits.
+        points: Next measurement of each (d,); abstaining agents are missing.
+        routes: Way-points of each (w, d), in the order of visits.
         rounds: Steps of the part's exchange.
     """
 
@@ -186,18 +174,15 @@ class Legs(NamedTuple):
 
 
 def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps[Legs]:
-    """Program of whoever sees some agents of a part.
+    """Program of a process with some agents of a part; it reads the pilots of its own agents only.
 
-    Args:
-        view: The agents, as variables; each owns one factor.
-        pilots: Of at least the own agents; no others are looked at.
-        order: Who is served first: the highest bid, or each agent until its route is full.
+    ``order``: the highest bid first, or each agent until its route is full.
     """
     agents, own = view.graph.variables, [pilots[agent] for agent in view.variables]
     number = {agent: n for n, agent in enumerate(agents)}
     left: dict[int, TargetScores] = {}
     for pilot in own:
-        # agents that believe the same share one table of what places are worth, renewed once an award
+        # agents with equal beliefs share one table of values, updated once per award
         if id(pilot.gains) not in left:
             left[id(pilot.gains)] = pilot.gains.begin()
     bidders = [_Bidder(pilot, number[pilot.agent]) for pilot in own]
@@ -209,7 +194,7 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
         rows = np.array([row for group in groups for row in group.bids(order)])
         best = yield Best(rows, partial(_is_bid, agents, is_won, order))
         rounds += 1
-        # nobody bids: no route has room for a place that is worth its price
+        # no bids: no route has room for a place that is worth its price
         if best[0] == -np.inf:
             break
         winner, place = agents[-int(best[1 if order == "auction" else 0])], int(best[2])
@@ -235,18 +220,18 @@ def on_schedule(
     planned: Bool[np.ndarray, " p"],
     taken: set[bytes],
 ) -> Steps[dict[str, Float[np.ndarray, " d"]]]:
-    """Next measurements of agents, which say so in turn: at their first way-points, or on the way to them.
+    """Next measurements of agents in turn: at their first way-points, or en route to them.
 
     Args:
         agents: All of these, in their order.
-        own: What the own ones know.
-        tours: Of the own ones.
-        left_over: What places add to the way-points of all, as the own ones believe.
-        planned: Which places are way-points.
-        taken: Where others measure next, as bytes; what is chosen here is added.
+        own: Pilots of the own ones.
+        tours: Routes of the own ones.
+        left_over: Gains of places over all way-points, by the own beliefs.
+        planned: Mask of way-points.
+        taken: Others' next measurements, as bytes; new choices are added.
 
     Returns:
-        The own ones' places; who declines is missing.
+        Places of the own ones; abstaining agents are missing.
     """
 
     def pick(pilot: Pilot, picks: Sequence[Float[np.ndarray, " d"]]) -> Float[np.ndarray, " d"] | None:
@@ -256,16 +241,9 @@ def on_schedule(
 
 
 def in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: set[bytes]) -> Steps[Points]:
-    """Next measurements of agents, which say so one after the other.
+    """Next measurements of agents, chosen and sent one after the other; abstaining agents are missing.
 
-    Args:
-        agents: All of these, in their order.
-        own: What the own ones know.
-        pick: Where an own one does, given where those before it measure; None where it declines.
-        taken: Where others measure next, as bytes; what is chosen here is added.
-
-    Returns:
-        The own ones' places; who declines is missing.
+    ``pick`` chooses for an own agent, given the choices before it; ``taken`` are all choices as bytes, and grows.
     """
     picks, points = list[np.ndarray](), dict[str, np.ndarray]()
     d = next(iter(own.values())).places.shape[1] if own else 0
@@ -288,14 +266,9 @@ def _is_bid(
     row: Float[np.ndarray, " m"],
     bidders: frozenset[str],
 ) -> bool:
-    """True where a row is the bid of one of some agents, as ``_Group.bids`` makes them, for a place that is left.
+    """True if a row is a valid bid of one of some agents, in the form of ``_Group.bids``, for a place still available.
 
-    Args:
-        agents: Of the part.
-        is_won: Which places are way-points.
-        order: Who is served first.
-        row: It.
-        bidders: The agents whose best bid it is.
+    ``bidders`` are the agents whose best bid it is.
     """
     if row[0] == -np.inf:
         return True
@@ -313,7 +286,7 @@ class _Bidder:
         self._in_reach = pilot.in_reach()
 
     def next_stop(self, place: int) -> tuple[bool, bool]:
-        """Once a place is put in: whether the first way-point is out of reach in this round, and is that place."""
+        """After an insertion: True if the first way-point is out of reach in this round; True if it is that place."""
         is_first = self.tour.slot(place) == 0
         return not self._in_reach[place if is_first else self.tour.stops[0]], is_first
 
@@ -327,7 +300,7 @@ class _Bidder:
 
 
 class _Group:
-    """Agents that believe the same: what they bid is worked out for all of them at once, each row by itself."""
+    """Agents with equal beliefs: their bids are computed together, each row independently."""
 
     def __init__(self, bidders: list[_Bidder], gains: TargetScores) -> None:
         self._bidders, self._gains = bidders, gains
@@ -335,7 +308,7 @@ class _Group:
         self._prices = np.array([[bidder.pilot.price or 0.0] for bidder in bidders])
 
     def bids(self, order: Order) -> list[tuple[float, ...]]:
-        """For each its best bid: what decides (two numbers, the first one first), the place, and its ``next_stop``."""
+        """Best bid of each: the two deciding numbers, the place, and its ``next_stop``."""
         rates = (self._gains.value - self._prices) / self._extra
         places = rates.argmax(axis=1)
         rows: list[tuple[float, ...]] = []
@@ -348,7 +321,7 @@ class _Group:
         return rows
 
     def award(self, winner: str, place: int) -> None:
-        """A place becomes a way-point of somebody."""
+        """Make a place a way-point of an agent."""
         self._gains.take(place)
         for n, bidder in enumerate(self._bidders):
             bidder.award(winner, place)

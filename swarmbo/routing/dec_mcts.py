@@ -1,9 +1,8 @@
-"""Decentralised Monte-Carlo tree search, kept only for what auctions are compared with (docs/studies/routes.md).
+"""Decentralised Monte-Carlo tree search, a comparison method for auctions (docs/studies/routes.md).
 
-Each agent grows a tree over sequences of way-points of its own. After some growth it tells all others the best
-sequences it knows and how likely it is to take each; in the meantime it takes the others to follow what they last told.
-What a sequence is worth is what it adds to what the others measure, W(own, others) - W(others), by
-``targeted-variance``.
+Each agent grows a tree over sequences of its own way-points. After some growth it sends all others its best sequences
+and their probabilities; in between it assumes the others' last ones. The value of a sequence is its gain over the
+others' measurements, W(own, others) - W(others), by ``targeted-variance``.
 
 Source: Best, Cliff, Patten, Mettu & Fitch 2019, Dec-MCTS: decentralized planning for multi-robot active perception,
 algorithms 1 to 3; the bound of the tree is their D-UCT, equation (8).
@@ -29,7 +28,7 @@ from swarmbo.routing.routes import RoutePlanner
 from swarmbo.routing.tour import in_rounds, unspared
 from swarmbo.settings import Count, Positive, within
 
-_BRANCHES = 24  # way-points that a sequence may go on with: those that tell most by themselves, of the nearest
+_BRANCHES = 24  # next way-points of a sequence: the most informative of the nearest
 _DRAWS = 8  # joint sequences of the others over which a sequence is valued
 _PARTS = 10  # of a step
 _COOLEST = 0.05  # of the temperature, relative to the first
@@ -39,23 +38,23 @@ Stops = tuple[int, ...]  # of way-points, as indices of places
 
 @kind("coordination", FIELD)
 class DecMCTS(RoutePlanner, frozen=True, tag="dec-mcts"):
-    """Decentralised Monte-Carlo tree search (Best et al. 2019) over sequences of way-points, made anew in every round.
+    """Decentralised Monte-Carlo tree search (Best et al. 2019) over sequences of way-points, repeated in every round.
 
-    A sequence goes on with one of the nearest way-points, in rounds of travel, until the horizon is full; what is left
-    is drawn at random. Every agent spends the same number of draws, and tells all others its best sequences with their
-    probabilities, several times a round: so many numbers up and down a tree of the radio links. In the end each goes
-    for its most probable sequence, first leg first; agents say one after the other where that takes them.
+    A sequence continues with one of the nearest way-points, in rounds of travel, until the horizon is full; the rest is
+    drawn at random. Every agent makes the same number of draws, and sends all others its best sequences with their
+    probabilities, several times a round, up and down a tree of the radio links. In the end each follows its most
+    probable sequence, first leg first; agents send their next places in turn.
 
-    The reward of the paper is general. Here it is that of ``targeted-variance``. Sequences are those of the tree's
+    The reward of the paper is general; here it is that of ``targeted-variance``. Sequences are those of the tree's
     draws with the highest rewards; the paper takes the best of the nodes.
 
     Args:
-        exchanges: How often agents tell one another in a round, >= 1.
-        draws: Of sequences by each agent between two exchanges, >= 1.
-        sequences: That an agent tells, 1 to 64.
+        exchanges: Exchanges between agents in a round, >= 1.
+        draws: Draws of each agent between two exchanges, >= 1.
+        sequences: Sequences that an agent sends, 1 to 64.
         exploration: C_p of the bound, in units of the largest reward so far, > 0.
-        discount: By which older rewards count less, as others change their minds, 0.5 to 1.
-        step: By how much probabilities move at an exchange, 0 to 1.
+        discount: Weight of older rewards per draw, as others change their plans, 0.5 to 1.
+        step: Step size of probabilities at an exchange, 0 to 1.
 
     The other settings are those of ``RoutePlanner``; ``horizon`` is 6 rounds by default.
 
@@ -79,7 +78,7 @@ class DecMCTS(RoutePlanner, frozen=True, tag="dec-mcts"):
     step: Annotated[float, within(0, 1)] = 1.0
 
     def program(self, situation: Situation) -> "Callable[[LocalView, Mapping[str, Pilot]], Steps[Legs]]":
-        """The search, from a stream of each agent's own."""
+        """The search, with a separate stream for each agent."""
 
         def search(view: LocalView, own: Mapping[str, Pilot]) -> Steps[Legs]:
             rngs = {
@@ -94,14 +93,7 @@ class DecMCTS(RoutePlanner, frozen=True, tag="dec-mcts"):
 def searched(
     view: LocalView, pilots: Mapping[str, Pilot], settings: DecMCTS, rngs: Mapping[str, np.random.Generator]
 ) -> Steps[Legs]:
-    """Program of whoever sees some agents of a part.
-
-    Args:
-        view: The agents, as variables; each owns one factor.
-        pilots: Of at least the own agents; no others are looked at.
-        settings: Of the search.
-        rngs: Of each own agent.
-    """
+    """Program of a process with some agents of a part; it reads the pilots of its own agents only."""
     agents, own = view.graph.variables, {agent: pilots[agent] for agent in view.variables}
     number, places = {agent: n for n, agent in enumerate(agents)}, next(iter(own.values())).places
     values = {id(pilot.gains): pilot.gains.utility.jointly(pilot.gains.belief, places) for pilot in own.values()}
@@ -132,7 +124,7 @@ def searched(
 
 @dataclass(frozen=True, eq=False)
 class _Told:
-    """Likely measurements of an agent: lists of places, as indices, and how likely each is."""
+    """Likely measurements of an agent: lists of place indices, and their probabilities."""
 
     measured: list[Stops]
     probability: Float[np.ndarray, " s"]
@@ -149,14 +141,7 @@ class _Told:
 
 @dataclass(eq=False)
 class _Node:
-    """Statistics of sequences that begin in one way.
-
-    Args:
-        untried: Way-points that it was not gone on with yet.
-        children: By way-point.
-        count: Discounted number of draws through it.
-        reward: Discounted sum of their rewards.
-    """
+    """Statistics of sequences with a common beginning; count and reward are discounted sums over draws through it."""
 
     untried: list[int]
     children: "dict[int, _Node]" = field(default_factory=dict[int, "_Node"])
@@ -165,7 +150,7 @@ class _Node:
 
 
 class _Searcher:
-    """One agent's tree, and the sequences that it holds likely."""
+    """One agent's tree, and its likely sequences."""
 
     def __init__(self, pilot: Pilot, value: TargetValue, settings: DecMCTS, rng: np.random.Generator) -> None:
         self.pilot, self._value, self._settings, self._rng = pilot, value, settings, rng
@@ -183,11 +168,11 @@ class _Searcher:
         self._most = 0.0
 
     def best(self) -> Stops:
-        """The sequence that is most likely; the first of equals."""
+        """Most likely sequence; the first of equals."""
         return max(self._likely, key=lambda sequence: self._likely[sequence])
 
     def told(self, longest: int) -> Float[np.ndarray, " m"]:
-        """Probabilities of sequences, each with the places that are measured, numbered from 1."""
+        """Probabilities of sequences, each with its measured places, numbered from 1."""
         out = np.zeros((self._settings.sequences, 1 + longest))
         for row, (sequence, probability) in zip(out, self._likely.items(), strict=False):
             measured = sequence[:longest]
@@ -195,7 +180,7 @@ class _Searcher:
         return out.ravel()
 
     def grow(self, others: Sequence[_Told]) -> None:
-        """Draw sequences, each held against one draw of what the others measure."""
+        """Draw sequences, each against one draw of the others' measurements."""
         self._drawn, discount = {}, self._settings.discount
         for _ in range(self._settings.draws):
             given = self._others(others)
@@ -220,13 +205,13 @@ class _Searcher:
             self._most = max(self._most, reward)
             for node, beside in zip(path, [None, *path[:-1]], strict=True):
                 for other in () if beside is None else beside.children.values():
-                    # the older what is known of it, the less it counts: others have changed their minds since
+                    # older statistics count less, as others have changed their plans since
                     if other is not node:
                         other.count, other.reward = discount * other.count, discount * other.reward
                 node.count, node.reward = discount * node.count + 1.0, discount * node.reward + reward
 
     def weigh(self, others: Sequence[_Told], temperature: float) -> None:
-        """Choose the sequences to tell, and move their probabilities downhill, as in the paper's algorithm 3."""
+        """Choose the sequences to send, and update their probabilities by descent, as in the paper's algorithm 3."""
         ranked = sorted(self._drawn, key=lambda sequence: -self._drawn[sequence])  # sorted() is stable
         before = [own for own in sorted(self._likely, key=lambda own: -self._likely[own]) if own]
         keep = dict.fromkeys(before[: self._settings.sequences // 2])
@@ -246,7 +231,7 @@ class _Searcher:
         self._likely = dict(zip(listed, q.tolist(), strict=True))
 
     def _chosen(self, node: _Node) -> int:
-        """The child with the highest bound, D-UCT; the first of equals."""
+        """Child with the highest bound, D-UCT; the first of equals."""
         unit = self._most or 1.0
 
         def bound(place: int) -> float:
@@ -257,7 +242,7 @@ class _Searcher:
         return max(node.children, key=bound)
 
     def _others(self, told: Sequence[_Told]) -> Stops:
-        """Draw of what the others measure."""
+        """Draw of the others' measurements."""
         return tuple(
             place
             for each in told
@@ -272,7 +257,7 @@ class _Searcher:
         return self._value.of_set(rows) if rows else 0.0
 
     def _way(self, sequence: Sequence[int]) -> Float[np.ndarray, " p"]:
-        """Rounds to each place from where a sequence ends."""
+        """Rounds to each place from the end of a sequence."""
         here = sequence[-1] if sequence else -1
         if here not in self._ways:
             start = self.pilot.start if here < 0 else self.pilot.places[here]
@@ -281,7 +266,7 @@ class _Searcher:
         return self._ways[here]
 
     def _moves(self, sequence: Sequence[int], left: float) -> list[int]:
-        """Moves by which a sequence may go on: the nearest open places, from which it gets home."""
+        """Next moves of a sequence: the nearest open places that still permit the return to base."""
         rounds = self._way(sequence)
         open_places: Bool[np.ndarray, " p"] = self.pilot.is_open & (rounds + self._home <= left)
         open_places[list(sequence)] = False

@@ -1,4 +1,4 @@
-"""Teams that plan routes for the rounds that are left, and drive the first leg."""
+"""Teams that plan routes for the remaining rounds, and drive the first leg."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -30,32 +30,31 @@ from swarmbo.transport import Routes as RadioRoutes
 
 Program = Callable[[LocalView, Mapping[str, Pilot]], Steps[Legs]]
 
-_UNKNOWN = 8  # rounds that are planned where nobody says how many are left
-_SHARE = 0.8  # of the rounds, in which a team that looks for the peak explores
-_FEWEST = 10  # rounds in which it is worth while to explore first
+_UNKNOWN = 8  # planned rounds without a horizon
+_SHARE = 0.8  # of the rounds, in which a team with the task peak explores
+_FEWEST = 10  # rounds from which on exploration first is useful
 
 
 class RoutePlanner(Settings, frozen=True, tag_field="kind"):
-    """Base of teams that plan routes, in every round anew, and go one leg.
+    """Base of teams that plan routes again in every round, and go one leg.
 
-    A plan takes the field as it is believed to be now. So where data fade, unless ``horizon`` is stated, and in worlds
-    that do not say how long ways take (``travel_rounds``), agents choose one step ahead, one after the other.
+    A plan uses the present belief. So with temporal decay, unless ``horizon`` is stated, and in worlds without travel
+    times (``travel_rounds``), agents choose one step ahead, by sequential greedy.
 
-    With ``targeted-variance`` routes are planned in all rounds. Other acquisitions are asked in the last rounds;
-    before, routes explore for what they look for: a level with ``straddle``, a map with ``information``, the peak with
-    all others.
+    With ``targeted-variance`` routes are planned in all rounds. Other acquisitions are used in the last rounds; before,
+    routes explore for their task: a level with ``straddle``, a map with ``information``, the peak with all others.
 
-    Who looks for the peak stops exploring in time: as soon as no more than 6 rounds would be left at the way-point that
-    the acquisition values most of those in anybody's reach until the end, once the nearest agent is there. Then agents
-    choose in turn where they are bound, the way-point that it values most of those in their own reach, and measure
-    where it values most of what lies on the way in time. For a level or a map it is asked one step ahead.
+    For the peak exploration ends in time: once no more than 6 rounds would be left at the best way-point by the
+    acquisition, of those that any agent can reach until the end, after the nearest agent's arrival. Then agents choose
+    in turn a goal, the best way-point in their own reach, and measure the best place en route that keeps the schedule.
+    For a level or a map the acquisition is used one step ahead.
 
     Args:
         horizon: Rounds planned ahead, >= 1; None: all that are left.
-        way_points: About how many places, spread over the map, may become way-points, 1 to 4096.
-        explore_share: Share of the rounds in which routes are planned at most, 0 to 1. None: all with
-            ``targeted-variance``, 0.8 with others. Of no account below 10 rounds unless it is 1: then others are asked
-            from the beginning, one step ahead, as with 0.
+        way_points: Approximate number of places, spread over the map, that may become way-points, 1 to 4096.
+        explore_share: Largest share of the rounds with planned routes, 0 to 1. None: 1 with ``targeted-variance``, 0.8
+            with others. Below 10 rounds it has no effect unless it is 1: then other acquisitions are used from the
+            beginning, one step ahead, as with 0.
     """
 
     horizon: Count | None = None
@@ -63,27 +62,23 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
     explore_share: Probability | None = None
 
     def program(self, situation: Situation) -> Program:
-        """Program of whoever sees some agents of a part, by what these know.
-
-        Args:
-            situation: What all know.
-        """
+        """Program of a process with some agents of a part, by their knowledge."""
         raise NotImplementedError(f"{type(self).__name__} lacks a plan for routes")
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
-        """Plan, and go one leg; all in this process, with the traffic that agents would have had."""
+        """Plan and go one leg; computed in this process, with the traffic that agents would have."""
         planned = self.planned(situation, acquisition)
         return Greedy().decide(situation, acquisition) if planned is None else planned.central_driver()
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
-        """Choose one step ahead, in turn, where no routes are planned."""
+        """Choose one step ahead, in turn, if no routes are planned."""
         return Greedy().steps(situation, acquisition)
 
     def explores(self, situation: Situation, acquisition: Acquisition) -> bool:
-        """True where routes are planned in this round, where they can be.
+        """True if routes are planned in this round, where possible.
 
         Raises:
-            ConfigError: If an acquisition would never be asked.
+            ConfigError: If an acquisition would never be used.
         """
         targeted = isinstance(acquisition, TargetedVariance)
         share = self.explore_share if self.explore_share is not None else 1.0 if targeted else _SHARE
@@ -99,14 +94,10 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         return horizon is not None and horizon >= _FEWEST and situation.round <= share * horizon
 
     def planned(self, situation: Situation, acquisition: Acquisition) -> "Planned | None":
-        """Plan and pilots of this round; None where agents choose one step ahead.
-
-        Args:
-            situation: What is known.
-            acquisition: What a query is worth.
+        """Plan and pilots of this round; None if agents choose one step ahead.
 
         Raises:
-            ConfigError: If an acquisition would never be asked.
+            ConfigError: If an acquisition would never be used.
         """
         agents, climbs = situation.movers, self._climbs(situation, acquisition)
         if not agents or situation.travel is None or not (self.explores(situation, acquisition) or climbs):
@@ -127,13 +118,13 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         return Planned(Plan(parts, program), pilots)
 
     def _climbs(self, situation: Situation, acquisition: Acquisition) -> bool:
-        """True where agents explore for the sake of the peak, so that some rounds are left to get there."""
+        """True if agents explore for the peak, so that some rounds are kept to get there."""
         if isinstance(acquisition, TargetedVariance) or _targeted(acquisition, situation.level).task != "peak":
             return False
         return self.explore_share != 0.0 and situation.horizon is not None and situation.horizon >= _FEWEST
 
     def _with_ascent(self, situation: Situation, acquisition: Acquisition) -> Program:
-        """Routes are planned until it is time to go for the peak."""
+        """Program that plans routes until it is time to go for the peak."""
         assert situation.horizon is not None
         left, explores = max(situation.horizon - situation.round + 1, 1), self.explores(situation, acquisition)
         explore, step = self.program(situation), acquisition.alone(situation)
@@ -170,16 +161,16 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
 
 @kind("coordination", FIELD)
 class Routes(RoutePlanner, frozen=True, tag="routes"):
-    """A sequential single-item auction over insertions into routes, made anew in every round.
+    """A sequential single-item auction over insertions into routes, repeated in every round.
 
-    Each agent bids for a way-point what a measurement there adds to those of all, by ``targeted-variance``, per round
-    that it adds to its own route; the highest bid wins, until no route has room for more.
-    Then agents go one leg. Where the first way-point is rounds away, an agent measures at the place on the way that
-    tells most, of those from which it is still in time. Agents with a battery are back at their base before it is
-    empty; those whose measurements have a price bid what is above it, and decline.
+    The bid of an agent for a way-point is the gain of a measurement there over those of all, by ``targeted-variance``,
+    per round that it adds to its own route; the highest bid wins, until no route has room for more. Then agents go one
+    leg. If the first way-point is rounds away, an agent measures the most informative place en route that keeps the
+    schedule. Agents with a battery are back at their base before it is empty; those with a price bid the gain above it,
+    and abstain.
 
-    Agents exchange their bids over a tree of the radio links: a few numbers up and down for each way-point. Agents that
-    no relay connects plan without one another.
+    Agents exchange their bids over a tree of the radio links: a few numbers up and down for each way-point. Unconnected
+    agents plan independently.
 
     Args:
         order: ``auction``: the highest bid wins. ``sequential``: agents plan their whole routes one after the other.
@@ -207,29 +198,24 @@ class Routes(RoutePlanner, frozen=True, tag="routes"):
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """Routes that are about to be planned.
-
-    Args:
-        plan: What everybody knows.
-        pilots: What each agent alone knows, of those whose beliefs are at hand.
-    """
+    """Routes to be planned: the common knowledge, and the private knowledge of agents whose beliefs are at hand."""
 
     plan: Plan[Mapping[str, Pilot], Legs]
     pilots: Mapping[str, Pilot]
 
     def central_driver(self) -> Decision:
-        """The first legs, with the traffic that agents would have had."""
+        """First legs, with the traffic that agents would have."""
         return _decision(*self.plan.central_driver(self.pilots))
 
     def with_agents(self, transport: Transport, decision: int) -> Decision:
-        """The same by real messages: an agent is given what it alone knows.
+        """The same by real messages, each agent with its private knowledge only.
 
         Args:
             transport: Opened for at least the agents.
             decision: Its number, larger than those of earlier ones over the transport.
 
         Raises:
-            TransportError: If messages do not arrive, or not as they were sent, over a transport without faults.
+            TransportError: If messages are lost or changed, over a transport without faults.
         """
         agents = {name: Participant.of(name, self.plan, {name: pilot}, decision) for name, pilot in self.pilots.items()}
         ended = run_to_the_end(agents, transport)
@@ -241,7 +227,7 @@ class Planned:
 
 
 def _targeted(acquisition: Acquisition, level: float | None) -> TargetedVariance:
-    """Acquisition by which routes explore, for the sake of another."""
+    """Acquisition by which routes explore in place of another."""
     if isinstance(acquisition, TargetedVariance):
         return acquisition
     own = acquisition.level if isinstance(acquisition, Straddle) else None
@@ -249,7 +235,7 @@ def _targeted(acquisition: Acquisition, level: float | None) -> TargetedVariance
 
 
 def _open_places(situation: Situation, agent: str, places: Float[np.ndarray, "p d"]) -> Bool[np.ndarray, " p"]:
-    """Mask of places that an agent may plan to measure: not measured, as far as it knows, and likely to succeed."""
+    """Mask of places that an agent may plan to measure: not measured, to its knowledge, and likely to succeed."""
     seen = situation.seen_by(agent)
     is_open = np.ones(len(places), dtype=bool)
     if seen.measured is not None and len(seen.measured):
@@ -261,7 +247,7 @@ def _open_places(situation: Situation, agent: str, places: Float[np.ndarray, "p 
 
 
 def _graph(group: tuple[str, ...]) -> FactorGraph:
-    """Each agent with the next one: what matters is who takes part, and what each is called."""
+    """Graph that links each agent with the next one; only participants and names matter."""
     scopes = {f"route_{agent}": list(group[n : n + 2]) for n, agent in enumerate(group)}
     own = {agent: agent for agent in group}
     return FactorGraph.from_scopes(scopes, owners={f"route_{agent}": agent for agent in group}, variable_owners=own)

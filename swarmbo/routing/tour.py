@@ -1,23 +1,23 @@
-"""The route of one agent: what it takes to put a way-point in, and where it goes best."""
+"""Route of one agent: costs of insertions, and their best positions."""
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.acquisition.travel import Travel, is_never
 
-FREE = 0.5  # rounds that a way-point counts as which lies on the way
+FREE = 0.5  # rounds that a way-point en route counts as
 
 
 class Tour:
-    """Way-points in the order in which one agent visits them, each in a round of its own.
+    """Way-points in the order in which one agent visits them, each in a separate round.
 
     Args:
-        agent: Whose.
-        travel: How many rounds ways take.
-        start: Where it is (d,); None where nobody knows: then it has no route.
-        places: What may become a way-point (p, d).
-        is_open: Which of these may, to this agent.
-        horizon: Rounds that the route may take; the way home may take others besides, as the battery allows.
+        agent: The agent.
+        travel: Travel times in rounds.
+        start: Its position (d,); None if unknown: then it has no route.
+        places: Possible way-points (p, d).
+        is_open: Mask of those permitted to this agent.
+        horizon: Rounds of the route; the return to base may take more, if the battery permits.
 
     Attributes:
         stops: The way-points so far, as indices of places.
@@ -34,7 +34,7 @@ class Tour:
     ) -> None:
         self._agent, self._travel, self._places, self.stops = agent, travel, places, list[int]()
         self._open, self._left = is_open.copy(), float(horizon)
-        # of others nobody asks how far they are: a world may take long to say so
+        # distances of other places are not queried: a world may take long to compute them
         self._asked = np.flatnonzero(is_open)
         base = travel.base(agent)
         self._home = np.zeros(len(places))
@@ -49,7 +49,8 @@ class Tour:
             battery = float(travel.rounds_left(agent))
             self._home = unspared(self._way_to(base), self._left, battery)
             self._left = min(self._left, battery)
-        # what each place adds before each stop, and behind the last one; every leg takes a round at least, which bounds
+        # costs of each place before each stop, and after the last one; every leg takes at least a round, which bounds
+        # the number of stops
         # how many stops there can be
         most = int(min(self._left, len(places)))
         self._added = np.empty((most + 1, len(places)))
@@ -58,17 +59,15 @@ class Tour:
 
     @property
     def first_leg(self) -> float:
-        """Rounds to the first way-point; 0 where there is none."""
+        """Rounds to the first way-point; 0 without one."""
         return float(self._from[0][self.stops[0]]) if self.stops else 0.0
 
     def close(self, place: int) -> None:
-        """A place is somebody's way-point now."""
+        """Exclude a place that has become a way-point."""
         self._open[place] = False
 
     def extra(self) -> Float[np.ndarray, " p"]:
-        """The fewest rounds that each place adds to the route; inf where it can't be put in, ``FREE`` where it lies on
-        the way.
-        """
+        """Fewest rounds that each place adds to the route; inf if it does not fit, ``FREE`` if it lies en route."""
         n = len(self.stops)
         if not self._open.any():
             return np.full(len(self._places), np.inf)
@@ -82,11 +81,11 @@ class Tour:
         return np.where((least <= room) & self._open, np.maximum(least, FREE), np.inf)
 
     def slot(self, place: int) -> int:
-        """Number of stops before a place where it adds fewest rounds, as ``extra`` last had them."""
+        """Number of stops before a place at its best position, by the last ``extra``."""
         return int(self._fitting[:, place].argmin())
 
     def put_in(self, place: int, slot: int) -> None:
-        """Make a place a way-point, after so many others."""
+        """Insert a place as a way-point after ``slot`` others."""
         here, n = self._places[place], len(self.stops)
         self.stops.insert(slot, place)
         self._from.insert(slot + 1, self._away_from(here))
@@ -112,20 +111,19 @@ class Tour:
 
 
 def in_rounds(told: Int[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
-    """Rounds that ways count as: a measurement takes one also where an agent is already, and never is inf."""
+    """Rounds that paths count as: at least one for a measurement, inf if unreachable."""
     return np.where(is_never(told), np.inf, np.maximum(told, 1))
 
 
 def unspared(home: Float[np.ndarray, " p"], horizon: float, battery: float) -> Float[np.ndarray, " p"]:
-    """Rounds that ways home take of a route, where the battery need not last for them after its end.
+    """Rounds that returns to base add to a route, if the battery does not last for them after its end.
+
+    A route is short enough, and leads home in time, if both fit into the smaller of ``horizon`` and ``battery``.
 
     Args:
-        home: Rounds from places to the base; inf where there is no way.
+        home: Rounds from places to the base; inf without a path.
         horizon: Rounds that the route may take.
         battery: Rounds by which the agent has to be back.
-
-    Returns:
-        So many that a route is short enough, and leads home in time, if both fit into the fewer of these rounds.
     """
     return np.maximum(home - max(battery - horizon, 0.0), 0.0)
 
@@ -133,16 +131,5 @@ def unspared(home: Float[np.ndarray, " p"], horizon: float, battery: float) -> F
 def in_time(
     agent: str, travel: Travel, candidates: Float[np.ndarray, "k d"], end: Float[np.ndarray, " d"], left: float
 ) -> Bool[np.ndarray, " k"]:
-    """Places of this round from which an agent still gets somewhere.
-
-    Args:
-        agent: Who.
-        travel: How many rounds ways take.
-        candidates: What it can measure in this round, k >= 1.
-        end: Where it has to get.
-        left: Within how many rounds, this one included.
-
-    Returns:
-        Which of the candidates.
-    """
+    """Mask of this round's candidates from which an agent reaches ``end`` within ``left`` rounds, this one included."""
     return np.asarray(travel.rounds(agent, candidates, end[None]))[:, 0] <= left - 1.0

@@ -1,4 +1,4 @@
-"""Runs: scenarios, runs that survive a crash, and sweeps."""
+"""Runs: scenarios, crash-safe runs, and sweeps."""
 
 from swarmbo.runs.folder import RunFolder as RunFolder
 from swarmbo.runs.reading import Run as Run, load_run as load_run

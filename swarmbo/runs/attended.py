@@ -1,9 +1,9 @@
-"""A run in a process of its own, which is ended when a step of its world takes too long.
+"""A run in a separate process, which is ended when a step of its world takes too long.
 
-A thread cannot be ended, and a step may hang in compiled code that lets nothing else run; a process can be ended in
-either case, on every system. What was logged is safe, so the next process goes on from the last checkpoint, as a
-resumed run does, and records the round in which the world hung as failed. A world that takes its process down with it
-is survived in the same way. No process that a run or a sweep starts outlives the one that started it.
+A thread cannot be ended, and a step may hang in compiled code that blocks all threads; a process can be ended in either
+case, on every system. Logged rounds are safe, so the next process resumes from the last checkpoint and records the
+round in which the world hung as failed. A crash of the world's process is handled in the same way. No child process
+outlives its parent.
 """
 
 import os
@@ -36,30 +36,24 @@ class Task(Protocol):
     """Work of a process on a run; it can be pickled."""
 
     def __call__(self, *, on_round: OnRound, failures: Mapping[int, str], heartbeat: Heartbeat) -> Summary:
-        """Run to the end, telling of every round and step; ``failures`` are the rounds that are not tried again."""
+        """Run to the end with callbacks for rounds and steps; rounds in ``failures`` are not tried again."""
         ...
 
 
 class _Failed(NamedTuple):
-    """A step that did not end: of which round, 0 for the reset, and what became of it."""
+    """A step that did not end: its round, 0 for the reset, and the reason."""
 
     round: int
     why: str
 
 
 def attend(scenario: Scenario, first: Task, again: Task, on_round: OnRound) -> Summary:
-    """Run in processes of their own, one after the other, until the run is complete.
-
-    Args:
-        scenario: Which states ``step_timeout_s``.
-        first: What the first process does.
-        again: What one does that goes on where the last was ended.
-        on_round: Called after each round, in this process.
+    """Run in successive processes until the run is complete: ``first``, then ``again`` after each failed step.
 
     Raises:
         ConfigError: If the world cannot be reset in time, or not be made in another process.
-        RunFolderError: If a process is killed by somebody else.
-        Exception: Whatever ends the run in its process.
+        RunFolderError: If a process is killed from outside.
+        Exception: Any error that ends the run in its process.
     """
     failures, task = dict[int, str](), first
     while True:
@@ -68,7 +62,7 @@ def attend(scenario: Scenario, first: Task, again: Task, on_round: OnRound) -> S
             return ended
         if ended.round == 0:
             raise ConfigError(f"its reset failed: {ended.why}; wanted observations and infos", at="$.environment")
-        if ended.round in failures:  # and yet it was tried: it is in the log, with measurements
+        if ended.round in failures:  # tried again all the same: it is in the log, with measurements
             raise RunFolderError(
                 f"round {ended.round} is logged and did not come out again: {ended.why}; wanted a longer "
                 "$.step_timeout_s, or a world that answers as it did: start the run again in another folder"
@@ -107,7 +101,7 @@ def _attend(scenario: Scenario, task: Callable[..., Summary], on_round: OnRound)
 
 
 def _work(sending: Connection, task: Callable[..., Summary]) -> None:
-    """Run a task, and tell of every round, of every step, and of the end."""
+    """Run a task, and send every round, every step, and the end."""
 
     def on_round(record: RoundRecord, was_logged: bool) -> None:
         sending.send(("round", (record, was_logged)))
@@ -117,26 +111,26 @@ def _work(sending: Connection, task: Callable[..., Summary]) -> None:
 
     try:
         sending.send(("end", task(on_round=on_round, heartbeat=heartbeat)))
-    except BaseException as error:  # noqa: BLE001  it is raised again where the run was asked for
+    except BaseException as error:  # noqa: BLE001  raised again in the calling process
         sending.send(("error", _portable(error)))
 
 
 def _portable(error: BaseException) -> BaseException:
-    """An exception that can be sent, with the traceback that is lost on the way as a note."""
+    """An exception that can be sent, with its traceback as a note."""
     note = traceback.format_exc()
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001  a stranger's exception may refuse in any way
+    except Exception:  # noqa: BLE001  foreign exceptions may fail in any way
         error = RuntimeError(f"{type(error).__name__}: {error}")
     error.add_note(note)
     return error
 
 
 def leave_with_parent() -> None:
-    """End this process as soon as the one that started it has ended, however it did, even by ``kill -9``.
+    """End this process as soon as its parent has ended in any way, even by ``kill -9``.
 
-    A thread waits for the parent's end by what the system offers: the end of a pipe, or a handle of the process.
-    A run that is ended so is resumed like any other.
+    A thread waits for the system's signal of the parent's end: the end of a pipe, or a process handle. The run can be
+    resumed like any other.
     """
     parent = parent_process()
     if parent is not None:
@@ -145,10 +139,10 @@ def leave_with_parent() -> None:
 
 @contextmanager
 def without_interrupts() -> Generator[None]:
-    """A block in which an interrupt waits until its end; processes that are started in it hear of none, ever.
+    """Block in which an interrupt waits until its end; processes started in it never receive one.
 
-    An interrupt at the terminal is for all processes at once, also for those that are still loading modules, where
-    nothing can catch it. On Windows, which has no such block, they ignore it once they have begun.
+    An interrupt at the terminal reaches all processes at once, also those that are still loading modules and cannot
+    catch it. On Windows, which has no such block, child processes ignore it once they have begun.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -161,8 +155,8 @@ def without_interrupts() -> Generator[None]:
 
 
 def end_workers(pool: ProcessPoolExecutor) -> None:
-    """End the processes of a pool at once; what they ran is resumed like any other run."""
-    # Public only from Python 3.14 on, as kill_workers().
+    """End the processes of a pool at once; their runs can be resumed."""
+    # public only from Python 3.14 on, as kill_workers()
     workers: dict[int, BaseProcess] = getattr(pool, "_processes", None) or {}
     for worker in list(workers.values()):
         worker.kill()
@@ -177,16 +171,10 @@ def _wait_and_leave(sentinel: int) -> None:
 def spawned(
     scenario: Scenario, at: str, work: Callable[..., None], *arguments: Any
 ) -> Generator[tuple[Connection, BaseProcess]]:
-    """A block beside which another process works, in which the world of a scenario is known; it ends with the block.
+    """Block with a child process that knows a scenario's world and ends with the block.
 
-    Args:
-        scenario: That names the world.
-        at: What needs another process, for messages.
-        work: What it does, with the end of a pipe to send by, and the arguments.
-        *arguments: Of that, which can be pickled.
-
-    Returns:
-        The end of the pipe to receive by, and the process.
+    Yields the receiving end of a pipe, and the process; ``work`` gets the sending end and picklable arguments. ``at``
+    names the setting that needs the process, for messages.
 
     Raises:
         ConfigError: If another process could not make the world.
@@ -197,7 +185,7 @@ def spawned(
     process = context.Process(target=_begin, args=(sending, identifier, entry_point, work, arguments))
     with without_interrupts():
         process.start()
-    sending.close()  # or the end of the other process would not be the end of the pipe
+    sending.close()  # otherwise the pipe would stay open when the child ends
     try:
         yield receiving, process
     finally:
@@ -207,14 +195,14 @@ def spawned(
 
 
 def begin_process() -> None:
-    """End with the process that started this one, warn in one line, and leave interrupts to that process."""
+    """End with the parent process, warn in one line, and leave interrupts to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     leave_with_parent()
     tell_in_one_line()
 
 
 def _entry_point(scenario: Scenario, at: str) -> Any:
-    """Maker of the world, by the registry of this process; worlds of plug-ins are registered in every process."""
+    """Maker of the world in this process's registry; plug-ins register their worlds in every process."""
     load_plug_ins()
     identifier = scenario.environment["id"]
     known = pettingzoo.parallel_registry.get(identifier)

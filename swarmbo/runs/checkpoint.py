@@ -1,7 +1,7 @@
-"""The state of a run in mid-flight: the team's and the world's, as plain JSON and arrays.
+"""Checkpoint of a run: the states of the team and the world, as plain JSON and arrays.
 
-The arrays lie in a file that is named by its round. The JSON names that file and is renamed into place after it, and
-older arrays are deleted after that; so whenever a run is killed, the JSON that is there fits the arrays it names.
+The arrays are in a file named by the round. The JSON names that file and is renamed into place after it; older arrays
+are deleted last. So whenever a run is killed, the JSON fits the arrays it names.
 """
 
 import json
@@ -22,13 +22,7 @@ State = dict[str, Any]  # {"json": plain data, "arrays": {name: array}}
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A round, and the states from which the next one follows.
-
-    Args:
-        round: The last round that is in it.
-        team: ``Team.state_dict()``.
-        world: The environment's ``get_state()``.
-    """
+    """The last round in the checkpoint, ``Team.state_dict()``, and the environment's ``get_state()``."""
 
     round: int
     team: State
@@ -36,7 +30,7 @@ class Checkpoint:
 
 
 def write_checkpoint(folder: RunFolder, checkpoint: Checkpoint) -> None:
-    """Put a checkpoint in the place of the last one."""
+    """Replace the last checkpoint."""
     arrays_name = _arrays_name(checkpoint.round)
     arrays = {
         f"{part}/{name}": np.asarray(array)
@@ -61,7 +55,7 @@ def write_checkpoint(folder: RunFolder, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(folder: RunFolder) -> Checkpoint | None:
-    """The last checkpoint; None if there is none.
+    """Read the last checkpoint; None if there is none.
 
     Raises:
         StateVersionError: If another version of swarmbo wrote it.

@@ -1,4 +1,4 @@
-"""Figures of runs that lie in folders: this reads, ``swarmbo.plotting`` draws."""
+"""Figures of runs in folders: this module reads, ``swarmbo.plotting`` draws."""
 
 import warnings
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ from swarmbo.team import Team
 
 _NOTE = "figures.json"
 _LONGEST_NAME, _LONGEST_UNIT, _LARGEST_PLACE = 120, 40, 1e100
-# What drawing may come to where a file of an earlier version, which has no digest, was edited.
+# errors of drawing an edited file of an earlier version, which has no digest
 _MISFITS = (
     ValueError,
     TypeError,
@@ -53,7 +53,7 @@ _MISFITS = (
 
 
 def world_of(folder: RunFolder) -> World:
-    """The world of a run as figures see it.
+    """World of a run for figures.
 
     Raises:
         RunFolderError: If it is missing or damaged.
@@ -94,15 +94,11 @@ def _graph_of(record: WorldRecord) -> FactorGraph | None:
 def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
     """Draw a run, complete or not, into its folder ``figures``.
 
-    Args:
-        path: The folder of the run.
-        formats: What figures and animation are written as; None: as PNG and GIF.
-
-    Returns:
-        The files written; none before the first round is logged. What is there then is noted in ``figures.json``.
+    ``formats`` None means PNG and GIF. Returns the written files, none before the first logged round; ``figures.json``
+    lists them.
 
     Raises:
-        RunFolderError: If no run lies there, it is damaged, or the figures cannot be written.
+        RunFolderError: If there is no run, it is damaged, or the figures cannot be written.
         ConfigError: If the animation cannot be encoded.
     """
     folder = RunFolder.open(path)
@@ -111,7 +107,7 @@ def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
     except SwarmboError:
         raise
     except _MISFITS as error:
-        if folder.is_sealed:  # as it was written: the mistake is ours
+        if folder.is_sealed:  # unchanged, so the error is not the file's
             raise
         raise RunFolderError(
             f"{path}: cannot be drawn: what lies there does not fit together ({error_text(error)})"
@@ -131,7 +127,7 @@ def _draw(folder: RunFolder, formats: Formats) -> list[Path]:
     fused = isinstance(belief, FusedSettings)
     prior = belief.prior if fused else belief
     try:
-        can_rebuild = not unloaded_kernels(prior)  # for a figure no code of a user's own is loaded
+        can_rebuild = not unloaded_kernels(prior)  # figures load no user code
         settings = prior if isinstance(prior, ExactGPSettings) and can_rebuild else None
         views = views_of(folder) if fused else None
         files = plotting.write_figures(records, world, settings, into, fused, views, formats, folder.network())
@@ -156,22 +152,17 @@ def _method(folder: RunFolder) -> str:
 
 
 def views_of(folder: RunFolder) -> AgentViews | None:
-    """The view of every agent after the last round of which there is a checkpoint, to the bit as it was in the run.
+    """Local belief of every agent after the last round with a checkpoint, bit-identical to the run, and that round.
 
-    Args:
-        folder: Of a run, complete or not, whose agents each have a belief of their own.
-
-    Returns:
-        The views and their round; None where there is no checkpoint that can be read, as before the first round, and
-        in worlds that cannot write down their state.
+    None without a readable checkpoint, as before the first round, and in worlds without saved state.
     """
     try:
         checkpoint = read_checkpoint(folder)
         if checkpoint is None or checkpoint.round >= len(folder.lines()):
             return None
-        # no part but the belief matters here, and none of a user's own is loaded for a figure
+        # only the belief is needed here, and no user code is loaded for a figure
         team = Team.from_state_dict(checkpoint.team, acquisition="db-gp-ucb", coordination="exact")
-    except (ConfigError, RunFolderError, StateVersionError):  # a figure can do without it, and says so
+    except (ConfigError, RunFolderError, StateVersionError):  # the figure is drawn without it, and says so
         return None
     belief = team.belief if team.problem.is_field else None
     return AgentViews(checkpoint.round, belief.views) if isinstance(belief, FusedBelief) else None
@@ -191,14 +182,10 @@ def _shortened(text: str, most: int) -> str:
 
 
 def is_drawn(path: Path, formats: Formats | None = None) -> bool:
-    """Test that the figures of a run are there, of all its rounds: whoever is killed while drawing leaves some out.
-
-    Args:
-        path: The folder of the run.
-        formats: What they must have been written as; None: as anything.
+    """True if the figures of a run exist for all its rounds, in ``formats`` if given; a killed drawing leaves some out.
 
     Raises:
-        RunFolderError: If no run lies there, or it is damaged.
+        RunFolderError: If there is no run, or it is damaged.
     """
     folder = RunFolder.open(path)
     if (drawn := _noted(folder)) is None:
@@ -210,7 +197,7 @@ def is_drawn(path: Path, formats: Formats | None = None) -> bool:
 
 
 def drawn_files(path: Path) -> list[Path]:
-    """The figures that were drawn of a run last, complete or not.
+    """Last drawn figures of a run, complete or not.
 
     Raises:
         RunFolderError: As ``is_drawn``.
@@ -227,7 +214,7 @@ def _noted(folder: RunFolder) -> "_Drawn | None":
 
 
 def _in_step(world: World, records: Sequence[RoundRecord]) -> World:
-    """The world as it was in each round of a run: it took no part in those in which it failed."""
+    """World of a run with its state in each round: failed rounds do not advance it."""
     if world.frames is None or world.maxima is None or world.argmaxes is None:
         return world
     clock = np.cumsum([record.failure is None for record in records]) - 1
@@ -235,20 +222,14 @@ def _in_step(world: World, records: Sequence[RoundRecord]) -> World:
 
 
 class _Drawn(msgspec.Struct, frozen=True):
-    """``figures.json``: written when all figures are.
-
-    Args:
-        records: Lines of the log that they show.
-        files: Their names.
-        dpi: Dots per inch.
-    """
+    """``figures.json``, written after all figures: lines of the log that they show, file names, dots per inch."""
 
     records: int
     files: list[str]
     dpi: int = Formats.dpi
 
     def is_as(self, formats: Formats) -> bool:
-        """Test that all that was drawn is in these formats."""
+        """True if all figures are in these formats."""
         ends = {Path(name).suffix[1:] for name in self.files}
         return self.dpi == formats.dpi and ends <= {formats.figures, formats.animation}
 
@@ -259,15 +240,9 @@ _COLOURS = ["#ffffff", "#000000", style.INK, *(style.agent_colour(index) for ind
 
 
 def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) -> Path | None:
-    """Write the rounds of a run that found something better, up to the best one, as its world draws them.
+    """Write an animation of the rounds with a new best, as drawn by the world; the ending of ``path`` is the format.
 
-    Args:
-        folder: Of the run, complete or not.
-        records: Its rounds.
-        path: Where to; its ending names the format.
-
-    Returns:
-        The path; None where the world cannot be made, or has no ``replay``: its figures show what pictures of it would.
+    None if the world cannot be made, or has no ``replay``.
     """
     scenario = folder.scenario()
     if not is_filmed(scenario.environment["id"]):
@@ -276,7 +251,7 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
         env = make_environment(
             msgspec.structs.replace(scenario, environment=scenario.environment | {"render_mode": "rgb_array"})
         )
-    except ConfigError:  # its simulator or its data are not where the figures are drawn
+    except ConfigError:  # its simulator or its data are missing on this machine
         return None
     shown, frames = _shown(records), list[Any]()
     env.reset(seed=scenario.seed)
@@ -292,17 +267,9 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
 def write_scene(
     folder: RunFolder, records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, path: Path
 ) -> Path | None:
-    """Write the rounds of a run in three dimensions, where its world can be drawn so.
+    """Write an animation of the rounds in three dimensions; the ending of ``path`` is the format.
 
-    Args:
-        folder: Of the run, complete or not.
-        records: Its rounds.
-        world: Its world.
-        settings: The belief's settings of the run.
-        path: Where to; its ending names the format.
-
-    Returns:
-        The path; None where the world is flat, or cannot be made or drawn here, of which a ``DataWarning`` says why.
+    None if the world is flat, or cannot be made or drawn here, with a ``DataWarning`` of the reason.
     """
     scenario = folder.scenario()
     if not has_scene(scenario.environment["id"]):
@@ -312,7 +279,7 @@ def write_scene(
     except MissingPackageError as error:
         warnings.warn(f"{path} is left out: {error.message}", DataWarning, stacklevel=2)
         return None
-    except ConfigError:  # its data are not where the figures are drawn
+    except ConfigError:  # its data are missing on this machine
         return None
     if scene is None:
         return None
@@ -323,7 +290,7 @@ def write_scene(
 
 
 def _shown(records: Sequence[RoundRecord]) -> set[int]:
-    """Rounds that found something better, thinned out evenly: the film ends on the best. Without any the last round."""
+    """Rounds with a new best, thinned evenly and ending on the best; without any the last round."""
     better, best = list[int](), -np.inf
     for record in records:
         if record.evaluations and record.best is not None and record.best.mean > best:

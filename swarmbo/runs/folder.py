@@ -1,7 +1,7 @@
-"""The run folder: all that is known of a run, as files that anything can read.
+"""The run folder: all data of a run, in standard file formats.
 
-``scenario.toml`` (resolved, with versions), ``world.json`` and ``world.npz`` (the truth, where there is one),
-``rounds.jsonl`` (one line a round, nothing in it depends on the clock), ``timings.jsonl``, ``checkpoint.json`` with its
+``scenario.toml`` (resolved, with versions), ``world.json`` and ``world.npz`` (the ground truth, if there is one),
+``rounds.jsonl`` (one line a round, independent of the clock), ``timings.jsonl``, ``checkpoint.json`` with its
 ``checkpoint-*.npz``, ``summary.json``, ``figures/``.
 """
 
@@ -47,24 +47,21 @@ from swarmbo.runs.stored_files import (
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder that holds one run.
-
-    Args:
-        path: Of the folder.
-    """
+    """A folder that holds one run."""
 
     path: Path
 
     @classmethod
     def make(cls, path: Path) -> Path:
-        """Make the folder that a run shall have, empty, or take one that holds a run or nothing.
+        """Make an empty folder for a run, or accept one that holds a run or nothing.
 
         Raises:
             RunFolderError: If it holds something else, or cannot be made.
         """
         try:
             path.mkdir(parents=True, exist_ok=True)
-            ours = {LOCK, SCENARIO + PARTIAL}  # the latter of a run that was killed before it began
+            # the scenario's partial file is left by a run killed before it began
+            ours = {LOCK, SCENARIO + PARTIAL}
             is_occupied = any(file.name not in ours for file in path.iterdir())
         except OSError as error:
             raise RunFolderError(f"{path}: cannot be made: {error.strerror}; choose another --out") from error
@@ -75,12 +72,9 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, scenario: Scenario, code: Mapping[str, str] | None = None) -> "RunFolder":
-        """Begin a run in a folder that holds none; whoever may meet others there holds its lock.
+        """Begin a run in a folder without one, made by ``make``; concurrent callers must hold its lock.
 
-        Args:
-            path: The folder, which ``make`` made; files that are not a run's may lie there.
-            scenario: What will be run.
-            code: Digests of code of a user's own, by its name.
+        ``code`` has digests of the user's own code, by its name.
 
         Raises:
             RunFolderError: If it cannot be written.
@@ -93,10 +87,10 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """The folder of a run that was begun.
+        """Open the folder of a run that was begun.
 
         Raises:
-            RunFolderError: If it is none, or links, pipes or devices lie in it under the names of its files.
+            RunFolderError: If it is none, or if links, pipes or devices have the names of its files.
         """
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such folder; wanted the folder of a run")
@@ -111,9 +105,9 @@ class RunFolder:
         return (path / SCENARIO).is_file()
 
     def clear(self) -> None:
-        """Delete the run, and nothing that is not a run's: files that others put there or among the figures stay.
+        """Delete the files of the run and no others.
 
-        Its scenario goes last: a folder that is killed half cleared still holds a run, which can be cleared again.
+        The scenario goes last: a folder whose clearing was killed still holds a run, and can be cleared again.
 
         Raises:
             RunFolderError: If a file cannot be deleted.
@@ -126,7 +120,7 @@ class RunFolder:
         self._delete(self.path / SCENARIO)
 
     def sweep_out(self) -> None:
-        """Delete what a process that was killed left half written, and cut what it tore in the logs.
+        """Delete partial files of a killed process, and cut torn lines of the logs.
 
         Raises:
             RunFolderError: If a file cannot be deleted or shortened.
@@ -144,14 +138,14 @@ class RunFolder:
             raise RunFolderError(f"{file}: cannot be deleted: {error.strerror}; choose another --out") from error
 
     def _cut(self, name: str, length: int) -> None:
-        """Shorten a log to its whole lines, so that the next one can follow."""
+        """Shorten a log to its complete lines, so that the next one can follow."""
         log = self.path / name
         with self.writing(name):
             if log.is_file() and log.stat().st_size != length:
                 os.truncate(log, length)
 
     def scenario(self) -> Scenario:
-        """The resolved scenario.
+        """Read the resolved scenario.
 
         Raises:
             RunFolderError: If it was changed or damaged.
@@ -171,13 +165,10 @@ class RunFolder:
         return self._told[1]
 
     def require_same_code(self, code: Mapping[str, str]) -> None:
-        """Refuse to take for one run what was made by other code.
-
-        Args:
-            code: Digests of a user's own, by its name, as it is now.
+        """Refuse to continue a run with changed code; ``code`` has the present digests, by name.
 
         Raises:
-            RunFolderError: If it was changed since the run began.
+            RunFolderError: If the code was changed since the run began.
         """
         then = self.versions()
         if changed := [name for name, digest in code.items() if then.get(name) != digest]:
@@ -188,7 +179,7 @@ class RunFolder:
 
     @cached_property
     def _told(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """The tables of the scenario, and what wrote them."""
+        """Tables of the scenario, and the versions that wrote them."""
         path = self.path / SCENARIO
         try:
             settings = read_toml(path)
@@ -212,23 +203,23 @@ class RunFolder:
 
     @property
     def _start(self) -> str | None:
-        """Digest that those of the log go on from: that of the settings; None for a run of an earlier version."""
+        """First digest of the log's chain: that of the settings; None for a run of an earlier version."""
         return digest_of_table(self._told[0]) if self.is_sealed else None
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file whole or not at all."""
+        """Write a file completely or not at all."""
         self._replace(name, text.encode())
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write plain data or a Struct with a digest, whole or not at all."""
+        """Write plain data or a Struct with a digest, completely or not at all."""
         self._replace(name, seal(msgspec.json.format(msgspec.json.encode(value))))
 
     def write_sealed(self, name: str, text: str) -> None:
-        """Write a JSON object with a digest, whole or not at all."""
+        """Write a JSON object with a digest, completely or not at all."""
         self._replace(name, seal(text.encode()))
 
     def read_sealed(self, name: str) -> bytes:
-        """A JSON object as it was written.
+        """Read a JSON object and check its digest.
 
         Raises:
             OSError: If it cannot be read.
@@ -243,17 +234,17 @@ class RunFolder:
         return text if sealed is None else sealed.text
 
     def write_arrays(self, name: str, arrays: dict[str, np.ndarray]) -> None:
-        """Write arrays of numbers, whole or not at all.
+        """Write arrays of numbers, completely or not at all.
 
         Raises:
             RunFolderError: If they cannot be written.
-            ValueError: If one holds Python objects, which could only be pickled.
+            ValueError: If one holds Python objects, which would have to be pickled.
         """
         with self.writing(name):
             write_arrays(self.path / name, arrays)
 
     def read_arrays(self, name: str) -> dict[str, np.ndarray]:
-        """Arrays as they were written.
+        """Read arrays.
 
         Raises:
             OSError: If they cannot be read.
@@ -267,7 +258,7 @@ class RunFolder:
 
     @contextmanager
     def reading(self, name: str, how: str) -> Generator[None]:
-        """A block that reads a file: what fails in it names the file, and says ``how`` to go on without it."""
+        """Block that reads a file: errors in it name the file, and ``how`` to go on without it."""
         try:
             yield
         except (RunFolderError, StateVersionError):
@@ -278,7 +269,7 @@ class RunFolder:
 
     @contextmanager
     def writing(self, name: str) -> Generator[None]:
-        """A block that writes a file: what fails in it names the file, as the system does not of a full disk."""
+        """Block that writes a file: errors in it name the file, which the system's error of a full disk does not."""
         try:
             yield
         except OSError as error:
@@ -304,7 +295,7 @@ class RunFolder:
         return logged_lines(self._read("rounds.jsonl"), self._start, self.path / "rounds.jsonl")
 
     def lines(self) -> list[bytes]:
-        """The complete lines of the log, without their line ends and digests. A torn last line is left out.
+        """Complete lines of the log, without line ends and digests; a torn last line is left out.
 
         Raises:
             RunFolderError: If the log cannot be read, or a line was changed or damaged.
@@ -312,19 +303,19 @@ class RunFolder:
         return self._log().lines
 
     def records(self) -> list[RoundRecord]:
-        """The rounds that were logged."""
+        """Logged rounds."""
         return [msgspec.json.decode(line, type=RoundRecord) for line in self.lines()]
 
     def records_before_damage(self) -> tuple[list[RoundRecord], str | None]:
-        """The rounds before the first line of the log that was changed or damaged, and what is wrong with that."""
+        """Rounds before the first changed or damaged line of the log, and a message about that line."""
         log = self._log_before_damage()
         return [msgspec.json.decode(line, type=RoundRecord) for line in log.lines], log.damage
 
     def append(self, line: bytes, timing: Timing) -> None:
-        """Log a round. When this returns, it is on the disk.
+        """Log a round; it is on the disk on return.
 
         Raises:
-            RunFolderError: If it cannot be written, as whatever else is written here.
+            RunFolderError: If it cannot be written.
         """
         noted, after = msgspec.json.encode(timing), self._last_digest()
         if after is not None:
@@ -337,7 +328,7 @@ class RunFolder:
             log.write(noted + b"\n")
 
     def _last_digest(self) -> str | None:
-        """Digest that the one of the next line goes on from, by the end of the log."""
+        """Digest that the next line continues, read from the end of the log."""
         start, log = self._start, self.path / "rounds.jsonl"
         if start is None or not regular_file(log):
             return start
@@ -347,7 +338,7 @@ class RunFolder:
         return start if last is None else last.digest
 
     def network(self) -> list[NetworkRecord]:
-        """Records of a fleet's network, one a round; empty where the run was none. A torn last line is left out.
+        """Records of a fleet's network, one a round; empty without a fleet. A torn last line is left out.
 
         Raises:
             RunFolderError: If it is damaged, or cannot be read.
@@ -359,7 +350,7 @@ class RunFolder:
             raise RunFolderError(f"{self.path / NETWORK}: is damaged: {error}") from error
 
     def timings(self) -> list[Timing]:
-        """Seconds that the rounds took; rounds whose timing was lost to a crash are missing.
+        """Durations of the rounds; timings lost in a crash are missing.
 
         Raises:
             RunFolderError: If a line was changed.
@@ -383,5 +374,5 @@ def _without_digest(note: dict[str, str]) -> dict[str, str]:
 
 
 def _digest(settings: dict[str, Any], note: dict[str, str]) -> str:
-    """Digest of a scenario, however it was formatted."""
+    """Digest of a scenario, independent of its formatting."""
     return digest_of_table({**settings, "versions": note})

@@ -1,4 +1,4 @@
-"""Live progress on a terminal; plain lines where there is none."""
+"""Live progress on a terminal; plain lines elsewhere."""
 
 import sys
 import time
@@ -21,7 +21,7 @@ from swarmbo.records import RoundRecord, Traffic
 
 
 class _Display:
-    """A bar, or lines, which are shown while this is a context."""
+    """A bar, or lines, shown within a context."""
 
     def __init__(self, total: int, noun: str, *, quiet: bool) -> None:
         self.total, self.noun, self.quiet = total, noun, quiet
@@ -29,7 +29,7 @@ class _Display:
         self._bar_width = 24 if self._console.width > 80 else 8
         self._first: tuple[float, int] | None = None
         self._bar: RichProgress | None = None
-        self._shown: Any = None  # in a notebook: the output that shows the bar, and is shown anew
+        self._shown: Any = None  # in a notebook: the output with the bar, which is updated
         if (self._console.is_terminal or self._console.is_jupyter) and not quiet:
             self._bar = RichProgress(
                 SpinnerColumn(),
@@ -74,7 +74,7 @@ class _Display:
 
     @property
     def _room(self) -> int:
-        """Characters that are left for the text beside spinner, noun, count, bar and time."""
+        """Characters left for the text next to spinner, noun, count, bar and time."""
         fixed = len(f"⠋ {self.noun} {self.total}/{self.total}  0:00:00 left, ") + self._bar_width
         return self._console.width - fixed - 1
 
@@ -83,12 +83,7 @@ class _Display:
 
 
 class Progress(_Display):
-    """Shows a run round by round: best found, scores where the truth is known, traffic, time left. A context manager.
-
-    Args:
-        rounds: Rounds to come after the one at reset.
-        quiet: Whether to show nothing.
-    """
+    """Progress of a run, round by round: best, scores if known, traffic, time left. A context manager."""
 
     def __init__(self, rounds: int, *, quiet: bool = False) -> None:
         super().__init__(rounds, "round", quiet=quiet)
@@ -104,19 +99,14 @@ class Progress(_Display):
 
 
 class SweepProgress(_Display):
-    """Shows a sweep run by run. A context manager.
-
-    Args:
-        n_trials: Runs to come.
-        quiet: Whether to show only failures.
-    """
+    """Progress of a sweep, run by run; ``quiet`` shows failures only. A context manager."""
 
     def __init__(self, n_trials: int, *, quiet: bool = False) -> None:
         super().__init__(n_trials, "run", quiet=quiet)
         self._count = 0
 
     def show(self, status: str, out: Path, message: str = "") -> None:
-        """Show one run that ended: what became of it, its folder, and why it failed."""
+        """Show one ended run: its status, its folder, and the reason of a failure."""
         self._count += 1
         self.advance(self._count, f"{status}: {out}")
         if status == "failed":
@@ -140,7 +130,7 @@ def round_text(record: RoundRecord, traffic: Traffic) -> str:
 
 
 def _fitted(text: str, room: int) -> str:
-    """A text without what does not fit: extras go first, from the end."""
+    """Text shortened to fit: extras are dropped first, from the end."""
     while len(text) > room and ", " in text:
         text = text.rpartition(", ")[0]
     return text if len(text) <= room else text[: max(room - 1, 0)] + "…"

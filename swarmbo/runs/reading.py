@@ -1,4 +1,4 @@
-"""A run that was made, complete or not: what it was, what came of it, its tables and its figures."""
+"""A finished or partial run: its scenario, results, tables and figures."""
 
 import os
 import sys
@@ -25,25 +25,25 @@ from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.table import Columns, measurements, stacked, to_frame, write_csv, write_parquet, write_rows
 from swarmbo.runs.world_record import WorldRecord, read_world
 
-_MEDIA = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}  # what a page can show
+_MEDIA = {".png": "image/png", ".gif": "image/gif", ".svg": "image/svg+xml"}  # displayable in a page
 
 
 class Pictures(tuple[Path, ...]):
-    """Files of figures, which notebooks show."""
+    """Files of figures, displayed by notebooks."""
 
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        """Those that a page can show, as part of it; of others the names."""
+        """HTML of the displayable ones; of others the names."""
         return "".join(map(_shown, self))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
-    """A run as it lies in its folder. What is asked for is read once: load it again to see what came since.
+    """A run in its folder. Properties are read once: load it again for newer rounds.
 
     Args:
-        folder: Where it lies.
+        folder: Its folder.
 
     Example:
         >>> import tempfile
@@ -60,26 +60,26 @@ class Run:
 
     @property
     def path(self) -> Path:
-        """Of the folder."""
+        """Path of the folder."""
         return self.folder.path
 
     @cached_property
     def scenario(self) -> Scenario:
-        """The resolved scenario.
+        """Resolved scenario.
 
         Raises:
-            RunFolderError: If it was changed or damaged; so do all that follow of what they read.
+            RunFolderError: If it was changed or damaged; the other properties raise it too.
         """
         return self.folder.scenario()
 
     @cached_property
     def world(self) -> WorldRecord:
-        """Its world: bounds, agents, variables, and the maximum where it is known."""
+        """World of the run: bounds, agents, variables, and the maximum if known."""
         return read_world(self.folder)
 
     @cached_property
     def records(self) -> list[RoundRecord]:
-        """The rounds that were logged, that of the reset first."""
+        """Logged rounds, that of the reset first."""
         records, damage = self._logged
         if damage is not None:
             raise RunFolderError(damage)
@@ -96,23 +96,23 @@ class Run:
 
     @property
     def is_complete(self) -> bool:
-        """True once all its rounds were run."""
+        """True once all rounds are complete."""
         return self.summary is not None
 
     @property
     def best(self) -> Recommendation | None:
-        """The largest measurement so far, and where; None while there is none."""
+        """Largest measurement so far and its location; None without one."""
         return self.records[-1].best if self.records else None
 
     @property
     def recommendation(self) -> Recommendation | None:
-        """Maximum that the team believed in after the last round that was logged, and its place."""
+        """Maximum expected by the team after the last logged round, and its location."""
         return self.records[-1].recommendation if self.records else None
 
     def table(self) -> Columns:
-        """A row for each measurement, as cells by column; ``swarmbo.runs.table.measurements`` says which there are.
+        """Measurements as cells by column, one row each; see ``swarmbo.runs.table.measurements``.
 
-        A team's ``attach`` takes it as it is.
+        A team's ``attach`` takes it unchanged.
 
         Warns:
             DataWarning: If the log is damaged; the table has the rounds before that.
@@ -124,7 +124,7 @@ class Run:
         return measurements(records, self.world, self.scenario)
 
     def to_dataframe(self) -> Any:
-        """The same as a ``pandas.DataFrame``.
+        """Measurements as a ``pandas.DataFrame``.
 
         Raises:
             ConfigError: If pandas is not installed.
@@ -132,10 +132,11 @@ class Run:
         return to_frame(self.table())
 
     def plot(self, *names: str) -> Pictures:
-        """The figures of the run, which a notebook shows; drawn first where they are not there yet.
+        """Figures of the run for a notebook; drawn first if they are missing.
 
         Args:
-            names: Which of them: ``regret``, ``belief``, ``run`` (the animation), …; by default all but the animation.
+            names: Names of figures: ``regret``, ``belief``, ``run`` (the animation), …; by default all but the
+                animation.
 
         Raises:
             RunFolderError: If they cannot be drawn or written.
@@ -156,7 +157,7 @@ class Run:
         return f"<{self._title}{best}; {self.path}>"
 
     def _repr_html_(self) -> str:
-        """The closing table, for notebooks; of a run that is not complete how far it is."""
+        """Closing table for notebooks; of a partial run its progress."""
         if self.summary is not None:
             return html_table(self._title, report_rows(self.summary))
         best = "none" if self.best is None else f"{self.best.mean:.6g}"
@@ -170,13 +171,13 @@ class Run:
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:
-    """A run from its folder, complete or not; nothing of it is run again, and no code that it names.
+    """Load a run from its folder, complete or not, without running any of its code.
 
     Args:
-        path: Of the folder.
+        path: Path of the folder.
 
     Raises:
-        RunFolderError: If no run lies there.
+        RunFolderError: If there is no run.
 
     Example:
         >>> import swarmbo as sb
@@ -215,7 +216,7 @@ def _shown(path: Path) -> str:
 
 
 def read_summary(folder: RunFolder) -> Summary | None:
-    """The summary of a complete run; None while rounds of it are missing from the log.
+    """Summary of a complete run; None while rounds are missing from the log.
 
     Raises:
         RunFolderError: If it is damaged, or cannot be read.
@@ -229,7 +230,7 @@ def read_summary(folder: RunFolder) -> Summary | None:
 
 
 def read_report(path: Path) -> Summary:
-    """The summary of a complete run.
+    """Summary of a complete run.
 
     Raises:
         RunFolderError: If there is none, or the run is not complete.
@@ -244,21 +245,21 @@ STDOUT = Path("-")
 
 
 def export(folder: Path, file: Path | None = None, *, csv: bool = False, parquet: bool = False) -> Path | None:
-    """Write the table of a run, or those of all runs below a folder as one, with a column ``run``.
+    """Write the table of a run, or one table of all runs below a folder, with a column ``run``.
 
     Args:
-        folder: Of the run, or of runs.
-        file: Where to; by default ``measurements.csv`` or ``measurements.parquet`` in the folder. ``-`` is standard
-            output, of CSV.
-        csv: Whether to write CSV, the default unless the file's name ends in ``.parquet``.
-        parquet: Whether to write Parquet.
+        folder: Folder of the run, or of runs.
+        file: By default ``measurements.csv`` or ``measurements.parquet`` in the folder. ``-`` is standard output, of
+            CSV.
+        csv: Write CSV, the default unless the file's name ends in ``.parquet``.
+        parquet: Write Parquet.
 
     Returns:
-        The file; None where standard output was written.
+        The file; None for standard output.
 
     Raises:
-        RunFolderError: If no run lies there, or its scenario or world is damaged.
-        ConfigError: If both formats are wanted, or what writes Parquet is not installed.
+        RunFolderError: If there is no run, or its scenario or world is damaged.
+        ConfigError: If both formats are requested, or pyarrow is not installed.
         OSError: If the file cannot be written.
     """
     if csv and parquet:

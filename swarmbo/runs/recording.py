@@ -1,4 +1,4 @@
-"""Records of a run while it goes on: one line of the log for each round, and the summary at its end."""
+"""Records of a run in progress: one line of the log for each round, and the final summary."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -44,13 +44,7 @@ from swarmbo.worlds import FunctionWorld, Infos, Report
 
 
 def record_reset(team: Team, infos: Infos, truth: GroundTruth | None) -> RoundRecord:
-    """Round 0: the measurements at reset, of agents that made one.
-
-    Args:
-        team: After it learned from them.
-        infos: What ``env.reset`` returned.
-        truth: The world's, where it tells.
-    """
+    """Round 0: measurements at reset, after the team learned them."""
     measured = [agent for agent in team.agents if Report.of(infos.get(agent, {})).is_placed]
     samples = [_sample(agent, infos[agent], None, None, (None, None)) for agent in measured]
     record = RoundRecord(round=0, samples=samples, sharing=team.last_sharing, sharing_links=_sharing_links(team))
@@ -69,15 +63,15 @@ def record_round(
     links: list[tuple[str, str]],
     truth: GroundTruth | None,
 ) -> RoundRecord:
-    """A round after the measurements were learned.
+    """Record of a round after the measurements were learned.
 
     Args:
-        previous: The round before, which says what was best so far.
+        previous: The previous round, with the best so far.
         team: After it learned from them.
-        actions: Where each agent was told to measure, or its part of the joint point.
-        infos: What ``env.step`` returned; an agent that is missing has failed, and stays where it was.
-        links: Who heard whom when the round was decided.
-        truth: The world's, where it tells; that of any round.
+        actions: Requested location of each agent, or its part of the joint point.
+        infos: From ``env.step``; an agent that is missing has failed, and stays at its location.
+        links: Communication links at the time of the decision.
+        truth: Ground truth of any round, if the world gives one.
     """
     before = {sample.agent: sample.location for sample in previous.samples}
     samples: list[Sample] = []
@@ -144,10 +138,10 @@ class _Believed:
 
     Args:
         noise_std: Standard deviation of one measurement's noise.
-        hyperparameters: Enough to rebuild the belief from the samples so far.
-        recommendation: Where it holds the maximum to be.
-        mean: What it expects at the truth's evaluation points (m,); None for joint points, of which there is no map.
-        means: What each agent expects there, where each has a belief of its own.
+        hyperparameters: Data to rebuild the belief from the samples so far.
+        recommendation: Expected maximum and its location.
+        mean: Posterior mean at the truth's evaluation points (m,); None for joint points, which have no map.
+        means: Posterior mean there of each agent with a separate belief.
     """
 
     noise_std: float
@@ -202,7 +196,7 @@ def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | Non
 
 
 def _best(so_far: Recommendation | None, evaluations: Sequence[Evaluation], noise_std: float) -> Recommendation | None:
-    """The largest measurement and where; its standard deviation is that of its noise, as told or as believed."""
+    """Largest measurement and its location; its standard deviation is that of its noise, reported or believed."""
     for evaluation in evaluations:
         value = evaluation.measurement
         if value is not None and (so_far is None or value > so_far.mean):
@@ -212,20 +206,16 @@ def _best(so_far: Recommendation | None, evaluations: Sequence[Evaluation], nois
 
 
 def evaluation_of(team: Team, infos: Infos) -> Evaluation | None:
-    """The joint point of a round and its outcome.
+    """Joint point of a round and its outcome.
 
-    Args:
-        team: In its world, after it learned from the round.
-        infos: What ``env.step`` returned.
-
-    Returns:
-        None for a team in a field or in no world, or that was not asked yet. Where a factor failed, so did the sum.
+    None for a team in a field or without a query. If a factor failed, so did the sum.
     """
     world, query = team.world, team.last_query
     if not isinstance(world, FunctionWorld) or query is None:
         return None
     point, outcome = world.point(infos), world.outcome(infos)
-    if point is not None and not team.problem.has_point(point):  # nothing can have been measured there
+    # at a point outside the problem nothing can have been measured
+    if point is not None and not team.problem.has_point(point):
         point, outcome = None, dict[str, float | None]() if isinstance(outcome, dict) else None
     place = world.place(query.point if point is None else point)
     told = world.noise_std(infos)
@@ -239,7 +229,7 @@ def evaluation_of(team: Team, infos: Infos) -> Evaluation | None:
 
 
 def noise_std_of(model: Model) -> float:
-    """Standard deviation of an outcome's noise as believed; of a transformed outcome, at the best one."""
+    """Standard deviation of an outcome's noise as believed; for a transformed outcome, at the best one."""
     h, warps = model.belief.hyperparameters, model.factor_warps
     if model.belief.is_coupled:
         variance = h.total_noise_variance * h.scales[0] ** 2
@@ -255,12 +245,11 @@ def noise_std_of(model: Model) -> float:
 
 @dataclass(frozen=True)
 class References:
-    """Values that a joint run is compared to.
+    """Values for comparison with a joint run.
 
     Args:
-        values: Best true value that other ways find, by name.
-        worst_off: What those get who get least, by name of the way, this run first, and what it is; empty where the
-            world can't tell.
+        values: Best true value of each baseline, by name.
+        worst_off: Least individual outcomes by baseline, this run first, and by quantity; empty if unknown.
     """
 
     values: dict[str, float] = field(default_factory=dict[str, float])
@@ -270,16 +259,15 @@ class References:
 def find_references(
     scenario: Scenario, env: Any, team: Team, truth: GroundTruth | None, best: Recommendation | None
 ) -> References:
-    """Values that other ways find within the scenario's rounds, all of them without noise.
+    """Noise-free values of baselines within the scenario's rounds.
 
     Args:
-        scenario: What was run.
-        env: Its world. Only one that offers ``references(budget, seed)`` is asked, and what a process for all would
-            find is worked out only where the truth is known; one that offers ``worst_off(place)`` and
-            ``reference_points(budget, seed)`` also for those who get least.
-        team: Of the run: for the variables. One in a field is held against nothing.
-        truth: The world's.
-        best: The best measurement of the run.
+        scenario: Scenario of the run.
+        env: Its world. Baselines need ``references(budget, seed)``; a centralised process is run only with a known
+            ground truth. ``worst_off(place)`` and ``reference_points(budget, seed)`` add least individual outcomes.
+        team: Team of the run, for its variables; in a field there are no references.
+        truth: Ground truth of the world.
+        best: Best measurement of the run.
     """
     values, places, world = dict[str, float](), dict[str, Any](), team.world
     if best is not None:
@@ -298,7 +286,7 @@ def find_references(
 
 
 def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: GroundTruth) -> tuple[float, np.ndarray]:
-    """The isotropic process, told the true total of every point that it asks for: its best value, and where."""
+    """Isotropic Gaussian process that observes the true total of its points: its best value and location."""
     bounds = {
         v: (float(a), float(b)) for v, a, b in zip(team.graph.variables, team.domain.low, team.domain.high, strict=True)
     }
@@ -324,7 +312,7 @@ def summarise(
     labels: Labels,
     acquisition: str | UnsetType,
 ) -> Summary:
-    """The summary of a run from its records."""
+    """Summary of a run from its records."""
     evaluations = [evaluation for record in records for evaluation in record.evaluations]
     succeeded = sum(evaluation.measurement is not None for evaluation in evaluations)
     last = records[-1]

@@ -1,4 +1,4 @@
-"""The end of a run as one record, and its closing table."""
+"""Final summary of a run, and its closing table."""
 
 import math
 from collections.abc import Sequence
@@ -20,46 +20,46 @@ _MOST_SCOPES = 12
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The end of a run. Written last: a folder that has it is complete.
+    """Final summary of a run, written last: a folder with it is complete.
 
     Args:
-        name: Of the scenario.
-        seed: Of the scenario.
-        rounds: Rounds that were run after the one at reset; fewer than the scenario's if the world ended before.
-        measurements: Measurements that succeeded, those at reset included; of joint points one each.
-        failures: Measurements that failed.
-        best: The largest measurement of all rounds, and where.
+        name: Name of the scenario.
+        seed: Seed of the scenario.
+        rounds: Rounds after the one at reset; fewer than the scenario's if the world ended before.
+        measurements: Successful measurements, those at reset included; joint points count one each.
+        failures: Failed measurements.
+        best: Largest measurement of all rounds, and its location.
         recommendation: The belief's maximum.
-        score: The last round's, where the truth is known.
-        mean_regret: Mean over all chosen measurements of maximum less true value.
-        maximum: The field's true maximum, where it is known; in the last round, of a field that changes.
+        score: The last round's, if the ground truth is known.
+        mean_regret: Mean over all chosen measurements of maximum minus true value.
+        maximum: The true maximum, if known; in the last round, for a changing field.
         distance: Distance travelled by each agent.
-        agreement: Traffic of agreeing on where to measure.
+        agreement: Traffic of agreements.
         sharing: Traffic of sharing measurements.
-        seconds: Spent in rounds, by the wall clock.
+        seconds: Duration of all rounds, by the wall clock.
         unit: Unit of the outcome.
         axis_unit: Unit of the locations.
-        is_joint: Whether agents set variables of one function, instead of each measuring a place of its own.
-        source: What was measured and what by, where the world says: what all rounds have in common.
-        references: Best true value that simple ways find within as many rounds, by name, where the world can tell.
-        declined: How often an agent declined to measure.
-        cost: Of all measurements and ways to them, in the unit of the outcome.
-        late_mean: Mean measurement of joint points over the last ``late_rounds`` rounds: what counts where the function
-            changes. None for agents that each measure a place, and where all of them failed.
+        is_joint: True if agents set variables of one function, False in a field.
+        source: Source of the measurements, if the world gives it: the part common to all rounds.
+        references: Best true value of heuristic baselines within as many rounds, by name, if the world gives them.
+        declined: Number of abstentions.
+        cost: Cost of all measurements and travel, in the unit of the outcome.
+        late_mean: Mean measurement of joint points over the last ``late_rounds`` rounds, the score of a changing
+            function. None in a field, and if all of them failed.
         late_rounds: The last quarter of the rounds.
-        scopes: Those that the team had learned or drawn after the last round; none where it went by its own graph.
-        goal: What the field is watched for.
-        moves: Whether it changes.
-        metrics: What the goal is scored by; see ``swarmbo.metrics.scores``.
-        failed_rounds: Rounds in which the world gave no outcomes at all: its step raised, or took too long.
-        maximum_is: What to call ``maximum``.
+        scopes: Learned or drawn scopes after the last round; empty if the team used its own graph.
+        goal: Task in the field.
+        moves: True if the field changes.
+        metrics: Scores of the goal; see ``swarmbo.metrics.scores``.
+        failed_rounds: Rounds without any outcome: the world's step raised, or took too long.
+        maximum_is: Name of ``maximum``.
         best_round: Round of the largest measurement.
-        worst_off: What those get who get least, where the world can tell: of this run's best measurement, and of where
-            simple ways end, by name and by what it is.
-        links: How links fared in all agreements; left out where none has faults and nobody has a deadline.
-        blocked: Rounds in which agents that wait for one another waited for one that is gone.
-        sharing_links: How links fared while agents told one another what they measured; left out as of rounds.
-        acquisition: What a place was worth by, and why, where the scenario leaves that to ``auto``; else left out.
+        worst_off: Least individual outcomes at this run's best measurement and at the baselines' results, by name and
+            quantity, if the world gives them.
+        links: Statistics of links in all agreements; left out without faults and deadlines.
+        blocked: Rounds in which agents waited for a disconnected one.
+        sharing_links: Statistics of links while agents shared measurements; left out likewise.
+        acquisition: Acquisition that ``auto`` selected, and the reason; else left out.
     """
 
     name: str
@@ -99,12 +99,12 @@ class Summary(msgspec.Struct, frozen=True):
     acquisition: str | UnsetType = UNSET
 
     def _repr_html_(self) -> str:
-        """The closing table, for notebooks."""
+        """Closing table, for notebooks."""
         return html_table(f"{self.name}, seed {self.seed}", report_rows(self))
 
 
 def report_rows(summary: Summary) -> list[tuple[str, str]]:
-    """Rows of the closing table of a run: a label and its text in each."""
+    """Rows of the closing table of a run: a label and its text each."""
     unit = summary.unit
     best = _found(summary.best, unit, summary.axis_unit, with_std=False) + _when(summary)
     if summary.best is None and summary.recommendation is not None:
@@ -144,7 +144,7 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _link_rows(summary: Summary) -> list[tuple[str, str]]:
-    """Rows on links, where they may have faults, or agents act at a deadline."""
+    """Rows on links, if they may have faults, or agents have deadlines."""
     links, rows, lost = summary.links, list[tuple[str, str]](), list[str]()
     for what, own in (("agree", links), ("share", summary.sharing_links)):
         if isinstance(own, LinkReport) and (total := own.total).messages:
@@ -170,7 +170,7 @@ def _link_rows(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _score_rows(summary: Summary) -> list[tuple[str, str]]:
-    """Rows on scores against the truth; regret only where the peak is looked for."""
+    """Rows on scores against the ground truth; regret for the task ``peak`` only."""
     unit, score, rows = summary.unit, summary.score, list[tuple[str, str]]()
     then = ", last round" if summary.moves else ""
     if summary.maximum is not None:
@@ -197,7 +197,7 @@ def _score_rows(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _when(summary: Summary) -> str:
-    """The round of the best measurement, and why it may be better than the maximum."""
+    """Round of the best measurement, and a note if noise lifts it above the maximum."""
     if summary.best is None or summary.best_round is None:
         return ""
     when = f", in round {summary.best_round}" if summary.best_round else ", at reset"
@@ -216,7 +216,7 @@ def _map_error(error: float, by_agent: dict[str, float] | None, unit: str) -> tu
 
 
 def report_table(summary: Summary) -> Table:
-    """The same, to show on a terminal."""
+    """Closing table for a terminal."""
     table = Table(title=f"{summary.name}, seed {summary.seed}", show_header=False, title_justify="left")
     table.add_column(style="bold")
     table.add_column(overflow="fold")
@@ -226,7 +226,7 @@ def report_table(summary: Summary) -> Table:
 
 
 def reference_table(summary: Summary) -> Table | None:
-    """Table of the values that this run and simple ways find within as many rounds; None where the world can't tell."""
+    """Table of the values of this run and heuristic baselines within as many rounds; None if unknown."""
     if not summary.references:
         return None
     found, maximum = found_by_way(summary), summary.maximum
@@ -247,7 +247,7 @@ def reference_table(summary: Summary) -> Table | None:
 
 
 def found_by_way(summary: Summary) -> dict[str, float]:
-    """The best value of this run and of the references, by name; the true one where the truth is known."""
+    """Best value of this run and of the references, by name; true values if the ground truth is known."""
     if summary.score is not None and summary.maximum is not None:
         return {THIS_RUN: summary.maximum - summary.score.simple_regret, **summary.references}
     return summary.references if summary.best is None else {THIS_RUN: summary.best.mean, **summary.references}

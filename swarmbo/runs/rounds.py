@@ -1,7 +1,6 @@
-"""The loop: reset, then act, step and observe; every round is written down before the next one begins.
+"""The loop: reset, then act, step and observe; every round is logged before the next one begins.
 
-A round whose step raises, or never ends, is a round like any other: all its measurements failed, and the world is put
-back to where it was before.
+A round whose step raises or hangs is recorded with all measurements failed, and the world is set back.
 """
 
 import copy
@@ -29,16 +28,16 @@ from swarmbo.runs.world_record import keep_world, read_world, scopes_in_use
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld
 
-OnRound = Callable[[RoundRecord, bool], None]  # the round, and whether it was logged before
+OnRound = Callable[[RoundRecord, bool], None]  # the round, and True if it was logged before
 Heartbeat = Callable[[int | None], None]  # the round whose step begins, 0 for the reset; None when it has ended
 
 
 def tell_nobody(record: RoundRecord, was_logged: bool) -> None:
-    """An ``on_round`` that does nothing."""
+    """Ignore a round: the default ``on_round``."""
 
 
 def no_beat(step: int | None) -> None:
-    """A heartbeat where nobody attends to the steps of the world."""
+    """Ignore a heartbeat: the default without supervision."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,13 @@ class Drive:
     """Parts of a run.
 
     Args:
-        scenario: What to run.
-        folder: Where it is written down, and locked.
+        scenario: Scenario of the run.
+        folder: Its locked folder.
         env: The world, not yet reset.
-        team: In it; it changes as it learns.
+        team: The team; it changes as it learns.
         on_round: Called after each round.
-        failures: Rounds whose step is known not to end, and why: it is not tried again.
-        heartbeat: Told when a step of the world begins and when it has ended.
+        failures: Rounds whose step is known to hang, with the reason; they are not tried again.
+        heartbeat: Called at the begin and end of a step.
     """
 
     scenario: Scenario
@@ -66,12 +65,12 @@ class Drive:
 
 @dataclass(frozen=True)
 class _Run(Drive):
-    """Parts of a run that stay the same from round to round; ``failures`` has those that were logged too.
+    """Parts of a run that stay the same from round to round; ``failures`` has the logged ones too.
 
     Args:
-        truth: The world's, where it tells.
+        truth: Ground truth of the world, if given.
         logged: Lines that an earlier process logged.
-        steps: Actions of the steps that did not fail, of a world that cannot write down its state.
+        steps: Actions of the successful steps, for a world without saved state.
     """
 
     truth: GroundTruth | None = None
@@ -81,14 +80,14 @@ class _Run(Drive):
 
 @dataclass(frozen=True)
 class _Standing:
-    """Between two rounds.
+    """State between two rounds.
 
     Args:
-        record: Of the last one.
-        observations: What the world said at its end.
-        infos: As ``observations``.
-        state: The world's, if it can write it down.
-        behind: Rounds of the run that the world did not take part in, as they failed.
+        record: Record of the last one.
+        observations: The world's observations at its end.
+        infos: The world's infos at its end.
+        state: The world's saved state, if it has one.
+        behind: Failed rounds, which did not advance the world.
     """
 
     record: RoundRecord
@@ -100,7 +99,7 @@ class _Standing:
 
 @dataclass(frozen=True)
 class _Answer:
-    """Answer of the world to a step; by default empty, as of one that failed."""
+    """Answer of the world to a step; empty by default, for a failed one."""
 
     observations: Mapping[str, Any] = field(default_factory=dict[str, Any])
     rewards: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -111,11 +110,11 @@ class _Answer:
 
 
 def drive(given: Drive) -> Summary:
-    """Run from where the folder stands to the end.
+    """Run from the state of the folder to the end.
 
     Raises:
         ConfigError: If the world cannot be reset.
-        RunFolderError: If logged rounds do not come out again, or something cannot be written.
+        RunFolderError: If logged rounds do not come out again, or a file cannot be written.
     """
     scenario, folder, env, team = given.scenario, given.folder, given.env, given.team
     folder.sweep_out()
@@ -125,9 +124,9 @@ def drive(given: Drive) -> Summary:
     observations, infos = reset(env, scenario.seed)
     given.heartbeat(None)
     reset_seconds = time.perf_counter() - began
-    # Asked for after the reset: a world may draw its field there.
+    # read after the reset: a world may draw its field there
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
-    # The log knows better: a step may have ended, and been logged, at the very moment when its process was ended.
+    # the log takes precedence: a step may have ended, and been logged, just as its process was ended
     failures = {number: why for number, why in given.failures.items() if number >= len(logged)}
     failures |= {record.round: record.failure for record in folder.records() if record.failure is not None}
     run = _Run(scenario, folder, env, team, given.on_round, failures, given.heartbeat, truth, logged)
@@ -164,7 +163,7 @@ def reset(env: Environment, seed: int) -> tuple[Mapping[str, Any], Mapping[str, 
 
 
 def _begin(run: _Run, observations: Mapping[str, Any], infos: Mapping[str, Any], reset_seconds: float) -> _Standing:
-    """Go to the last checkpoint that the log covers, or learn from what the reset brought."""
+    """Restore the last checkpoint that the log covers, or learn from the reset."""
     env, team = run.env, run.team
     checkpoint = read_checkpoint(run.folder)
     if checkpoint is not None and checkpoint.round < len(run.logged):
@@ -216,7 +215,7 @@ def _step(run: _Run, standing: _Standing, actions: Mapping[str, np.ndarray]) -> 
     run.heartbeat(number)
     try:
         observations, rewards, terminations, truncations, infos = run.env.step(actions)
-    except TransportError:  # an agent of a fleet that is gone: no failure of the world, which went on without it
+    except TransportError:  # a disconnected agent of a fleet, not a failure of the world, which continued
         raise
     except (Exception, SystemExit) as error:
         if run.scenario.when_step_fails == "stop":
@@ -231,7 +230,7 @@ def _step(run: _Run, standing: _Standing, actions: Mapping[str, np.ndarray]) -> 
 
 
 def _put_back(run: _Run, standing: _Standing) -> None:
-    """Bring a world that failed in the middle of a step to where it was before."""
+    """Set a world that failed within a step back to its state before."""
     if standing.state is not None:
         run.env.unwrapped.set_state(standing.state)
         return
@@ -245,7 +244,7 @@ def _state_of(env: Environment) -> State | None:
 
 
 def _log(run: _Run, record: RoundRecord, timing: Timing) -> bool:
-    """Write a round down, or hold it against the line that is there; whether there was one."""
+    """Log a round, or compare it with the existing line; True if there was one."""
     line = msgspec.json.encode(record)
     if record.round >= len(run.logged):
         run.folder.append(line, timing)
@@ -262,7 +261,7 @@ def _log(run: _Run, record: RoundRecord, timing: Timing) -> bool:
 
 
 def _links(env: Environment) -> list[tuple[str, str]]:
-    """Pairs of agents that hear each other, in the environment's order of agents."""
+    """Connected pairs of agents, in the environment's order of agents."""
     if not hasattr(env.unwrapped, "interaction_graph"):
         return []
     rank = {agent: index for index, agent in enumerate(env.possible_agents)}

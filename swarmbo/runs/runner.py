@@ -1,7 +1,7 @@
-"""Running a scenario into a folder, and going on with a run that was interrupted.
+"""Running a scenario into a folder, and resuming an interrupted run.
 
-Linear algebra runs on one thread: with more, the last bits of a product depend on how many there are, and a run that
-was begun elsewhere would not resume to the same bytes. The matrices of a run are too small to gain from threads.
+Linear algebra uses one thread: with more, the last bits of a product depend on their number, and a run resumed on
+another machine would not be bit-identical. The matrices of a run are too small to gain from threads.
 """
 
 import os
@@ -36,27 +36,27 @@ def run(
     progress: bool = False,
     trust: bool = False,
 ) -> Summary:
-    """Run a scenario into a folder of its own.
+    """Run a scenario into a separate folder.
 
-    The seed of the scenario goes to ``env.reset`` and to the team, whose random streams carry other names than the
-    world's. So methods that are compared at one seed share field, starts and noise.
+    The scenario's seed goes to ``env.reset`` and to the team, whose random streams have other names than the world's.
+    So methods compared at one seed share field, starts and noise.
 
     Args:
-        scenario: What to run. With ``step_timeout_s`` it has a process of its own, in which the world must be known: as
-            a plug-in, or by a class that can be imported.
-        out: The folder; made if it is not there.
-        force: Delete the run that lies there first, if there is one.
-        on_round: Called after each round with its record, and whether it was logged before. What it raises ends the
-            run, which can be resumed.
-        progress: Whether to show a bar on the terminal or in a notebook; plain lines where there is none.
-        trust: Whether code of a user's own that the scenario names may be run.
+        scenario: Scenario to run. With ``step_timeout_s`` it has a separate process, in which the world must be known:
+            as a plug-in, or by a class that can be imported.
+        out: The folder; created if missing.
+        force: Delete an existing run there first.
+        on_round: Called after each round with its record, and True if it was logged before. An exception ends the run,
+            which can be resumed.
+        progress: Show a bar on the terminal or in a notebook; plain lines elsewhere.
+        trust: Permit user code that the scenario names.
 
     Returns:
         The summary; that of the folder if it holds this very run, complete.
 
     Raises:
         ConfigError: If the world refuses its settings, or code is named without ``trust``; nothing is written then.
-        OwnCodeError: If code of a user's own raises.
+        OwnCodeError: If user code raises.
         RunFolderError: If the folder holds something else, or another process writes to it.
     """
     require_trust(scenario, trust)
@@ -71,7 +71,7 @@ def run(
 
 @contextmanager
 def _told(on_round: OnRound, progress: bool, scenario: Scenario) -> Generator[OnRound]:
-    """A callback by round, which also shows the progress if that is wanted."""
+    """Callback by round, which also shows the progress if requested."""
     if not progress:
         yield on_round
         return
@@ -89,24 +89,24 @@ def _told(on_round: OnRound, progress: bool, scenario: Scenario) -> Generator[On
 def resume(
     out: str | os.PathLike[str], *, on_round: OnRound = tell_nobody, progress: bool = False, trust: bool = False
 ) -> Summary:
-    """Go on with a run that was interrupted, at whatever moment, as if it had never been.
+    """Resume an interrupted run; the result is bit-identical to an uninterrupted one.
 
-    Rounds that were logged after the last checkpoint are run again and must come out equal to the byte.
+    Rounds that were logged after the last checkpoint are run again and must be bit-identical.
 
     Args:
         out: The folder of the run.
         on_round: As of ``run``; replayed rounds are included.
         progress: As of ``run``.
-        trust: Whether code of a user's own that the scenario names may be run; it must be as it was.
+        trust: Permit user code that the scenario names; it must be unchanged.
 
     Returns:
         The summary; at once if the run is complete.
 
     Raises:
-        RunFolderError: If there is no run, it or code of a user's own was changed, it is damaged, or its rounds do not
-            come out as logged.
+        RunFolderError: If there is no run, it or user code was changed, it is damaged, or its rounds do not come out as
+            logged.
         ConfigError: If it is not complete, and code is named without ``trust``.
-        OwnCodeError: If code of a user's own raises.
+        OwnCodeError: If user code raises.
     """
     path = Path(out)
     folder = RunFolder.open(path)
@@ -128,11 +128,7 @@ def resume(
 
 
 def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team]:
-    """The world and the team of a scenario, not yet reset.
-
-    Args:
-        scenario: That names them.
-        trust: Whether code of a user's own may be run.
+    """World and team of a scenario, not yet reset.
 
     Raises:
         ConfigError: If a setting is refused, or code is named without ``trust``.
@@ -152,23 +148,19 @@ def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team
         initial=scenario.initial,
     )
     if isinstance(world := team.world, FieldWorld) and world.stated_task is None and "task" in scenario.environment:
-        warn_of_aim(team.setup, world.task)  # stated here, if not to the world, whose default it is
+        warn_of_aim(team.setup, world.task)  # the task may be the world's default
     return env, team
 
 
 def check(scenario: Scenario, trust: bool = False) -> str:
-    """Build the world and the team, reset the world, and stop: whatever a run would refuse is refused here.
-
-    Args:
-        scenario: That names them.
-        trust: Whether code of a user's own may be run.
+    """Build the world and the team and reset the world, so that any refusal of a run occurs here.
 
     Returns:
-        What a query is worth by, in words.
+        The acquisition in words.
 
     Raises:
         ConfigError: With the path of the setting.
-        OwnCodeError: If code of a user's own raises.
+        OwnCodeError: If user code raises.
     """
     with told_by_name(scenario):
         env, team = assemble(scenario, trust)
@@ -188,7 +180,7 @@ def _run(
     with threadpool_limits(1, user_api="blas"), told_by_name(scenario):
         env, team = assemble(scenario, trust)
         with locked(RunFolder.make(out)):
-            # Only now is it certain what lies there: another process may have begun a run since, or ended one.
+            # only under the lock is the content certain: another process may have begun or ended a run since
             if RunFolder.holds_run(out):
                 there = RunFolder.open(out)
                 if not force:
@@ -201,7 +193,7 @@ def _run(
 def _resume(out: Path, trust: bool, on_round: OnRound, failures: Mapping[int, str], heartbeat: Heartbeat) -> Summary:
     with threadpool_limits(1, user_api="blas"), locked(out):
         folder = RunFolder.open(out)
-        if (summary := read_summary(folder)) is not None:  # another process was quicker
+        if (summary := read_summary(folder)) is not None:  # another process was faster
             return summary
         scenario = folder.scenario()
         with told_by_name(scenario):
@@ -210,10 +202,10 @@ def _resume(out: Path, trust: bool, on_round: OnRound, failures: Mapping[int, st
 
 
 def ended(scenario: Scenario, path: Path, trust: bool) -> Summary | None:
-    """The summary of this very run, if it lies there and is complete; what is not is looked at under its lock.
+    """Summary of this very run, if complete; a partial run is checked later, under its lock.
 
     Raises:
-        RunFolderError: If it is damaged, or code of a user's own was changed.
+        RunFolderError: If it is damaged, or user code was changed.
     """
     if not RunFolder.holds_run(path) or (folder := RunFolder.open(path)).scenario() != scenario:
         return None

@@ -1,7 +1,7 @@
-"""A scenario: everything that a run depends on, its limits, and the world that it names.
+"""A scenario: all settings of a run, their limits, and the world that it names.
 
-Settings are free of the limits here where they are used in scripts. They keep a file that somebody mistyped, or that a
-program wrote, from running for years, or for want of memory into a traceback.
+Settings used in scripts are free of the limits here, which stop mistyped or generated files that would run for years or
+exhaust the memory.
 """
 
 import difflib
@@ -42,29 +42,29 @@ MAX_ROUNDS = 100_000
 class Scenario(Settings, frozen=True):
     """Settings of a run. Every table is the settings of the object it names.
 
-    A table whose kind is ``"module:Class"`` stays a table: what it names is loaded only to run it.
+    A table whose kind is ``"module:Class"`` stays a table: the class is loaded only for the run.
 
-    Made in code, tables that are not given are those of a team in a field; ``scenario_of`` and ``load`` take what suits
-    the world.
+    In code, missing tables are those of a team in a field; ``scenario_of`` and ``load`` use the kinds that suit the
+    world.
 
     Args:
-        name: Names the run's folder; not empty.
+        name: Name of the run's folder; not empty.
         environment: ``id`` of a PettingZoo parallel environment, or ``"module:Class"`` of a user's own, and its keyword
-            arguments; what is called ``csv``, ``raster`` or ``geojson`` is a path.
+            arguments; values of ``csv``, ``raster`` or ``geojson`` are paths.
         rounds: Rounds of measurements after the ones at reset, 1 to 100 000. The environment's ``max_cycles``.
-        seed: Drives everything random: the world's reset, its noise, and the team. An integer >= 0.
-        belief: What the team thinks of the field, or of the function.
-        acquisition: What a measurement is worth.
-        coordination: How the agents agree.
-        transport: How messages travel.
-        step_timeout_s: Wall clock within which ``reset`` and every ``step`` of the world must end, 0.001 to 1e6 s. A
-            round whose step does not is recorded as failed, and the run goes on. The run then has a process of its own,
-            as a step can only be ended with its process. None (the default) waits without end.
-        when_step_fails: What becomes of a round whose step raises anything: ``record`` it as failed and go on, with the
-            world as it was before; or ``stop`` the run, to be resumed.
-        modules: Folders of the modules that the scenario names, absolute. ``load`` notes them where there are some.
-        no_go: Regions that the team must not ask, tables of ``kind`` box, ball or polygon (``swarmbo.problem.no_go``).
-        initial: Points of the initial design of a function, >= 1; None: the team's default. A field has no such design.
+        seed: Seed of all randomness: the world's reset, its noise, and the team. An integer >= 0.
+        belief: The team's belief about the field, or the function.
+        acquisition: Utility of measurements.
+        coordination: Coordination method of the agents.
+        transport: Transport of messages.
+        step_timeout_s: Wall-clock limit of ``reset`` and every ``step`` of the world, 0.001 to 1e6 s. A round whose
+            step takes longer is recorded as failed, and the run continues. The run then has a separate process, as a
+            step can only be ended with its process. None (the default) sets no limit.
+        when_step_fails: Handling of a round whose step raises: ``record`` it as failed and go on, with the world as
+            before; or ``stop`` the run, to be resumed.
+        modules: Absolute folders of the modules that the scenario names; set by ``load``.
+        no_go: Regions that the team must avoid, tables of ``kind`` box, ball or polygon (``swarmbo.problem.no_go``).
+        initial: Points of the initial design of a function, >= 1; None: the team's default. Fields have no such design.
     """
 
     name: str
@@ -90,7 +90,7 @@ def require_no_stranger(data: dict[str, Any]) -> None:
     """Refuse a key at the top, or of a table of a kind, that belongs elsewhere in a scenario.
 
     Raises:
-        ConfigError: It says where the key belongs.
+        ConfigError: With the right path of the key.
     """
     places = {"$": (data, Scenario.__struct_fields__)}
     for table in SLOTS:
@@ -110,11 +110,7 @@ def require_no_stranger(data: dict[str, Any]) -> None:
 
 
 def paths_to(key: str, data: dict[str, Any]) -> list[str]:
-    """Paths at which a scenario takes a key: at the top, of its world, of its kinds, or where it has it already.
-
-    Args:
-        key: Without a path.
-        data: The tables of the scenario.
+    """Paths at which a scenario takes a key: at the top, of its world, of its kinds, or a present one.
 
     Example:
         >>> paths_to("robots", {"environment": {"id": "swarmbo/robot_team-v0"}})
@@ -124,11 +120,7 @@ def paths_to(key: str, data: dict[str, Any]) -> list[str]:
 
 
 def setting_paths(data: dict[str, Any]) -> list[str]:
-    """Paths of all settings that a scenario takes: at the top, of its world, of its kinds, and those in its world.
-
-    Args:
-        data: The tables of the scenario.
-    """
+    """Paths of all settings of a scenario: at the top, of its kinds, and of its world."""
     environment = data.get("environment")
     world = environment if isinstance(environment, dict) else {}
     usual = default_kinds(world.get("id"))
@@ -145,7 +137,7 @@ def setting_paths(data: dict[str, Any]) -> list[str]:
 
 
 def _stated_in(table: Mapping[str, Any], above: str) -> Iterator[str]:
-    """Paths of all that a table states, tables within tables too."""
+    """Paths of all settings of a table, tables within tables too."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _stated_in(value, f"{above}{key}.")
@@ -158,14 +150,14 @@ def _default(table: Slot) -> Any:
 
 
 def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
-    """A scenario from plain data, as read from TOML.
+    """Scenario from plain data, as read from TOML.
 
     Args:
         data: The tables. A missing table takes its defaults, a missing ``kind`` the default kind in such a world.
-        trust: Whether a world of a user's own may be loaded, to see which kinds suit it.
+        trust: Permit loading a user's world, to find the kinds that suit it.
 
     Raises:
-        ConfigError: With the path of the key that is wrong, the value got and what is wanted.
+        ConfigError: With the path of the wrong key, its value and the permitted ones.
 
     Example:
         >>> scenario_of({"name": "mine", "environment": {"id": "swarmbo/robot_team-v0"}, "rounds": 3}).rounds
@@ -208,11 +200,7 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
 
 
 def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
-    """The world of a scenario, not yet reset.
-
-    Args:
-        scenario: That names it.
-        trust: Whether a class of a user's own may be loaded and made.
+    """World of a scenario, not yet reset; ``trust`` permits a user's class.
 
     Raises:
         ConfigError: If the id is unknown, or the environment refuses its settings.
@@ -261,11 +249,11 @@ def _own_environment(scenario: Scenario, name: str) -> Environment:
 
 
 def require_within_reason(scenario: msgspec.Struct) -> None:
-    """Refuse numbers that no run can work with in the tables of a scenario that make its team.
+    """Refuse numbers without practical use in the tables of a scenario that define its team.
 
     Raises:
-        ConfigError: If a count is above 100 000 (2^31 for what counts entries of tables), or another number is neither
-            zero nor from 1e-12 to 1e12 in size.
+        ConfigError: If a count is above 100 000 (2^31 for entries of tables), or another number is neither zero nor
+            from 1e-12 to 1e12 in size.
     """
     for table in SLOTS:
         for path, key, value in _numbers(msgspec.to_builtins(getattr(scenario, table)), f"$.{table}"):
@@ -273,11 +261,7 @@ def require_within_reason(scenario: msgspec.Struct) -> None:
 
 
 def require_shallow(data: Mapping[str, Any], at: str) -> None:
-    """Refuse tables within tables beyond any sense, which would exhaust the stack of whatever walks through them.
-
-    Args:
-        data: As read from a file.
-        at: Where from, for the message.
+    """Refuse deeply nested tables, which would exhaust the stack of recursive functions.
 
     Raises:
         ConfigError: If tables and lists are nested more than 32 deep.

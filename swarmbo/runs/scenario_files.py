@@ -1,4 +1,4 @@
-"""Files of scenarios, and settings on the command line: ``table.key=value``, and lists of alternatives for sweeps."""
+"""Scenario files, and settings on the command line: ``table.key=value``, and lists of alternatives for sweeps."""
 
 import itertools
 import os
@@ -17,22 +17,22 @@ from swarmbo.registry import SLOTS, kinds
 from swarmbo.runs.scenario import DEEPEST, Scenario, require_shallow, scenario_of, setting_paths
 from swarmbo.runs.world import default_kinds, folders_of, plug_in_ids, require_trust
 
-_PROBLEMS = (".yaml", ".yml", ".uai")  # endings of what `swarmbo solve` reads
+_PROBLEMS = (".yaml", ".yml", ".uai")  # file endings for `swarmbo solve`
 _FILES = ("csv", "raster", "geojson")  # keys of an environment whose values are paths
 
 
 def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: bool = False) -> Scenario:
-    """A scenario from a TOML file, or by the name of one that swarmbo brings.
+    """Load a scenario from a TOML file, or a shipped one by name.
 
     Args:
         source: A name as in ``swarmbo list``, or a path.
-        overrides: ``table.key=value``, applied in order; see ``apply_overrides``. Their ``csv`` paths are relative
-            to the working directory, those of the file to the file.
-        trust: Whether code of a user's own that the scenario names may be run. Its modules are looked for beside the
-            file, in the working directory, and where Python looks.
+        overrides: ``table.key=value``, applied in order; see ``apply_overrides``. Their ``csv`` paths are relative to
+            the working directory, those of the file to the file.
+        trust: Permit user code that the scenario names. Its modules are searched next to the file, in the working
+            directory, and on Python's path.
 
     Returns:
-        The scenario, checked. A ``versions`` table, as in a run folder's ``scenario.toml``, is a note and not read.
+        The checked scenario. A ``versions`` table, as in a run folder's ``scenario.toml``, is ignored.
 
     Raises:
         ConfigError: If the file cannot be read, is not TOML, states a wrong setting, or names code without ``trust``.
@@ -43,7 +43,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: b
     require_shallow(data, at=str(path))
     data.setdefault("name", path.stem)
     _resolve_paths(data, path.parent)
-    if trust:  # a world of a user's own is loaded for the kinds that suit it, so it must be found before
+    if trust:  # a user's world is loaded for the kinds that suit it, so it must be found before
         named = [text for text in overrides if parse_override(text)[0] in (("environment", "id"), ("modules",))]
         stated = apply_overrides(data, named)
         _find_modules(stated, path.parent)
@@ -56,7 +56,7 @@ def load(source: str | os.PathLike[str], overrides: Sequence[str] = (), trust: b
 
 
 def locate(source: str | os.PathLike[str]) -> Path:
-    """The file of a scenario that is given by name or by path."""
+    """File of a scenario given by name or by path."""
     text = os.fspath(source)
     if text.endswith(".toml") or Path(text).is_file():
         return Path(text)
@@ -69,11 +69,9 @@ def locate(source: str | os.PathLike[str]) -> Path:
 
 
 def find(name: str, ending: str = ".toml") -> Path | None:
-    """The file of a scenario that swarmbo brings: inside the installed package first, then beside it, as in a clone.
+    """File of a shipped scenario, in the installed package first, then next to it, as in a clone.
 
-    Args:
-        name: Of the scenario.
-        ending: Of the file; problems in tables lie there too, with others.
+    ``ending`` selects other files there, such as problems in tables.
     """
     for folder in _folders():
         if (path := folder / f"{name}{ending}").is_file():
@@ -82,7 +80,7 @@ def find(name: str, ending: str = ".toml") -> Path | None:
 
 
 def available() -> dict[str, Path]:
-    """Names and files of the scenarios that swarmbo brings, sorted by name."""
+    """Names and files of the shipped scenarios, sorted by name."""
     found: dict[str, Path] = {}
     for folder in _folders():
         for path in folder.rglob("*.toml"):
@@ -91,25 +89,23 @@ def available() -> dict[str, Path]:
 
 
 def summary_line(path: Path) -> str:
-    """Summary in a scenario file: its first comment, to an empty line."""
+    """Summary in a scenario file: its first comment, up to an empty line."""
     lines = path.read_text(encoding="utf-8").splitlines()
     first = itertools.takewhile(lambda line: line.startswith("#") and line.strip("# "), lines)
     return " ".join(line.lstrip("# ") for line in first)
 
 
 def dump(scenario: Scenario, versions: dict[str, str] | None = None) -> str:
-    """A scenario as TOML text that ``load`` reads back to an equal one.
+    """Scenario as TOML text with all defaults, which ``load`` reads back to an equal one.
 
-    Args:
-        scenario: The scenario, with every default spelled out in the text.
-        versions: What wrote it, for a table of its own.
+    ``versions`` become a separate table.
     """
     data = _without_none(msgspec.to_builtins(scenario))
     return tomli_w.dumps(data if versions is None else {**data, "versions": versions})
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file.
+    """Tables of a TOML file.
 
     Raises:
         ConfigError: If it cannot be read, or is not TOML; with the name of the file.
@@ -135,7 +131,7 @@ def _folders() -> tuple[Path, ...]:
 
 
 def _find_modules(data: dict[str, Any], beside: Path) -> None:
-    """Note where the modules lie that a scenario names, so that every process that runs it finds them."""
+    """Add the folders of a scenario's modules to it, so that every process of its run finds them."""
     stated = data.get("modules")
     own = [folder for folder in stated if isinstance(folder, str)] if isinstance(stated, list) else []
     if folders := folders_of(data, *(beside / folder for folder in own), beside, Path()):
@@ -162,7 +158,7 @@ def _absolute(table: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _without_none(value: Any) -> Any:
-    """TOML has no null: a setting that is None is one that is not stated."""
+    """Remove settings that are None, as TOML has no null."""
     if isinstance(value, dict):
         return {key: _without_none(part) for key, part in value.items() if part is not None}
     if isinstance(value, list | tuple):
@@ -173,20 +169,20 @@ def _without_none(value: Any) -> Any:
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str], trust: bool = False) -> dict[str, Any]:
     """Replace settings of a scenario.
 
-    An override of a table's ``kind`` that changes it (from the world's default, where the table states none) starts the
-    table afresh: what the file said of the other kind does not carry over. Such overrides come first, so that ``kind``
-    and settings of the new kind may be given in any order.
+    An override that changes a table's ``kind`` (possibly from the world's default) resets the table: settings of the
+    other kind are dropped. Such overrides come first, so ``kind`` and settings of the new kind may be given in any
+    order.
 
     Args:
-        data: The tables of a scenario; left as they are.
-        overrides: ``table.key=value``. The value is TOML; what is not TOML is taken as a string.
-        trust: Whether a world of a user's own may be loaded, to see which kinds suit it.
+        data: The tables of a scenario; not changed.
+        overrides: ``table.key=value``. The value is TOML, or else a string.
+        trust: Permit loading a user's world, to find the kinds that suit it.
 
     Returns:
         New tables.
 
     Raises:
-        ConfigError: If an override is malformed, or runs through something that is not a table.
+        ConfigError: If an override is malformed, or leads through something that is not a table.
 
     Example:
         >>> apply_overrides({"rounds": 25}, ["rounds=5", "coordination.kind=max-sum"])
@@ -212,7 +208,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str], trust: bool 
 def _default_kind(
     table: str, data: dict[str, Any], parsed: list[tuple[tuple[str, ...], Any]], trust: bool
 ) -> str | None:
-    """The kind of a table that states none, in the world that the scenario will have."""
+    """Kind of a table that states none, in the world that the scenario will have."""
     environment = data.get("environment")
     stated = environment.get("id") if isinstance(environment, dict) else None
     overridden = [value for path, value in parsed if path == ("environment", "id")]
@@ -220,7 +216,7 @@ def _default_kind(
 
 
 def parse_override(text: str) -> tuple[tuple[str, ...], Any]:
-    """The key, as the tables to go through, and the value of one override.
+    """Key of an override, as the path of tables, and its value.
 
     Raises:
         ConfigError: If there is no ``=``, a part of the key is empty, or a value that starts as TOML is not.
@@ -230,14 +226,14 @@ def parse_override(text: str) -> tuple[tuple[str, ...], Any]:
     if not equals or not all(path):
         raise ConfigError(f"got {text!r}; wanted table.key=value", at="--set")
     if path[-1] in SLOTS and len(path) == 1 and value.strip()[:1] != "{":
-        path += ("kind",)  # as Python takes it
+        path += ("kind",)  # shorthand, as in Python
     if len(path) > DEEPEST:
         raise ConfigError(f"got a key of {len(path)} parts; wanted table.key=value", at="--set")
     return path, _parse_value(".".join(path), value.strip())
 
 
 def split_alternatives(text: str) -> tuple[str, list[str]]:
-    """The key and the alternatives of ``table.key=a,b``; commas inside quotes, brackets or braces do not separate.
+    """Key and alternatives of ``table.key=a,b``; commas inside quotes, brackets or braces do not separate.
 
     Example:
         >>> split_alternatives("acquisition.markov_order=1,2")
@@ -282,7 +278,7 @@ def _copy(value: Any) -> Any:
 
 
 def scenario_names(begun: str) -> list[str]:
-    """Scenarios that swarmbo brings, and TOML files, whose names begin so.
+    """Shipped scenarios, and TOML files, whose names begin with a text.
 
     Example:
         >>> scenario_names("robots-t")
@@ -293,11 +289,9 @@ def scenario_names(begun: str) -> list[str]:
 
 
 def settings_begun(source: str | None, begun: str) -> list[str]:
-    """Settings of a scenario that begin so, each with its ``=``; of kinds and worlds with each name that there is.
+    """Settings of a scenario that begin with a text, each with its ``=``; of kinds and worlds with each name.
 
-    Args:
-        source: The scenario; None, or one that cannot be read, has the defaults of a field.
-        begun: What was typed.
+    Without a readable scenario the defaults of a field apply.
 
     Example:
         >>> settings_begun("robots", "coordination.kind=max"), settings_begun("robots", "coordination.t")

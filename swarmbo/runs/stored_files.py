@@ -1,9 +1,8 @@
-"""Files of a run: their names, their digests, and writing each whole or not at all, by one process at a time.
+"""Files of a run: names, digests, and writing each completely or not at all, by one process at a time.
 
-By its digest a run notices that one of its files was changed, or damaged, after it was written. A JSON text carries its
-digest as its last key, ``"digest"``, over all that stands before it. Lines of the log are chained: the digest of a line
-covers that of the line before, and the first one's covers the settings of the run. It is a checksum against accidents
-and edits, not a signature: whoever wants to can write a new one.
+Digests detect accidental changes and damage. A JSON text has its digest as its last key, ``"digest"``, over all text
+before it. Lines of the log are chained: the digest of a line covers that of the previous line, and the first one's
+covers the settings of the run. It is a checksum, not a signature.
 """
 
 import json
@@ -25,8 +24,9 @@ from swarmbo.records import RoundRecord
 
 SCENARIO = "scenario.toml"
 LOCK = ".lock"
-NETWORK = "network.jsonl"  # what a fleet's network took in each round
-ELSEWHERE = "elsewhere.json"  # agents of a fleet that measured by themselves, in a world that is not the scenario's
+NETWORK = "network.jsonl"  # network traffic of a fleet in each round
+# agents of a fleet that took their own measurements, in another world than the scenario's
+ELSEWHERE = "elsewhere.json"
 CHECKPOINTS = f"checkpoint-{'[0-9]' * 6}.npz"
 _FILES = (
     *("rounds.jsonl", "timings.jsonl", "summary.json", "world.json", "world.npz", "checkpoint.json", "figures.json"),
@@ -39,7 +39,7 @@ _DRAWN = (*(f"{name}.{end}" for name in _FIGURES for end in ("png", "pdf", "svg"
 
 
 def own_files(run: Path) -> Iterator[Path]:
-    """Every file that a run may have written into its folder but for its scenario and lock, be it there or not."""
+    """All files that a run may write into its folder except its scenario and lock, existing or not."""
     for end in ("", PARTIAL):
         yield from (run / f"{name}{end}" for name in (*_FILES, *_EXPORTS))
         yield from run.glob(CHECKPOINTS + end)
@@ -48,15 +48,14 @@ def own_files(run: Path) -> Iterator[Path]:
 
 
 def stale_files(run: Path) -> Iterator[Path]:
-    """Files that a process began to write and did not live to put in their places."""
+    """Partial files of a killed process."""
     return (file for file in own_files(run) if file.name.endswith(PARTIAL) and file.is_file())
 
 
 def require_own(run: Path) -> None:
     """Refuse a folder in which something else than a regular file has the name of a file of a run.
 
-    A link would lead out of the folder, and what is written through it would overwrite something that is not the run's;
-    a pipe would be waited for, and a device never ends.
+    A link would lead out of the folder, and writing through it would overwrite other data; a pipe or device may block.
 
     Raises:
         RunFolderError: With the name of the first one.
@@ -80,17 +79,11 @@ def _require(path: Path, is_wanted: Callable[[int], bool], wanted: str) -> None:
 
 
 _SEAL = re.compile(rb',\s*"digest":\s*"([0-9a-f]{32})"\s*\}\s*')
-SEAL_LENGTH = 64  # bytes at the end of a line in which its digest lies, and more
+SEAL_LENGTH = 64  # bytes at the end of a line that contain its digest
 
 
 class Sealed(NamedTuple):
-    """A JSON text with a digest.
-
-    Args:
-        text: The text as it was before it was sealed, but for white space at its end.
-        digest: What stands in it.
-        fits: Whether it is that of the text.
-    """
+    """Parts of a JSON text with a digest: the text without it, the stored digest, and True if it fits."""
 
     text: bytes
     digest: str
@@ -98,11 +91,7 @@ class Sealed(NamedTuple):
 
 
 def seal(text: bytes, after: str = "") -> bytes:
-    """A JSON object with a digest as its last key.
-
-    Args:
-        text: An object with at least one key, in one line or in several.
-        after: The digest of what comes before it.
+    """Append a digest to a JSON object as its last key, chained to the digest ``after``.
 
     Example:
         >>> seal(b'{"round":0}')
@@ -114,11 +103,7 @@ def seal(text: bytes, after: str = "") -> bytes:
 
 
 def read_seal(text: bytes, after: str = "") -> Sealed | None:
-    """Parts of a sealed text; None if it has no digest.
-
-    Args:
-        text: As it was read.
-        after: The digest of what came before it.
+    """Split a sealed text; None if it has no digest. ``after`` is the digest of the previous text.
 
     Example:
         >>> read_seal(seal(b'{"round":0}')).fits, read_seal(seal(b'{"round":0}').replace(b"0", b"1", 1)).fits
@@ -135,12 +120,12 @@ def read_seal(text: bytes, after: str = "") -> Sealed | None:
 
 
 def digest_of_table(table: Mapping[str, Any]) -> str:
-    """The digest of plain data, however they were formatted."""
+    """Digest of plain data, independent of formatting."""
     return _digest(json.dumps(table, sort_keys=True, default=str).encode())
 
 
 def digest_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
-    """The digest of arrays by name: their types, shapes and numbers."""
+    """Digest of arrays by name: their types, shapes and numbers."""
     found = blake2b(digest_size=16)
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -154,14 +139,14 @@ def _digest(body: bytes, after: str = "") -> str:
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """Seconds that one round took, by the wall clock.
+    """Durations of one round by the wall clock, s.
 
     Args:
-        round: Which one.
-        decide: To choose the next locations; 0 in round 0.
-        measure: For the world to step.
-        learn: For the belief to take the measurements in.
-        record: To score and write the round down.
+        round: Number of the round.
+        decide: Choice of the next locations; 0 in round 0.
+        measure: Step of the world.
+        learn: Update of the belief.
+        record: Scores and the log.
     """
 
     round: int
@@ -172,18 +157,18 @@ class Timing(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Sum of all parts."""
         return self.decide + self.measure + self.learn + self.record
 
 
 class LoggedLines(msgspec.Struct, frozen=True):
-    """The whole lines of ``rounds.jsonl``.
+    """Complete lines of ``rounds.jsonl``.
 
     Args:
-        lines: Without their line ends and digests.
-        length: Bytes that they take in the file; what follows was torn.
-        digest: Of the last one, which that of the next goes on from; None in a log without digests.
-        damage: What is wrong with the line after them; None where they are all that was written.
+        lines: Lines without line ends and digests.
+        length: Their length in the file, bytes; the rest was torn.
+        digest: Digest of the last one, continued by the next; None in a log without digests.
+        damage: Error in the line after them; None without one.
     """
 
     lines: list[bytes]
@@ -193,12 +178,9 @@ class LoggedLines(msgspec.Struct, frozen=True):
 
 
 def logged_lines(text: bytes, start: str | None, path: Path) -> LoggedLines:
-    """The rounds of a log, up to a line that was damaged or changed. A last line that was torn is left out.
+    """Rounds of a log, up to a damaged or changed line; a torn last line is left out.
 
-    Args:
-        text: Of the file.
-        start: What the digests go on from; None for a run of an earlier version, whose lines have none.
-        path: Of the file, for messages.
+    ``start`` is the first digest of the chain; None for a run of an earlier version without digests.
     """
     rows = text.split(b"\n")[:-1]
     lines, length, last, damage = list[bytes](), 0, start, None
@@ -212,7 +194,8 @@ def logged_lines(text: bytes, start: str | None, path: Path) -> LoggedLines:
             break
         line = row if sealed is None else sealed.text
         if (sealed is None) is not (last is None) or not _is_record(line, number):
-            if sealed is not None or number < len(rows) - 1:  # else torn, as by a power cut: it will be measured again
+            # else torn, as by a power failure: the round will be measured again
+            if sealed is not None or number < len(rows) - 1:
                 damage = f"{path}: line {number + 1} is not the record of round {number}"
             break
         lines.append(line)
@@ -222,12 +205,7 @@ def logged_lines(text: bytes, start: str | None, path: Path) -> LoggedLines:
 
 
 def logged_timings(text: bytes, *, sealed: bool, path: Path) -> Iterator[Timing]:
-    """Rows of ``timings.jsonl``; lines that were torn are left out: they only say how long something took.
-
-    Args:
-        text: Of the file.
-        sealed: Whether its lines have digests.
-        path: Of the file, for messages.
+    """Rows of ``timings.jsonl``; torn lines are left out, as they hold durations only.
 
     Raises:
         RunFolderError: If a line was changed.
@@ -268,10 +246,9 @@ else:
 
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
-    """Hold a folder for the length of a ``with`` block.
+    """Hold a folder's lock for the length of a ``with`` block.
 
-    The operating system keeps the lock and gives it back when the process ends, however it ends; so a killed run
-    leaves no stale lock behind.
+    The operating system releases the lock when the process ends in any way, so a killed run leaves no stale lock.
 
     Raises:
         RunFolderError: If another process holds it, or nothing can be written there.

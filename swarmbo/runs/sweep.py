@@ -1,4 +1,4 @@
-"""Many runs of one scenario: every combination of alternative settings, over a range of seeds."""
+"""Sweeps: runs of one scenario with every combination of alternative settings, over a range of seeds."""
 
 import itertools
 import os
@@ -33,7 +33,7 @@ _KILLED = (
 
 @dataclass(frozen=True)
 class Trial:
-    """One run of a sweep: what, the folder it goes to, and whether code of a user's own may be run for it."""
+    """One run of a sweep: its scenario, its folder, and the trust in user code."""
 
     scenario: Scenario
     out: Path
@@ -45,9 +45,9 @@ class Outcome:
     """Outcome of a trial.
 
     Args:
-        trial: Which one.
+        trial: The trial.
         status: ``done``, ``resumed`` (begun by an earlier sweep), ``skipped`` (complete already) or ``failed``.
-        message: Why it failed.
+        message: Reason of a failure.
     """
 
     trial: Trial
@@ -62,17 +62,14 @@ def plan(
     out: str | os.PathLike[str] = "runs",
     trust: bool = False,
 ) -> list[Trial]:
-    """The trials of a sweep: ``out/<name>/<settings>/seed-<seed>``.
+    """Trials of a sweep, seeds innermost: ``out/<name>/<settings>/seed-<seed>``.
 
     Args:
         source: Name or file of the scenario.
         n_seeds: Seeds from the scenario's on, at least 1.
         overrides: ``table.key=value``, or ``table.key=a,b`` for alternatives; every combination is run.
         out: Folder of all sweeps.
-        trust: Whether code of a user's own that the scenario names may be run.
-
-    Returns:
-        The trials, seeds innermost.
+        trust: Permit user code that the scenario names.
 
     Raises:
         ConfigError: If a setting is refused by scenario, world or team; nothing has been run then.
@@ -83,7 +80,7 @@ def plan(
     for text in overrides:
         key, values = split_alternatives(text)
         choices.append([f"{key}={value}" for value in values])
-    choices.sort(key=lambda choice: len(choice) == 1)  # what differs comes first in the names of folders
+    choices.sort(key=lambda choice: len(choice) == 1)  # alternatives come first in the names of folders
     trials: list[Trial] = []
     for chosen in itertools.product(*choices):
         scenario = load(source, chosen, trust)
@@ -95,24 +92,20 @@ def plan(
 
 
 def setting_slug(overrides: Sequence[str]) -> str:
-    """A folder name that tells settings apart: ``coordination.kind=max-sum``; ``default`` without any."""
+    """Folder name of settings: ``coordination.kind=max-sum``; ``default`` without any."""
     return folder_name(",".join(overrides)) or "default"
 
 
 def sweep(trials: Sequence[Trial], jobs: int = 1, on_run: Callable[[Outcome], None] | None = None) -> list[Outcome]:
-    """Run what is not done yet; resume what is half done.
+    """Run missing trials and resume partial ones; return the outcomes in the order of the trials.
 
-    Trials run in processes of the sweep's own and, as every run, do their linear algebra on one thread; so results do
-    not depend on ``jobs``.
+    Each trial runs in a worker process with one thread for linear algebra, so results do not depend on ``jobs``. A
+    failed trial or killed process does not stop the others.
 
     Args:
         trials: From ``plan``.
         jobs: Processes at a time, at least 1.
-        on_run: Called when a trial ends, in the order in which they do.
-
-    Returns:
-        What became of each, in the order of the trials. A trial that fails does not stop the others, nor does a process
-        that is killed: only the trial that it ran has failed then.
+        on_run: Called at the end of each trial.
 
     Raises:
         ConfigError: If ``jobs`` is not at least 1.
@@ -144,7 +137,7 @@ def _run_side_by_side(
     pools: ExitStack,
     keep: Callable[[int, Outcome], None],
 ) -> None:
-    """Run trials until none is left: each process is a pool of its own, so that one that is killed breaks no other."""
+    """Run trials until none is left; each process is a separate pool, so that a killed one breaks no other."""
     started: list[ProcessPoolExecutor] = []
 
     def start() -> ProcessPoolExecutor:
@@ -157,9 +150,9 @@ def _run_side_by_side(
             while left and idle:
                 pool = idle.pop()
                 try:
-                    with without_interrupts():  # the process starts here, and inherits that it hears of none
+                    with without_interrupts():  # the process starts here, and inherits the blocked interrupts
                         future = pool.submit(_execute, trials[left[0]])
-                except BrokenProcessPool:  # killed while it had nothing to do
+                except BrokenProcessPool:  # killed while idle
                     idle.append(start())
                 else:
                     running[future] = left.popleft(), pool
@@ -171,7 +164,7 @@ def _run_side_by_side(
                     pool, outcome = start(), Outcome(trials[number], "failed", _KILLED)
                 idle.append(pool)
                 keep(number, outcome)
-    except BaseException:  # also an interrupt: what runs is resumed another time, and nothing else begins
+    except BaseException:  # also an interrupt: running trials can be resumed later, and no other begins
         for pool in started:
             end_workers(pool)
         for pool in started:
@@ -203,7 +196,7 @@ def _execute(trial: Trial) -> Outcome:
 
 
 def folder_name(text: str) -> str:
-    """Text as one safe part of a path; what had to be cut is told apart by a digest."""
+    """Text as one safe part of a path; a digest distinguishes shortened texts."""
     safe = re.sub(r"[^\w.=,+-]+", "_", text, flags=re.ASCII).strip(".")
     if safe == text and len(safe) <= _LONGEST_SLUG:
         return safe

@@ -16,7 +16,7 @@ from swarmbo.records import Evaluation, RoundRecord, Sample
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.world_record import WorldRecord
 
-Columns = dict[str, list[Any]]  # cells by column, None where there is none
+Columns = dict[str, list[Any]]  # cells by column, None for missing ones
 
 _WHOLE = ("seed", "round")
 _TEXTS = ("run", "scenario", "query", "agent", "factor", "status")
@@ -27,23 +27,17 @@ _BEFORE, _AFTER = (
 
 
 def measurements(records: Sequence[RoundRecord], world: WorldRecord, scenario: Scenario) -> Columns:
-    """The table of a run.
+    """Table of a run.
 
-    In a field a row is what one agent measured in one round; an agent that declined has none. What it measured on the
-    way comes after those, in rows without a query. Where agents set the
-    variables of one function, it is the outcome of one factor where factors are told, and else that of the sum.
-
-    Args:
-        records: The rounds that were logged.
-        world: Of the run.
-        scenario: Of the run.
+    In a field a row is one agent's measurement in one round; abstaining agents have none. Measurements en route follow,
+    in rows without a query. For a function a row is the outcome of one factor, if factors are reported, and else that
+    of the sum.
 
     Returns:
-        ``scenario``, ``seed``, ``round`` (0 is the reset), ``query``; ``agent`` who measured, or owns the factor;
-        ``factor``, of a function; a column for each variable, in a field ``x``, ``y`` and ``z``, or ``x0``, ``x1``, …;
-        ``value``, ``noise_std`` where it is known, ``status`` (``ok`` or ``failed``), what the team predicted before,
-        ``cost`` and ``distance``.
-        A variable that is called as another column is ``point.<name>``.
+        ``scenario``, ``seed``, ``round`` (0 is the reset), ``query``; ``agent``, the measuring one or the owner of the
+        factor; ``factor``, of a function; a column for each variable, in a field ``x``, ``y`` and ``z``, or ``x0``,
+        ``x1``, …; ``value``, ``noise_std`` if known, ``status`` (``ok`` or ``failed``), the team's prediction, ``cost``
+        and ``distance``. A variable with the name of another column is ``point.<name>``.
     """
     names = tuple(world.variables) or place_names(len(world.low))
     axes = {name: f"point.{name}" if name in (*_BEFORE, *_AFTER) else name for name in names}
@@ -114,7 +108,7 @@ def stacked(tables: Mapping[str, Columns]) -> Columns:
 
 
 def to_frame(table: Columns) -> Any:
-    """The table as a ``pandas.DataFrame``.
+    """Table as a ``pandas.DataFrame``.
 
     Raises:
         ConfigError: If pandas is not installed.
@@ -124,7 +118,7 @@ def to_frame(table: Columns) -> Any:
 
 
 def write_csv(table: Columns, path: str | os.PathLike[str]) -> None:
-    """Write the table as CSV, whole or not at all; cells without anything are empty, numbers come back to the bit."""
+    """Write the table as CSV, completely or not at all; missing cells are empty, numbers exact."""
     with replacing(Path(path)) as raw:
         text = TextIOWrapper(raw, encoding="utf-8", newline="")
         write_rows(table, text)
@@ -140,7 +134,7 @@ def write_rows(table: Columns, file: Any) -> None:
 
 
 def write_parquet(table: Columns, path: str | os.PathLike[str]) -> None:
-    """Write the table as Parquet, whole or not at all.
+    """Write the table as Parquet, completely or not at all.
 
     Raises:
         ConfigError: If pyarrow is not installed.

@@ -1,9 +1,8 @@
-"""Estimate of the time and memory of a run: one of its last rounds is tried, in a process of its own, and measured.
+"""Estimate of the time and memory of a run, from a trial of one of its last rounds in a separate process.
 
-A formula would have to know every method, and the worlds of plug-ins. So the team is given as many made-up measurements
-as it will have at the end, up to 600, and one round is run with them. What is beyond is extrapolated: the work of a
-belief grows with the third power of its data, and its memory with the second. Both are rough, and meant to tell
-minutes from years.
+The team gets as many random measurements as at the end, up to 600, and runs one round. Beyond that the work of a belief
+is extrapolated with the third power of its data, and its memory with the second. Both are rough estimates, for orders
+of magnitude.
 """
 
 import os
@@ -39,10 +38,10 @@ class Estimate(msgspec.Struct, frozen=True):
     """Estimated time and memory of a run on this machine.
 
     Args:
-        seconds: In all; at least that if the trial was broken off.
-        memory: Bytes, at the end; None where the system does not tell.
-        is_least: Whether the trial was broken off, as the reset or the round took more than 20 s.
-        acquisition: What a query is worth by, in words; empty if the reset was broken off.
+        seconds: Duration of the run; a lower bound if the trial was stopped.
+        memory: Bytes, at the end; None if unknown.
+        is_least: True if the trial was stopped, as the reset or the round took more than 20 s.
+        acquisition: Acquisition in words; empty if the reset was stopped.
     """
 
     seconds: float
@@ -51,17 +50,13 @@ class Estimate(msgspec.Struct, frozen=True):
     acquisition: str = ""
 
     def text(self) -> str:
-        """In words: ``about 3 min and 0.2 GB``."""
+        """Text such as ``about 3 min and 0.2 GB``."""
         memory = "" if self.memory is None else f" and {self.memory / 1e9:.1f} GB"
         return f"{'more than' if self.is_least else 'about'} {duration(self.seconds)}{memory}"
 
 
 def estimate(scenario: Scenario, trust: bool = False) -> Estimate:
-    """Try one of the last rounds of a run; takes 20 s at most, as long for the reset, and some to start a process.
-
-    Args:
-        scenario: Of the run.
-        trust: Whether code of a user's own that it names may be run.
+    """Try one of the last rounds of a run, for at most 20 s each for reset and round, and the start of a process.
 
     Raises:
         ConfigError: If the world or the team refuse their settings, or a round needs more memory than there is.
@@ -87,7 +82,7 @@ def estimate(scenario: Scenario, trust: bool = False) -> Estimate:
 
 
 def duration(seconds: float) -> str:
-    """A time in the largest unit of which there is one: ``3 min``, ``2 days``."""
+    """Duration in the largest suitable unit: ``3 min``, ``2 days``."""
     for unit, length in (("years", 3.156e7), ("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= length:
             return f"{seconds / length:,.0f} {unit}"
@@ -96,7 +91,7 @@ def duration(seconds: float) -> str:
 
 def _extrapolated(scenario: Scenario, measured: dict[str, Any]) -> Estimate:
     growth = measured["end"] / measured["tried"]
-    # The mean of a third power over a run is a quarter of its end.
+    # the mean of a third power over a run is a quarter of its end
     decisions = scenario.rounds * measured["decision_s"] * (growth**3 / 4.0 if growth > 1.0 else 0.5)
     memory = measured["memory"]
     if memory is not None:
@@ -115,7 +110,7 @@ def _too_large(why: str) -> ConfigError:
 
 
 def _memory() -> float | None:
-    """Bytes of the machine; None where the system does not tell."""
+    """Memory of the machine in bytes; None if unknown."""
     names = getattr(os, "sysconf_names", {})
     if not {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= names.keys():
         return None
@@ -130,7 +125,7 @@ def _try(sending: Connection, scenario: Scenario, trust: bool) -> None:
             measured = _measured(scenario, sending, trust)
     except SwarmboError as error:
         measured = {"error": error}
-    except (Exception, SystemExit) as error:  # noqa: BLE001  told where the trial was asked for
+    except (Exception, SystemExit) as error:  # noqa: BLE001  reported in the calling process
         measured = {"error": error_text(error), "is_memory": isinstance(error, MemoryError)}
     sending.send(measured)
 
@@ -158,14 +153,14 @@ def _measured(scenario: Scenario, sending: Connection, trust: bool) -> dict[str,
 
 
 def _ask_until_designed(team: Team) -> None:
-    """Ask until the initial design is over; of a method without a belief, often."""
+    """Ask until the initial design is over; of a method without a belief, up to a limit."""
     for _ in range(_MOST_DESIGNED):
         if team.ask().mean is not None:
             return
 
 
 def _give_data(team: Team, count: int) -> None:
-    """Measurements at random places of a smooth function with some noise, one scale for all."""
+    """Add measurements of a smooth function with some noise at random places."""
     rng = stream(0, "trial")
     low, high = team.domain.low, team.domain.high
     U = rng.random((count, len(low)))
@@ -177,10 +172,9 @@ def _give_data(team: Team, count: int) -> None:
 
 
 def _bound_memory() -> None:
-    """End with an error and not with the machine where more memory is wanted than there is.
+    """Make this process fail if it needs more memory than the machine has.
 
-    On Linux only: macOS has no use for the limit, and refuses to set one below the hundreds of GB of addresses that
-    any process of it reserves.
+    On Linux only: macOS refuses limits below the hundreds of GB of addresses that any process reserves.
     """
     if sys.platform == "linux" and (there := _memory()) is not None:
         import resource
@@ -191,7 +185,7 @@ def _bound_memory() -> None:
 
 
 def _peak() -> float | None:
-    """The most memory that this process had, bytes."""
+    """Peak memory of this process, bytes."""
     if sys.platform == "win32":
         return None
     import resource

@@ -1,6 +1,6 @@
-"""The code that a scenario names: worlds of PettingZoo's registry, the plug-ins that fill it, and a user's own.
+"""Code that a scenario names: worlds of PettingZoo's registry, plug-ins that fill it, and user code.
 
-Code of a user's own is loaded only where somebody says that they trust it.
+User code is loaded only with explicit trust.
 """
 
 import functools
@@ -31,44 +31,39 @@ Environment = Any  # a PettingZoo ParallelEnv; PettingZoo ships no types
 
 @functools.cache
 def load_plug_ins() -> dict[str, str]:
-    """Let every installed plug-in register its environments, once a process.
+    """Let every installed plug-in register its environments, once a process; return the errors of failed ones by name.
 
     A plug-in is an entry point of the group ``swarmbo.envs``: a callable without arguments that calls
-    ``pettingzoo.register``.
-
-    Returns:
-        Why plug-ins failed, by name; empty if all is well. One broken plug-in does not stop the others.
+    ``pettingzoo.register``. One broken plug-in does not stop the others.
     """
     failures: dict[str, str] = {}
     for plug_in in entry_points(group=ENTRY_POINT_GROUP):
         try:
             plug_in.load()()
-        except Exception as error:  # noqa: BLE001  whatever a stranger's code raises is reported under its name
+        except Exception as error:  # noqa: BLE001  any error of a plug-in is reported under its name
             failures[plug_in.name] = f"{type(error).__name__}: {error}"
     return failures
 
 
 def environment_ids() -> list[str]:
-    """Ids of all parallel environments that can be named, those of plug-ins included."""
+    """Ids of all parallel environments, those of plug-ins included."""
     load_plug_ins()
     return sorted(pettingzoo.parallel_registry)
 
 
 def plug_in_ids() -> list[str]:
-    """Ids of the environments that plug-ins brought: PettingZoo's own are games, without measurements."""
+    """Ids of the environments of plug-ins: PettingZoo's own are games, without measurements."""
     ids = environment_ids()
     entries = {identifier: str(pettingzoo.parallel_registry[identifier].entry_point) for identifier in ids}
     return [identifier for identifier in ids if not entries[identifier].startswith("pettingzoo.")]
 
 
 def default_kinds(identifier: object, trust: bool = False) -> Mapping[str, str]:
-    """The kinds that a team is made of in a world, where a scenario does not say.
+    """Default kinds of a team in a world.
 
-    Args:
-        identifier: Id of a registered parallel environment. If the class that it names has ``factor_graph``, its agents
-            set the variables of one function. Of anything else that is not known before the world is made: there the
-            kinds of a team in a field are taken, and a world that they do not fit says so.
-        trust: Whether a class of a user's own may be loaded to look at it.
+    If the class of a registered parallel environment has ``factor_graph``, its agents set the variables of one
+    function. Anything else is unknown before the world is made, and gets the kinds of a team in a field; a world that
+    they do not fit raises an error. ``trust`` permits loading a user's class.
 
     Example:
         >>> default_kinds("swarmbo/function-v0")["belief"], default_kinds("swarmbo/robot_team-v0")["belief"]
@@ -78,12 +73,12 @@ def default_kinds(identifier: object, trust: bool = False) -> Mapping[str, str]:
 
 
 def team_in(identifier: object, trust: bool = False) -> Team:
-    """The kind of team that a world is for; the arguments are those of ``default_kinds``."""
+    """Kind of team for a world; arguments as in ``default_kinds``."""
     return FUNCTION if hasattr(maker_of(identifier, trust), "factor_graph") else FIELD
 
 
 def settings_in(identifier: object) -> list[str]:
-    """The settings of a world, as far as its maker names them; a user's own is not asked."""
+    """Settings of a world named by its maker; user code is not loaded."""
     maker = maker_of(identifier)
     if maker is None:
         return []
@@ -94,17 +89,17 @@ def settings_in(identifier: object) -> list[str]:
 
 
 def is_filmed(identifier: object) -> bool:
-    """Test a world for ``replay``, which sets the scenes of earlier rounds to draw them; a user's own is not asked."""
+    """True if a world has ``replay``, which sets earlier rounds for pictures; user code is not loaded."""
     return hasattr(maker_of(identifier), "replay")
 
 
 def has_scene(identifier: object) -> bool:
-    """Test a world for ``scene``, which draws it in three dimensions; a user's own is not asked."""
+    """True if a world has ``scene``, which draws it in three dimensions; user code is not loaded."""
     return hasattr(maker_of(identifier), "scene")
 
 
 def maker_of(identifier: object, trust: bool = False) -> Any:
-    """Maker of an environment; None if that can't be told, of which ``make_environment`` gives the reason."""
+    """Maker of an environment; None if unknown, for which ``make_environment`` gives the reason."""
     if not isinstance(identifier, str):
         return None
     if is_own(identifier):
@@ -121,10 +116,7 @@ def maker_of(identifier: object, trust: bool = False) -> Any:
 
 
 def own_names(tables: Mapping[str, Any]) -> dict[str, str]:
-    """The code that a scenario names, by the path of the name; empty for most.
-
-    Args:
-        tables: Of a scenario, checked or not.
+    """User code that a scenario names, by the path of the name.
 
     Example:
         >>> own_names({"environment": {"id": "my_worlds:Pond"}, "belief": {"kind": "exact"}})
@@ -137,14 +129,10 @@ def own_names(tables: Mapping[str, Any]) -> dict[str, str]:
 
 
 def require_trust(scenario: msgspec.Struct | Mapping[str, Any], trust: bool) -> None:
-    """Refuse code that nobody said they trust; let Python find the rest. Nothing is imported here.
-
-    Args:
-        scenario: A scenario, or its tables.
-        trust: Whether the code that it names may be run.
+    """Refuse user code without trust; otherwise add its folders to Python's path. Nothing is imported here.
 
     Raises:
-        ConfigError: If it names code without being trusted, or in a module that another one hides.
+        ConfigError: If it names code without trust, or in a module that another one hides.
     """
     tables = scenario if isinstance(scenario, Mapping) else msgspec.structs.asdict(scenario)
     for at, name in own_names(tables).items():
@@ -157,14 +145,14 @@ def require_trust(scenario: msgspec.Struct | Mapping[str, Any], trust: bool) -> 
 
 
 def folders_of(tables: Mapping[str, Any], *folders: str | os.PathLike[str]) -> list[str]:
-    """Those folders that hold a module which a scenario names, by their absolute paths; nothing is imported."""
+    """Absolute paths of the folders with a module that a scenario names; nothing is imported."""
     modules = {name.partition(":")[0].partition(".")[0] for name in own_names(tables).values()}
     absolute = dict.fromkeys(os.path.abspath(folder) for folder in folders)
     return [folder for folder in absolute if any(PathFinder.find_spec(module, [folder]) for module in modules)]
 
 
 def digests(scenario: msgspec.Struct) -> dict[str, str]:
-    """For the code that a trusted scenario names, what tells whether its file was changed.
+    """Digests of the files with user code that a trusted scenario names.
 
     Raises:
         ConfigError: If it cannot be loaded.
@@ -179,10 +167,10 @@ def digests(scenario: msgspec.Struct) -> dict[str, str]:
 
 @contextmanager
 def told_by_name(scenario: msgspec.Struct) -> Generator[None]:
-    """Block in which exceptions of a user's own code end the run in one line, with the name of the method.
+    """Block in which exceptions of user code end the run in one line, with the name of the method.
 
     Raises:
-        OwnCodeError: Instead of what was raised there.
+        OwnCodeError: Instead of the original exception.
     """
     try:
         yield
@@ -195,7 +183,7 @@ def told_by_name(scenario: msgspec.Struct) -> Generator[None]:
 
 
 def _blamed(scenario: msgspec.Struct, error: BaseException) -> str | None:
-    """The innermost function of a user's own that an exception came through; None where there is none."""
+    """Innermost function of user code that an exception came through; None without one."""
     modules: dict[str, str] = {}
     for at, name in own_names(msgspec.structs.asdict(scenario)).items():
         if (file := source_of(load(name, at))) is not None:

@@ -1,4 +1,4 @@
-"""The record of a run's world, which figures and metrics read: ``world.json`` and ``world.npz``."""
+"""Record of a run's world for figures and metrics: ``world.json`` and ``world.npz``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,33 +22,33 @@ _WITHOUT = "delete world.json and summary.json there, and `swarmbo resume {}` wr
 
 
 class WorldRecord(msgspec.Struct, frozen=True):
-    """``world.json``. ``world.npz`` holds ``points`` (m, d) and ``values`` (m,) of the truth, where there is one.
+    """``world.json``. ``world.npz`` holds ``points`` (m, d) and ``values`` (m,) of the ground truth, if there is one.
 
-    Of a field that changes it also holds ``frames`` (rounds + 1, m), ``maxima`` (rounds + 1,) and ``argmaxes``
-    (rounds + 1, d); what is here is then that of round 0.
+    For a changing field it also holds ``frames`` (rounds + 1, m), ``maxima`` (rounds + 1,) and ``argmaxes`` (rounds +
+    1, d); the values here are then those of round 0.
 
     Args:
-        id: Of the environment.
-        name: What the field is, for titles.
+        id: Id of the environment.
+        name: Name of the field, for titles.
         unit: Unit of the outcome.
         axis_unit: Unit of the locations.
         low: Lower bounds (d,) of a location, or of a joint point.
         high: Upper bounds (d,).
         agents: Their names.
-        starts: Where agents measured at reset.
-        maximum: The field's true maximum; None where it is unknown, as ``argmax``.
+        starts: Locations measured at reset.
+        maximum: True maximum; None if unknown, as ``argmax``.
         argmax: One location (d,) of it.
-        variables: Names of the coordinates of a joint point; empty where every agent measures a place of its own.
+        variables: Names of the coordinates of a joint point; empty in a field.
         variable_owners: Agent of each variable.
-        scopes: Variables of each factor; None where agents are not told.
+        scopes: Variables of each factor; None if hidden.
         owners: Agent of each factor.
-        standpoints: Where agents stand that never move; empty where the world does not say.
-        goal: What the field is watched for.
-        level: The level that is, with the goal ``level``.
+        standpoints: Positions of static agents; empty if unknown.
+        goal: Task in the field.
+        level: Watched level, with the goal ``level``.
         arrays: Digest of ``world.npz``; empty in runs of earlier versions.
-        maximum_is: What to call ``maximum``.
-        no_go: Regions that nobody may enter, each by its rings of corners.
-        bases: Where agents load their batteries.
+        maximum_is: Name of ``maximum``.
+        no_go: No-go regions, each a list of rings of corners.
+        bases: Charging sites of agents.
     """
 
     id: str
@@ -82,18 +82,10 @@ def keep_world(
     truth: GroundTruth | None,
     labels: Labels,
 ) -> None:
-    """Write the world down; one that was written before must be the same.
-
-    Args:
-        folder: Of the run.
-        scenario: That names the environment.
-        team: In the world, for the box of locations.
-        infos: What ``env.reset`` returned.
-        truth: The world's, where it tells.
-        labels: What its outcomes and places are called.
+    """Write the world, or check that it equals the one already written.
 
     Raises:
-        RunFolderError: If the world of the run is another one now: its data or its code changed.
+        RunFolderError: If the world of the run differs: its data or its code changed.
     """
     identifier: str = scenario.environment["id"]
     domain, joint = _places(team)
@@ -131,7 +123,8 @@ def keep_world(
         return
     there, record_there = digest_of_arrays(read_truth(folder)), read_world(folder)
     named = {key: getattr(record, key) for key in ("name", "unit", "axis_unit", "maximum_is")}
-    alike = msgspec.structs.replace(record_there, arrays=there, **named)  # to be called something else is no change
+    # a new title is no change of the world
+    alike = msgspec.structs.replace(record_there, arrays=there, **named)
     if (alike, there) != (record, record.arrays):
         raise RunFolderError(
             f"{folder.path}: the world of this run is another one now: its data or its code changed; "
@@ -140,7 +133,7 @@ def keep_world(
 
 
 def read_world(folder: RunFolder) -> WorldRecord:
-    """The world of a run.
+    """Read the world of a run.
 
     Raises:
         RunFolderError: If it is missing or damaged.
@@ -150,7 +143,7 @@ def read_world(folder: RunFolder) -> WorldRecord:
 
 
 def read_truth(folder: RunFolder) -> dict[str, np.ndarray]:
-    """The arrays of the world of a run; none where it does not tell the truth.
+    """Read the arrays of a run's world; empty without a ground truth.
 
     Raises:
         RunFolderError: If they are missing or damaged.
@@ -163,7 +156,7 @@ def read_truth(folder: RunFolder) -> dict[str, np.ndarray]:
 
 
 def _places(team: Team) -> tuple[Domain, dict[str, Any]]:
-    """The box of locations; for joint points also what their coordinates are and who owns what."""
+    """Box of locations; for joint points also names and owners of their coordinates."""
     world, graph = team.world, team.graph
     if not isinstance(world, FunctionWorld):
         return team.domain, {}
@@ -175,46 +168,31 @@ def _places(team: Team) -> tuple[Domain, dict[str, Any]]:
 
 
 class ScopeInUse(msgspec.Struct, frozen=True):
-    """A scope that a team learned or drew.
-
-    Args:
-        variables: Its variables.
-        share: Its part of the prior variance of the sum as fitted, from 0 to 1.
-    """
+    """A scope that a team learned or drew, and its share of the fitted prior variance of the sum, 0 to 1."""
 
     variables: list[str]
     share: float
 
 
 def scopes_in_use(record: RoundRecord, world: WorldRecord) -> list[ScopeInUse]:
-    """The scopes that the belief had after a round, with which the next point is chosen.
+    """Scopes of the belief after a round, used for the next point, in the order of the factors.
 
-    Args:
-        record: Of the round.
-        world: Of the run.
-
-    Returns:
-        In the order of the factors; none where the belief has the team's own graph, or models all variables as a whole
-        because that fits better.
+    Empty if the belief has the team's own graph, or models all variables jointly because that fits better.
     """
     if not world.variables or record.hyperparameters is None:
         return []
     learned = msgspec.convert(record.hyperparameters, Learned)
     groups = _groups(learned, _variables(world))
     outputscales = learned.hyperparameters.in_one_unit().outputscales
-    if len(groups) != len(outputscales):  # no groups, or an acquisition of the user's own with other factors
+    # no groups, or a user's acquisition with other factors
+    if len(groups) != len(outputscales):
         return []
     pairs = zip(groups, outputscales, strict=True)
     return [ScopeInUse(list(group), variance / sum(outputscales)) for group, variance in pairs]
 
 
 def graph_in_use(record: RoundRecord, world: WorldRecord) -> FactorGraph | None:
-    """The same as a graph with the world's owners; None where there are none.
-
-    Args:
-        record: Of the round.
-        world: Of the run.
-    """
+    """Graph of these scopes with the world's owners; None without scopes."""
     scopes, variables = scopes_in_use(record, world), _variables(world)
     if not scopes:
         return None
@@ -230,6 +208,6 @@ def _groups(learned: Learned, variables: Sequence[str]) -> Sequence[Sequence[str
 
 
 def _variables(world: WorldRecord) -> tuple[str, ...]:
-    """Those of the team's graph, in its order: the world's, without those that are in no factor."""
+    """Variables of the team's graph, in its order: the world's, without those that are in no factor."""
     inside = {variable for scope in (world.scopes or {}).values() for variable in scope}
     return tuple(variable for variable in world.variables if world.scopes is None or variable in inside)

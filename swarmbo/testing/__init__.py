@@ -1,7 +1,7 @@
-"""The contracts that parts of a team keep, to be checked by whoever makes one: call these from your own tests.
+"""Contracts of the parts of a team, for tests of users' own parts.
 
-Each check takes a function that makes the part anew, raises AssertionError with what is wrong, and returns nothing
-where all is well. swarmbo's own parts pass them too.
+Each check takes a function that makes a new part, raises AssertionError with the violated claim, and returns nothing on
+success. swarmbo's own parts pass them too.
 """
 
 from swarmbo.testing.belief import check_belief as check_belief

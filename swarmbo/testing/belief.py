@@ -12,20 +12,20 @@ _N_DATA, _N_PLACES = 7, 9
 
 
 def check_belief(make: Callable[[], Any], restore: Callable[[Any], Any] | None = None) -> None:
-    """Hold a belief to its contract.
+    """Check the contract of a belief.
 
-    It has ``domain``, ``n_data``, ``update(X, y)`` and ``posterior(X)``, and never changes: learning makes another.
+    It has ``domain``, ``n_data``, ``update(X, y)`` and ``posterior(X)``, and is immutable: learning makes another.
     Variances are finite, at least 0, and do not grow with data. Data may come at once or one by one, in any order. A
-    mean goes towards what was observed. If it has ``condition_on_pending(X)``, that moves no mean and raises no
-    variance; with ``restore``, what ``state_dict()`` says comes back to the bit. All of that up to rounding, and
-    without a fit of hyper-parameters in between.
+    mean moves towards observations. Optional ``condition_on_pending(X)`` changes no mean and raises no variance; with
+    ``restore``, a belief from its ``state_dict()`` is bit-identical. All of that up to rounding, and without a fit of
+    hyper-parameters in between.
 
     Args:
-        make: Makes it anew, without data.
-        restore: Makes one from what ``state_dict()`` returned, after its plain part went through JSON.
+        make: Makes a new belief, without data.
+        restore: Makes one from a ``state_dict()``, whose plain part went through JSON.
 
     Raises:
-        AssertionError: With the claim that does not hold: what, what was got, what is wanted.
+        AssertionError: With the violated claim: its subject, the value got, and the value wanted.
 
     Example:
         >>> import swarmbo as sb

@@ -1,4 +1,4 @@
-"""Claims that hold also where Python runs without its assert statements, and say what was got and what is wanted."""
+"""Claims that hold also if Python runs without its assert statements, with the values got and wanted."""
 
 import reprlib
 from typing import Any, NoReturn
@@ -7,13 +7,13 @@ import numpy as np
 
 
 def claim(holds: object, what: str, got: object, wanted: object) -> None:
-    """Refuse a part that does not hold to a claim.
+    """Refuse a part that violates a claim.
 
     Args:
-        holds: Whether it does.
-        what: What the claim is about.
-        got: What the part did; words, or a value that is abridged.
-        wanted: What it should have done.
+        holds: False if the claim is violated.
+        what: Subject of the claim.
+        got: Result of the part; words, or a value that is abridged.
+        wanted: Required result.
 
     Raises:
         AssertionError: If the claim does not hold.
@@ -29,7 +29,7 @@ def claim(holds: object, what: str, got: object, wanted: object) -> None:
 
 
 def refuse(what: str, got: object, wanted: object) -> NoReturn:
-    """Raise what :func:`claim` does."""
+    """Raise the error of :func:`claim`."""
     raise AssertionError(f"{what}: got {_in_words(got)}; wanted {_in_words(wanted)}")
 
 
@@ -40,7 +40,7 @@ def claim_offers(part: object, *names: str) -> None:
 
 
 def claim_equal(got: Any, expected: Any, what: str, wanted: str) -> None:
-    """Refuse nests of tables, sequences and arrays that are not equal to the bit, NaN to NaN."""
+    """Refuse nested tables, sequences and arrays that are not bit-identical; NaN equals NaN."""
     try:
         np.testing.assert_equal(got, expected)
     except AssertionError as error:
@@ -48,7 +48,7 @@ def claim_equal(got: Any, expected: Any, what: str, wanted: str) -> None:
 
 
 def claim_close(got: Any, expected: Any, what: str, wanted: str, tolerance: float = 1e-6) -> None:
-    """Refuse numbers that are not equal up to rounding, against the largest of those expected, or 1."""
+    """Refuse numbers that are not equal up to rounding, relative to the largest of those expected, or 1."""
     one, other = np.asarray(got, dtype=float), np.asarray(expected, dtype=float)
     claim(one.shape == other.shape, what, f"shape {one.shape}", f"shape {other.shape}")
     scale = max(1.0, float(np.abs(other).max(initial=0.0)))
@@ -57,7 +57,7 @@ def claim_close(got: Any, expected: Any, what: str, wanted: str, tolerance: floa
 
 
 def claim_point(chosen: Any, low: np.ndarray, high: np.ndarray, where: str) -> np.ndarray:
-    """The chosen point as an array, if it is one of the box."""
+    """Chosen point as an array, if it lies in the box."""
     point = np.asarray(chosen, dtype=float)
     claim(point.shape == low.shape, f"{where}: the shape of the point", point.shape, low.shape)
     inside = np.isfinite(point).all() and (point >= low - 1e-9).all() and (point <= high + 1e-9).all()

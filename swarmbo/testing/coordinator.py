@@ -1,4 +1,4 @@
-"""Contract of ways to agree, and of methods that choose from what is known alone."""
+"""Contract of coordination methods, and of methods that choose from the history alone."""
 
 import itertools
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from swarmbo.transport import InProcess
 
 
 def check_joint_policy(make: Callable[[], Any]) -> None:
-    """Of ``decide_joint``: a point of the unit cube, from the history and the seed."""
+    """Check ``decide_joint``: a point of the unit cube, from the history and the seed."""
     for name, graph, _ in graphs():
         where, n = f"decide_joint() over a {name}", len(graph.variables)
         domain = Domain(np.linspace(-2.0, 0.0, n), np.linspace(1.0, 5.0, n))
@@ -59,12 +59,12 @@ def check_joint_policy(make: Callable[[], Any]) -> None:
 
 
 def check_field_policy(make: Callable[[], Any]) -> None:
-    """Of ``decide``: every agent that has somewhere to go is sent to a place of its own list."""
+    """Check ``decide``: every agent with candidates gets a place of its own list."""
     domain = Domain(np.array([0.0, -50.0]), np.array([100.0, 50.0]))
     rng = np.random.default_rng(0)
     places = domain.from_unit(rng.random((30, 2)))
     agents = ("a", "b", "c", "d")
-    candidates = {agent: places[10 * k : 10 * (k + 1)] for k, agent in enumerate(agents)}  # none are left for "d"
+    candidates = {agent: places[10 * k : 10 * (k + 1)] for k, agent in enumerate(agents)}  # "d" has none
     X = domain.from_unit(rng.random((6, 2)))
     situation = Situation(
         agents=agents,
@@ -93,23 +93,23 @@ def check_field_policy(make: Callable[[], Any]) -> None:
 
 
 def check_coordinator(make: Callable[[], Any]) -> None:
-    """Hold a way to agree to its contract, by what it offers.
+    """Check the contract of a coordination method, by the methods that it has.
 
     ``solve(graph, tables, links)`` chooses entries of tables; ``maximise(functions, links, seed)`` chooses a joint
     point in a box; ``decide_joint(situation, acquisition)`` chooses one from the history alone, and, in a field,
     ``decide(situation, acquisition)`` a place for each agent.
 
-    What comes out is a choice in bounds, the same every time, and changes nothing that was given. Its value is that of
-    the choice, no less than the average one has, nor any start that was suggested. What is said of the optimum is so.
-    A choice that is forbidden is called ``infeasible``, and the factors that forbid it are named.
-    Links that join all, if not at once, change the choice by no more than rounding. Where agents can run it by messages
-    (it has ``plan``), they choose alike, to the bit, and count the same traffic.
+    The result is a choice in bounds, the same every time, and changes no argument. Its value is that of the choice, no
+    less than the average one has, nor any suggested start. Statements about the optimum are true. A forbidden choice is
+    ``infeasible``, with the names of the forbidding factors. Links that connect all agents, directly or not, change the
+    choice by no more than rounding. If agents can run it by messages (it has ``plan``), their choice is bit-identical,
+    with equal traffic.
 
     Args:
-        make: Makes its settings anew.
+        make: Makes new settings of it.
 
     Raises:
-        AssertionError: With the claim that does not hold: what, what was got, what is wanted.
+        AssertionError: With the violated claim: its subject, the value got, and the value wanted.
 
     Example:
         >>> import swarmbo as sb
@@ -141,7 +141,7 @@ def _check_tables(make: Callable[[], Any]) -> None:
 
 
 def _forbidden(graph: FactorGraph, tables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Tables that allow no joint choice, though each allows some: two factors want different values of a variable."""
+    """Tables that allow no joint choice, though each allows some: two factors need different values of a variable."""
     variable = next(v for v in graph.variables if len(graph.factors_of(v)) > 1)
     out = dict(tables)
     for wanted, factor in enumerate(graph.factors_of(variable)[:2]):

@@ -19,24 +19,24 @@ from swarmbo.testing.claims import claim, claim_equal, claim_offers, refuse
 from swarmbo.worlds import FieldWorld, FunctionWorld, Report
 
 _TOLD = ("observations", "rewards", "terminations", "truncations", "infos")  # what step() returns
-_AHEAD = 4  # steps before an episode is copied or written down
+_AHEAD = 4  # steps before an episode is copied or saved
 
 
 def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
-    """Hold a world to its contract; ``docs/environments/contract.md`` says what a world may offer besides.
+    """Check the contract of a world; ``docs/environments/contract.md`` lists its optional methods.
 
-    It keeps PettingZoo's parallel API. The same seed gives the same episode to the bit. Spaces hold what is returned;
-    rewards are finite numbers, flags are bools. Infos say where agents measured, inside their action spaces, and what,
-    unless that failed: NaN is not equal to itself, so outcomes that failed are left out. Of agents that may decline to
-    measure they also say whether they did. All agents end together. A deep copy, and a state that was written down (if
-    it has ``get_state`` and ``set_state``), go on alike in mid-episode. What it tells its team fits.
+    It has PettingZoo's parallel API. The same seed gives a bit-identical episode. Spaces contain the returned values;
+    rewards are finite numbers, flags are bools. Infos have locations of measurements inside the action spaces, and
+    their values unless they failed: NaN is not equal to itself, so failed outcomes are left out. For agents that may
+    abstain they state if they did. All agents end together. A deep copy, and a saved state (with ``get_state`` and
+    ``set_state``), continue identically in mid-episode. The information for its team is consistent.
 
     Args:
-        make: Makes it anew, with the same arguments.
+        make: Makes a new one, with the same arguments.
         cycles: The most steps of an episode to try, > 4.
 
     Raises:
-        AssertionError: With the claim that does not hold: what, what was got, what is wanted.
+        AssertionError: With the violated claim: its subject, the value got, and the value wanted.
 
     Example:
         >>> import swarmbo as sb
@@ -57,7 +57,7 @@ def check_environment(make: Callable[[], Any], cycles: int = 20) -> None:
 
 
 def _episode(env: Any, cycles: int, seed: int | None = None) -> list[Any]:
-    """Everything that an episode returns under drawn actions; it goes on from where it stands if no seed is given."""
+    """All results of an episode under random actions; without a seed the present episode continues."""
     rng = np.random.default_rng(0)
     told: list[Any] = [] if seed is None else [env.reset(seed=seed)]
     for _ in range(cycles):
@@ -75,7 +75,7 @@ def _drawn_actions(env: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 
 def _check_api(env: Any, cycles: int) -> None:
-    with warnings.catch_warnings(), redirect_stdout(StringIO()):  # it says when it passed
+    with warnings.catch_warnings(), redirect_stdout(StringIO()):  # it prints on success
         warnings.filterwarnings("ignore", "Agents have different|Observations are different shapes")
         try:
             parallel_api_test(env, num_cycles=cycles)
@@ -173,7 +173,7 @@ def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
 
 
 def _check_stop(env: Any, what: str, stop: Any, box: Any) -> None:
-    """A measurement on the way: where, within bounds, and what, unless it failed."""
+    """Check a measurement en route: its location within bounds, and its value, unless it failed."""
     claim(isinstance(stop, Mapping) and "location" in stop, what, stop, "a table with 'location'")
     where = np.append(stop["location"], box.high[-1]) if hasattr(env.unwrapped, "prices") else stop["location"]
     claim(box.contains(where), f"the location of {what}", stop["location"], f"one in the action space, {box}")
@@ -209,7 +209,7 @@ def _check_state(make: Callable[[], Any], cycles: int) -> None:
 
 
 def _check_offers(env: Any) -> None:
-    """Check of what a world tells its team besides outcomes."""
+    """Check the information of a world for its team besides outcomes."""
     world = env.unwrapped
     agents = set(env.possible_agents)
     if hasattr(world, "interaction_graph"):
@@ -240,7 +240,7 @@ def _check_offers(env: Any) -> None:
 
 
 def _check_travel(env: Any, box: Domain) -> None:
-    """Check of what a world tells planners of ways, batteries and bases."""
+    """Check the information of a world for route planners: paths, batteries and bases."""
     world, X = env.unwrapped, box.from_unit(np.random.default_rng(2).uniform(size=(3, box.n_dims)))
     for agent in env.agents:
         name, rounds = f"travel_rounds({agent!r}, origins, places)", np.asarray(world.travel_rounds(agent, X, X[:2]))

@@ -1,4 +1,4 @@
-"""Problems that ways to agree are tried on: small graphs, and sums of smooth functions with one maximum."""
+"""Test problems for coordination methods: small graphs, and sums of smooth functions with one maximum."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ _SCOPES: dict[str, dict[str, list[str]]] = {
 
 
 def graphs() -> Iterator[tuple[str, FactorGraph, "nx.Graph[str]"]]:
-    """Graphs, and links by which all agents reach all others, if not at once."""
+    """Graphs, and links that connect all agents, not all directly."""
     for name, scopes in _SCOPES.items():
         graph = FactorGraph.from_scopes(scopes)
         yield name, graph, nx.path_graph(list(graph.agents))
@@ -27,14 +27,14 @@ def graphs() -> Iterator[tuple[str, FactorGraph, "nx.Graph[str]"]]:
 
 @dataclass(frozen=True, eq=False)
 class Bowls:
-    """Concave quadratics, one per factor: each wants its variables in a place of its own, and near one another.
+    """Concave quadratics, one per factor, with a preferred location and near-equal variables.
 
     Args:
         graph: Scopes and owners.
         low: Lower corner (n,) of the box, in the unit cube.
         high: Upper corner (n,).
-        starts: Points (k, n) worth starting from.
-        allowed: Factors that may be asked; None for all.
+        starts: Suggested starting points (k, n).
+        allowed: Factors that may be evaluated; None for all.
 
     Example:
         >>> import swarmbo as sb
@@ -53,17 +53,17 @@ class Bowls:
 
     @property
     def n_exchanges(self) -> int:
-        """None: factors need nothing of each other."""
+        """Zero: factors need no exchange."""
         return 0
 
     def published(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> Float[np.ndarray, "g m"]:
-        """Never asked for."""
+        """Refuse exchanges, as there are none."""
         refuse("numbers asked for in an exchange", f"those of {stack.factors}", "none, as n_exchanges is 0")
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """Minus the squared distance to the factor's place, and the spread of its variables."""
+        """Minus the squared distance to the factor's location, and the spread of its variables."""
         return self.value_and_gradient(stack, U, received)[0]
 
     def value_and_gradient(
@@ -79,5 +79,5 @@ class Bowls:
         return -(away**2 + spread**2).sum(axis=-1), -2.0 * (away + spread)
 
     def of(self, factors: Iterable[str]) -> "Bowls":
-        """Those of some factors only."""
+        """Functions of some factors only."""
         return replace(self, allowed=frozenset(factors))

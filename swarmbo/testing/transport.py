@@ -14,17 +14,17 @@ _PATH = nx.path_graph(["a", "b", "c", "d"])
 
 
 def check_transport(make: Callable[[], Any]) -> None:
-    """Hold a transport to its contract.
+    """Check the contract of a transport.
 
     It has ``open(agents, links)``, which gives an object with ``send(envelope)``, ``deliver()``, ``traffic`` and
-    ``routes``. Messages arrive at the next step and once, ordered by sender and then by sending; they are counted once,
-    with their bytes, and once for each link that they cross; what cannot be carried is refused and not counted.
+    ``routes``. Messages arrive at the next step and once, ordered by sender and then by sending. They are counted once,
+    with their bytes, and once for each link on their route; refused messages are not counted.
 
     Args:
-        make: Makes its settings anew.
+        make: Makes new settings of it.
 
     Raises:
-        AssertionError: With the claim that does not hold: what, what was got, what is wanted.
+        AssertionError: With the violated claim: its subject, the value got, and the value wanted.
 
     Example:
         >>> import swarmbo as sb

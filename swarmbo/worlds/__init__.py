@@ -1,4 +1,4 @@
-"""What a team asks of an environment: one protocol, and one parser of what agents report."""
+"""Environments as teams see them: one protocol, and one parser of agents' reports."""
 
 from swarmbo.worlds.fields import FieldWorld as FieldWorld
 from swarmbo.worlds.functions import FunctionWorld as FunctionWorld, ToldGraph as ToldGraph

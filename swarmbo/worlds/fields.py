@@ -1,4 +1,4 @@
-"""Environments whose agents each measure at a place of their own in one field."""
+"""Worlds of agents that each measure their own location in one field."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,14 @@ from swarmbo.worlds.travel import WorldTravel
 
 
 class FieldWorld:
-    """A sensing environment as its team sees it: places, links and measurements; never the truth.
+    """A sensing environment as its team sees it: places, links and measurements; never the ground truth.
 
     Args:
         env: A ``ParallelEnv`` whose agents have finite boxes of actions, all of one number of coordinates, and whose
-            infos carry ``"measurement"`` and ``"location"``. What it offers of ``candidates(agent)``,
+            infos have ``"measurement"`` and ``"location"``. Optional methods: ``candidates(agent)``,
             ``interaction_graph()``, ``sites()``, ``standpoints()``, ``task``, ``level``, ``travel_rounds(agent, …)``
-            with ``rounds_left(agent)`` and ``base(agent)``, and ``prices()`` is used. With
-            the last, agents may decline to measure: the last coordinate of an action is then the wish to, from 0 to 1.
+            with ``rounds_left(agent)`` and ``base(agent)``, and ``prices()``. With the last, agents may abstain: the
+            last coordinate of an action, from 0 to 1, then decides on the measurement.
 
     Raises:
         ConfigError: If action spaces are no finite boxes, or of different numbers of coordinates.
@@ -51,59 +51,59 @@ class FieldWorld:
 
     @property
     def horizon(self) -> int | None:
-        """Rounds in an episode, where the environment says."""
+        """Rounds in an episode, if the environment states them."""
         return getattr(self._world, "max_cycles", None)
 
     @property
     def may_decline(self) -> bool:
-        """Whether agents may do without a measurement."""
+        """True if agents may abstain."""
         return hasattr(self._world, "prices")
 
     @property
     def task(self) -> Goal | None:
-        """What the field is watched for; None where the environment does not say, or calls something else so."""
+        """Task in the field; None if the environment states none, or another kind of task."""
         task = getattr(self._world, "task", None)
         return cast(Goal, task) if isinstance(task, str) and task in get_args(Goal) else None
 
     @property
     def stated_task(self) -> Goal | None:
-        """The task, unless it is what a world of its class has where nobody says."""
+        """The task, unless it is the default of the world's class."""
         usual = inspect.signature(type(self._world)).parameters.get("task")
         return None if usual is not None and usual.default == self.task else self.task
 
     @property
     def level(self) -> float | None:
-        """The level that the field is watched for; None where there is none."""
+        """Watched level; None without one."""
         level = getattr(self._world, "level", None)
         return None if level is None else float(level)
 
     def links(self) -> "nx.Graph[str] | None":
-        """Who hears whom now; None if the environment does not say."""
+        """Present communication links; None if unknown."""
         return self._world.interaction_graph() if hasattr(self._world, "interaction_graph") else None
 
     def sites(self) -> Float[np.ndarray, "k d"] | None:
-        """Every place that can be measured at all; None if the environment does not say."""
+        """All measurable places; None if unknown."""
         return np.asarray(self._world.sites(), dtype=float) if hasattr(self._world, "sites") else None
 
     def no_go(self) -> list[list[Float[np.ndarray, "k 2"]]]:
-        """Regions that nobody may enter, each by its rings; empty if the environment does not say."""
+        """Regions that no agent may enter, each a list of rings; empty if unknown."""
         regions = self._world.no_go() if hasattr(self._world, "no_go") else []
         return [[np.asarray(ring, dtype=float) for ring in rings] for rings in regions]
 
     def bases(self) -> dict[str, Float[np.ndarray, " d"]]:
-        """Where agents must be when their batteries are empty; of those that have a base."""
+        """Bases of agents, where they must be when their batteries are empty."""
         if not hasattr(self._world, "base"):
             return {}
         told = {agent: self._world.base(agent) for agent in self.problem.agents}
         return {agent: np.asarray(base, dtype=float) for agent, base in told.items() if base is not None}
 
     def standpoints(self) -> dict[str, Float[np.ndarray, " d"]]:
-        """Where agents stand that never move; empty if the environment does not say."""
+        """Positions of static agents; empty if unknown."""
         places = self._world.standpoints() if hasattr(self._world, "standpoints") else {}
         return {agent: np.asarray(place, dtype=float) for agent, place in places.items()}
 
     def offers(self, agents: Sequence[str] | None = None) -> Offers:
-        """What there is to choose from; of agents that observed something, those that are live take part."""
+        """Options of a decision; of agents with observations, the live ones take part."""
         if agents is None:
             return Offers(boxes=self.boxes, standpoints=self.standpoints(), level=self.level)
         world, prices = self._world, self._world.prices() if self.may_decline else {}
@@ -124,7 +124,7 @@ class FieldWorld:
         )
 
     def begin(self, infos: Infos) -> News:
-        """What agents measured where they start."""
+        """Measurements at the starts."""
         return self.news(None, Step({}, {}, {}, {}, infos))
 
     def held(self, agents: Sequence[str]) -> None:
@@ -136,25 +136,25 @@ class FieldWorld:
         agents: Sequence[str],
         now: Positions | None = None,
     ) -> dict[str, np.ndarray]:
-        """Where each agent measures, inside its space and in its number type.
+        """Measurement locations of agents, inside their spaces and in their number type.
 
-        An agent with nowhere to go is told to stay where it is, or to do without a measurement where it can.
+        An agent without a goal stays at its location, or abstains if it can.
         """
         middle, now = (self.problem.box.low + self.problem.box.high) / 2, now or {}
         sent = self.problem.places_of(point)
         actions: dict[str, np.ndarray] = {}
         for agent in (agent for agent in agents if agent in self._env.agents):
-            space = cast(Box, self._env.action_space(agent))  # Domain.of_space has seen to that
+            space = cast(Box, self._env.action_space(agent))  # checked by Domain.of_space
             place = sent[agent] if agent in sent else now.get(agent, middle)
             wanted = np.append(place, float(agent in sent)) if self.may_decline else place
             actions[agent] = np.clip(wanted.astype(space.dtype), space.low, space.high)
         return actions
 
     def news(self, sent: Mapping[str, float] | None, step: Step) -> News:
-        """What agents measured in a step.
+        """Measurements of a step.
 
-        An agent that was sent somewhere and reports nothing has failed; one that declined has not. So has one that
-        reports no number, or a place that can't be: whatever a world says, the team goes on.
+        An agent with a target and no report has failed, except by abstention. Reports that are no number, or of
+        impossible places, count as failures, so that the team continues with any world.
         """
         problem = self.problem
         targets = {} if sent is None else problem.places_of(sent)
@@ -168,16 +168,9 @@ class FieldWorld:
 def measurements_of(
     agent: str, info: Mapping[str, Any], target: Float[np.ndarray, " d"] | None, box: Domain
 ) -> tuple[Measurement | None, tuple[Measurement, ...]]:
-    """What one agent in a field says in its info of a step.
+    """Final measurement of one agent from its info, and those en route.
 
-    Args:
-        agent: Its name.
-        info: As ``env.step`` returned it.
-        target: Where it was sent; None: nowhere.
-        box: Of the field.
-
-    Returns:
-        What it measured in the end, None if that is nothing and has not failed; and what it measured on the way.
+    ``target`` is its requested location, if any. The final one is None if there is none and it has not failed.
     """
 
     def can_be(place: Float[np.ndarray, " c"]) -> bool:
@@ -195,19 +188,14 @@ def measurements_of(
         return Measurement(agent, report.place, report.outcome, report.noise_std), stops
     if target is None:
         return None, stops
-    # it does not say where it is: where it was sent, as far as anybody knows
+    # without a reported location the requested one is assumed
     return Measurement(agent, target, np.nan if report.is_placed else report.outcome, report.noise_std), stops
 
 
 def news_of_measurements(
     problem: Problem, found: "Mapping[str, tuple[Measurement | None, tuple[Measurement, ...]]]"
 ) -> News:
-    """What a team is told of a round, from what its agents say of it.
-
-    Args:
-        problem: The field.
-        found: By agent, in the problem's order, as ``readings_of`` has it.
-    """
+    """Report of a round for a team, from its agents' measurements by ``measurements_of``, in the problem's order."""
     ended = {agent: measurement for agent, (measurement, _) in found.items() if measurement is not None}
     return News(
         problem.joint({agent: measurement.place for agent, measurement in ended.items()}),

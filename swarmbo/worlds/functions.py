@@ -1,4 +1,4 @@
-"""Environments whose agents set the variables of one function together."""
+"""Worlds of agents that jointly set the variables of one function."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -24,14 +24,14 @@ _AT = "$.environment"
 
 
 class ToldGraph(msgspec.Struct, frozen=True):
-    """What ``env.unwrapped.factor_graph()`` returns.
+    """Result of ``env.unwrapped.factor_graph()``.
 
     Args:
-        bounds: (low, high) of every variable, physical; their order is that of joint points.
-        variable_owners: The agent that sets each of them.
-        scopes: Variables of each factor; None where agents are not told the structure.
+        bounds: (low, high) of every variable, physical, in the order of joint points.
+        variable_owners: The agent that sets each variable.
+        scopes: Variables of each factor; None if hidden.
         owners: Agent of each factor.
-        outcomes: What agents are told after an evaluation.
+        outcomes: Kind of outcomes that agents receive.
     """
 
     bounds: dict[str, tuple[float, float]]
@@ -42,15 +42,15 @@ class ToldGraph(msgspec.Struct, frozen=True):
 
 
 class FunctionWorld:
-    """A function as its team sees it: variables, factors, links and outcomes; never the truth.
+    """A function as its team sees it: variables, factors, links and outcomes; never the ground truth.
 
-    Variables that are in no factor stay in the middle of their range.
+    Variables in no factor stay in the middle of their range.
 
     Args:
-        env: A ``ParallelEnv`` that has ``factor_graph()``. The ``Box`` of an agent's actions has its own variables, in
-            the order of ``bounds``. Infos carry ``"measurement"``, the total, or ``"factors"`` where outcomes are told
-            by factor, and ``"location"``. If it offers ``interaction_graph()``, that is used.
-        told: The graph, for an environment that does not tell one.
+        env: A ``ParallelEnv`` with ``factor_graph()``. The ``Box`` of an agent's actions has its own variables, in the
+            order of ``bounds``. Infos have ``"measurement"``, the total, or ``"factors"`` with outcomes per factor, and
+            ``"location"``. ``interaction_graph()`` is optional.
+        told: The graph, for an environment without one.
 
     Raises:
         ConfigError: If the graph and the action spaces do not fit, or there is no graph.
@@ -95,7 +95,7 @@ class FunctionWorld:
         return self._world.factor_graph()
 
     def _ordered(self, scopes: Mapping[str, Sequence[str]], owners: Mapping[str, str] | None) -> FactorGraph:
-        """The graph, its variables in the world's order."""
+        """Graph with its variables in the world's order."""
         covered = {variable for scope in scopes.values() for variable in scope}
         if strangers := sorted(covered - set(self.variables)):
             raise ConfigError(f"got scopes with {strangers}, which have no bounds", at=f"{_AT}.factor_graph")
@@ -106,30 +106,30 @@ class FunctionWorld:
 
     @property
     def horizon(self) -> int | None:
-        """Rounds in an episode, where the environment says."""
+        """Rounds in an episode, if the environment states them."""
         return getattr(self._world, "max_cycles", None)
 
     def links(self) -> "nx.Graph[str] | None":
-        """Who hears whom now; None if the environment does not say."""
+        """Present communication links; None if unknown."""
         return self._world.interaction_graph() if hasattr(self._world, "interaction_graph") else None
 
     def sites(self) -> Float[np.ndarray, "k d"] | None:
         """None: any joint point in bounds can be evaluated."""
 
     def offers(self, agents: Sequence[str] | None = None) -> Offers:
-        """Who hears whom; whatever agents take part, all of a joint point is to be chosen."""
+        """Present links; any participants choose the whole joint point."""
         return Offers() if agents is None else Offers(links=self.links())
 
     def place(self, point: Mapping[str, float]) -> list[float]:
-        """A joint point as the world has it: all variables in its order."""
+        """Joint point in the world's form: all variables in its order."""
         middle = ((self.domain.low + self.domain.high) / 2.0).tolist()
         return [float(point.get(variable, centre)) for variable, centre in zip(self.variables, middle, strict=True)]
 
     def begin(self, infos: Infos) -> News | None:
-        """Nothing is evaluated at a reset, and nothing goes on."""
+        """None: a reset evaluates nothing, and nothing continues."""
 
     def held(self, agents: Sequence[str]) -> dict[str, np.ndarray] | None:
-        """The actions that go on with an evaluation of several steps; None, as one step is one evaluation."""
+        """None: one step is one evaluation, so none continues."""
 
     def actions(
         self,
@@ -137,17 +137,17 @@ class FunctionWorld:
         agents: Sequence[str],
         now: Positions | None = None,
     ) -> dict[str, np.ndarray]:
-        """The actions of agents that together set a joint point, inside their spaces and in their number type."""
+        """Actions that jointly set a joint point, inside the agents' spaces and in their number type."""
         values = dict(zip(self.variables, self.place(point), strict=True))
         actions: dict[str, np.ndarray] = {}
         for agent in agents:
-            space = cast(Box, self._env.action_space(agent))  # __init__ has seen to that
+            space = cast(Box, self._env.action_space(agent))  # checked in __init__
             own = np.array([values[variable] for variable in self._own[agent]])
             actions[agent] = np.clip(own.astype(space.dtype), space.low, space.high)
         return actions
 
     def point(self, infos: Infos) -> dict[str, float] | None:
-        """The joint point that was evaluated, as agents report it; None unless all do."""
+        """Evaluated joint point, as reported by agents; None unless all report."""
         point: dict[str, float] = {}
         for agent, own in self._own.items():
             place = Report.of(infos.get(agent, {})).place
@@ -157,9 +157,9 @@ class FunctionWorld:
         return {variable: point[variable] for variable in self.variables}
 
     def outcome(self, infos: Infos) -> float | dict[str, float | None] | None:
-        """What came out: the total as the first agent that reports has it, or a table of the factors that were told.
+        """Outcome: the total from the first agent that reports it, or a table of the reported factors.
 
-        None where it failed, as does what is no number.
+        None if it failed; values that are no numbers count as failed.
         """
         reports = [Report.of(info) for info in infos.values()]
         if self.outcomes == "total":
@@ -168,19 +168,17 @@ class FunctionWorld:
         return {f: _known(report.factors[f]) for report in reports for f in known if f in report.factors}
 
     def noise_std(self, infos: Infos) -> float | dict[str, float]:
-        """The standard deviation of the outcome's noise as it was told: of the total, NaN where nobody says, or by
-        factor.
-        """
+        """Reported standard deviation of the outcome's noise: of the total (NaN if unknown), or by factor."""
         reports = [Report.of(info) for info in infos.values()]
         if self.outcomes == "total":
             return next((report.noise_std for report in reports if report.is_measured), np.nan)
         return {f: std for report in reports for f, std in report.factor_noise.items() if f in report.factors}
 
     def news(self, sent: Mapping[str, float] | None, step: Step) -> News | None:
-        """What an evaluation came to, of what ``env.step`` returned; None where nothing was asked for.
+        """Result of an evaluation from ``env.step``; None without a query.
 
-        Outcomes that are missing, no numbers, not finite or beyond 1e60 have failed; so have all of an evaluation that
-        was made out of bounds.
+        Outcomes that are missing, no numbers, not finite or beyond 1e60 have failed; so have all of an evaluation out
+        of bounds.
         """
         if sent is None:
             return None

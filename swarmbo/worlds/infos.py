@@ -1,4 +1,4 @@
-"""What an agent reports of a step, read once and for all worlds: whatever a world says, a run goes on."""
+"""Reports of agents after a step, parsed in one place so that a run continues with any world."""
 
 import math
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from jaxtyping import Float
 
 from swarmbo.boundary.values import reported_noise, reported_number, reported_place
 
-_LONGEST_WORDS = 200  # characters of what an agent says of a failure
+_LONGEST_WORDS = 200  # characters of a failure message
 Infos = Mapping[str, Mapping[str, Any]]  # by agent, as ``env.reset`` and ``env.step`` return them
 
 
 class Step(NamedTuple):
-    """What ``env.step`` returned, each by agent."""
+    """Result of ``env.step``, each by agent."""
 
     observations: Mapping[str, Any]
     rewards: Mapping[str, Any]
@@ -24,26 +24,26 @@ class Step(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What one agent reports; ``docs/environments/contract.md`` says what each key means.
+    """Report of one agent; ``docs/environments/contract.md`` explains each key.
 
     Args:
-        place: ``"location"``: where it really measured, or the values of its variables; None if there is none, or it is
-            no vector of numbers within reason.
-        is_placed: Whether it says anything of where.
-        outcome: ``"measurement"``; NaN if there is none, or it is no number, not finite or beyond 1e60: it failed.
-        is_measured: Whether it says anything of a measurement.
+        place: ``"location"``: measured location, or the values of its variables; None if missing or no vector of
+            plausible numbers.
+        is_placed: True if it reports a location.
+        outcome: ``"measurement"``; NaN if missing, no number, not finite or beyond 1e60: it failed.
+        is_measured: True if it reports a measurement.
         factors: ``"factors"``: outcomes by factor, by the same rule.
-        noise_std: ``"noise_std"``: standard deviation of the noise of the measurement; NaN where nobody says, or it is
-            no finite number >= 0.
-        factor_noise: The same of outcomes by factor, where it is a table of them; those that are known.
-        declined: ``"sampled"`` is false: it declined to measure, so none has failed.
-        distance: ``"distance"``: travelled for it, in the unit of places; 0 where nobody says.
-        cost: ``"cost"``: what it cost, in the unit of outcomes; 0 where nobody says.
-        source: ``"source"``: what was measured and what by; None where nobody says.
-        on_the_way: ``"on_the_way"``: what it measured besides before it got there, in turn; those that say where.
-        path: ``"path"``: places (k, d) along what it drove; None where nobody says.
-        battery: ``"battery"``: share of its battery that is left, 0 to 1; NaN where nobody says.
-        failure: ``"failure"``: why it failed, in a few words; None where nobody says.
+        noise_std: ``"noise_std"``: standard deviation of the measurement's noise; NaN if missing or no finite number >=
+            0.
+        factor_noise: The same of outcomes by factor, if it is a table of them; known ones only.
+        declined: ``"sampled"`` is false: it abstained, so no measurement has failed.
+        distance: ``"distance"``: travelled, in the unit of places; 0 if missing.
+        cost: ``"cost"``, in the unit of outcomes; 0 if missing.
+        source: ``"source"``: source of the measurement; None if missing.
+        on_the_way: ``"on_the_way"``: measurements en route, in order; those with a location.
+        path: ``"path"``: places (k, d) along its path; None if missing.
+        battery: ``"battery"``: remaining share of its battery, 0 to 1; NaN if missing.
+        failure: ``"failure"``: reason of a failure, in a few words; None if missing.
 
     Example:
         >>> report = Report.of({"location": [0.5], "measurement": "high", "cost": 2})
@@ -69,7 +69,7 @@ class Report(NamedTuple):
 
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> "Report":
-        """The report in an agent's info."""
+        """Report of an agent's info."""
         factors, noise, source = info.get("factors"), info.get("noise_std"), info.get("source")
         by_factor = noise if isinstance(noise, Mapping) else {}
         known = {name: std for name, told in by_factor.items() if not math.isnan(std := reported_noise(told))}
@@ -95,7 +95,7 @@ class Report(NamedTuple):
 
 
 def _on_the_way(told: object) -> tuple[Report, ...]:
-    """The reports of measurements on the way; one that says nothing of where cannot be used."""
+    """Reports of measurements en route, without those that have no location."""
     stops = [stop for stop in told if isinstance(stop, Mapping)] if isinstance(told, list | tuple) else []
     plain = [Report.of({key: stop.get(key) for key in ("location", "measurement", "noise_std")}) for stop in stops]
     return tuple(report for report in plain if report.place is not None)

@@ -1,4 +1,4 @@
-"""Any PettingZoo environment as a function of its joint action, which a team with a factor graph tunes."""
+"""Any PettingZoo environment as a function of its joint action, tuned by a team with a factor graph."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, SupportsFloat, cast
@@ -21,29 +21,27 @@ Scopes = Mapping[str, Sequence[str]]
 
 
 class OneShotWorld(FunctionWorld):
-    """An environment that knows nothing of factors, asked for one configuration: the action of every agent.
+    """An environment without factors, evaluated at one configuration: the action of every agent.
 
     An evaluation is one joint action, held for ``hold`` steps or until the episode ends. Every entry of an agent's
-    action vector is a variable, ``agent[0]``, ``agent[1]``, …. What an agent's factor comes to is the mean of its
+    action vector is a variable, ``agent[0]``, ``agent[1]``, …. The outcome of an agent's factor is the mean of its
     measurements over the steps of the evaluation; it failed if one of them is None or not finite. Without scopes the
     one outcome is the total: the sum over agents, which failed if one of them did.
 
-    Evaluations follow one another wherever the environment stands: nothing is reset in between but by the loop that
-    steps it. Reset it before every evaluation, with the same seed, where an outcome is to depend on the configuration
-    alone; what is left of that dependence is noise to the team. An agent that is not live when an evaluation begins
-    sets nothing: factors that depend on it fail, and so does the total.
+    Evaluations follow one another without a reset, except by the user's loop. Reset before every evaluation, with the
+    same seed, for outcomes that depend on the configuration alone; any other dependence is noise to the team. An agent
+    that is not live when an evaluation begins sets nothing: factors that depend on it fail, and so does the total.
 
     Args:
-        env: A ``ParallelEnv`` whose agents' action spaces are finite ``Box`` of floats, with one axis. If it offers
-            ``interaction_graph()``, that is used.
+        env: A ``ParallelEnv`` whose agents' action spaces are finite ``Box`` of floats, with one axis.
+            ``interaction_graph()`` is optional.
         measurement: The outcome of an agent's factor, from its observation, reward and info after a step.
-        scopes: ``{agent: [agents that its factor depends on]}``. Agents without an entry have no factor, and are
-            measured by nobody; those in no scope keep the middle of their actions. None if it is not known who depends
-            on whom.
+        scopes: ``{agent: [agents that its factor depends on]}``. Agents without an entry have no factor and are not
+            measured; those in no scope keep the middle of their actions. None for unknown dependences.
         hold: Steps of one evaluation, >= 1.
 
     Raises:
-        ConfigError: If an action space is none of these, scopes name strangers, or an argument is out of range.
+        ConfigError: If an action space is none of these, scopes name unknown agents, or an argument is out of range.
     """
 
     def __init__(
@@ -60,19 +58,19 @@ class OneShotWorld(FunctionWorld):
             raise ConfigError(f"got {hold}; wanted an integer >= 1", at="$.hold")
         super().__init__(env, _told(env, scopes))
         self._measurement, self._hold = measurement, hold
-        self._parts = {agent: (agent,) for agent in self.agents}  # whose actions each measurement waits for
+        self._parts = {agent: (agent,) for agent in self.agents}  # agents whose actions each measurement needs
         if scopes is not None:
             self._parts = {agent: tuple(scope) for agent, scope in scopes.items()}
-        self._held: dict[str, np.ndarray] | None = None  # the actions of the evaluation that is going on
-        self._steps: list[dict[str, float]] = []  # what was measured in it, step by step
+        self._held: dict[str, np.ndarray] | None = None  # the actions of the current evaluation
+        self._steps: list[dict[str, float]] = []  # its measurements, step by step
 
     @property
     def horizon(self) -> int | None:
-        """None: an episode's length does not say how many evaluations there will be."""
+        """None: an episode's length does not give the number of evaluations."""
         return None
 
     def begin(self, infos: Infos) -> None:
-        """Give up the evaluation that is going on."""
+        """Abandon the current evaluation."""
         self._held, self._steps = None, []
 
     def actions(
@@ -81,18 +79,18 @@ class OneShotWorld(FunctionWorld):
         agents: Sequence[str],
         now: Positions | None = None,
     ) -> dict[str, np.ndarray]:
-        """The actions that begin an evaluation of a joint point, of those agents that are live."""
+        """Actions that begin an evaluation of a joint point, of the live agents."""
         live = [agent for agent in agents if agent in self._env.agents]
         self._held, self._steps = super().actions(point, live), []
         return self._again(live)
 
     def held(self, agents: Sequence[str]) -> dict[str, np.ndarray] | None:
-        """The actions that go on with an evaluation; None unless one is under way."""
+        """Actions that continue an evaluation; None without one."""
         under_way = self._held is not None and self._steps
         return self._again(agents) if under_way else None
 
     def news(self, sent: Mapping[str, float] | None, step: Step) -> News | None:
-        """What an evaluation came to, of what its last step returned; None while it goes on, or none was asked for."""
+        """Result of an evaluation after its last step; None before that, or without a query."""
         if sent is None:
             return None
         self._steps.append(
@@ -125,13 +123,13 @@ class OneShotWorld(FunctionWorld):
         return number if np.isfinite(number) else np.nan
 
     def _mean(self, agent: str) -> float:
-        """The mean of an agent's measurements in this evaluation; NaN if it failed."""
+        """Mean of an agent's measurements in this evaluation; NaN if it failed."""
         values = [step[agent] for step in self._steps if agent in step]
         idle = self._held is not None and any(other not in self._held for other in self._parts[agent])
         return np.nan if idle or not values else sum(values) / len(values)
 
     def _acted(self, acted: Mapping[str, np.ndarray]) -> dict[str, float] | None:
-        """The joint point in the number type of the actions; None unless all agents acted."""
+        """Joint point in the number type of the actions; None unless all agents acted."""
         if set(acted) != set(self.agents):
             return None
         return {
@@ -142,7 +140,7 @@ class OneShotWorld(FunctionWorld):
 
 
 def _told(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> ToldGraph:
-    """The variables of the agents' actions, and the factors of scopes between agents."""
+    """Variables of the agents' actions, and factors of scopes between agents."""
     if isinstance(env, AECEnv):
         raise ConfigError(
             "got an AEC environment; wanted a ParallelEnv, as pettingzoo.utils.aec_to_parallel makes one", at=_AT

@@ -1,4 +1,4 @@
-"""What a team asks of a world, whichever kind of problem it poses."""
+"""Protocol of worlds for teams, for all kinds of problems."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,18 +23,18 @@ Positions = Mapping[str, Float[np.ndarray, " d"]]
 
 @dataclass(frozen=True)
 class Offers:
-    """What a world has to say before a decision; nothing by default.
+    """Options that a world offers for a decision; none by default.
 
     Args:
-        agents: Who takes part in this round; None: all.
-        candidates: The places (k, d) that each agent can measure in this round; None where the world does not say.
-        boxes: Where each agent can measure at all; agents that are missing anywhere in the problem's box.
-        prices: What a measurement costs agents that may decline it, in the unit of the outcome.
-        standpoints: Where agents stand that never move.
-        links: Who hears whom now; None: everyone.
-        level: The level that the world is watched for; None where there is none.
-        sites: Every place (k, d) that can be measured at all; None where the world does not say.
-        travel: How many rounds ways take; None where the world does not say.
+        agents: Participants of this round; None: all.
+        candidates: Places (k, d) that each agent can measure in this round; None if unknown.
+        boxes: Measurable box of each agent; missing agents have the problem's box.
+        prices: Price of a measurement for agents that may abstain, in the unit of the outcome.
+        standpoints: Positions of static agents.
+        links: Present communication links; None: all are connected.
+        level: The world's level; None without one.
+        sites: All measurable places (k, d); None if unknown.
+        travel: Travel times; None if unknown.
     """
 
     agents: tuple[str, ...] | None = None
@@ -49,43 +49,43 @@ class Offers:
 
 
 class World(Protocol):
-    """A PettingZoo environment as a team sees it; never the truth.
+    """A PettingZoo environment as a team sees it; never the ground truth.
 
-    ``FieldWorld``, ``FunctionWorld`` and ``OneShotWorld`` are three.
+    Implementations: ``FieldWorld``, ``FunctionWorld`` and ``OneShotWorld``.
     """
 
     @property
     def problem(self) -> Problem:
-        """What the team works on."""
+        """Problem of the team."""
         ...
 
     @property
     def horizon(self) -> int | None:
-        """Rounds in an episode, where the environment says."""
+        """Rounds in an episode, if the environment states them."""
         ...
 
     def links(self) -> "nx.Graph[str] | None":
-        """Who hears whom now; None if the environment does not say."""
+        """Present communication links; None if unknown."""
         ...
 
     def sites(self) -> Float[np.ndarray, "k d"] | None:
-        """Every place that can be measured at all; None if the environment does not say."""
+        """All measurable places; None if unknown."""
         ...
 
     def offers(self, agents: Sequence[str] | None = None) -> Offers:
-        """What there is to choose from.
+        """Options of a decision.
 
         Args:
-            agents: Those that observed something; None: what is true whether or not an episode is under way.
+            agents: Those with observations; None: options that are independent of an episode.
         """
         ...
 
     def begin(self, infos: Infos) -> News | None:
-        """Give up what is going on; what agents measured where they start, as ``env.reset`` told it."""
+        """Abandon an evaluation in progress; return the measurements at the starts, from ``env.reset``."""
         ...
 
     def held(self, agents: Sequence[str]) -> dict[str, np.ndarray] | None:
-        """The actions that go on with an evaluation of several steps; None unless one is under way."""
+        """Actions that continue an evaluation of several steps; None without one."""
         ...
 
     def actions(
@@ -94,30 +94,30 @@ class World(Protocol):
         agents: Sequence[str],
         now: Positions | None = None,
     ) -> dict[str, np.ndarray]:
-        """The actions of agents that together evaluate a joint point, inside their spaces and in their number type.
+        """Actions that together evaluate a joint point, inside the agents' spaces and in their number type.
 
         Args:
-            point: Value of each variable, but those of agents that take no part.
-            agents: Who acts.
-            now: Where agents are that have a place.
+            point: Value of each variable, without those of agents that take no part.
+            agents: Acting agents.
+            now: Positions of agents that have one.
         """
         ...
 
     def news(self, sent: Mapping[str, float] | None, step: Step) -> News | None:
-        """What an evaluation came to, of what ``env.step`` returned; None while it goes on.
+        """Result of an evaluation from ``env.step``; None while it continues.
 
         Args:
-            sent: The joint point that was asked for, as in ``actions``; None: none was.
-            step: What ``env.step`` returned.
+            sent: The requested joint point, as in ``actions``; None without one.
+            step: Result of ``env.step``.
         """
         ...
 
 
 def require_parallel(env: object) -> None:
-    """Refuse what is no PettingZoo environment whose agents act at once.
+    """Refuse anything but a parallel PettingZoo environment.
 
     Raises:
-        ConfigError: It says what is wanted instead.
+        ConfigError: With the required methods.
     """
     lacking = [name for name in ("possible_agents", "action_space", "reset", "step") if not hasattr(env, name)]
     if not lacking and not isinstance(env, AECEnv):

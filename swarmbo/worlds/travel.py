@@ -1,4 +1,4 @@
-"""How long ways take, as an environment says that its agents move."""
+"""Travel times stated by an environment."""
 
 from typing import Any
 
@@ -11,11 +11,7 @@ from swarmbo.errors import ShapeError
 
 
 class WorldTravel:
-    """What an environment says of ways: it has ``travel_rounds``, and may have ``rounds_left`` and ``base``.
-
-    Args:
-        world: The environment.
-    """
+    """Travel times of an environment with ``travel_rounds``, and optional ``rounds_left`` and ``base``."""
 
     def __init__(self, world: Any) -> None:
         self._world = world
@@ -23,10 +19,10 @@ class WorldTravel:
     def rounds(
         self, agent: str, origins: Float[np.ndarray, "n d"], places: Float[np.ndarray, "m d"]
     ) -> Int[np.ndarray, "n m"]:
-        """The fewest rounds from each origin to each place.
+        """Fewest rounds from each origin to each place.
 
         Raises:
-            ShapeError: If the environment says something else than whole numbers (n, m), >= 0.
+            ShapeError: If the environment returns anything but whole numbers (n, m), >= 0.
         """
         told, wanted = np.asarray(self._world.travel_rounds(agent, origins, places)), (len(origins), len(places))
         if told.shape != wanted or told.dtype.kind not in "iu" or (told < 0).any():
@@ -37,10 +33,10 @@ class WorldTravel:
         return told
 
     def rounds_left(self, agent: str) -> int:
-        """For how many rounds an agent can still move."""
+        """Number of rounds for which an agent can still move."""
         return int(self._world.rounds_left(agent)) if hasattr(self._world, "rounds_left") else NEVER
 
     def base(self, agent: str) -> Float[np.ndarray, " d"] | None:
-        """Where it has to be back by then; None: anywhere."""
+        """Location where it has to be back by then; None: anywhere."""
         place = self._world.base(agent) if hasattr(self._world, "base") else None
         return None if place is None else np.asarray(place, dtype=float)

@@ -1,4 +1,4 @@
-"""Measurements read from a CSV file: which columns are coordinates, and which rows are whole."""
+"""Measurements read from a CSV file: coordinate columns, and complete rows."""
 
 import math
 import re
@@ -17,7 +17,7 @@ from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs.fields.projection import LocalProjection
 from swarmbo_envs.fields.settings import MeasuredSettings
 
-_LARGEST = 1e12  # of coordinates and values; squares and products of a few stay far from overflow
+_LARGEST = 1e12  # of coordinates and values; products of a few stay far from overflow
 _COORDINATES = ("x", "y")
 
 Rows = list[tuple[int, list[str]]]  # with the numbers of their lines
@@ -31,7 +31,8 @@ _PAIRS = (
     (frozenset({"east", "easting", "eastings"}), frozenset({"north", "northing", "northings"})),
 )
 _BESIDE = _DEGREES | _METRES | {"decimal", "gps", "coord", "coords", "coordinate", "pos", "position"}
-_DECIMALS = 4  # of most cells: a ten-thousandth of a degree is 11 m
+# of most cells with degrees: a ten-thousandth of a degree is 11 m
+_DECIMALS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +41,9 @@ class Measurements:
 
     Args:
         places: To the east and north (n, 2), m.
-        values: What was measured (n,).
-        times: When (n,); None without a column of times.
-        projection: How longitudes and latitudes became metres; None where they are metres in the file.
+        values: Measured values (n,).
+        times: Times (n,); None without a column of times.
+        projection: Projection of longitudes and latitudes; None if the file has metres.
     """
 
     places: Float[np.ndarray, "n 2"]
@@ -52,18 +53,14 @@ class Measurements:
 
 
 def read_measurements(settings: MeasuredSettings, at: str) -> Measurements:
-    """The rows of a file that have all numbers they should have, with places in metres.
-
-    Args:
-        settings: The file and its columns; which numbers stand for nothing, and what coordinates are.
-        at: Path of the settings, for messages.
+    """Complete rows of a file, with locations in metres.
 
     Raises:
-        ConfigError: If the file can't be read, a column is missing, a cell is neither a number below 1e12 nor empty,
-            no row is whole, or coordinates are no metres and no degrees that one plane can show.
+        ConfigError: If the file cannot be read, a column is missing, a cell is neither a number below 1e12 nor empty,
+            no row is complete, or coordinates are neither metres nor degrees that one plane can show.
 
     Warns:
-        DataWarning: If rows are left out, and how many for what; if coordinates are taken for degrees.
+        DataWarning: If rows are left out, with the number per reason; if coordinates are taken for degrees.
     """
     header, rows = _read(settings.csv, at)
     if not rows:
@@ -87,7 +84,7 @@ def read_measurements(settings: MeasuredSettings, at: str) -> Measurements:
 def _whole_rows(
     settings: MeasuredSettings, columns: Mapping[str, str], header: list[str], rows: Rows, at: str
 ) -> Float[np.ndarray, "rows columns"]:
-    """Numbers of all rows that have them all, one column each in the order given; the others are counted and told."""
+    """Numbers of all complete rows, one column each in the order given; warns about the other rows."""
     numbers = {
         key: np.array([_number(settings, row, header.index(name), line, name, f"{at}.{key}") for line, row in rows])
         for key, name in columns.items()
@@ -124,7 +121,7 @@ def _whole_rows(
 
 
 def _read(path: str, at: str) -> tuple[list[str], Rows]:
-    """The names of the columns, and the rows with the numbers of their lines."""
+    """Names of the columns, and the rows with the numbers of their lines."""
     if not path:
         raise ConfigError(
             "no file is given; wanted the path of a CSV file: --set environment.field.csv=FILE for the scenario "
@@ -140,7 +137,7 @@ def _read(path: str, at: str) -> tuple[list[str], Rows]:
 
 
 def _number(settings: MeasuredSettings, row: list[str], column: int, line: int, name: str, at: str) -> float:
-    """The number of a cell; NaN of one that has none."""
+    """Number of a cell; NaN of an empty one."""
     text = row[column] if column < len(row) else ""
     if is_missing(text):
         return math.nan
@@ -157,21 +154,17 @@ def _number(settings: MeasuredSettings, row: list[str], column: int, line: int, 
 
 
 def coordinate_columns(settings: MeasuredSettings, header: list[str], at: str) -> tuple[str, str]:
-    """The columns of coordinates to the east and north: those that are stated, else the only ones called so.
-
-    Args:
-        settings: Of the file.
-        header: Names of its columns.
-        at: Path of the settings, for messages.
+    """Columns of coordinates to the east and north: stated, or else the only ones with such names.
 
     Raises:
-        ConfigError: If one is not stated, and no column or several are called so.
+        ConfigError: If one is not stated, and no column or several have such a name.
     """
     if settings.x is not None and settings.y is not None:
         return settings.x, settings.y
     free = [name for name in header if name not in (settings.value, settings.time)]
     stated, pairs = settings.x or settings.y or "", list[tuple[str, str]]()
-    alike = [pair for pair in _PAIRS if _is_called(stated, pair[0] | pair[1])]  # as that one, where one is stated
+    # pairs of the same naming as a stated column
+    alike = [pair for pair in _PAIRS if _is_called(stated, pair[0] | pair[1])]
     for east, north in alike or _PAIRS:
         easts = [name for name in free if _is_called(name, east)] if settings.x is None else [settings.x]
         norths = [name for name in free if _is_called(name, north)] if settings.y is None else [settings.y]
@@ -189,13 +182,13 @@ def coordinate_columns(settings: MeasuredSettings, header: list[str], at: str) -
 
 
 def cut(header: list[str]) -> str:
-    """Advice on a header that something else than commas divides."""
+    """Advice on a header that is not separated by commas."""
     other = other_separator(header)
     return "" if other is None else f"; got {other!r} between columns, wanted commas (and points in numbers)"
 
 
 def _is_called(name: str, names: Set[str]) -> bool:
-    """True where a column is called one of some names, units and the like beside it: ``x_m``, but not ``x_error``."""
+    """True if a column has one of some names, next to units and the like: ``x_m``, but not ``x_error``."""
     words = _words(name)
     return bool(words & names) and words <= names | _BESIDE
 
@@ -203,20 +196,14 @@ def _is_called(name: str, names: Set[str]) -> bool:
 def projection_of(
     places: Float[np.ndarray, "n 2"], columns: tuple[str, str], settings: MeasuredSettings, at: str
 ) -> LocalProjection | None:
-    """Projection of a file's coordinates to metres; None where they are metres already.
+    """Projection of a file's coordinates to metres; None if they are metres already.
 
-    Where the settings do not say, the names of the columns do: ``lon``, ``latitude`` or ``x_deg`` with numbers that can
-    be degrees are degrees. That is told in a warning.
-
-    Args:
-        places: Columns x and y (n, 2).
-        columns: Their names.
-        settings: For what is stated of them.
-        at: Path of the settings, for messages.
+    Unless stated, columns named ``lon``, ``latitude`` or ``x_deg`` with numbers in range are degrees; this is told in a
+    warning.
 
     Raises:
-        ConfigError: If degrees are stated or named, and numbers can't be any; if they are named the wrong way round; or
-            if names say nothing, and numbers look like degrees.
+        ConfigError: If degrees are stated or named, and numbers cannot be any; if they are named in the wrong order; or
+            if names are neutral, and numbers look like degrees.
     """
     x, y = columns
     if settings.coordinates == "metres":
@@ -250,7 +237,7 @@ def projection_of(
 
 
 def _words(name: str) -> set[str]:
-    """The words of a column's name, in small letters: decimalLongitude has decimal and longitude."""
+    """Words of a column's name, in lower case: decimalLongitude has decimal and longitude."""
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
     return set(re.findall(r"[^\W_]+", apart.lower())) | ({"deg"} if "°" in name else set())
 
@@ -268,10 +255,9 @@ def _require_degrees(places: Float[np.ndarray, "n 2"], columns: tuple[str, str],
 
 
 def _look_like_degrees(places: Float[np.ndarray, "n 2"]) -> bool:
-    """In the range of degrees, most of them with four decimals, and far from zero for how far they are from another.
+    """True for numbers in the range of degrees, mostly with four decimals, that spread little for their size.
 
-    Metres with tenths of a millimetre that begin far from their origin look alike, so this is never more than a
-    question.
+    Metres with tenths of a millimetre far from their origin look alike, so callers may only ask, not convert.
     """
     low, high = places.min(axis=0), places.max(axis=0)
     if low[0] < -180.0 or high[0] > 360.0 or low[1] < -90.0 or high[1] > 90.0:

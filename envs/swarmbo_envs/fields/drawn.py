@@ -1,4 +1,4 @@
-"""Fields made up by a seed: draws from a Gaussian process prior, and plumes that the wind carries off."""
+"""Synthetic fields: draws from a Gaussian process prior, and plumes in a wind."""
 
 import math
 from dataclasses import dataclass
@@ -17,31 +17,26 @@ _MAX_SITES = 4096
 _MAX_EVALUATION_POINTS = 2500
 _MAX_MOVING_POINTS = 1000  # of a field whose truth is kept for every round
 _PUFFS_PER_ROUND = 4
-_LIFETIMES = 6.0  # a puff that has decayed to exp(-6) of its content is let go
+_LIFETIMES = 6.0  # a puff is dropped once it has decayed to exp(-6) of its content
 _PERIODS = (7.0, 17.0, 41.0)  # of the gusts, rounds
-_SURVEYED = range(0, 100, 2)  # rounds that are looked through for the range of the concentrations
+_SURVEYED = range(0, 100, 2)  # rounds searched for the range of the concentrations
 _SURVEY_POINTS = 120
 
 
 @dataclass(frozen=True, eq=False)
 class Raised:
-    """A function about a mean.
-
-    Args:
-        mean: Added to its values.
-        about_mean: The function.
-    """
+    """A function plus a mean."""
 
     mean: float
     about_mean: Surface
 
     def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
-        """Values at places, in metres."""
+        """Values at places, m."""
         return self.mean + self.about_mean(X)
 
 
 def drawn(settings: DrawSettings) -> Surface:
-    """One function from the prior, about its mean."""
+    """One draw from the prior, plus its mean."""
     lengthscales = np.full(2, settings.lengthscale_m)
     generator = rng.stream(settings.seed, "robot_team", "field")
     about_mean = kernels.draw(generator, settings.kernel, lengthscales, settings.std**2, _N_FEATURES)
@@ -49,10 +44,10 @@ def drawn(settings: DrawSettings) -> Surface:
 
 
 class DrawnInTime:
-    """One function of place and round from a separable prior, about its mean.
+    """One function of location and round from a separable prior, plus its mean.
 
-    A product of kernels over different coordinates has the product of their spectral densities: frequencies over places
-    and over rounds are drawn side by side.
+    A product of kernels over different coordinates has the product of their spectral densities, so frequencies over
+    locations and rounds are drawn independently.
     """
 
     def __init__(self, settings: DrawSettings, change: ChangeSettings) -> None:
@@ -64,14 +59,14 @@ class DrawnInTime:
         self._over_places, self._over_rounds, self._mean = over_places, over_rounds[:, 0], settings.mean
 
     def surface(self, round_number: float) -> Surface:
-        """The function of one round: sines and cosines over places, whose weights turn with time."""
+        """Function of one round: sines and cosines over locations, whose weights rotate with time."""
         (sines, cosines), phase = self._weights, self._over_rounds * round_number
         turned = sines * np.cos(phase) - cosines * np.sin(phase), sines * np.sin(phase) + cosines * np.cos(phase)
         return Raised(self._mean, kernels.FourierDraw(self._over_places, *turned))
 
 
 def drawn_in_time(settings: DrawSettings, max_sites: int) -> FieldInTime:
-    """A seeded draw over a region, that changes if the settings say how; see ``drawn_field``."""
+    """Seeded draw over a region, changing if the settings have ``time``; see ``drawn_field``."""
     if settings.time is None:
         return FieldInTime(drawn_field(settings, max_sites))
     change, span = DrawnInTime(settings, settings.time), 3.0 * settings.std
@@ -83,7 +78,7 @@ def drawn_in_time(settings: DrawSettings, max_sites: int) -> FieldInTime:
 def _first(
     change: Change, name: str, size_m: tuple[float, float], max_sites: int, quantity: str = "value", unit: str = ""
 ) -> Field:
-    """The field of round 0 of one that changes everywhere; the candidate sites are a lattice."""
+    """Field of round 0 of one that changes; the candidate sites are a lattice."""
     low, high, surface = np.zeros(2), np.array(size_m), change.surface(0)
     blank = Field(
         name=name,
@@ -109,15 +104,10 @@ def _title(settings: DrawSettings) -> str:
 
 
 def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
-    """A seeded draw over a region; the candidate sites are a lattice.
-
-    Args:
-        settings: The prior, the seed and the region.
-        max_sites: Largest number of candidate sites, of at most 4096.
-    """
+    """Seeded draw over a region; the candidate sites are a lattice of at most ``max_sites`` and 4096."""
     low, high = np.zeros(2), np.array(settings.size_m)
     surface = drawn(settings)
-    per_lengthscale = 4  # places along a lengthscale: dense enough to have one on the slope of every peak
+    per_lengthscale = 4  # dense enough to have a point on the slope of every peak
     dense = np.prod(per_lengthscale * high / settings.lengthscale_m)
     maximum, argmax = summit(surface, lattice(low, high, int(np.clip(dense, 1024, 4 * _MAX_SITES))), low, high)
     sites = lattice(low, high, min(max_sites, _MAX_SITES))
@@ -141,35 +131,26 @@ def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
 
 @dataclass(frozen=True, eq=False)
 class Puffs:
-    """Gaussian bells over the plane.
-
-    Args:
-        middles: Where (n, 2), m.
-        heights: At the middle (n,).
-        variances: Of each (n,), m².
-    """
+    """Gaussian bells over the plane: centres in m, heights there, and variances in m²."""
 
     middles: Float[np.ndarray, "n 2"]
     heights: Float[np.ndarray, " n"]
     variances: Float[np.ndarray, " n"]
 
     def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
-        """Their sum at places on the map."""
+        """Sum at places on the map."""
         return np.exp(-0.5 * cdist(X, self.middles, "sqeuclidean") / self.variances) @ self.heights
 
 
 class Plume:
-    """Gaussian puffs in a wind that is everywhere the same and changes with time.
+    """Gaussian puffs in a wind that is uniform in space and changes with time.
 
-    A puff is let out every quarter of a round. Its variance grows evenly, its content decays exponentially, and its
-    middle moves with the wind v(t) = (w, 0) + Σ_k a_k cos(ω_k t + φ_k), whose path has a closed form: so has the field
-    of any round.
+    A puff is emitted every quarter of a round. Its variance grows linearly, its content decays exponentially, and its
+    centre moves with the wind v(t) = (w, 0) + Σ_k a_k cos(ω_k t + φ_k), whose path, and so the field, has a closed
+    form.
 
     Source: Gaussian puff model, Seinfeld & Pandis, Atmospheric Chemistry and Physics, 2006, section 18.6; here in two
     dimensions.
-
-    Args:
-        settings: Sources, wind, growth and decay.
     """
 
     def __init__(self, settings: PlumeSettings) -> None:
@@ -192,7 +173,7 @@ class Plume:
         )
 
     def surface(self, round_number: float) -> Surface:
-        """The concentrations of one round."""
+        """Concentrations of one round."""
         released = math.floor(round_number * _PUFFS_PER_ROUND) / _PUFFS_PER_ROUND - self._ages
         ages = round_number - released
         offset = self.carried(np.array([float(round_number)])) - self.carried(released)
@@ -211,24 +192,19 @@ class Plume:
         return self.radius**2 + self._growth * ages
 
     def _height(self, ages: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """Height of a puff over that of a new one."""
+        """Height of a puff relative to a new one."""
         return np.exp(-ages / self._decay) * self.radius**2 / self._variance(ages)
 
 
 def plume_field(settings: PlumeSettings, max_sites: int) -> FieldInTime:
-    """A plume over a region; the candidate sites are a lattice.
-
-    Args:
-        settings: Sources, wind, growth and decay.
-        max_sites: Largest number of candidate sites, of at most 4096.
-    """
+    """A plume over a region; the candidate sites are a lattice of at most ``max_sites`` and 4096."""
     plume, low, high = Plume(settings), np.zeros(2), np.array(settings.size_m)
     first = _first(plume, f"plume {settings.seed}", settings.size_m, max_sites, "concentration", settings.unit)
     return FieldInTime(first, plume, 0.0, _highest(plume, low, high))
 
 
 def _highest(plume: Plume, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"]) -> float:
-    """About the most that a plume comes to in any round: where the wind dies down, or plumes meet, it piles up."""
+    """Approximate largest concentration in any round, which occurs if the wind drops or plumes meet."""
     turns = np.arange(8) * np.pi / 4
     rings = [step * plume.radius * np.stack([np.cos(turns), np.sin(turns)], axis=1) for step in (0, 1, 2)]
     near = (plume.sources[:, None, None] + np.array(rings)).reshape(-1, 2)

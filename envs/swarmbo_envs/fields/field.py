@@ -1,4 +1,4 @@
-"""Fields over a map, still or changing from round to round, and the places offered as candidates."""
+"""Fields over a map, static or changing from round to round, and candidate sites."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from swarmbo_envs.fields.projection import Frame, LocalProjection
 from swarmbo_envs.fields.settings import Task
 
 Surface = Callable[[Float[np.ndarray, "k 2"]], Float[np.ndarray, " k"]]
-_KEPT = 4  # rounds that are remembered: a step asks for its own again and again
+_KEPT = 4  # cached rounds: a step asks for its own again and again
 T = TypeVar("T")
 
 
@@ -23,26 +23,26 @@ class Field:
     """A noise-free field on a rectangular map, x to the east and y to the north, in metres.
 
     Args:
-        name: What it is, for titles; it says how the sites are used where the field was measured.
-        quantity: What is measured, for labels.
+        name: Title; of a measured field it has the use of the sites.
+        quantity: Measured quantity, for labels.
         unit: Its unit.
         low: South-west corner of the map.
         high: North-east corner.
-        sites: Places (k, 2) to choose from: the only ones that can be measured if ``sites_only``, else a lattice.
-        sites_only: Whether nothing can be measured between the sites.
-        interpolated: Whether values between measured points were made up by an interpolant.
-        points: Places (m, 2) at which maps of the field are compared.
-        surface: The field at any places of the map.
-        maximum: Its largest value over everything that can be measured.
-        argmax: Where that is.
-        minimum: Its smallest value at the sites.
-        reach_m: A distance to cover in one round that is sensible here.
-        digest: Of the data that it was made from, where the settings only name them; else empty.
-        projection: How longitudes and latitudes became the map, ``projection.degrees(places)`` leads back; None where
-            coordinates were metres all along.
-        frame: Where the map lies in the projected system of the raster that it is of; None where it is of none.
-        gaps: Cells of the map, the first row in the south, in some of which nothing is known (values there are those
-            of the nearest place that has one); None: all is known.
+        sites: Candidate locations (k, 2): the only measurable ones if ``sites_only``, else a lattice.
+        sites_only: True if nothing can be measured between the sites.
+        interpolated: True if values between measured points are interpolated.
+        points: Locations (m, 2) at which maps of the field are compared.
+        surface: The field at any location of the map.
+        maximum: Largest value over all measurable locations.
+        argmax: Location of the maximum.
+        minimum: Smallest value at the sites.
+        reach_m: Sensible travel distance of a round.
+        digest: Hash of the data behind the settings; empty without data.
+        projection: Projection of longitudes and latitudes to the map; ``projection.degrees(places)`` inverts it. None
+            if coordinates are metres.
+        frame: Location of the map in the projected system of its raster; None without one.
+        gaps: Mask of map cells with missing data, south row first; values there are those of the nearest known
+            location. None: no gaps.
     """
 
     name: str
@@ -65,38 +65,32 @@ class Field:
     gaps: Bool[np.ndarray, "rows columns"] | None = None
 
     def value(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
-        """The field at places on the map; places beyond its edge count as the edge."""
+        """Values at locations on the map; outside locations are moved to the edge."""
         return self.surface(np.clip(np.asarray(X, dtype=float), self.low, self.high))
 
     def truth(
         self, task: Task, level: float | None, at_round: "Callable[[int], GroundTruth] | None" = None
     ) -> GroundTruth:
-        """The noise-free field, for metrics and figures.
-
-        Args:
-            task: What it is watched for.
-            level: The level that is watched, if one is.
-            at_round: The same of other rounds, where it changes.
-        """
+        """Noise-free field, for metrics and figures; ``at_round`` gives that of other rounds."""
         told = (self.points, self.value(self.points), self.maximum, self.argmax, self.unit, "m", self.name, self.value)
         return GroundTruth(*told, goal=task, level=level, at_round=at_round)
 
     @cached_property
     def raster(self) -> Float[np.ndarray, "rows columns"]:
-        """The field over the whole map for pictures, south row first, 160 cells along the longer side."""
+        """Values over the whole map for pictures, south row first, 160 cells along the longer side."""
         columns, rows = np.maximum(2, np.ceil(160 * (self.high - self.low) / (self.high - self.low).max())).astype(int)
         xs, ys = np.linspace(self.low[0], self.high[0], columns), np.linspace(self.low[1], self.high[1], rows)
         return self.value(np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)).reshape(rows, columns)
 
 
 def seen_values(minimum: float, maximum: float, noise_std: float) -> tuple[float, float]:
-    """Ends of what agents are shown of measurements: a tenth of a field's span and six of the noise beyond its own."""
+    """Range of shown measurements: a tenth of the field's range and six noise standard deviations beyond it."""
     margin = 6 * noise_std + (0.1 * (maximum - minimum) or 1.0)
     return minimum - margin, maximum + margin
 
 
 def lattice(low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], n_points: int) -> Float[np.ndarray, "k 2"]:
-    """At most ``n_points`` places in rows and columns over a rectangle, in nearly square cells, edges included."""
+    """At most ``n_points`` locations in rows and columns over a rectangle, in nearly square cells, edges included."""
     width, height = high - low
     columns = int(np.clip(np.sqrt(n_points * width / height), 2, n_points // 2))
     rows = max(2, n_points // columns)
@@ -107,13 +101,9 @@ def lattice(low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], n_point
 def summit(
     surface: Surface, places: Float[np.ndarray, "k 2"], low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"]
 ) -> tuple[float, Float[np.ndarray, " 2"]]:
-    """The maximum of a smooth field and its place: the best of many places, then uphill from the ten best.
+    """Maximum of a smooth field and its location: best of ``places``, then local searches from the ten best.
 
-    Args:
-        surface: The field.
-        places: Places dense enough to have one on the slope of the highest peak.
-        low: South-west corner of the map.
-        high: North-east corner.
+    ``places`` must be dense enough to have one on the slope of the highest peak.
     """
     values = surface(places)
     size = high - low
@@ -136,18 +126,18 @@ class Change(Protocol):
     """A field over space and time."""
 
     def surface(self, round_number: float) -> Surface:
-        """The field of one round; it can be pickled."""
+        """Field of one round; it can be pickled."""
         ...
 
 
 class FieldInTime:
-    """A field of every round: one map, one set of sites, values that may change.
+    """A field of every round: one map and set of sites, with values that may change.
 
     Args:
-        first: The field of round 0; all else but values and summits is that of every round.
-        change: Its surfaces; None for a field that stays as it is.
-        minimum: Of the values in all rounds, or about it.
-        maximum: As ``minimum``.
+        first: The field of round 0; only values and summits differ in other rounds.
+        change: Its surfaces; None for a static field.
+        minimum: Least value of all rounds, at least approximately.
+        maximum: Largest value, likewise.
     """
 
     def __init__(
@@ -161,22 +151,22 @@ class FieldInTime:
 
     @property
     def moves(self) -> bool:
-        """True where it changes at all."""
+        """True if the field changes."""
         return self._change is not None
 
     @property
     def projection(self) -> LocalProjection | None:
-        """Projection of longitudes and latitudes to the map; None where coordinates were metres all along."""
+        """Projection of longitudes and latitudes to the map; None if coordinates are metres."""
         return self.first.projection
 
     def at(self, round_number: int) -> Field:
-        """The field of a round, with its own summit."""
+        """Field of a round, with its own summit."""
         if self._change is None:
             return self.first
         return _remembered(self._fields, round_number, lambda: with_surface(self.first, self._surface(round_number)))
 
     def value(self, X: Float[np.ndarray, "k 2"], round_number: int) -> Float[np.ndarray, " k"]:
-        """The field of a round at places on the map, without the search for its summit."""
+        """Values of a round at locations on the map, without the search for its summit."""
         return self.first.value(X) if self._change is None else self._surface(round_number)(X)
 
     def _surface(self, round_number: int) -> Surface:
@@ -186,7 +176,7 @@ class FieldInTime:
 
 
 def _remembered(known: dict[int, T], key: int, make: Callable[[], T]) -> T:
-    """Value made for a key before, or made now; of many only the last few are kept."""
+    """Cached value of a key, or a new one; only the last few are kept."""
     if key not in known:
         while len(known) >= _KEPT:
             del known[next(iter(known))]
@@ -195,7 +185,7 @@ def _remembered(known: dict[int, T], key: int, make: Callable[[], T]) -> T:
 
 
 def with_surface(field: Field, surface: Surface) -> Field:
-    """A field with other values, on the same map; its summit is looked for anew."""
+    """Field with other values on the same map; its summit is searched again."""
     places = field.sites if field.sites_only else field.points
     values = surface(places)
     top = int(values.argmax())
@@ -206,15 +196,10 @@ def with_surface(field: Field, surface: Surface) -> Field:
 
 
 def spread(rng: np.random.Generator, sites: Float[np.ndarray, "k 2"], n_places: int) -> Float[np.ndarray, "n_places 2"]:
-    """Random sites, kept apart from each other.
+    """Random sites, separated from each other.
 
-    Sites are taken in random order, each at least half the side of a place's share of the map from those before it;
-    where the sites do not allow that, the distance is lowered until they do.
-
-    Args:
-        rng: Where the randomness comes from.
-        sites: Places to choose from, at least as many, all different.
-        n_places: How many.
+    Sites are taken in random order, each at least half the side of a site's share of the map from those before it; this
+    distance is lowered until enough sites qualify.
     """
     order = sites[rng.permutation(len(sites))]
     apart = 0.5 * float(np.sqrt(np.prod(np.ptp(sites, axis=0)) / n_places))

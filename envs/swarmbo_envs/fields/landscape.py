@@ -1,4 +1,4 @@
-"""Landscapes: the elevation models that come with matplotlib, and the field that any table of settings asks for."""
+"""Elevation models shipped with matplotlib, and the field of any settings table."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +42,7 @@ class ElevationModel:
         heights: In metres.
         latitudes: Of the rows, in degrees, rising or falling.
         longitudes: Of the columns, in degrees, rising.
-        window: The rows and columns taken by default.
+        window: Default rows and columns.
     """
 
     title: str
@@ -53,11 +53,7 @@ class ElevationModel:
 
 
 def load(name: str) -> ElevationModel:
-    """Read one of matplotlib's models.
-
-    Args:
-        name: ``jacksboro`` or ``topobathy``.
-    """
+    """Read a model of matplotlib, ``jacksboro`` or ``topobathy``."""
     if name == "jacksboro":
         with np.load(get_sample_data("jacksboro_fault_dem.npz", asfileobj=False)) as data:
             heights = data["elevation"].astype(float)
@@ -77,12 +73,9 @@ def load(name: str) -> ElevationModel:
 
 
 def elevation_field(settings: ElevationSettings, max_sites: int, at: str = "$.field") -> Field:
-    """A window of an elevation model, bilinear between its cells; the candidate sites are the cells.
+    """Window of an elevation model, bilinear between its cells; the candidate sites are the cells.
 
-    Args:
-        settings: Which model and window.
-        max_sites: Largest number of candidate sites; above it, only every n-th row and column offers one.
-        at: Path of the settings, for messages.
+    Above ``max_sites`` only every n-th row and column has sites.
 
     Raises:
         ConfigError: If the window lies outside the model or has fewer than 2 rows or columns.
@@ -124,13 +117,7 @@ def elevation_field(settings: ElevationSettings, max_sites: int, at: str = "$.fi
 
 
 class Bilinear:
-    """Heights between the cells of a rectilinear grid.
-
-    Args:
-        xs: Columns' places, rising, m.
-        ys: Rows' places, rising, m.
-        heights: One per row and column.
-    """
+    """Heights between the cells of a rectilinear grid; ``xs`` and ``ys`` are rising coordinates, m."""
 
     def __init__(
         self,
@@ -155,15 +142,12 @@ def _every_nth_cell(
 
 
 def build_field(table: dict[str, Any] | None, max_sites: int, at: str = "$.field") -> Field:
-    """The field that a table describes: an elevation model, a CSV file, a GeoTIFF, a survey or a draw from a prior.
+    """Field of a table: an elevation model, a CSV file, a raster, a survey or a draw from a prior.
 
-    Args:
-        table: As in a scenario file; None for the default elevation model.
-        max_sites: Largest number of candidate sites; the sites of a CSV file are all kept.
-        at: Path of the table, for messages.
+    ``None`` is the default elevation model. All sites of a CSV file are kept, even more than ``max_sites``.
 
     Raises:
-        ConfigError: If the table, or the data that it names, can't be used, or the field would change.
+        ConfigError: If the table, or the data that it names, cannot be used, or the field would change.
     """
     settings = field_settings(table, at)
     if isinstance(settings, ElevationSettings):
@@ -177,7 +161,7 @@ def build_field(table: dict[str, Any] | None, max_sites: int, at: str = "$.field
 
 
 def build_field_in_time(table: dict[str, Any] | None, max_sites: int, at: str = "$.field") -> FieldInTime:
-    """The same of a field that may change: also a plume, a draw over time, or a CSV file with a column of times."""
+    """Field of a table that may change: also a plume, a draw over time, or a CSV file with a column of times."""
     settings = field_settings(table, at, moving=True)
     if isinstance(settings, CarriedSettings):
         return plume_field(settings.plume, max_sites)
@@ -192,7 +176,7 @@ def build_field_in_time(table: dict[str, Any] | None, max_sites: int, at: str = 
 
 
 def _measured(settings: FieldSettings) -> tuple[MeasuredSettings, str]:
-    """The settings of a CSV file, and what its field is called."""
+    """Settings of a CSV file, and the title of its field."""
     if isinstance(settings, SurveySettings):
         path = str(_DATA / "oxford_ph.csv")
         return MeasuredSettings(csv=path, x="x_m", y="y_m", value="ph", unit="pH", sites=settings.sites), _OXFORD

@@ -1,4 +1,4 @@
-"""Fields that somebody measured: points in a CSV file, once or many times, as they are or interpolated."""
+"""Fields from measurements in a CSV file, still or changing, as sites only or interpolated."""
 
 import hashlib
 from dataclasses import replace
@@ -17,21 +17,17 @@ from swarmbo_envs.fields.settings import MeasuredSettings
 
 _MAX_SITES = 4096
 _MAX_EVALUATION_POINTS = 2500
-_NEAREST_M = 1e-6  # sites that are nearer are told apart by rounding at best
-_NEAREST_SHARE = 1e-3  # of the usual spacing; of two values at nearer sites, kriging makes up a summit hundreds as high
+# sites nearer than this differ by rounding at best
+_NEAREST_M = 1e-6
+# of the usual spacing: kriging extrapolates two nearer sites with different values to a summit hundreds as high
+_NEAREST_SHARE = 1e-3
 
 
 def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.field", title: str = "") -> Field:
-    """The field of a CSV file. Rows at one place are averaged.
-
-    Args:
-        settings: The file, its columns, and how the sites are used.
-        max_sites: Largest number of candidate sites of an interpolated field, of at most 4096.
-        at: Path of the settings, for messages.
-        title: What to call it; by default after the file and the column.
+    """Field of a CSV file; rows at one location are averaged.
 
     Raises:
-        ConfigError: If the file can't be used (see ``read_measurements``), two sites are less than a micrometre apart
+        ConfigError: If the file cannot be used (see ``read_measurements``), two sites are less than a micrometre apart
             or (``interpolated``) a thousandth of the usual distance between neighbours, or the sites are too few: 2 for
             ``only``, 3 that are not on one line for ``interpolated``.
     """
@@ -41,7 +37,7 @@ def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.fiel
 def field_of(
     measurements: Measurements, settings: MeasuredSettings, max_sites: int, at: str = "$.field", title: str = ""
 ) -> Field:
-    """The field of measurements that were read; see ``measured_field``."""
+    """Field of measurements already read; see ``measured_field``."""
     sites, values = distinct(measurements.places, measurements.values)
     digest = hashlib.blake2b(np.column_stack([sites, values]).astype("<f8").tobytes(), digest_size=16).hexdigest()
     if len(sites) < 2:
@@ -96,27 +92,23 @@ def field_of(
 
 
 class NearestSite:
-    """The value of the nearest measured site."""
+    """Value of the nearest measured site."""
 
     def __init__(self, sites: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"]) -> None:
         self._tree, self._values = KDTree(sites), values
 
     def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
-        """Values at places on the map."""
+        """Values at locations on the map."""
         return self._values[self._tree.query(X)[1]]
 
 
 class Kriging:
     """Ordinary kriging: passes through the measured values, and returns to their mean level away from all sites.
 
-    The covariance is Matern 3/2 with 1.5 times the median distance between neighbouring sites as lengthscale, so that
-    values rise little above the data in the gaps between sites, where a spline would invent summits of its own.
+    The covariance is Matern 3/2 with 1.5 times the median distance between neighbouring sites as lengthscale. Values
+    then rise little above the data in the gaps between sites, where a spline would add summits.
 
     Source: Cressie, Statistics for Spatial Data, 1993, section 3.2.
-
-    Args:
-        sites: Measured places, all different, m.
-        values: One per site.
     """
 
     def __init__(self, sites: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"]) -> None:
@@ -130,7 +122,7 @@ class Kriging:
         self._weights = cho_solve(factor, values - self._level)
 
     def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
-        """Values at places on the map."""
+        """Values at locations on the map."""
         return (
             self._level
             + kernel_matrix("matern32", X - self._centre, self._sites, self._lengthscales, 1.0) @ self._weights
@@ -138,11 +130,7 @@ class Kriging:
 
 
 class Hull:
-    """The convex hull of the sites: where a map of them is supported by data.
-
-    Args:
-        sites: Measured places, m.
-        at: Path of the settings, for messages.
+    """Convex hull of the sites: the region in which data support a map.
 
     Raises:
         ConfigError: If the sites lie on one line.
@@ -161,13 +149,9 @@ class Hull:
     def lattice(
         self, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], n_points: int
     ) -> Float[np.ndarray, "k 2"]:
-        """The places of a lattice over a rectangle that lie in the hull, edge included.
+        """Points of a lattice over a rectangle that lie in the hull, edge included: nearly ``n_points``, and no more.
 
-        Args:
-            low: South-west corner of the rectangle.
-            high: North-east corner.
-            n_points: How many at most. There are nearly as many, unless these are few or the hull is a sliver between
-                the places; then there may be none.
+        There may be none if ``n_points`` is small or the hull is a sliver between the points.
         """
         ask = n_points
         best = self._covered(lattice(low, high, ask))
@@ -186,12 +170,7 @@ class Hull:
 
 
 def thinned(sites: Float[np.ndarray, "n 2"], n_points: int) -> Float[np.ndarray, "k 2"]:
-    """At most ``n_points`` of the sites, spread evenly: each next one is the farthest from those before it.
-
-    Args:
-        sites: Places, all different; the first is the one nearest to their mean.
-        n_points: How many at most, >= 1.
-    """
+    """At most ``n_points`` of the sites, spread evenly by farthest-point selection from the one nearest their mean."""
     chosen = [int(((sites - sites.mean(axis=0)) ** 2).sum(axis=1).argmin())]
     gap = np.full(len(sites), np.inf)
     while len(chosen) < min(n_points, len(sites)):
@@ -203,7 +182,7 @@ def thinned(sites: Float[np.ndarray, "n 2"], n_points: int) -> Float[np.ndarray,
 def _spread(
     hull: Hull, sites: Float[np.ndarray, "n 2"], low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], n: int
 ) -> Float[np.ndarray, "k 2"]:
-    """At most n places over the hull: a lattice, or the sites if it covers n / 2 at most and they are more."""
+    """At most n points over the hull: a lattice, or the sites if it covers n / 2 at most and they are more."""
     places = hull.lattice(low, high, n)
     if len(places) > n / 2 or len(places) >= len(sites):
         return places
@@ -235,7 +214,7 @@ def _distance_to_next(sites: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, " n"
 def distinct(
     sites: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, "m 2"], Float[np.ndarray, " m"]]:
-    """Each place once, with the mean of its values, in the order of first appearance."""
+    """Deduplicated locations with the mean of their values, in the order of first appearance."""
     places, first, which, count = np.unique(sites, axis=0, return_index=True, return_inverse=True, return_counts=True)
     means = np.bincount(which.ravel(), weights=values) / count
     order = np.argsort(first)
@@ -243,13 +222,10 @@ def distinct(
 
 
 class Stations:
-    """Series of values at fixed sites, linear between their times and level beyond them.
+    """Series of values at fixed sites, linear between their times and constant beyond them.
 
-    Args:
-        table: Rows x, y, time, value. Rows of one site and time are averaged.
-        time_step: What goes by in a round, in the unit of the times; None for the median distance between neighbours.
-        interpolated: Whether the field between the sites is kriged, or that of the nearest site.
-        at: Path of the settings, for messages.
+    ``table`` has rows x, y, time, value; rows of one site and time are averaged. ``time_step`` is the time of a round;
+    None for the median distance between neighbouring times.
 
     Raises:
         ConfigError: If all rows are of one time.
@@ -270,18 +246,18 @@ class Stations:
             self._series.append((rounds[order, 0], values[order]))
 
     def values(self, round_number: float) -> Float[np.ndarray, " n"]:
-        """The value of every site in a round."""
+        """Value of every site in a round."""
         time = self._begin + round_number * self._step
         return np.array([np.interp(time, rounds, values) for rounds, values in self._series])
 
     def surface(self, round_number: float) -> Surface:
-        """The field of a round."""
+        """Field of a round."""
         values = self.values(round_number)
         return Kriging(self.sites, values) if self._interpolated else NearestSite(self.sites, values)
 
 
 def measured_in_time(settings: MeasuredSettings, max_sites: int, at: str = "$.field", title: str = "") -> FieldInTime:
-    """The field of a CSV file, that changes if it has a column of times; see ``measured_field``."""
+    """Field of a CSV file, changing in time if it has a time column; see ``measured_field``."""
     read = read_measurements(settings, at)
     still = field_of(read, settings, max_sites, at, title)
     if read.times is None:

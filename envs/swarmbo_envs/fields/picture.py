@@ -1,4 +1,4 @@
-"""A picture of a field on its map, drawn without any display; worlds draw their agents over it."""
+"""Pictures of a field on its map without a display; worlds draw their agents over it."""
 
 from typing import Any
 
@@ -15,12 +15,7 @@ _PIXELS_PER_INCH = 100
 
 
 class FieldPicture:
-    """A map with a field on it.
-
-    Args:
-        field: What is measured.
-        limits: Values at the ends of the colours; None takes those of the field.
-    """
+    """A map with a field on it; ``limits`` are the values at the ends of the colours."""
 
     def __init__(self, field: Field, limits: tuple[float, float] | None = None) -> None:
         self._field = field
@@ -44,7 +39,7 @@ class FieldPicture:
         return (X - self._origin) / self._unit_m
 
     def finish(self, title: str) -> UInt8[np.ndarray, "height width 3"]:
-        """The picture, as red, green and blue from 0 to 255."""
+        """The picture, as bytes of red, green and blue."""
         axes, field = self.axes, self._field
         self._write_title(title)
         offset = [f" − {value / self._unit_m:g} {self._unit}" if value else "" for value in self._origin]
@@ -61,14 +56,14 @@ class FieldPicture:
         return np.asarray(self._canvas.buffer_rgba())[:, :, :3].copy()
 
     def _write_title(self, title: str) -> None:
-        """Over the whole picture, which may be wider than the map; in smaller letters if it would not fit."""
+        """Write the title over the whole picture, in smaller letters if it would not fit."""
         text = self._figure.suptitle(title, x=0.01, ha="left", fontsize=10, parse_math=False)
         room = 0.98 * self._figure.bbox.width
         width = text.get_window_extent(self._canvas.get_renderer()).width
         text.set_fontsize(10 * min(1.0, room / width))
 
     def _draw_field(self, low: float | None, high: float | None) -> Any:
-        """The field as an image, or as coloured sites where nothing lies between them."""
+        """Draw the field as an image, or as coloured sites if nothing lies between them."""
         field = self._field
         colours: dict[str, Any] = {"cmap": look.MEAN_COLOURS, "vmin": low, "vmax": high}
         if field.sites_only:
@@ -81,16 +76,12 @@ class FieldPicture:
 
 
 def outline(width: float) -> list[AbstractPathEffect]:
-    """Path effects that keep a mark readable on any colour.
-
-    Args:
-        width: Of the dark line around it, in points.
-    """
+    """Path effects that keep a mark readable on any colour; ``width`` in points."""
     return look.cased(width, look.INK)
 
 
 def _size_in_inches(field: Field) -> tuple[float, float]:
-    """About six inches for the longer side of the map, and room for labels and the colour bar."""
+    """Size of about six inches for the longer side of the map, with room for labels and the colour bar."""
     width, height = field.high - field.low
     longer = max(width, height)
     return 1.9 + 6 * max(0.35, float(width / longer)), 1.1 + 6 * max(0.35, float(height / longer))

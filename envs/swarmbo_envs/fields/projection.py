@@ -1,4 +1,4 @@
-"""Maps on Earth: longitudes and latitudes as metres east and north, and back; a corner in a projected system."""
+"""Conversion of longitudes and latitudes to metres east and north, and back; map corners in a projected system."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -34,9 +34,9 @@ _NEWTON_STEPS = 6
 
 @dataclass(frozen=True)
 class LocalProjection:
-    """Transverse Mercator on the WGS 84 ellipsoid about a meridian of one's own: lengths along that one are true.
+    """Transverse Mercator on the WGS 84 ellipsoid about a local meridian, along which lengths are true.
 
-    Angles are kept. At distance x from the meridian lengths come out longer by about x² / 2 R², R = 6371 km: by a
+    Angles are kept. At distance x from the meridian lengths are too long by about x² / 2 R², R = 6371 km: by a
     hundred-thousandth at 28 km, a thousandth at 285 km.
 
     Source: Krüger's series in the third flattening, to fourth order: Karney 2011, Transverse Mercator with an accuracy
@@ -44,8 +44,8 @@ class LocalProjection:
 
     Args:
         meridian_deg: Longitude of the central meridian.
-        east_m: What is taken off distances to the east of it, so that the map begins at 0.
-        north_m: What is taken off distances to the north of the equator.
+        east_m: Offset of distances to the east, so that the map begins at 0.
+        north_m: Offset of distances to the north of the equator.
 
     Example:
         >>> projection = LocalProjection(9.0, 0.0, 0.0)
@@ -62,18 +62,14 @@ class LocalProjection:
 
     @classmethod
     def about(cls, degrees: Float[np.ndarray, "n 2"], at: str) -> "LocalProjection":
-        """The projection about the middle of some places, which become metres east and north of their least ones.
-
-        Args:
-            degrees: Longitudes from -180 to 360 and latitudes from -90 to 90.
-            at: Path of the settings, for messages.
+        """Projection about the middle of places in degrees, with the origin at their south-west corner.
 
         Raises:
-            ConfigError: If they reach farther east and west than one plane can show.
+            ConfigError: If they extend farther east and west than one plane can show.
         """
         around = np.sort(np.unique(np.mod(degrees[:, 0], 360.0)))
         gaps = np.diff(around, append=around[0] + 360.0)
-        widest = int(gaps.argmax())  # the arc that has no site: the map begins at its end
+        widest = int(gaps.argmax())  # the arc without sites: the map begins at its end
         begin, width = around[(widest + 1) % len(around)], 360.0 - gaps[widest]
         meridian = float(np.mod(begin + width / 2.0 + 180.0, 360.0) - 180.0)
         metres = cls(meridian, 0.0, 0.0).metres(degrees)
@@ -87,11 +83,7 @@ class LocalProjection:
         return cls(meridian, float(east), float(north))
 
     def metres(self, degrees: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
-        """Metres east and north of the map's south-west corner.
-
-        Args:
-            degrees: Longitudes and latitudes.
-        """
+        """Metres east and north of the map's south-west corner, for longitudes and latitudes."""
         east = np.deg2rad(np.mod(degrees[:, 0] - self.meridian_deg + 180.0, 360.0) - 180.0)
         tangent = _conformal(np.tan(np.deg2rad(degrees[:, 1])))
         xi = np.arctan2(tangent, np.cos(east))
@@ -100,11 +92,7 @@ class LocalProjection:
         return _RADIUS_M * np.column_stack([x, y]) - np.array([self.east_m, self.north_m])
 
     def degrees(self, metres: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
-        """Longitudes, from -180 to 180, and latitudes of places on the map.
-
-        Args:
-            metres: East and north of its south-west corner.
-        """
+        """Longitudes, from -180 to 180, and latitudes of places on the map, m."""
         metres = np.asarray(metres, dtype=float).reshape(-1, 2)
         x, y = ((metres + np.array([self.east_m, self.north_m])) / _RADIUS_M).T
         eta, xi = _corrected(y, x, -_BACK)
@@ -120,10 +108,10 @@ class LocalProjection:
 
 @dataclass(frozen=True)
 class Frame:
-    """Place of the map in a projected coordinate reference system.
+    """Location of the map in a projected coordinate reference system.
 
     Args:
-        crs: The system, as rasterio has it.
+        crs: The system, as a rasterio object.
         corner: The map's south-west corner in it.
         unit_m: Metres in its unit.
     """
@@ -133,20 +121,20 @@ class Frame:
     unit_m: float
 
     def on_map(self, edges: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
-        """West, south, east and north edge in the system, as m on the map."""
+        """Edges (west, south, east, north) of the system in m on the map."""
         west, south, east, north = ((edge - self.corner[number % 2]) * self.unit_m for number, edge in enumerate(edges))
         return west, south, east, north
 
     def of_degrees(self, degrees: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n 2"]:
         """Longitudes and latitudes (WGS 84) as m on the map."""
-        from rasterio.warp import transform  # whoever has a frame has the extra
+        from rasterio.warp import transform  # a frame exists only with the extra installed
 
         own = np.column_stack(transform("EPSG:4326", self.crs, *degrees.T.tolist())[:2])
         return (own - np.array(self.corner)) * self.unit_m
 
 
 def _conformal(tangent: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """The tangent of the conformal latitude, for that of the latitude; eqs. (7) to (9)."""
+    """Tangent of the conformal latitude, for that of the latitude; eqs. (7) to (9)."""
     slant = np.hypot(1.0, tangent)
     sigma = np.sinh(_ECCENTRICITY * np.arctanh(_ECCENTRICITY * tangent / slant))
     return tangent * np.hypot(1.0, sigma) - sigma * slant

@@ -1,4 +1,4 @@
-"""Fields from rasters: GeoTIFFs, which say where on Earth they lie, and arrays of numpy's."""
+"""Fields from rasters: georeferenced GeoTIFFs, and NumPy arrays."""
 
 import hashlib
 import warnings
@@ -21,9 +21,11 @@ from swarmbo_envs.fields.settings import RasterFieldSettings
 _MOST_PIXELS = 10**8
 _MAX_EVALUATION_POINTS = 2500
 _MOST_FOR_MAXIMUM = 250_000
-_EDGE = 257  # places along each edge that is projected
-_BEND = 0.05  # of a cell, by how much the edges of a cell of the map may bend in the raster
-_MOST_GAP_CELLS = 1024  # along each side, of gaps that are laid anew over a projected map
+_EDGE = 257  # points along each projected edge
+# bend of a map cell's edges in the raster, as a share of a cell, up to which cells count as straight
+_BEND = 0.05
+# per side, of gaps resampled on a projected map
+_MOST_GAP_CELLS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +33,12 @@ class Raster:
     """One band of a GeoTIFF, or an array.
 
     Args:
-        values: One per cell, the first row in the north where the raster is north up.
-        masked: Which are none, as the file says.
+        values: One per cell; north row first if ``is_north_up``.
+        masked: Cells that the file marks as missing.
         edges: West, south, east and north edge, in the unit of its coordinates.
-        is_placed: Whether it says where it lies at all.
-        is_north_up: Whether its rows run from west to east, the first of them in the north.
-        crs: Its coordinate reference system, as rasterio has it; None if it names none.
+        is_placed: True if the file is georeferenced.
+        is_north_up: True if its rows run from west to east, the first of them in the north.
+        crs: Coordinate reference system as a rasterio object; None if it names none.
     """
 
     values: Num[np.ndarray, "rows columns"]
@@ -48,18 +50,12 @@ class Raster:
 
     @property
     def in_degrees(self) -> bool:
-        """True where its coordinates are longitudes and latitudes."""
+        """True if the coordinates are longitudes and latitudes."""
         return self.crs is not None and bool(self.crs.is_geographic)
 
 
 def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:
-    """Read one band of a GeoTIFF.
-
-    Args:
-        path: Of the file.
-        what: What it is for, for messages.
-        at: Path of the settings, for messages.
-        band: Which, from 1.
+    """Read one band of a GeoTIFF; ``what`` names its purpose in messages.
 
     Raises:
         ConfigError: If it cannot be read, is too large or has no such band.
@@ -91,11 +87,7 @@ def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:
 
 
 def read_array(path: str, at: str) -> Raster:
-    """Read a ``.npy`` array of rows and columns, which says nothing of where it lies.
-
-    Args:
-        path: Of the file.
-        at: Path of the settings, for messages.
+    """Read a ``.npy`` array of rows and columns, which is not georeferenced.
 
     Raises:
         ConfigError: If it cannot be read, is too large, or is no array of rows and columns of numbers.
@@ -115,17 +107,13 @@ def read_array(path: str, at: str) -> Raster:
 def raster_field(
     settings: RasterFieldSettings, max_sites: int, at: str = "$.field", *, may_have_gaps: bool = True
 ) -> Field:
-    """A raster as a field, bilinear between the middles of its cells; its gaps are where one of four has no value.
+    """Raster as a field, bilinear between cell centres; a gap is where any of the four cells has no value.
 
-    Args:
-        settings: Which file.
-        max_sites: Largest number of candidate sites, which are a lattice.
-        at: Path of the settings, for messages.
-        may_have_gaps: Whether those who measure can keep out of cells without a value.
+    ``may_have_gaps``: robots can avoid cells without a value.
 
     Raises:
-        ConfigError: If the file cannot be read, says nothing of where it lies or in which unit, is turned, has no four
-            neighbouring cells with values, or has gaps where there may be none.
+        ConfigError: If the file cannot be read, gives no location or unit, is rotated, has no four neighbouring cells
+            with values, or has gaps that are not allowed.
         MissingPackageError: If a GeoTIFF is named and the extra ``geo`` is not installed.
 
     Warns:
@@ -180,7 +168,7 @@ def _digest(values: Float[np.ndarray, "rows columns"], edges: tuple[float, float
 
 
 def _read(settings: RasterFieldSettings, at: str) -> Raster:
-    """The raster of a file, once it is known where it lies."""
+    """Read the raster of a file and check that its location is known."""
     if settings.raster.lower().endswith(".npy"):
         values = read_array(settings.raster, f"{at}.raster").values
         if settings.cell_m is None:
@@ -211,7 +199,7 @@ def _read(settings: RasterFieldSettings, at: str) -> Raster:
 def _unknown(
     settings: RasterFieldSettings, raster: Raster, at: str, *, may_have_gaps: bool
 ) -> Bool[np.ndarray, "rows columns"]:
-    """The cells of a raster that have no value, of which one line tells, or refuses them."""
+    """Cells of a raster without a value; warns about them, or refuses them."""
     values = raster.values.astype(float)
     unknown = raster.masked | ~np.isfinite(values)
     reasons = [f"{unknown.sum():,} without a number"] if unknown.any() else list[str]()
@@ -247,7 +235,7 @@ def _unknown(
 
 
 def _marks(values: Float[np.ndarray, " n"]) -> tuple[list[float], dict[float, int]]:
-    """Numbers that stand for nothing, of which there are only some at the ends of all values; and doubtful ones."""
+    """Numbers that mark missing values, which occur only at the ends of the value range; and doubtful ones."""
     found, doubtful = list[float](), dict[float, int]()
     while values.size:
         low, high = float(values.min()), float(values.max())
@@ -266,7 +254,7 @@ def _marks(values: Float[np.ndarray, " n"]) -> tuple[list[float], dict[float, in
 def _placing(
     xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " rows"], tiff: Raster, at: str
 ) -> tuple[Float[np.ndarray, " 2"], LocalProjection | None, float]:
-    """Size of the map in m, its projection, and how many metres the unit of the raster is."""
+    """Size of the map in m, its projection, and the length of the raster's unit in m."""
     if not tiff.in_degrees:
         metres = 1.0 if tiff.crs is None else float(tiff.crs.linear_units_factor[1])
         return np.array([xs[-1] - xs[0], ys[-1] - ys[0]]) * metres, None, metres
@@ -286,15 +274,10 @@ def _placing(
 
 
 class _Cells:
-    """Values between the middles of cells, at places on the map.
+    """Values interpolated between cell centres, at locations on the map.
 
-    Args:
-        xs: Columns' places, rising, in the unit of the raster.
-        ys: Rows' places, rising.
-        values: One per row and column.
-        size: Of the map, m.
-        projection: How longitudes and latitudes became metres; None where none were.
-        unit_m: Metres in the unit of the raster, without a projection.
+    ``xs`` and ``ys`` are the columns' and rows' coordinates in the unit of the raster, rising; ``projection`` is None
+    for coordinates in ``unit_m`` metres.
     """
 
     def __init__(
@@ -311,12 +294,12 @@ class _Cells:
         self._interpolator = RegularGridInterpolator((ys, xs), values, method="linear")
 
     def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
-        """Values at places on the map."""
+        """Values at locations on the map."""
         low, high = np.array([self._xs[0], self._ys[0]]), np.array([self._xs[-1], self._ys[-1]])
         return self._interpolator(np.clip(self._own(X), low, high)[:, ::-1])
 
     def _own(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
-        """Places on the map in the coordinates of the raster."""
+        """Convert locations on the map to the coordinates of the raster."""
         if self.projection is None:
             return X / self._unit_m + np.array([self._xs[0], self._ys[0]])
         own = self.projection.degrees(X)
@@ -324,10 +307,9 @@ class _Cells:
         return own
 
     def touched(self, squares: Bool[np.ndarray, "rows columns"]) -> Bool[np.ndarray, "own_rows own_columns"]:
-        """Squares between the middles of four cells, as cells of the map, the first row in the south.
+        """Mark the map cells that touch marked squares between four cell centres, south row first.
 
-        Without a projection they are the map's own. With one the map is laid out in about as many cells, of which
-        those are marked that touch a marked square.
+        Without a projection the squares are the map's own cells. With a projection the map has about as many cells.
         """
         if self.projection is None:
             return squares
@@ -345,13 +327,13 @@ class _Cells:
         return sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0] > 0
 
     def frame(self, raster: Raster) -> Frame | None:
-        """Place of the map in the raster's own system, if that is in metres or the like."""
+        """Location of the map in the raster's own system, if that is projected."""
         if raster.crs is None or self.projection is not None:
             return None
         return Frame(raster.crs, (float(self._xs[0]), float(self._ys[0])), self._unit_m)
 
     def middles(self) -> Float[np.ndarray, "k 2"]:
-        """The middles of cells that lie on the map: its highest place is one of them, or on its edge."""
+        """Cell centres on the map; the maximum is at one of them, or on the edge."""
         own = np.stack(np.meshgrid(self._xs, self._ys), axis=-1).reshape(-1, 2)
         places = (own - own[0]) * self._unit_m if self.projection is None else self.projection.metres(own)
         return places[((places >= 0.0) & (places <= self.size)).all(axis=1)]

@@ -1,4 +1,4 @@
-"""Settings of fields, by the table that asks for one, and of what a field is watched for."""
+"""Settings of fields, and tasks for which a field is measured."""
 
 import json
 from typing import Annotated, Any, Literal, Protocol
@@ -17,16 +17,16 @@ CellSide = Annotated[float, within(1e-6, 1e9, "a length", "m")]
 
 
 class Watched(Protocol):
-    """Settings that say what a field is watched for."""
+    """Settings that name a task."""
 
     @property
     def task(self) -> Task:
-        """Its maximum, all of it, or where it exceeds a level."""
+        """Maximum, whole field, or region above a level."""
         ...
 
     @property
     def level(self) -> float | None:
-        """That level, in the unit of the field."""
+        """Watched level, in the unit of the field."""
         ...
 
 
@@ -39,13 +39,13 @@ def require_level(settings: Watched) -> None:
 
 
 class ElevationSettings(Settings, frozen=True):
-    """A window of a real elevation model that comes with matplotlib.
+    """A window of an elevation model shipped with matplotlib.
 
     Args:
         elevation: ``jacksboro`` (Tennessee, 344 x 403 cells of about 74 m x 93 m) or ``topobathy`` (Vancouver Island
             with the sea floor, 91 x 120 cells of about 2.4 km).
-        window: First row, first column, rows and columns in the model's own array. Default: for ``jacksboro``
-            [200, 128, 128, 128], which has the model's summit and several lesser peaks; for ``topobathy`` all of it.
+        window: First row, first column, rows and columns in the model's own array. Default: for ``jacksboro`` [200,
+            128, 128, 128], which has the model's summit and several lesser peaks; for ``topobathy`` all of it.
     """
 
     elevation: Literal["jacksboro", "topobathy"]
@@ -53,26 +53,26 @@ class ElevationSettings(Settings, frozen=True):
 
 
 class MeasuredSettings(Settings, frozen=True):
-    """Points measured by somebody, in a CSV file with a header line.
+    """Measured points in a CSV file with a header line.
 
     Args:
         csv: Path of the file; relative to the current directory.
         x: Column of the coordinate to the east, m (or a longitude in degrees), above -1e12 and below 1e12. Default: the
-            only one that is called so: ``lon``, ``x_m``, ``easting`` and the like.
+            only one with such a name: ``lon``, ``x_m``, ``easting`` and the like.
         y: Column of the coordinate to the north, in the same unit (or a latitude). Default: as of ``x``.
         value: Column of the measured value, in its own unit.
         unit: Its unit, for labels.
         sites: ``only``: robots sample the measured sites themselves, each site once. ``interpolated``: they sample a
             smooth interpolant (ordinary kriging) anywhere in the sites' bounding box.
-        time: Column of the time of measurement; None for a field that stays as it is. Every site then has a series of
-            its own, linear between its times and level before the first and after the last.
-        time_step: How much of the column's unit goes by in a round, 1e-9 to 1e12. Default: the median distance between
-            neighbouring times.
-        coordinates: ``metres``, or ``degrees``: longitudes and latitudes (WGS 84), which become metres by a transverse
-            Mercator projection of their own. Default: what the names of the columns say (``lon``, ``latitude``,
-            ``x_deg`` and the like), else metres.
-        missing: Numbers that stand for nothing, at most 16: their rows are left out, as are those with empty cells.
-            Default: -9999 and its kind, where they stand apart from all others; [] for none.
+        time: Column of the time of measurement; None for a static field. Every site then has its own series, linear
+            between its times and constant before the first and after the last.
+        time_step: Time of a round in the column's unit, 1e-9 to 1e12. Default: the median distance between neighbouring
+            times.
+        coordinates: ``metres``, or ``degrees``: longitudes and latitudes (WGS 84), converted to metres by a local
+            transverse Mercator projection. Default: by the names of the columns (``lon``, ``latitude``, ``x_deg`` and
+            the like), else metres.
+        missing: Numbers that mark missing values, at most 16; their rows are left out, as are those with empty cells.
+            Default: -9999 and similar ones, if they are outliers; [] for none.
     """
 
     csv: str
@@ -99,21 +99,21 @@ class MeasuredSettings(Settings, frozen=True):
 class RasterFieldSettings(Settings, frozen=True):
     """A raster of values, in a GeoTIFF (extra ``geo``) or a ``.npy`` array, its first row in the north.
 
-    Of a GeoTIFF its coordinate reference system says what its coordinates are. Metres (or feet) are taken as they are,
-    from the raster's south-west corner; longitudes and latitudes become metres by a transverse Mercator projection of
-    their own, and the map is the largest rectangle in metres that all rows and columns cover.
+    The coordinate reference system of a GeoTIFF defines its coordinates. Metres (or feet) are taken as they are, from
+    the raster's south-west corner. Longitudes and latitudes are converted to metres by a local transverse Mercator
+    projection, and the map is the largest rectangle in metres that all rows and columns cover.
 
-    Where cells have no value (those that the file says so of, NaN, and what is ``missing``) nothing is known within the
-    cell nor on the way to its neighbours' middles: robots keep out of there as of a no-go region.
+    Cells have no value if the file says so, if they are NaN, or if they are ``missing``. Then nothing is known within
+    the cell nor between its centre and those of its neighbours: robots avoid this area like a no-go region.
 
     Args:
         raster: Path of the file; relative to the current directory.
-        band: Which of the bands of a GeoTIFF, from 1.
+        band: Number of the band of a GeoTIFF, from 1.
         cell_m: Width of the cells of an array, or width and height, m, each 1e-6 to 1e9.
-        missing: Numbers that stand for nothing, at most 16. Default: -9999 and its kind, where they stand apart from
-            all others; [] for none but those that the file names.
-        value: What it holds, for labels.
-        unit: Its unit, for labels; with ``m`` and the value ``elevation`` it is a terrain in true heights.
+        missing: Numbers that mark missing values, at most 16. Default: -9999 and similar ones, if they are outliers; []
+            for none but those that the file names.
+        value: Name of the quantity, for labels.
+        unit: Its unit, for labels; with ``m`` and the value ``elevation`` the field is a terrain in true heights.
     """
 
     raster: str
@@ -135,7 +135,7 @@ class RasterFieldSettings(Settings, frozen=True):
 
 
 class SurveySettings(Settings, frozen=True):
-    """A survey that comes with swarmbo.
+    """A survey shipped with swarmbo.
 
     Args:
         survey: ``oxford-ph``: acidity of the topsoil at 126 sites, 100 m apart.
@@ -147,7 +147,7 @@ class SurveySettings(Settings, frozen=True):
 
 
 class ChangeSettings(Settings, frozen=True):
-    """Change of a draw with time: the kernel over rounds that multiplies the one over places.
+    """Change of a draw with time: the kernel over rounds that multiplies the kernel over locations.
 
     Args:
         lengthscale_rounds: Its lengthscale, 1e-3 to 1e9 rounds.
@@ -178,9 +178,9 @@ class DrawSettings(Settings, frozen=True):
         lengthscale_m: Its lengthscale, 1e-6 to 1e12 m, and within a million times the longer side and its reciprocal.
         std: Prior standard deviation, 1e-12 to 1e12.
         mean: Prior mean, -1e12 to 1e12.
-        seed: Which draw; the field stays the same from reset to reset.
+    seed: Number of the draw; the field is the same after every reset.
         size_m: Width and height of the region, each 1e-6 to 1e12 m, neither a million times the other.
-        time: How it changes; None for a field that stays as it is.
+    time: Its change in time; None for a static field.
     """
 
     kernel: KernelName = "matern52"
@@ -202,27 +202,27 @@ class DrawSettings(Settings, frozen=True):
 
 
 class DrawnSettings(Settings, frozen=True):
-    """The field table that asks for a draw: ``{gp = {...}}``."""
+    """Field table of a draw: ``{gp = {...}}``."""
 
     gp: DrawSettings
 
 
 class PlumeSettings(Settings, frozen=True):
-    """Puffs that sources let out, which the wind carries off while they spread and decay.
+    """Puffs emitted by sources, carried off by the wind while they spread and decay.
 
     Args:
         size_m: Width and height of the region, each 1e-6 to 1e12 m, neither a million times the other.
-        sources: Where they are, 1 to 16 places [x, y] in the region, m. Default: one, a tenth of the width from the
-            western edge, half-way up.
-        peak: Concentration at a source in the mean wind, 1e-12 to 1e12. Some way downwind there is more (with the
-            defaults 1.4 times that), and more still while gusts make the wind die down, or where plumes meet.
+        sources: 1 to 16 locations [x, y] in the region, m. Default: one, a tenth of the width from the western edge,
+            half-way up.
+        peak: Concentration at a source in the mean wind, 1e-12 to 1e12. Some way downwind it is higher (with the
+            defaults 1.4 times), and higher still while gusts oppose the wind, or if plumes meet.
         unit: Its unit, for labels.
         wind_m_per_round: Mean wind, to the east, >= 0, at most 1e12.
-        gusts: How much of the wind comes and goes, from all sides, 0 to 2.
+        gusts: Share of the wind that fluctuates, in all directions, 0 to 2.
         radius_m: Standard deviation of a new puff, > 0, at most 1e12. Default: a twentieth of the longer side.
-        spread_m2_per_round: By how much the variance of a puff grows, >= 0. Default: ``radius_m`` squared over 4.
+        spread_m2_per_round: Growth of a puff's variance, >= 0. Default: ``radius_m`` squared over 4.
         decay_rounds: Time in which a puff falls to 1/e of its content, 0.1 to 1000 rounds.
-        seed: Of the gusts.
+        seed: Seed of the gusts.
     """
 
     size_m: Pair = (1200.0, 800.0)
@@ -254,7 +254,7 @@ class PlumeSettings(Settings, frozen=True):
 
 
 class CarriedSettings(Settings, frozen=True):
-    """The field table that asks for a plume: ``{plume = {...}}``."""
+    """Field table of a plume: ``{plume = {...}}``."""
 
     plume: PlumeSettings
 
@@ -273,10 +273,10 @@ _MOVING = {**_STILL, "plume": CarriedSettings}
 
 
 def require_table(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a world over a field, if its field is a table.
+    """Arguments of a world over a field, if its field is a table.
 
     Raises:
-        ConfigError: If it is text: with the table that it may stand for.
+        ConfigError: If the field is text; the message has the table that it may stand for.
     """
     if isinstance(given := arguments.get("field"), str):
         ending = given.rpartition(".")[2].lower()
@@ -293,15 +293,12 @@ def require_table(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bool = False) -> FieldSettings:
-    """The settings of a field table, whose kind is told by the key it has.
+    """Settings of a field table, whose kind is given by its key.
 
-    Args:
-        table: As in a scenario file; None for the default, the elevation model.
-        at: Path of the table, for messages.
-        moving: Whether the field may change from round to round.
+    ``None`` is the default, the elevation model; ``moving`` permits fields that change from round to round.
 
     Raises:
-        ConfigError: If the kind can't be told, or a value is wrong.
+        ConfigError: If the kind is unclear, or a value is wrong.
     """
     if table is None:
         return ElevationSettings(elevation="jacksboro")
@@ -318,14 +315,9 @@ def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bo
 
 
 def plain_settings(settings: Any, digest: str, moving: bool = False) -> dict[str, Any]:
-    """The settings of a world over a field, as plain JSON that tells it from others: defaults filled in.
+    """Identity of a world over a field as plain JSON: settings with defaults, without the render mode.
 
-    How it is shown is left out. A file counts by its data, not by its path.
-
-    Args:
-        settings: Of the world; they have a ``field`` table and a ``render_mode``.
-        digest: Of the field's data.
-        moving: Whether the field may change from round to round.
+    ``digest`` of the field's data replaces the path of a file.
     """
     table = msgspec.to_builtins(field_settings(settings.field, moving=moving))
     for key in ("csv", "raster"):
@@ -333,7 +325,8 @@ def plain_settings(settings: Any, digest: str, moving: bool = False) -> dict[str
             table[key] = f"data {digest}"
     plain = {**msgspec.to_builtins(settings), "field": table}
     del plain["render_mode"]
-    return json.loads(json.dumps(plain))  # tuples become lists, as in a state that was written to a file
+    # tuples become lists, as in a state that was written to a file
+    return json.loads(json.dumps(plain))
 
 
 def _path_of_time(settings: FieldSettings) -> str | None:

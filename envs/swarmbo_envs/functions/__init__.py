@@ -1,4 +1,4 @@
-"""Test functions as worlds: a library of sums with known maxima, and any function of your own."""
+"""Test functions as worlds: a library of sums with known maxima, and users' own functions."""
 
 from swarmbo_envs.functions.additive_function import AdditiveFunction as AdditiveFunction
 from swarmbo_envs.functions.function_world import FunctionWorld as FunctionWorld

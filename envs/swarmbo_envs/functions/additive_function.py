@@ -1,4 +1,4 @@
-"""A function that is a sum of terms, each over some variables, with a maximum that is known."""
+"""Sums of terms, each over some variables, with a known maximum."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,11 +20,11 @@ class AdditiveFunction:
         name: For titles.
         low: Lower bounds (n,), one per variable.
         high: Upper bounds (n,).
-        scopes: For each factor the variables it sees, by their index from 0.
-        terms: For each factor its term, points (m, a) in scope order -> values (m,).
-        argmax: A place (n,) of the maximum; None where it is not known.
-        maximum: The largest value; None where it is not known.
-        is_unbounded: Whether the terms are defined everywhere, with this maximum everywhere: then a moved optimum is a
+        scopes: Indices of each factor's variables, from 0.
+        terms: Term of each factor, points (m, a) in scope order -> values (m,).
+        argmax: A point (n,) of the maximum; None if unknown.
+        maximum: The largest value; None if unknown.
+        is_unbounded: True if the terms are defined everywhere, with this maximum everywhere: a moved optimum is then a
             plain shift of the axes.
         variables: Names of the variables; by default ``x0``, ``x1``, …
 
@@ -75,15 +75,15 @@ class AdditiveFunction:
         argmax: Sequence[float] | None = None,
         name: str = "function",
     ) -> "AdditiveFunction":
-        """Your own sum.
+        """A user's own sum of terms.
 
         Args:
             terms: For each factor a function of points (m, a).
             scopes: For each factor the indices of its variables.
             low: Lower bounds (n,).
             high: Upper bounds (n,).
-            maximum: If you know it; regret is not scored without it.
-            argmax: Where it is.
+            maximum: Maximum if known; without it regret is not scored.
+            argmax: Point of the maximum.
             name: For titles.
         """
         place = None if argmax is None else np.array(argmax, dtype=float)
@@ -102,9 +102,9 @@ class AdditiveFunction:
         """Any Python function, as one factor over all variables.
 
         Args:
-            function: Called once a point, with a keyword argument for each variable.
+            function: Called once per point, with a keyword argument for each variable.
             bounds: (low, high) of every variable, by name.
-            maximum: If you know it; regret is not scored without it.
+            maximum: Maximum if known; without it regret is not scored.
             name: For titles.
 
         Raises:
@@ -129,7 +129,7 @@ class AdditiveFunction:
         return len(self.low)
 
     def factor_values(self, X: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "m k"]:
-        """The terms at points.
+        """Values of the terms at points.
 
         Raises:
             ShapeError: If points have another number of variables.
@@ -144,25 +144,25 @@ class AdditiveFunction:
         return self.factor_values(X).sum(axis=1)
 
     def spread(self) -> float:
-        """Largest less smallest value over 4,096 quasi-random points: the range that relative noise refers to."""
+        """Range of values over 4,096 quasi-random points, to which relative noise refers."""
         unit = sobol(4096, self.n_variables, stream(0, "spread"))
         values = self.value(self.low + unit * (self.high - self.low))
         return float(values.max() - values.min())
 
     def moved(self, seed: int) -> "AdditiveFunction":
-        """The same function with its maximum elsewhere: uniform in the middle 80 % of the box, by a seed.
+        """The same function with its maximum moved to a point drawn uniformly from the middle 80 % of the box.
 
-        Functions that are defined everywhere are shifted. Others are bent: every axis is mapped onto itself by
-        u -> k u / (1 - u + k u), monotone and smooth, with k such that the new place goes where the maximum was. A
-        coordinate of the maximum on the edge of the box stays there. The maximum keeps its value in both.
+        Functions that are defined everywhere are shifted. Others are bent: every axis is mapped onto itself by the
+        monotone u -> k u / (1 - u + k u), with k such that the new point maps to the old maximum. A coordinate of the
+        maximum on the edge of the box stays there. The maximum keeps its value.
         """
         return self._bent(seed, move=True, rescale=False)
 
     def rescaled(self, seed: int) -> "AdditiveFunction":
         """The same function with its axes stretched around the maximum, by factors of 1/2 to 2 drawn from a seed.
 
-        Functions that are defined everywhere are stretched evenly; others by u -> u^p first, p from 1/2 to 2, and then
-        bent so that the maximum stays in place.
+        Functions that are defined everywhere are stretched evenly; others by u -> u^p, p from 1/2 to 2, then bent so
+        that the maximum stays in place.
         """
         return self._bent(seed, move=False, rescale=True)
 

@@ -1,4 +1,4 @@
-"""Test functions that a seed draws: which variables belong together, or what the terms are."""
+"""Test functions drawn from a seed: groups of variables, or the terms."""
 
 from functools import partial
 
@@ -45,12 +45,12 @@ def _log_mixture(X: Points, centres: Float[np.ndarray, "3 a"], variance: float) 
 
 
 def trimodal(n_variables: int = 10, size: int = 3, groups: int = 3, seed: int = 0) -> AdditiveFunction:
-    """The additive test function of Add-GP-UCB (Kandasamy et al. 2015, eq. (7)), as its code has it.
+    """The additive test function of Add-GP-UCB (Kandasamy et al. 2015, eq. (7)), as in its code.
 
-    ``groups`` disjoint groups of ``size`` variables, permuted by a seed; other variables do nothing. Each term is the
-    logarithm of a mixture of three normal densities with weights 0.1, 0.8, 0.1 and variance 0.01 size^0.1, cut off at
-    -700, on [-1, 1]. (In print the exponent's sign, the variance and the weights are wrong.) The stated maximum, the
-    heavy component's own, lacks what the others add there: less than 1e-3 in the nine settings of the paper.
+    ``groups`` disjoint groups of ``size`` variables, permuted by a seed; other variables have no effect. Each term is
+    the logarithm of a mixture of three normal densities with weights 0.1, 0.8, 0.1 and variance 0.01 size^0.1, cut off
+    at -700, on [-1, 1]. (In print the exponent's sign, the variance and the weights are wrong.) The stated maximum is
+    that of the heavy component; the others add less than 1e-3 there in the nine settings of the paper.
     """
     if size < 2 or groups < 1 or size * groups > n_variables:
         raise ConfigError(
@@ -105,11 +105,11 @@ def _turned_wells(X: Points, Q: Float[np.ndarray, "a a"]) -> Values:
 
 
 def wells(n_variables: int = 40, block: int = 2, seed: int = 0) -> AdditiveFunction:
-    """Styblinski-Tang, negated, on [-5, 5]^d, each block of variables turned by a rotation that a seed draws.
+    """Styblinski-Tang, negated, on [-5, 5]^d, each block of variables rotated by a random rotation.
 
-    Every axis has two wells (here peaks), so a block has 2^block of them, alike in width; the deepest is at
-    -2.9035 on all axes. Turned, a block is no sum over its variables any more. Rotations that would carry the maximum
-    out of the box are drawn again.
+    Every axis has two wells (here peaks), so a block has 2^block of them, of equal width; the deepest is at -2.9035 on
+    all axes. A rotated block is no sum over its variables. Rotations that would move the maximum out of the box are
+    drawn again.
     """
     scopes = blocks(n_variables, block)
     terms: dict[str, Term] = {}
@@ -126,7 +126,7 @@ def wells(n_variables: int = 40, block: int = 2, seed: int = 0) -> AdditiveFunct
 
 
 def _search(function: AdditiveFunction, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    """The best of bounded searches from the best 16 of 4,096 random points."""
+    """Best of bounded searches from the best 16 of 4,096 random points."""
     X = function.low + rng.random((4096, function.n_variables)) * (function.high - function.low)
     starts = X[np.argsort(-function.value(X))[:16]]
     bounds = list(zip(function.low, function.high, strict=True))

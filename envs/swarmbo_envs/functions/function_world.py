@@ -23,7 +23,7 @@ _N_TRUTH_POINTS = 1024
 
 @dataclass
 class Episode(WorldEpisode):
-    """State of an episode of a function world, beside what those of all worlds have.
+    """State of an episode, in addition to the fields of all worlds.
 
     Args:
         setting: Value of each variable.
@@ -37,11 +37,11 @@ class Episode(WorldEpisode):
 
 
 class FunctionWorld(SimulatedWorld[FunctionSettings, Episode], arguments=FunctionSettings, name="function_v0"):
-    """Agents set the variables of a function together; each round it is evaluated once, at the joint point.
+    """Agents set the variables of a function jointly; each round evaluates it once, at the joint point.
 
     | | |
     |---|---|
-    | Agents | ``agent_0`` ..., fixed; by default one per factor that brings variables of its own |
+    | Agents | ``agent_0`` ..., fixed; by default one per factor that adds variables |
     | Action | values of the agent's own variables: Box, physical, float64 |
     | Observation | Box, float64: own values, last good measurement (the lower bound while there is none), share of \
 rounds left |
@@ -57,22 +57,22 @@ rounds left |
 failed |
     | ``factors`` | dict | with ``outcomes = "per-factor"``: the outcome of each factor that the agent owns \
 and that did not fail |
-    | ``location`` | array | the values that were set |
+    | ``location`` | array | applied values of the agent's variables |
     | ``cost`` | float | 0 |
-    | ``error`` | str | why an evaluation failed, if it did |
+    | ``error`` | str | reason of a failed evaluation |
 
     Args:
         function: Name of a function of the library, or an ``AdditiveFunction``.
         parameters: Of that function, such as ``{n_variables = 24}``.
-        moved: Whether its optimum is moved to a random place.
-        rescaled: Whether its axes are stretched at random.
-        function_seed: Of what is random in the function; not of the noise.
+        moved: Move the optimum to a random point.
+        rescaled: Stretch the axes at random.
+        function_seed: Seed of the function's randomness; not of the noise.
         outcomes: ``total`` or ``per-factor``.
-        structure: Whether ``factor_graph`` tells the factors, or ``hidden`` only the variables.
-        agents: How many agents share the factors; None for as many as own a variable.
-        noise_std: Standard deviation of the noise of a total, unit of the function, 0 to 1e12. Of a factor's outcome it
-            is that over the square root of the number of factors, so that their sum is as noisy as a total.
-        relative_noise: The same as a share of the function's ``spread()``; added to ``noise_std``.
+        structure: ``known``: ``factor_graph`` has the factors; ``hidden``: the variables only.
+        agents: Number of agents that share the factors; None for as many as own a variable.
+        noise_std: Standard deviation of the noise of a total, unit of the function, 0 to 1e12. The noise of a factor's
+            outcome is that over the square root of the number of factors, so that their sum is as noisy as a total.
+        relative_noise: Extra ``noise_std`` as a share of the function's ``spread()``.
         failure_rate: Probability that an evaluation fails.
         max_cycles: Rounds of an episode, >= 1.
         render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
@@ -124,11 +124,10 @@ and that did not fail |
         return self._noise_std
 
     def factor_graph(self) -> dict[str, Any]:
-        """Knowledge that agents have of the function, as plain data.
+        """Prior knowledge of the function as plain data.
 
-        Returns:
-            ``bounds`` and ``variable_owners`` by variable, ``outcomes``, and ``scopes`` and ``owners`` by factor, None
-            if the structure is hidden.
+        Has ``bounds`` and ``variable_owners`` by variable, ``outcomes``, and ``scopes`` and ``owners`` by factor (None
+        if the structure is hidden).
         """
         f, is_known = self.function, self.settings.structure == "known"
         return {
@@ -140,7 +139,7 @@ and that did not fail |
         }
 
     def interaction_graph(self) -> "nx.Graph[str]":
-        """Links of agents that share a variable's factor; of all agents where the structure is hidden."""
+        """Links of agents whose variables share a factor; all pairs if the structure is hidden."""
         graph: nx.Graph[str] = nx.Graph()
         graph.add_nodes_from(self.possible_agents)
         if self.settings.structure == "hidden" or self.settings.outcomes == "total":
@@ -152,7 +151,7 @@ and that did not fail |
         return graph
 
     def ground_truth(self) -> GroundTruth | None:
-        """The noise-free function over joint points, for metrics and figures; None where its maximum is not known."""
+        """Noise-free function over joint points, for metrics and figures; None if its maximum is unknown."""
         f = self.function
         if f.maximum is None or f.argmax is None:
             return None
@@ -161,7 +160,7 @@ and that did not fail |
         return GroundTruth(points, f.value(points), f.maximum, f.argmax, "", "", f.name, f.value)
 
     def _begin(self, seed: int, number: int) -> Episode:
-        """All variables in the middle of their ranges."""
+        """Begin with all variables in the middle of their ranges."""
         middle, nothing = (self.function.low + self.function.high) / 2.0, np.full(len(self.possible_agents), np.nan)
         return Episode(seed, number, 0, True, middle, nothing, [])
 

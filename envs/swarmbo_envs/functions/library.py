@@ -1,7 +1,7 @@
-"""Test functions of the field, as sums to be maximised, with maxima that were verified.
+"""Standard test functions as sums to be maximised, with verified maxima.
 
-Formulas and optima as in the papers where those are right; where a paper misprints one, the corrected form is used and
-its docstring says so. Terms are functions of this module, so that a world of them can be pickled.
+Formulas and optima are those of the papers, corrected where a paper misprints one; the docstring then says so. Terms
+are functions of this module, so that a world of them can be pickled.
 """
 
 from collections.abc import Callable
@@ -297,9 +297,9 @@ def get(name: str, *, moved: bool = False, rescaled: bool = False, seed: int = 0
 
     Args:
         name: One of ``FUNCTIONS``.
-        moved: Whether its optimum is moved; see ``AdditiveFunction.moved``.
-        rescaled: Whether its axes are rescaled.
-        seed: Of what is random in it.
+        moved: Move the optimum; see ``AdditiveFunction.moved``.
+        rescaled: Rescale the axes.
+        seed: Seed of the function's randomness.
         **settings: Of the function itself, such as ``n_variables``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A picture of a function world: where each variable stands, and how good it has become."""
+"""Pictures of a function world: the setting of each variable, and the best value so far."""
 
 from collections.abc import Sequence
 
@@ -15,14 +15,7 @@ from swarmbo_envs.functions.additive_function import AdditiveFunction
 def frame(
     function: AdditiveFunction, setting: Float[np.ndarray, " n"], best: Sequence[float], max_cycles: int
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """Draw the setting of every variable beside the optimum's, and the best true value so far.
-
-    Args:
-        function: What is maximised.
-        setting: The present values.
-        best: Best true value after each round.
-        max_cycles: Rounds of the episode.
-    """
+    """Draw the setting of every variable next to the optimum's, and the best true value so far."""
     with look.applied():
         figure = Figure(figsize=(7.4, 3.4), dpi=100, layout="constrained")
         canvas = FigureCanvasAgg(figure)

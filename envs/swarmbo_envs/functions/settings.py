@@ -11,7 +11,7 @@ from swarmbo.settings import Count, NoiseStd, Probability, Settings, Whole, requ
 
 
 class FunctionSettings(Settings, frozen=True):
-    """The arguments of the function world; FunctionWorld describes them."""
+    """Arguments of the function world; see ``FunctionWorld``."""
 
     function: str = "powell"
     parameters: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -46,37 +46,26 @@ def _are_within_reason(parameters: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Ownership:
-    """Owners of factors and variables.
-
-    Args:
-        agents: ``agent_0`` ... in order; each owns at least one variable.
-        factors: Owner by factor.
-        variables: Owner by variable.
-    """
+    """Owner of each factor and variable; each agent owns at least one variable."""
 
     agents: tuple[str, ...]
     factors: dict[str, str]
     variables: dict[str, str]
 
     def of(self, agent: str) -> tuple[str, ...]:
-        """The variables that an agent sets, in the function's order."""
+        """Variables that an agent sets, in the function's order."""
         return tuple(variable for variable, owner in self.variables.items() if owner == agent)
 
 
 def share_out(variables: Sequence[str], scopes: Mapping[str, Sequence[str]], n_agents: int | None) -> Ownership:
     """Give every factor and every variable one owner, so that every agent owns a variable.
 
-    A variable belongs to the owner of the first factor that it is in. A factor all of whose variables are in earlier
-    ones belongs to the owner of its first variable. Factors that bring variables are dealt out evenly, in order.
+    A variable belongs to the owner of the first factor that it is in. A factor without new variables belongs to the
+    owner of its first variable. Factors that add variables are dealt out evenly, in order, by default one per agent.
     Variables in no factor go to the last agent.
 
-    Args:
-        variables: In order.
-        scopes: Variables of each factor.
-        n_agents: How many agents; None for one per factor that brings variables.
-
     Raises:
-        ConfigError: If there are more agents than factors that bring variables.
+        ConfigError: If there are more agents than factors that add variables.
     """
     brings: list[str] = []
     seen: set[str] = set()

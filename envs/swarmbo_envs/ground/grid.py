@@ -1,4 +1,4 @@
-"""The map as cells that are free or not, and the parts of it that hang together."""
+"""The map as free and blocked cells, and its connected parts."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -11,29 +11,30 @@ from scipy.ndimage import distance_transform_edt, label
 from swarmbo.errors import ConfigError
 from swarmbo_envs.ground.regions import Region
 
-_NODE_OFF_CORNER = 0.05  # sides of a cell: how far from a corner ways bend, so that they do not touch it
-_MOST_NODES = 3000  # all pairs of them are looked at
-_FINEST = 512  # finer cells along the map's longer side: of what is narrower than two of them nothing is said
-_AROUND = np.ones((3, 3), dtype=int)  # what is blocked hangs together by corners, too: nobody drives between
+_NODE_OFF_CORNER = 0.05  # sides of a cell between a bend and the corner, so that paths do not touch it
+_MOST_NODES = 3000  # all pairs are computed
+# finer cells along the map's longer side: narrower passages than two of them are not detected
+_FINEST = 512
+_AROUND = np.ones((3, 3), dtype=int)  # blocked cells connect by corners too: no path leads between
 
 
 class Ground:
     """A rectangular map in nearly square cells, of which those that a no-go region touches are blocked.
 
-    Whatever keeps out of blocked cells keeps out of the regions, by at least the clearance. Of parts that do not hang
-    together only those count that hold an anchor, or without anchors the largest one: the others are blocked too.
+    A path outside blocked cells keeps at least the clearance from the regions. Connected parts count only if they hold
+    an anchor; without anchors only the largest part counts. All other parts are blocked too.
 
     Args:
         low: South-west corner, m.
         high: North-east corner.
-        regions: What is no-go.
+        regions: No-go regions.
         cells: Cells along the longer side.
-        clearance_m: How far to keep from the regions, by each axis.
+        clearance_m: Clearance along each axis.
         anchors: Places (k, 2) that must be free, by their path in the settings.
-        at: Path of what blocks it, for messages.
+        at: Path of the regions in the settings, for messages.
 
     Raises:
-        ConfigError: If nothing is left, an anchor is blocked, or regions have too many corners to plan around.
+        ConfigError: If nothing is free, an anchor is blocked, or regions have too many corners to plan around.
 
     Example:
         >>> pond = Region([np.array([[40.0, 0.0], [60.0, 0.0], [60.0, 70.0], [40.0, 70.0]])])
@@ -85,11 +86,7 @@ class Ground:
             )
 
     def touched(self, finer: int = 1) -> Bool[np.ndarray, "rows columns"]:
-        """The cells that regions touch, with their clearance.
-
-        Args:
-            finer: Into how many each side of a cell is cut.
-        """
+        """Cells that regions touch, with their clearance; ``finer`` divides each side of a cell."""
         out = np.zeros(tuple(self.shape[::-1] * finer), dtype=bool)
         for region in self.regions:
             out |= region.touched(self.low, self.cell / finer, out.shape, self.clearance_m)
@@ -97,16 +94,16 @@ class Ground:
 
     @property
     def is_open(self) -> bool:
-        """True where nothing is blocked."""
+        """True if no cell is blocked."""
         return not self.regions
 
     @property
     def digest(self) -> str:
-        """Digest of what is blocked."""
+        """Hash of the blocked cells."""
         return hashlib.sha256(np.packbits(self.blocked).tobytes() + str(self.blocked.shape).encode()).hexdigest()
 
     def part_of(self, places: Float[np.ndarray, "k 2"]) -> Int[np.ndarray, " k"]:
-        """Number of the part that each place lies in; 0 if it touches a blocked cell."""
+        """Number of the connected part of each place; 0 if it touches a blocked cell."""
         column, row = self._cells_of(places).T
         return np.where(self.is_free(places), self.parts[row, column], 0)
 
@@ -115,7 +112,7 @@ class Ground:
         return np.ones(len(places), dtype=bool) if self.is_open else self.sees(places, places)
 
     def sees(self, starts: Float[np.ndarray, "k 2"], ends: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
-        """Mask of straight ways, each from a start to its end, that touch no blocked cell."""
+        """Mask of straight segments, each from a start to its end, that touch no blocked cell."""
         if self.is_open:
             return np.ones(len(starts), dtype=bool)
         from swarmbo_envs.ground.sight import free_segments  # numba takes a second to import
@@ -123,7 +120,7 @@ class Ground:
         return free_segments(_plain(starts), _plain(ends), self.blocked, self.grid)
 
     def is_free_around(self, place: Float[np.ndarray, " 2"], reach_m: float) -> bool:
-        """True where no cell is blocked that the square about a place touches."""
+        """True if the square about a place touches no blocked cell."""
         if self.is_open:
             return True
         (west, south), (east, north) = self._cells_of(np.stack([place - reach_m, place + reach_m]))
@@ -131,12 +128,12 @@ class Ground:
 
     @property
     def grid(self) -> tuple[float, float, float, float]:
-        """Layout of the cells: the south-west corner, and the width and height of a cell."""
+        """South-west corner of the cells, and the width and height of a cell."""
         return float(self.low[0]), float(self.low[1]), float(self.cell[0]), float(self.cell[1])
 
     @cached_property
     def nodes(self) -> Float[np.ndarray, "n 2"]:
-        """Bends that ways may have: beside the corners of blocked cells that jut out, a little off them."""
+        """Possible bends of paths: slightly off the convex corners of blocked cells."""
         b = self.blocked
         corners = {(-1, -1): b[:-1, :-1], (1, -1): b[:-1, 1:], (-1, 1): b[1:, :-1], (1, 1): b[1:, 1:]}
         found: list[Float[np.ndarray, "k 2"]] = []
@@ -163,13 +160,9 @@ def _plain(places: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
 
 
 def widest_shut(ground: Ground) -> float | None:
-    """About how wide the widest passage is that is shut by how large cells are, m; None where none is.
+    """Approximate width, m, of the widest passage closed by the cell size; None if no passage is closed.
 
-    A passage is shut where cells join what lies apart, obstacles or one and the edge of the map, or part what hangs
-    together.
-
-    Args:
-        ground: With its regions.
+    A passage is closed if cells join separate obstacles, or an obstacle and the edge, or separate connected free space.
 
     Example:
         >>> from swarmbo_envs.ground import Ground, read_regions
@@ -190,7 +183,8 @@ def widest_shut(ground: Ground) -> float | None:
         return None
     away = distance_transform_edt(~fine, sampling=ground.cell[::-1] / factor)
     side = float(ground.cell.max()) / factor
-    shut, open_ = 0, 2 * factor  # in finer cells, by which regions are wider: what is shut then, and what is not
+    # widths in finer cells by which regions grow: the passage is closed at the first, not at the second
+    shut, open_ = 0, 2 * factor
     while open_ - shut > 1:
         middle = (shut + open_) // 2
         if _is_shut(away <= middle * side, cells):
@@ -201,7 +195,7 @@ def widest_shut(ground: Ground) -> float | None:
 
 
 def _is_shut(fine: Bool[np.ndarray, "rows columns"], cells: Bool[np.ndarray, "rows columns"]) -> bool:
-    """True where cells join parts of what is blocked, or part what is free."""
+    """True if cells join parts of the blocked area, or separate parts of the free area."""
     return _joins(cells, cells & fine, _AROUND) or _joins(~(cells & fine), ~cells, None)
 
 
@@ -210,7 +204,7 @@ def _joins(
     parts: Bool[np.ndarray, "rows columns"],
     around: Int[np.ndarray, "3 3"] | None,
 ) -> bool:
-    """True where something that hangs together holds several parts of what lies in it."""
+    """True if a connected part of ``whole`` holds several of the ``parts``."""
     (inner, n), (outer, _) = label(parts, around), label(whole, around)
     holder = np.zeros(n + 1, dtype=int)
     holder[inner.ravel()] = outer.ravel()

@@ -1,4 +1,4 @@
-"""Regions that are no-go: corners, GeoJSON files and rasters, read, and laid over the cells of a map."""
+"""No-go regions from corners, GeoJSON files and rasters, and their cells on a map."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,15 +20,16 @@ from swarmbo_envs.fields.raster import Frame, Raster, read_array, read_geotiff
 Pair = tuple[float, float]
 Edges = tuple[float, float, float, float]  # west, south, east, north
 _MOST_CORNERS = 100_000
-_SPECK = 1e-3  # of the map's longer side: what is smaller in metres is probably in degrees
-_MOST_RINGS = 300  # around the cells of a raster: in pictures nobody tells more apart
+_SPECK = 1e-3  # of the map's longer side: smaller coordinates in metres are probably degrees
+# around the cells of a raster: more are not distinguishable in pictures
+_MOST_RINGS = 300
 
 
 class CornersSettings(Settings, frozen=True):
     """A polygon.
 
     Args:
-        corners: At least 3 [x, y] in turn, m on the map; the last is joined to the first.
+    corners: At least 3 [x, y] in order, m on the map; the last is joined to the first.
     """
 
     corners: list[Pair]
@@ -48,9 +49,9 @@ class GeoJSONSettings(Settings, frozen=True):
 
     Args:
         geojson: Path of the file; relative to the current directory.
-        coordinates: ``degrees`` (longitude and latitude, as the format has it) or ``metres`` on the map. Default:
-            degrees where the field was projected from degrees, or is a raster in a projected system and numbers look
-            like degrees; else metres. On other maps numbers that look like degrees are a question, and refused.
+        coordinates: ``degrees`` (longitude and latitude, the format's standard) or ``metres`` on the map. Default:
+            degrees if the field was projected from degrees, or is a raster in a projected system and numbers look like
+            degrees; else metres. On other maps numbers that look like degrees are refused as ambiguous.
     """
 
     geojson: str
@@ -60,14 +61,14 @@ class GeoJSONSettings(Settings, frozen=True):
 class RasterSettings(Settings, frozen=True):
     """A raster over the map, its first row in the north: a ``.npy`` array, or a GeoTIFF (needs the extra ``geo``).
 
-    What is no-go: true cells of booleans, cells that are NaN, and those of the nodata value. Beyond the raster nothing
-    is.
+    No-go are true cells of booleans, cells that are NaN, and those of the nodata value. Outside the raster nothing is
+    no-go.
 
     Args:
         raster: Path of the file; relative to the current directory.
-        nodata: The value of cells that are no-go. Default: the file's own, if it has one.
-        extent: West, south, east and north edge, m on the map. Default: what a GeoTIFF says, and else those of the map.
-            A GeoTIFF in the coordinate reference system of the field's raster lies where it does there.
+        nodata: The value of no-go cells. Default: the file's own, if it has one.
+        extent: West, south, east and north edge, m on the map. Default: those of a GeoTIFF, else those of the map. A
+            GeoTIFF in the coordinate reference system of the field's raster keeps its location in it.
     """
 
     raster: str
@@ -101,9 +102,8 @@ class Region:
     """Places within an odd number of rings, or in marked cells of a raster.
 
     Args:
-        rings: Closed outlines (k, 2), m; a hole is a ring within another.
-        marked: Cells of a raster, the first row in the south; None: the region is that of the rings, which else are for
-            pictures.
+        rings: Closed outlines (k, 2), m; a hole is a ring within another. With ``marked`` they are for pictures only.
+        marked: Cells of a raster, the first row in the south; None: the region is that of the rings.
         edges: West, south, east and north edge of the raster, m.
     """
 
@@ -113,25 +113,13 @@ class Region:
 
     @classmethod
     def of_cells(cls, marked: Bool[np.ndarray, "rows columns"], edges: Edges) -> "Region":
-        """The marked cells of a raster.
-
-        Args:
-            marked: The first row in the south.
-            edges: West, south, east and north edge, m.
-        """
+        """Region of marked cells of a raster, south row first, with edges in m."""
         return cls(_outlines(marked, edges), marked, edges)
 
     def touched(
         self, low: Float[np.ndarray, " 2"], cell: Float[np.ndarray, " 2"], shape: tuple[int, ...], clearance_m: float
     ) -> Bool[np.ndarray, "rows columns"]:
-        """The cells of a map that the region, or what is nearer to it than the clearance by each axis, touches.
-
-        Args:
-            low: South-west corner of the map, m.
-            cell: Width and height of a cell.
-            shape: Rows and columns.
-            clearance_m: >= 0.
-        """
+        """Cells of a map that the region, widened by the clearance along each axis, touches."""
         return (
             self._by_rings(low, cell, shape, clearance_m)
             if self.marked is None
@@ -139,7 +127,7 @@ class Region:
         )
 
     def holds(self, places: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
-        """Mask of places in the region; of those on its border either may be said."""
+        """Mask of places in the region; on its border either result is possible."""
         if self.marked is not None:
             west, south, east, north = self.edges
             rows, columns = self.marked.shape
@@ -155,7 +143,7 @@ class Region:
     def _by_rings(
         self, low: Float[np.ndarray, " 2"], cell: Float[np.ndarray, " 2"], shape: tuple[int, ...], clearance_m: float
     ) -> Bool[np.ndarray, "rows columns"]:
-        """A cell is touched if an edge comes near it, or if it lies within, as all do that hang together with it."""
+        """Mark cells near an edge, and all connected cells of a part that lies within."""
         from swarmbo_envs.ground.sight import mark_segments  # numba takes a second to import
 
         touched = np.zeros(shape, dtype=bool)
@@ -177,7 +165,7 @@ class Region:
         shape: tuple[int, ...],
         clearance_m: float,
     ) -> Bool[np.ndarray, "rows columns"]:
-        """A cell is touched if one of the raster's marked cells overlaps it; sums over the raster tell."""
+        """Mark cells that a marked cell of the raster overlaps, by cumulative sums over the raster."""
         west, south, east, north = self.edges
         sums = np.zeros((marked.shape[0] + 1, marked.shape[1] + 1), dtype=np.int64)
         sums[1:, 1:] = marked.cumsum(axis=0).cumsum(axis=1)
@@ -201,15 +189,10 @@ def read_regions(
     frame: Frame | None = None,
     at: str = "$.no_go",
 ) -> list[Region]:
-    """The regions that tables describe, each of a kind told by the key it has.
+    """Regions that tables describe, each of a kind given by its key.
 
-    Args:
-        tables: As in a scenario file: ``{corners = [[x, y], ...]}``, ``{geojson = FILE}`` or ``{raster = FILE}``.
-        low: South-west corner of the map, m.
-        high: North-east corner.
-        projection: How longitudes and latitudes become the map, where the field has one.
-        frame: Where the map lies in a projected system, where the field is a raster in one.
-        at: Path of the tables, for messages.
+    ``low`` and ``high`` are the map's corners; ``projection`` converts longitudes and latitudes to the map; ``frame``
+    is the map's location in a projected system.
 
     Raises:
         ConfigError: If a table, or the file that it names, cannot be used.
@@ -288,9 +271,9 @@ def _of_geojson(
 def _like_degrees(
     polygons: Sequence[Sequence[Float[np.ndarray, "k 2"]]], size: Float[np.ndarray, " 2"]
 ) -> tuple[bool, bool]:
-    """True where corners can be longitudes and latitudes, and whether they look so on a map of some size, m.
+    """Pair: corners can be longitudes and latitudes, and they look like it on a map of ``size`` m.
 
-    In metres most of the polygons would be specks then, in which nobody could be: less than a thousandth of the map.
+    They do if in metres most polygons would be specks of less than a thousandth of the map.
     """
     corners = np.concatenate([rings[0] for rings in polygons])
     can_be = bool((np.abs(corners - [90.0, 0.0]) <= [270.0, 90.0]).all())
@@ -299,7 +282,7 @@ def _like_degrees(
 
 
 def _polygons(data: Any, at: str) -> Iterator[Any]:
-    """The coordinates of all polygons in a piece of GeoJSON."""
+    """Coordinates of all polygons in a piece of GeoJSON."""
     kind = data.get("type") if isinstance(data, dict) else None
     if kind == "FeatureCollection":
         for feature in data.get("features", ()):
@@ -346,7 +329,7 @@ def _of_raster(
 
 
 def _read_tiff(settings: RasterSettings, at: str) -> Raster:
-    """The first band of a GeoTIFF, whose edges are those of the map's where no extent is given."""
+    """First band of a GeoTIFF, whose edges are those of the map if no extent is given."""
     tiff = read_geotiff(settings.raster, "a GeoTIFF of no-go regions", f"{at}.raster")
     if settings.extent is None and tiff.is_placed and (tiff.in_degrees or not tiff.is_north_up):
         got = "in degrees" if tiff.in_degrees else "that is turned"
@@ -355,9 +338,9 @@ def _read_tiff(settings: RasterSettings, at: str) -> Raster:
 
 
 def _outlines(marked: Bool[np.ndarray, "rows columns"], edges: Edges) -> list[Float[np.ndarray, "k 2"]]:
-    """Lines around the marked cells of a raster, half a cell within them at their corners.
+    """Outlines of the marked cells of a raster, half a cell within them at their corners.
 
-    They are for pictures: of a raster in many pieces blocks of cells are marked, until the pieces are not too many.
+    For pictures only: in a raster with many pieces blocks of cells are marked, until the pieces are few enough.
     """
     west, south, east, north = edges
     rows, columns = marked.shape

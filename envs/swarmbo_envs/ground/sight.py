@@ -1,7 +1,7 @@
-"""Loops over lines of sight on a grid of cells, compiled: they are asked for by the hundred thousand.
+"""Compiled loops over lines of sight on a grid of cells.
 
-A segment touches a cell if any point of it lies in the closed square, give or take ``_SLACK`` of a cell. So part of a
-segment never touches more cells than the whole, and what touches no blocked cell stays out of all of them.
+A segment touches a cell if any point of it lies in the closed square, within ``_SLACK`` of a cell. So part of a segment
+never touches more cells than the whole.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from swarmbo.boundary.compiling import compiled
 
 _SLACK = 1e-9
-_THERE = 1e-7  # sides of a cell: who is as near as that is there, and need not turn to it
+_THERE = 1e-7  # sides of a cell: within this distance a robot is at a place, and need not turn to it
 _FULL_TURN = 2 * np.pi
 
 Grid = tuple[float, float, float, float]  # x and y of the south-west corner, then width and height of a cell
@@ -18,7 +18,7 @@ Grid = tuple[float, float, float, float]  # x and y of the south-west corner, th
 
 @compiled()
 def _clipped(p: float, q: float, low: float, high: float) -> tuple[float, float]:
-    """The shares of a segment's way from p to q between which a coordinate lies from low to high; none if reversed."""
+    """Shares of a segment from p to q between which a coordinate lies from low to high; reversed if there are none."""
     if p == q:
         return (0.0, 1.0) if low <= p <= high else (1.0, 0.0)
     one, other = (low - p) / (q - p), (high - p) / (q - p)
@@ -32,7 +32,7 @@ def mark_segments(
     around: Float[np.ndarray, " 2"],
     cells: Bool[np.ndarray, "rows columns"],
 ) -> None:
-    """Set the cells that lie within a distance of segments, by each axis; all in sides of a cell from the corner."""
+    """Mark the cells within a distance of segments, along each axis; all in sides of a cell from the corner."""
     rows, columns = cells.shape
     for k in range(len(starts)):
         px, py, qx, qy = starts[k, 0], starts[k, 1], ends[k, 0], ends[k, 1]
@@ -51,7 +51,7 @@ def mark_segments(
 
 @compiled()
 def _is_free(px: float, py: float, qx: float, qy: float, blocked: Bool[np.ndarray, "rows columns"], grid: Grid) -> bool:
-    """True where a segment (m) touches no blocked cell; what lies beyond the edge counts as the edge."""
+    """True if a segment (m) touches no blocked cell; outside points are moved to the edge."""
     west, south, width, height = grid
     px, py, qx, qy = (px - west) / width, (py - south) / height, (qx - west) / width, (qy - south) / height
     rows, columns = blocked.shape
@@ -86,7 +86,7 @@ def free_segments(
 
 @compiled()
 def _turn(from_heading: float, to_heading: float) -> float:
-    """The angle between two headings; 0 where one of them is not known."""
+    """Angle between two headings; 0 if one of them is NaN."""
     if np.isnan(from_heading) or np.isnan(to_heading):
         return 0.0
     gap = (to_heading - from_heading) % _FULL_TURN
@@ -107,7 +107,7 @@ def _straight(dx: float, dy: float, speed: float, wind_x: float, wind_y: float) 
 def times_of(
     starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"], speed: float, wind: Float[np.ndarray, " 2"]
 ) -> Float[np.ndarray, "n m"]:
-    """Times of straight courses from each start to each end, whatever is between."""
+    """Times of straight courses from each start to each end, without regard to obstacles."""
     out = np.empty((len(starts), len(ends)))
     for i in range(len(starts)):
         for j in range(len(ends)):
@@ -122,7 +122,7 @@ def sights(
     blocked: Bool[np.ndarray, "rows columns"],
     grid: Grid,
 ) -> Bool[np.ndarray, "n m"]:
-    """Ends that are seen from each start."""
+    """Mask of ends visible from each start."""
     out = np.empty((len(starts), len(ends)), dtype=np.bool_)
     for i in range(len(starts)):
         for j in range(len(ends)):
@@ -140,19 +140,19 @@ def arrivals(
     blocked: Bool[np.ndarray, "rows columns"],
     grid: Grid,
 ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-    """Times at which a robot, at nodes at known times and headings, gets to places by the last straight course.
+    """Arrival at places from nodes by the last straight course.
 
     Args:
-        places: Where to (m, 2).
-        nodes: Where from (n, 2).
-        times: When it is at each node at the earliest, s; infinite where never.
-        headings: Its heading there; NaN: it need not turn.
+        places: Goals (m, 2).
+        nodes: Origins (n, 2).
+        times: Earliest time at each node, s; infinite if unreachable.
+        headings: Heading there; NaN: no turn is needed.
         motor: Speed, turn rate, and the current's two components.
         blocked: Cells that must not be touched.
-        grid: Where they lie.
+        grid: Location of the cells.
 
     Returns:
-        When (m,), by which node (m,), -1 where it never gets there, and the heading on arrival (m,).
+        Time (m,), last node (m,), -1 if unreachable, and heading on arrival (m,).
     """
     speed, rate, wind_x, wind_y = motor
     when, by, heading = np.full(len(places), np.inf), np.full(len(places), -1), np.full(len(places), np.nan)
@@ -179,19 +179,10 @@ def returns(
     blocked: Bool[np.ndarray, "rows columns"],
     grid: Grid,
 ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"]]:
-    """Time that a robot needs from poses to where nodes lead, by the first straight course to one of them.
+    """Time that a robot needs from poses over a first node to the nodes' common goal, and that node (-1: no path).
 
-    Args:
-        poses: Where it is, with its heading; NaN: it need not turn.
-        nodes: Where it may go first (n, 2).
-        left: What is left from each node on, once it has turned there; infinite where nothing leads on.
-        courses: The heading in which it leaves each node; NaN: it need not turn.
-        motor: As of ``arrivals``, and so are the others.
-        blocked: Cells that must not be touched.
-        grid: Where they lie.
-
-    Returns:
-        How long (m,), and by which node (m,); -1 where there is no way.
+    ``left`` is the time from each node after the turn there, infinite without a path; ``courses`` the heading on
+    departure, NaN if no turn is needed. The other arguments are those of ``arrivals``.
     """
     speed, rate, wind_x, wind_y = motor
     best, by = np.full(len(poses), np.inf), np.full(len(poses), -1)

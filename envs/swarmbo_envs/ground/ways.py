@@ -1,4 +1,4 @@
-"""The quickest ways of a robot around what is blocked: straight courses between bends, with turns on the spot."""
+"""Quickest paths of a robot round blocked cells: straight courses between bends, with turns on the spot."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,13 +14,13 @@ _NOWHERE = -9999  # scipy's mark for no predecessor
 
 @dataclass(frozen=True, eq=False)
 class Fan:
-    """Ways from one pose to all bends: the first node is the pose itself.
+    """Paths from one pose to all bends; the first node is the pose itself.
 
     Args:
-        nodes: Where ways bend (n + 1, 2).
-        times: When the robot is there, s; infinite where it never is.
-        headings: In which heading; NaN: it need not turn on.
-        parents: The bend before each; -1 of the pose.
+        nodes: Bends of paths (n + 1, 2).
+        times: Earliest arrival, s; infinite if unreachable.
+        headings: Heading on arrival; NaN: no turn is needed.
+        parents: Previous bend of each; -1 of the pose.
     """
 
     nodes: Float[np.ndarray, "n 2"]
@@ -31,13 +31,13 @@ class Fan:
 
 @dataclass(frozen=True, eq=False)
 class Homeward:
-    """Ways from all bends to one place, the first node.
+    """Paths from all bends to one place, the first node.
 
     Args:
-        nodes: Where ways bend (n + 1, 2).
-        left: How long from each on, s, once the robot has turned there; infinite where there is no way.
-        courses: The heading in which it leaves; NaN: it stays.
-        following: The bend after each; -1 of the place itself.
+        nodes: Bends of paths (n + 1, 2).
+        left: Remaining time from each, s, after the turn there; infinite without a path.
+        courses: Heading on departure; NaN: the path ends there.
+        following: Next bend of each; -1 of the place itself.
     """
 
     nodes: Float[np.ndarray, "n 2"]
@@ -48,20 +48,12 @@ class Homeward:
 
 @dataclass(frozen=True, eq=False)
 class Ways:
-    """Ways of a robot of one speed on a ground.
+    """Paths of a robot of one speed on a ground.
 
-    It turns on the spot and drives straight courses over ground, held against the current: along a course the current
-    helps or hinders, and what it pushes aside takes speed. Shortest paths on the graph of bends that see each other are
-    scipy's. Turns count in times, but not in the choice between bends.
+    It turns on the spot and drives straight courses over ground, held against the current (``wind``: east, north, m/s).
+    Paths between bends are shortest paths on the visibility graph, without turns; times include turns.
 
-    What is left of a way never takes longer than the way said: who stops in the middle and looks again finds the rest
-    of it, or better.
-
-    Args:
-        ground: Where it drives.
-        speed_m_s: Through the water, or on land.
-        turn_rate_rad_s: On the spot.
-        wind: The current (east, north), m/s, slower than the robot.
+    The rest of a path never takes longer than planned: a robot that stops and plans again finds it, or a better one.
     """
 
     ground: Ground
@@ -72,16 +64,16 @@ class Ways:
     def straight_times(
         self, starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"]
     ) -> Float[np.ndarray, "n m"]:
-        """Times of straight courses, whatever is between."""
+        """Times of straight courses, without regard to obstacles."""
         from swarmbo_envs.ground.sight import times_of  # numba takes a second to import
 
         return times_of(_plain(starts), _plain(ends), self.speed_m_s, np.array(self.wind))
 
     def fan(self, pose: Float[np.ndarray, " 3"]) -> Fan:
-        """The ways from a pose to all bends."""
+        """Paths from a pose to all bends."""
         own, here = self.ground.nodes, _plain(pose[None, :2])
         first = self._seen_times(here, own)[0]
-        # over the first bend a, then along scipy's ways
+        # over the first bend a, then along scipy's paths
         total = first[:, None] + self._between[0] if len(own) else np.zeros((0, 0))
         via = total.argmin(axis=0) if len(own) else np.zeros(0, dtype=int)
         least = total[via, np.arange(len(own))]
@@ -107,7 +99,7 @@ class Ways:
         return arrivals(_plain(places), fan.nodes, fan.times, fan.headings, self._motor, ground.blocked, ground.grid)
 
     def bends(self, fan: Fan, last: int) -> list[Float[np.ndarray, " 2"]]:
-        """Bends of the way to a bend, that one included, the pose left out."""
+        """Bends of the path to a bend, that one included, the pose left out."""
         out: list[Float[np.ndarray, " 2"]] = []
         while last > 0:
             out.append(fan.nodes[last])
@@ -115,7 +107,7 @@ class Ways:
         return out[::-1]
 
     def homeward(self, place: Float[np.ndarray, " 2"]) -> Homeward:
-        """The ways from all bends to a place."""
+        """Paths from all bends to a place."""
         own, home = self.ground.nodes, _plain(place[None])
         last = self._seen_times(own, home)[:, 0]
         total = self._between[0] + last if len(own) else np.zeros((0, 0))
@@ -148,7 +140,7 @@ class Ways:
     def times_between(
         self, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
     ) -> Float[np.ndarray, "n m"]:
-        """Times of the quickest ways, without turns; infinite where there is none."""
+        """Times of the quickest paths, without turns; infinite without a path."""
         best = self._seen_times(origins, places)
         if not len(self.ground.nodes):
             return best
@@ -163,7 +155,7 @@ class Ways:
 
     @cached_property
     def _between(self) -> tuple[Float[np.ndarray, "n n"], Int[np.ndarray, "n n"]]:
-        """Least times between all bends, without turns, and the bend before the last on each way."""
+        """Least times between all bends, without turns, and the bend before the last on each path."""
         nodes = self.ground.nodes
         graph = np.where(self.ground.visible, self.straight_times(nodes, nodes), np.inf)
         found = shortest_path(np.where(np.isfinite(graph), graph, 0.0), method="D", return_predecessors=True)
@@ -171,7 +163,7 @@ class Ways:
 
     @cached_property
     def _reversed(self) -> Int[np.ndarray, "n n"]:
-        """The bend before the last on each way of the graph with all courses turned about."""
+        """Bend before the last on each path of the graph with all courses reversed."""
         if not any(self.wind):
             return self._between[1]
         nodes = self.ground.nodes
@@ -179,12 +171,12 @@ class Ways:
         return shortest_path(graph, method="D", return_predecessors=True)[1]
 
     def _after(self, node: int, last: int) -> int:
-        """The bend after one, on the way to another."""
+        """Bend after one, on the path to another."""
         before = int(self._reversed[last, node])
         return last if before == _NOWHERE else before
 
     def _seen_times(self, starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "n m"]:
-        """Times of straight courses; infinite where something is between."""
+        """Times of straight courses; infinite if obstructed."""
         times = self.straight_times(starts, ends)
         if self.ground.is_open:
             return times
@@ -210,7 +202,7 @@ class Ways:
 
 
 def turn_between(heading: float, course: float) -> float:
-    """The angle from one heading to another, 0 to pi; 0 where one is not known."""
+    """Angle from one heading to another, 0 to pi; 0 if one is NaN."""
     if np.isnan(heading) or np.isnan(course):
         return 0.0
     gap = float(np.mod(course - heading, 2 * np.pi))
@@ -218,7 +210,7 @@ def turn_between(heading: float, course: float) -> float:
 
 
 def _least_sums(A: Float[np.ndarray, "n k"], B: Float[np.ndarray, "k m"]) -> Float[np.ndarray, "n m"]:
-    """The least A[i, k] + B[k, j] over k."""
+    """Least A[i, k] + B[k, j] over k."""
     out = np.full((len(A), B.shape[1]), np.inf)
     for k in range(len(B)):
         np.minimum(out, A[:, k, None] + B[k], out=out)

@@ -1,4 +1,4 @@
-"""The state of an episode of the robot team, and what robots and terminals see of it."""
+"""Episode state of the robot team, its observations and text map."""
 
 from dataclasses import dataclass
 
@@ -16,18 +16,18 @@ _COLUMNS, _ROWS = 64, 24
 
 @dataclass
 class Episode(WorldEpisode):
-    """State of an episode of the robot team, beside what those of all worlds have.
+    """State of an episode, in addition to the fields of all worlds.
 
     Args:
         poses: (x, y, heading) of each robot.
         last: Last good measurement of each robot; NaN while there is none.
-        measured: Which of the field's sites were measured; used only where nothing lies between the sites.
+        measured: Mask of measured sites; used only if nothing lies between the sites.
         trails: Per robot, points of the path driven so far.
         samples: Per measurement so far: robot, x, y, measurement.
-        on_the_way: Per measurement on the way so far: robot, x, y, measurement.
+        on_the_way: Per measurement en route so far: robot, x, y, measurement.
         batteries: Seconds of driving that each robot has left; infinite without batteries.
-        bases: Where each loads.
-        engine: Per robot, the state of the engine that moves it; no columns without one.
+        bases: Charging site of each.
+        engine: Per robot, the state of the physics engine; no columns without one.
     """
 
     poses: Float[np.ndarray, "robots 3"]
@@ -44,13 +44,7 @@ class Episode(WorldEpisode):
 def observation_ends(
     field: Field, noise_std: float, has_battery: bool
 ) -> tuple[Float[np.ndarray, " c"], Float[np.ndarray, " c"]]:
-    """Least and largest x, y, heading, last good measurement and share of rounds left, then of the battery if there is.
-
-    Args:
-        field: What is measured.
-        noise_std: Of a measurement.
-        has_battery: Whether the share of the battery that is left comes last.
-    """
+    """Least and largest x, y, heading, last good measurement, share of rounds left, and share of a battery."""
     least, most = seen_values(field.minimum, field.maximum, noise_std)
     low, high = [*field.low, -np.pi, least, 0.0], [*field.high, np.pi, most, 1.0]
     return np.array(low + [0.0] * has_battery), np.array(high + [1.0] * has_battery)
@@ -59,14 +53,7 @@ def observation_ends(
 def observe(
     episode: Episode, max_cycles: int, box: gymnasium.spaces.Box, charge: Float[np.ndarray, " robots"] | None = None
 ) -> Float[np.ndarray, "robots c"]:
-    """The observations of all robots, clipped into the box of one; where nothing was measured yet, its lower bound.
-
-    Args:
-        episode: Where the team stands.
-        max_cycles: Rounds of the episode.
-        box: Of one robot.
-        charge: Share of the battery that each has left, in a box with it.
-    """
+    """Observations of all robots, clipped into the box of one; its lower bound if nothing was measured."""
     last = np.where(np.isnan(episode.last), box.low[_LAST], episode.last)
     left = np.full(len(last), episode.share_left(max_cycles))
     seen = [episode.poses, last, left] if charge is None else [episode.poses, last, left, charge]
@@ -74,16 +61,7 @@ def observe(
 
 
 def text_map(field: Field, episode: Episode, max_cycles: int) -> str:
-    """A map of the field, higher is denser, with the robots' numbers on it, and a line per robot.
-
-    Args:
-        field: What is measured.
-        episode: Where the team stands.
-        max_cycles: Rounds of the episode.
-
-    Returns:
-        Lines of text, each ended.
-    """
+    """Text map of the field, higher is denser, with the robots' numbers on it, and a line per robot."""
     xs = np.linspace(field.low[0], field.high[0], _COLUMNS)
     ys = np.linspace(field.high[1], field.low[1], _ROWS)
     values = field.value(np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)).reshape(_ROWS, _COLUMNS)

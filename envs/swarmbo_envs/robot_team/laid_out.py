@@ -1,4 +1,4 @@
-"""Field on the ground where robots drive and start; of what nobody can reach nothing counts."""
+"""Fields on the ground that robots can reach; unreachable places do not count."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,11 @@ from swarmbo_envs.ground.grid import widest_shut
 from swarmbo_envs.robot_team.settings import MOST_CELLS, RobotTeamSettings
 
 _PLACES_FOR_MAXIMUM = 400  # along the longer side
-_OPEN = (2.0, 2.0 * np.sqrt(2.0))  # cells in the width of a passage that is open for sure, along an axis and across
-_LOOKED_AT = 32  # sites, between all of which ways are compared
-_DETOUR = 0.1  # of the map's longer side: a way that is longer by so much matters
-_SHARE = 0.05  # of the map: so much that nobody gets to matters
+# cells in the width of a passage that is surely open, along an axis and across
+_OPEN = (2.0, 2.0 * np.sqrt(2.0))
+_LOOKED_AT = 32  # sites between which all paths are compared
+_DETOUR = 0.1  # of the map's longer side: a detour that is worth a warning
+_SHARE = 0.05  # of the map: an unreachable share that is worth a warning
 
 
 def laid_out(
@@ -27,21 +28,16 @@ def laid_out(
     cells: int = 128,
     clearance_m: float = 0.0,
 ) -> tuple[Field, Ground]:
-    """The ground with its no-go regions, to which the gaps of a field belong, and the field as far as it is measured.
+    """Ground with its no-go regions and the field's gaps, and the field restricted to reachable places.
 
-    Args:
-        field: What is measured.
-        anchors: Places that must be free, by the settings they are from.
-        regions: What is no-go besides.
-        cells: Along the map's longer side.
-        clearance_m: How far to keep from all of that.
+    ``anchors`` are places that must be free, by the settings that name them.
 
     Raises:
         ConfigError: If an anchor is not on the map or not free, or nothing is left to drive or to measure.
 
     Warns:
-        DataWarning: If cells are too large for a passage between regions, and ways are much longer without it or much
-            of the map is out of reach: how wide it is, and how many cells would leave it open.
+        DataWarning: If cells close a passage between regions, and paths are then much longer or much of the map is out
+            of reach: the width of the passage, and the number of cells that would open it.
     """
     at = "$.no_go" if regions else "$.field"
     if field.gaps is not None:
@@ -63,7 +59,7 @@ def laid_out(
 def _tell_of_shut(
     ground: Ground, sites: Float[np.ndarray, "k 2"], anchors: Mapping[str, Float[np.ndarray, " 2"]], at: str
 ) -> None:
-    """One line of the widest passage that nobody drives through since cells are large, where that matters."""
+    """Warn about the widest closed passage, if it matters."""
     if (width := widest_shut(ground)) is None:
         return
     side, cell = float((ground.high - ground.low).max()), float(ground.cell.max())
@@ -85,7 +81,7 @@ def _tell_of_shut(
 
 
 def _gain(ground: Ground, finer: Ground, sites: Float[np.ndarray, "k 2"]) -> str:
-    """Gain of finer cells, in words; nothing where it does not matter."""
+    """Gain of finer cells, in words; empty if it does not matter."""
     free, then_free = ground.part_of(sites) > 0, finer.part_of(sites) > 0
     if (gained := float((then_free & ~free).mean())) >= _SHARE:
         return f"bring {100.0 * gained:.0f} % more of the sites within reach"
@@ -100,7 +96,7 @@ def _gain(ground: Ground, finer: Ground, sites: Float[np.ndarray, "k 2"]) -> str
 
 
 def _measurable(field: Field, ground: Ground, at: str) -> Field:
-    """A field of which only what is free counts: its sites, the points of its truth, and its maximum."""
+    """Field restricted to free places: its sites, the points of its truth, and its maximum."""
     if ground.is_open:
         return field
     sites, points = (X[ground.part_of(X) > 0] for X in (field.sites, field.points))
@@ -115,7 +111,7 @@ def _measurable(field: Field, ground: Ground, at: str) -> Field:
 
 
 def _highest(field: Field, ground: Ground, sites: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " 2"]:
-    """The best free place of a lattice over the map, then of ever finer ones about the best so far."""
+    """Best free place of a lattice over the map, then of ever finer ones about the best so far."""
     best, half = (field.low + field.high) / 2, (field.high - field.low) / 2
     found = sites[field.value(sites).argmax()]
     steps = np.linspace(-1.0, 1.0, _PLACES_FOR_MAXIMUM + 1)
@@ -129,12 +125,10 @@ def _highest(field: Field, ground: Ground, sites: Float[np.ndarray, "k 2"]) -> F
 
 
 def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarray, "robots 2"] | None:
-    """The starts that the settings ask for; None to draw them.
+    """Starts of the settings; None to draw them.
 
-    Args:
-        settings: Of the team. Robots with bases and no starts start there, or at the free sites nearest to a base
-            that they share.
-        field: What is measured; if only at sites, every start moves to the nearest free one.
+    Robots with bases and no starts start there, or at the free sites nearest to a shared base. If only sites can be
+    measured, every start moves to the nearest free one.
 
     Raises:
         ConfigError: If two starts are equal, or there are more robots than sites to start at.
@@ -158,7 +152,7 @@ def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarra
 def nearest_free_sites(
     starts: Float[np.ndarray, "robots 2"], sites: Float[np.ndarray, "k 2"]
 ) -> Float[np.ndarray, "robots 2"]:
-    """For each start in turn, the nearest site that none before it took."""
+    """For each start in turn, the nearest site that is still free."""
     free, chosen = np.ones(len(sites), dtype=bool), np.empty(len(starts), dtype=int)
     for robot, start in enumerate(starts):
         squared = np.where(free, ((sites - start) ** 2).sum(axis=1), np.inf)

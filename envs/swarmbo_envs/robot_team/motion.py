@@ -1,4 +1,4 @@
-"""Motion of a robot: a unicycle with bounds on speed and turn rate in closed form, round what is blocked.
+"""Motion of a robot: a unicycle with bounds on speed and turn rate in closed form, and paths round blocked cells.
 
 A pose is (x, y, heading): metres to the east, metres to the north, radians from east, anticlockwise. A path is two
 segments of constant command, each (duration in s, speed in m/s, turn rate in rad/s).
@@ -19,14 +19,7 @@ _POINTS_PER_ARC = 24
 
 @dataclass(frozen=True, eq=False)
 class Unicycle:
-    """A robot with 0 <= speed <= ``speed_m_s`` and |turn rate| <= ``turn_rate_rad_s`` on a rectangular map.
-
-    Args:
-        speed_m_s: Largest speed, > 0.
-        turn_rate_rad_s: Largest turn rate, > 0.
-        low: South-west corner of the map, m.
-        high: North-east corner of the map, m.
-    """
+    """A robot with 0 <= speed <= ``speed_m_s`` and |turn rate| <= ``turn_rate_rad_s`` on a rectangular map."""
 
     speed_m_s: float
     turn_rate_rad_s: float
@@ -34,19 +27,13 @@ class Unicycle:
     high: Float[np.ndarray, " 2"]
 
     def paths(self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2 3"]:
-        """The quickest known path to each goal; the heading on arrival is free.
+        """Commands (k, 2, 3) of the quickest known path to each goal; the heading on arrival is free.
 
-        Compared are: to turn on the spot and drive straight; and to drive an arc to the left or right at full speed and
-        full turn rate, then straight on along the tangent. An arc is taken only where it stays on the map.
+        Compares turning on the spot and driving straight with an arc to the left or right at full speed and full turn
+        rate, then straight along the tangent. An arc must stay on the map. Durations are 0 if the robot is already at a
+        goal.
 
         Source: arcs and tangents as in Dubins, Amer. J. Math. 79 (1957), with free final heading.
-
-        Args:
-            pose: Where the robot is.
-            goals: Where it may go, on the map.
-
-        Returns:
-            Commands; zero durations where the robot is there already.
         """
         options = np.stack(
             [self._turn_then_drive(pose, goals), *(self._arc(pose, goals, side) for side in (1.0, -1.0))]
@@ -61,13 +48,7 @@ class Unicycle:
     def is_within(
         self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"], time_s: float
     ) -> Bool[np.ndarray, " k"]:
-        """True where the quickest known path to a goal takes no longer; arcs only to where no turn on the spot leads.
-
-        Args:
-            pose: Where the robot is.
-            goals: Where it may go, on the map.
-            time_s: How long it may take.
-        """
+        """Mask of goals whose quickest known path takes at most ``time_s``; arcs are tried if turns are too slow."""
         turn, distance = self._turns(pose, goals)
         within = np.abs(turn) / self.turn_rate_rad_s + distance / self.speed_m_s <= time_s
         for side in (1.0, -1.0):
@@ -97,7 +78,7 @@ class Unicycle:
     def _arc(
         self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"], side: float
     ) -> Float[np.ndarray, "k 2 3"]:
-        """Arc to one side (1 left, -1 right), then the tangent to the goal; infinite durations where there is none."""
+        """Arc to one side (1 left, -1 right), then the tangent to the goal; infinite durations if there is none."""
         radius, rate = self.speed_m_s / self.turn_rate_rad_s, side * self.turn_rate_rad_s
         start = pose[2] - side * np.pi / 2  # direction from the circle's centre to the robot
         centre = pose[:2] - radius * np.array([np.cos(start), np.sin(start)])
@@ -118,7 +99,7 @@ class Unicycle:
     def _stays_on_map(
         self, centre: Float[np.ndarray, " 2"], radius: float, start: float, side: float, sweep: Float[np.ndarray, " k"]
     ) -> np.ndarray:
-        """An arc bulges furthest at its ends and where it runs due east, north, west or south."""
+        """Mask of arcs on the map; an arc's extremes are its ends and its points due east, north, west and south."""
         slack = 1e-9 * (self.high - self.low).max()
         inside = np.ones(sweep.shape, dtype=bool)
         # most arcs: the whole circle lies on the map
@@ -133,11 +114,11 @@ class Unicycle:
 
 
 def cut(path: Float[np.ndarray, "s 3"], time_s: float, spare_s: float = 0.0) -> Float[np.ndarray, "s 3"]:
-    """The part of a path that is driven within a time; all of it where no more than ``spare_s`` would be left."""
+    """Part of a path driven within a time; all of it if at most ``spare_s`` would remain."""
     if path[:, 0].sum() <= time_s + spare_s:
         return path.copy()
     begins = np.cumsum(path[:, 0]) - path[:, 0]
-    # to the bit the path's own durations where it has time for them: whether a path is whole is told by that
+    # keeps the path's own durations bit-identical if time suffices: completeness is tested by equality
     durations = np.minimum(path[:, 0], np.maximum(time_s - begins, 0.0))
     return np.column_stack([durations, path[:, 1:]])
 
@@ -148,7 +129,7 @@ def length(path: Float[np.ndarray, "s 3"]) -> float:
 
 
 def advance(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, " 3"]:
-    """The pose at the end of a path: the unicycle's equations of motion, integrated exactly."""
+    """Pose at the end of a path: the unicycle's equations of motion, integrated exactly."""
     x, y, heading = (float(value) for value in pose)
     for duration, speed, rate in path:
         turn = rate * duration
@@ -160,7 +141,7 @@ def advance(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Fl
 
 
 def ends_of_arcs(pose: Float[np.ndarray, " 3"], segments: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, "k 2"]:
-    """Places at the end of each of several segments."""
+    """End points of segments that all begin at one pose."""
     turn = segments[:, 2] * segments[:, 0]
     chord = segments[:, 1] * segments[:, 0] * np.sinc(turn / _FULL_TURN)
     return pose[:2] + chord[:, None] * np.column_stack([np.cos(pose[2] + turn / 2), np.sin(pose[2] + turn / 2)])
@@ -169,7 +150,7 @@ def ends_of_arcs(pose: Float[np.ndarray, " 3"], segments: Float[np.ndarray, "k 3
 def poses_at(
     pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"], times: Float[np.ndarray, " k"]
 ) -> Float[np.ndarray, "k 3"]:
-    """Poses on a path at times, in s from its beginning, rising; a robot stays at the end."""
+    """Poses on a path at rising times in s from its beginning; a robot stays at the end."""
     out, here, begin = np.tile(pose, (len(times), 1)), pose, 0.0
     for number, segment in enumerate(path):
         end = begin + segment[0]
@@ -184,7 +165,7 @@ def poses_at(
 def places_along(
     pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"], distances: Float[np.ndarray, " k"]
 ) -> Float[np.ndarray, "k 2"]:
-    """Places after distances along a path, m, rising."""
+    """Points at rising distances along a path, m."""
     out, here, begin = np.tile(pose[:2], (len(distances), 1)), pose, 0.0
     for segment in path:
         end = begin + segment[0] * segment[1]
@@ -197,7 +178,7 @@ def places_along(
 
 
 def trace(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "k 2"]:
-    """Points along a path, for drawing: its bends sampled, its straights by their ends."""
+    """Points along a path, for drawing: arcs sampled, straight segments by their ends."""
     points, here = [pose[:2]], pose
     for segment in path:
         pieces = _POINTS_PER_ARC if segment[2] else 1
@@ -212,21 +193,16 @@ def trace(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Floa
 
 
 def wrap_angle(angle: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
-    """The same direction in [-pi, pi)."""
+    """The angle in [-pi, pi)."""
     return np.asarray(np.mod(np.asarray(angle) + np.pi, _FULL_TURN) - np.pi)
 
 
 @dataclass(frozen=True, eq=False)
 class Driver:
-    """A robot's motion on a map of which some may be blocked.
+    """Motion of a robot on a map with blocked cells.
 
-    In the open it drives as a ``Unicycle``. Where something is in the way, or there is a current, it turns on the spot
-    and drives straight courses, ``Ways``.
-
-    Args:
-        unicycle: Its limits.
-        ground: Where it may drive.
-        wind: The current (east, north), m/s.
+    In the open it drives as a ``Unicycle``. Round blocked cells or in a current it turns on the spot and drives
+    straight courses, ``Ways``. ``wind`` is the current (east, north), m/s.
     """
 
     unicycle: Unicycle
@@ -235,16 +211,16 @@ class Driver:
 
     @cached_property
     def ways(self) -> Ways:
-        """Its ways around what is blocked."""
+        """Paths round blocked cells."""
         return Ways(self.ground, self.unicycle.speed_m_s, self.unicycle.turn_rate_rad_s, self.wind)
 
     @property
     def is_plain(self) -> bool:
-        """True where nothing is in its way."""
+        """True without blocked cells and current."""
         return self.ground.is_open and not any(self.wind)
 
     def arrivals(self, pose: Float[np.ndarray, " 3"], places: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
-        """Earliest known arrivals at places, s, and headings there; infinite where never."""
+        """Earliest known arrival times at places, s, and headings there; infinite if unreachable."""
         if self.is_plain:
             paths = self.unicycle.paths(pose, places)
             return np.column_stack([paths[:, :, 0].sum(axis=1), _last_headings(pose, paths)])
@@ -257,7 +233,7 @@ class Driver:
         return np.column_stack([when, heading])
 
     def path(self, pose: Float[np.ndarray, " 3"], place: Float[np.ndarray, " 2"]) -> Float[np.ndarray, "s 3"] | None:
-        """The quickest known path to a place, as ``motion`` has them; None where there is none."""
+        """Quickest known path to a place; None if there is none."""
         if self.is_plain:
             return self.unicycle.paths(pose, place[None])[0]
         fan = self.ways.fan(pose)
@@ -271,7 +247,7 @@ class Driver:
         return self._courses(pose, [*self.ways.bends(fan, int(by[0])), place])
 
     def homeward(self, base: Float[np.ndarray, " 2"]) -> Homeward:
-        """The ways to a base, from wherever."""
+        """Paths to a base from any pose."""
         return self.ways.homeward(base)
 
     def home_times(self, homeward: Homeward, poses: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, " k"]:
@@ -279,7 +255,7 @@ class Driver:
         return self.ways.returns(homeward, poses)[0]
 
     def path_home(self, homeward: Homeward, pose: Float[np.ndarray, " 3"]) -> Float[np.ndarray, "s 3"]:
-        """The way to the base; it takes as long as ``home_times`` says, and so does what is left of it."""
+        """Path to the base; its duration and that of its remainder equal ``home_times``."""
         node, stops = int(self.ways.returns(homeward, pose[None])[1][0]), list[Float[np.ndarray, " 2"]]()
         while node >= 0:
             stops.append(homeward.nodes[node])
@@ -305,7 +281,7 @@ class Driver:
     def _arcs(
         self, pose: Float[np.ndarray, " 3"], places: Float[np.ndarray, "k 2"]
     ) -> tuple[Float[np.ndarray, "k 2 3"], np.ndarray]:
-        """The unicycle's own paths, and whether each is free: the circles about the pose, and the straight ends."""
+        """The unicycle's own paths, and a mask of unobstructed ones."""
         paths = self.unicycle.paths(pose, places)
         across = 2 * self.unicycle.speed_m_s / self.unicycle.turn_rate_rad_s
         if not len(places) or any(self.wind) or np.isnan(pose[2]) or not self.ground.is_free_around(pose[:2], across):

@@ -1,4 +1,4 @@
-"""Drives of robots on their paths: by the equations of motion, or in an engine (``physics``)."""
+"""Robots' motion along paths: by the equations of motion, or in a physics engine."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -23,13 +23,13 @@ class Drive:
     """Drive of a robot in a round.
 
     Args:
-        pose: Where it stands in the end.
-        trace: Points along what it drove.
-        length_m: How far that was.
-        busy_s: How long it turned and drove.
-        is_done: Whether it got to the end of its path.
-        stops: Where it was after the distances that were asked for.
-        failure: What went wrong, in words; None: nothing.
+        pose: Final pose.
+        trace: Points along the driven path.
+        length_m: Driven distance.
+        busy_s: Time of turning and driving.
+        is_done: True if the robot reached the end of its path.
+        stops: Positions after the requested distances.
+        failure: Failure in words; None without one.
     """
 
     pose: Float[np.ndarray, " 3"]
@@ -42,7 +42,7 @@ class Drive:
 
 
 class Mover(ABC):
-    """Mover of robots, one at a time: by default one without slack, which plans with all of their speed."""
+    """Mover of robots, one at a time; by default without reserves, planning with full speed."""
 
     @property
     def pace(self) -> float:
@@ -51,21 +51,21 @@ class Mover(ABC):
 
     @property
     def reserve(self) -> float:
-        """Share by which a battery must last longer than the planned way home."""
+        """Share by which a battery must outlast the planned return to base."""
         return 0.0
 
     @property
     def off_m(self) -> float:
-        """Distance that robots may be from their path, and from their base when they are at it, m."""
+        """Largest distance of robots from their path, and from their base when they are at it, m."""
         return 0.0
 
     @property
     def n_state(self) -> int:
-        """Numbers in the state of each."""
+        """Size of the state of each."""
         return 0
 
     def begin(self, poses: Float[np.ndarray, "robots 3"]) -> Float[np.ndarray, "robots n"]:
-        """State of what moves robots, where they stand at the start; no columns if it has none."""
+        """Initial state of the mover; no columns if it has none."""
         return np.empty((len(poses), 0))
 
     @abstractmethod
@@ -77,29 +77,19 @@ class Mover(ABC):
         end: Float[np.ndarray, " 2"] | None,
         stops: Stops,
     ) -> Drive:
-        """Set out on a path, which the round has time for; what is the mover's own in the episode changes.
+        """Drive a path within the round's time, updating the mover's own state in the episode.
 
-        Args:
-            episode: Where the team stands.
-            robot: Its number.
-            path: As ``motion`` has them.
-            end: Where it ends, if that is known to the bit.
-            stops: Where it measures on the way.
+        ``end`` is the exact end of the path, if known; ``stops`` the distances of measurements en route.
         """
 
     def scene(self, width: int, height: int) -> "Scene | None":
-        """Scene in three dimensions, in pictures of so many pixels; None if nothing draws it."""
+        """Three-dimensional scene in pictures of a size in pixels; None without a renderer."""
         return None
 
 
 @dataclass(frozen=True, eq=False)
 class Ideal(Mover):
-    """Robots that drive as their equations of motion say, to the bit.
-
-    Args:
-        low: South-west corner of the map, m.
-        high: North-east corner.
-    """
+    """Robots that obey their equations of motion exactly, clipped to the map."""
 
     low: Float[np.ndarray, " 2"]
     high: Float[np.ndarray, " 2"]

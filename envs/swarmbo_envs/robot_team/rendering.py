@@ -1,4 +1,4 @@
-"""A picture of the robots on their field, drawn without any display."""
+"""Pictures of the robots on their field without a display."""
 
 from typing import Any
 
@@ -21,19 +21,7 @@ _ARROW = np.array([(1.0, 0.0), (-0.8, 0.7), (-0.4, 0.0), (-0.8, -0.7), (1.0, 0.0
 def frame(
     world: World, episode: Episode, links: "nx.Graph[str]", max_cycles: int
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """Draw the field, the robots with the paths they drove, their samples and the radio links.
-
-    Besides, where there are any, what is no-go, and batteries with the bases where they are loaded.
-
-    Args:
-        world: What is measured, and where robots may drive.
-        episode: Where the team stands.
-        links: Who hears whom; its nodes are in the order of the robots.
-        max_cycles: Rounds of the episode.
-
-    Returns:
-        Red, green and blue from 0 to 255.
-    """
+    """Draw the field, the robots with their paths, samples, radio links, no-go regions, batteries and bases."""
     field = world.field
     picture = FieldPicture(field)
     _draw_no_go(picture.axes, world.ground, picture.to_axes)
@@ -59,7 +47,7 @@ def _draw_bases(axes: Axes, episode: Episode, to_axes: Any) -> None:
 
 
 def _draw_batteries(axes: Axes, episode: Episode, charge: Float[np.ndarray, " robots"], to_axes: Any) -> None:
-    """A bar under each robot, as full as its battery."""
+    """Draw a bar under each robot, as full as its battery."""
     for robot, (pose, share) in enumerate(zip(episode.poses, charge, strict=True)):
         look.draw_battery(axes, to_axes(pose[None, :2])[0], float(share), look.agent_colour(robot))
 

@@ -21,74 +21,75 @@ from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
 
 
 class RobotTeam(SimulatedWorld[RobotTeamSettings, Episode], arguments=RobotTeamSettings, name="robot_team_v0"):
-    """Robots drive over a map and measure a field; together they look for its maximum, or map it, or watch a level.
+    """Robots drive over a map and measure a field; together they search for its maximum, map it, or watch a level.
 
-    Every robot is a unicycle with bounds on speed and turn rate. In each round every agent names the place where it
-    wants to measure next; its robot drives there on the quickest path it knows and measures. A robot whose time runs
-    out measures where it got to. Robots hear each other by radio within a range.
+    Every robot is a unicycle with bounds on speed and turn rate. In each round every agent names a location; its robot
+    drives there on the quickest path it knows and measures. A robot that runs out of time measures where it is. Robots
+    exchange messages by radio within a range.
 
     | | |
     |---|---|
     | Agents | ``robot_0`` ... ``robot_{n-1}``, fixed for the episode |
-    | Action | the place to measure next: Box (2,), x to the east and y to the north in m, over the map, float64 |
+    | Action | location to measure next: Box (2,), x to the east and y to the north in m, over the map, float64 |
     | Observation | Box (5,), float64: x (m), y (m), heading (rad from east, anticlockwise, -pi to pi), last good \
 measurement (unit of the field; the lower bound while there is none; clipped into the box), share of rounds left |
     | State | the observations of all robots in turn: Box (5 n,) |
     | Reward | own measurement less own cost; less the cost alone if the measurement failed |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
-    ``infos[agent]``, from ``reset`` too (every robot measures where it starts, for nothing):
+    ``infos[agent]``, from ``reset`` too (every robot measures its start at no cost):
 
     | key | type | meaning |
     |---|---|---|
     | ``measurement`` | float | noisy value, unit of the field; missing if it failed |
-    | ``location`` | array (2,) | where it was taken, m |
+    | ``location`` | array (2,) | location of the measurement, m |
     | ``distance`` | float | driven this round, m |
     | ``cost`` | float | ``travel_cost`` times distance, unit of the field |
-    | ``reached`` | bool | whether the robot got to the place it was asked for (``sites = "only"``: to the unmeasured \
-site nearest to that place) |
-    | ``interpolated`` | bool | whether the field between measured points was made up by an interpolant |
+    | ``reached`` | bool | True if the robot reached the requested location (``sites = "only"``: the unmeasured \
+    site nearest to it) |
+    | ``interpolated`` | bool | True if the field between measured points is interpolated |
 
-    The field is told by the key its table has:
+    The key of the ``field`` table selects the kind of field:
 
     * ``{elevation = "jacksboro" | "topobathy", window = [row, column, rows, columns]}``: a real landscape, in metres
       from the window's south-west corner, bilinear between its cells. The default is a window of ``jacksboro``.
-    * ``{csv = PATH, x = COLUMN, y = COLUMN, value = COLUMN, unit = "m", sites = "only" | "interpolated"}``: points that
-      somebody measured; coordinates are taken as metres. With ``only`` (the default) a robot samples the unmeasured
-      site nearest to the place asked for, among those it can reach in the round; robots choose in the order of their
-      numbers, and no site is measured twice. If a robot can reach none, it drives towards the nearest and measures
-      nothing. A site at which a measurement failed stays open. With ``interpolated`` the field between the sites is
-      kriged; no two sites may then be nearer than a thousandth of the usual distance between neighbours.
+    * ``{csv = PATH, x = COLUMN, y = COLUMN, value = COLUMN, unit = "m", sites = "only" | "interpolated"}``: measured
+      points; coordinates are taken as metres. With ``only`` (the default) a robot samples the unmeasured site nearest
+      to the requested location among those within reach in the round. Robots choose in the order of their numbers, and
+      no site is measured twice. A robot without a site within reach drives towards the nearest and measures nothing. A
+      site stays open if its measurement failed. With ``interpolated`` the field between the sites is kriged; no two
+      sites may then be nearer than a thousandth of the median distance between neighbours.
     * ``{raster = PATH, band = 1, value = "elevation", unit = "m"}``: a GeoTIFF (extra ``geo``), or a ``.npy`` array
-      with the size of its cells, ``cell_m``, as ``RasterFieldSettings`` says. Cells without a value are no-go: robots
-      drive round them, as round the regions of version 1.
+      with the size of its cells, ``cell_m``; see ``RasterFieldSettings``. Cells without a value are no-go: robots drive
+      round them, as round the no-go regions of version 1.
     * ``{gp = {kernel, lengthscale_m, std, mean, seed, size_m}}``: a draw from a Gaussian process prior.
-    * ``{survey = "oxford-ph", sites = "only" | "interpolated"}``: measurements that come with swarmbo, as of a CSV.
+    * ``{survey = "oxford-ph", sites = "only" | "interpolated"}``: measurements shipped with swarmbo, used as a CSV.
 
-    Starts, noise and failures come from streams of their own, named by seed, robot and round: two methods that are
-    compared with the same seed meet the same luck, wherever they send the robots.
+    Starts, noise and failures come from separate random streams, named by seed, robot and round: methods compared with
+    the same seed meet equal randomness at any locations.
 
     Args:
         robots: Number of robots, 1 to 256.
         field: Table as above; None for the default landscape.
-        task: ``peak``, ``map`` or ``level``: what the field is watched for. It decides what ``ground_truth`` states,
-            and so what runs are scored by; rewards are the same.
-        level: The level that is watched, in the unit of the field; for the task ``level`` only, which needs it.
-        starts: One [x, y] in m per robot, all different. Default: drawn at ``reset``, kept apart from each other. With
+        task: ``peak``, ``map`` or ``level``: the aim of the team. It decides ``ground_truth`` and so the scores of
+            runs; rewards are the same.
+        level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
+        starts: One [x, y] in m per robot, all different. Default: drawn at ``reset``, separated from each other. With
             ``sites = "only"`` a robot starts at the free site nearest to its start.
         speed_m_s: Largest speed, 1e-6 to 1e12 m/s.
         turn_rate_rad_s: Largest turn rate, 1e-6 to 1e6 rad/s.
         round_time_s: Time to drive in a round, 1e-6 to 1e12 s. Default: enough to turn about and cover 15 % of the
-            map's longer side, or with ``sites = "only"`` 1.5 times the largest distance between neighbouring sites if
-            that is more.
-        radio_range_m: Largest distance at which two robots hear each other, > 0. Default: half the map's diagonal.
+            map's longer side; with ``sites = "only"`` at least 1.5 times the largest distance between neighbouring
+            sites.
+        radio_range_m: Largest distance at which two robots can exchange messages, > 0. Default: half the map's
+            diagonal.
         noise_std: Standard deviation of the measurement noise, unit of the field, 0 to 1e12.
         failure_rate: Probability that a measurement fails, 0 to 1.
         travel_cost: Cost per metre driven, unit of the field, 0 to 1e12.
         max_cycles: Rounds of an episode, >= 1.
         max_sites: Largest number of candidate sites on a map that can be measured everywhere, 4 to 1000000. Candidates
-            are a lattice; on an interpolated map of which that covers at most half as many places, the measured sites,
-            thinned evenly, if those are more.
+            are a lattice. On an interpolated map they are the measured sites, thinned evenly, if the lattice covers at
+            most half as many places.
         render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
 
     Raises:
@@ -116,12 +117,8 @@ site nearest to that place) |
         self._set_up(settings, *laid_out(field_of_it, {"starts": settings.starts}))
 
     def _set_up(self, settings: RobotTeamSettings, field: Field, ground: Ground) -> None:
-        """Make the world: what every version does with its settings.
-
-        Args:
-            settings: Of the version.
-            field: What is measured, where it can be.
-            ground: Where robots may drive.
+        """Build the world from the settings of a version, the measurable field, and the ground that robots may drive
+        on.
         """
         super().__init__(settings, [f"robot_{i}" for i in range(settings.robots)])
         self.field, self.ground = field, ground
@@ -135,12 +132,12 @@ site nearest to that place) |
 
     @property
     def task(self) -> Task:
-        """Aim with which the field is watched: ``peak``, ``map`` or ``level``."""
+        """Aim of the team: ``peak``, ``map`` or ``level``."""
         return self.settings.task
 
     @property
     def level(self) -> float | None:
-        """The level that is watched; None for other tasks."""
+        """Watched level; None for other tasks."""
         return self.settings.level
 
     @property
@@ -150,7 +147,7 @@ site nearest to that place) |
 
     @property
     def radio_range_m(self) -> float:
-        """Largest distance at which any two robots hear each other, m."""
+        """Largest distance at which any two robots can exchange messages, m."""
         return max(self._world.radio_ranges_m)
 
     def _settings_changed(self) -> None:
@@ -160,19 +157,16 @@ site nearest to that place) |
         return self._world.begin(seed, number)
 
     def _first_infos(self, episode: Episode) -> Infos:
-        """Every robot measures at once, where it starts."""
+        """Measure at every robot's start."""
         return {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        """Drive every robot towards its place for one round, and measure."""
+        """Drive every robot towards its location for one round, and measure."""
         infos = dict(zip(asked, self._world.drive(episode, list(asked.values())), strict=True))
         return infos, {agent: info.get("measurement", 0.0) - info["cost"] for agent, info in infos.items()}
 
     def candidates(self, agent: str) -> Float[np.ndarray, "k 2"]:
-        """Sites that an agent can reach and measure this round, in the order of ``field.sites``; there may be none.
-
-        Args:
-            agent: Its name.
+        """Sites that an agent can reach and measure this round, in the order of ``field.sites``; may be empty.
 
         Raises:
             ConfigError: If there is no such agent.
@@ -182,34 +176,29 @@ site nearest to that place) |
     def travel_rounds(
         self, agent: str, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
     ) -> Int[np.ndarray, "n m"]:
-        """The least number of rounds in which an agent gets from each origin to each place, turns at origins left out.
-
-        Args:
-            agent: Its name.
-            origins: Places on the map, m.
-            places: Places on the map, m.
+        """Least number of rounds in which an agent gets from each origin to each place (m), without turns at origins.
 
         Returns:
-            0 where it is there already; ``np.iinfo(int).max // 4`` where there is no way.
+            0 if the agent is already there; ``np.iinfo(int).max // 4`` if there is no path.
         """
         origins, places = (np.asarray(X, dtype=float).reshape(-1, 2) for X in (origins, places))
         return self._world.travel_rounds(self._number_of(agent), origins, places)
 
     def rounds_left(self, agent: str) -> int:
-        """Whole rounds that an agent can drive with what its battery has; ``np.iinfo(int).max // 4`` without one."""
+        """Whole rounds that an agent can drive on its battery; ``np.iinfo(int).max // 4`` without a battery."""
         return self._world.homes.rounds_left(self._current(), self._number_of(agent))
 
     def base(self, agent: str) -> Float[np.ndarray, " 2"] | None:
-        """Base of an agent, where it loads its battery; None if it has none."""
+        """Base where an agent charges its battery; None without one."""
         robot, episode = self._number_of(agent), self._current()
         return None if self._world.rules.batteries is None else episode.bases[robot].copy()
 
     def no_go(self) -> list[list[Float[np.ndarray, "k 2"]]]:
-        """Regions that no robot enters, for figures: each by its rings, a hole being a ring within another."""
+        """Regions that no robot enters, for figures: each a list of rings, a hole being a ring within another."""
         return [[ring.copy() for ring in region.rings] for region in self.ground.regions]
 
     def sites(self) -> Float[np.ndarray, "k 2"]:
-        """Every place that is offered for measuring at all: ``candidates`` of all agents, over all rounds."""
+        """All measurable sites: ``candidates`` of all agents, over all rounds."""
         return self.field.sites
 
     def interaction_graph(self) -> "nx.Graph[str]":
@@ -217,7 +206,7 @@ site nearest to that place) |
         return self._world.links(self._current())
 
     def ground_truth(self) -> GroundTruth:
-        """The noise-free field, for metrics and figures."""
+        """Noise-free field, for metrics and figures."""
         return self.field.truth(self.settings.task, self.settings.level)
 
     def _description(self) -> dict[str, Any]:

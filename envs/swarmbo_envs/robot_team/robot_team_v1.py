@@ -1,4 +1,4 @@
-"""The robot team with what robots meet outside: regions that are no-go, batteries, currents, and one another."""
+"""Robot team with no-go regions, batteries, currents, separation and simulated rovers."""
 
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -17,74 +17,77 @@ if TYPE_CHECKING:
     from swarmbo_envs.robot_team.physics.scene import Scene
 
 
-_LENGTHS_APART = 1.5  # of a rover, from middle to middle, at which two of them never touch
+# in rover lengths between centres: from here on two rovers never touch
+_LENGTHS_APART = 1.5
 
 
 class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"):
-    """A ``RobotTeam`` in a world like those that robots meet; without the arguments below it is one to the bit.
+    """A ``RobotTeam`` with no-go regions, unequal robots, batteries, separation, a current and simulated rovers.
 
-    **Regions that are no-go.** No robot is ever in one, nor on its way: the map is laid out in cells, those that a
-    region touches are blocked, and robots drive round them. They turn on the spot and drive straight courses from bend
-    to bend, by the shortest paths on the graph of bends that see each other; in the open they drive arcs, as those of
-    ``RobotTeam`` do. An action in a region, or where there is no way, is taken as the nearest site. The truth is that
-    of what can be measured.
+    Without the arguments below, results are bit-identical to those of ``RobotTeam``.
 
-    **Unlike robots.** ``speed_m_s``, ``turn_rate_rad_s``, ``radio_range_m``, ``noise_std`` and ``battery_s`` take one
-    number, or a list of one for each robot. Where sensors are unlike, infos tell the noise of each measurement. Two
-    robots hear each other where both ranges allow.
+    **No-go regions.** No robot is ever in one, at its stop or en route. The map is divided into cells; cells that a
+    region touches are blocked, and robots drive round them. They turn on the spot and drive straight courses between
+    bends, by the shortest paths on the visibility graph of the bends; in the open they drive arcs, as those of
+    ``RobotTeam`` do. An action in a region, or without a path, is replaced by the nearest site. The ground truth covers
+    what can be measured.
 
-    **Batteries.** ``candidates`` has only places from which a robot gets home. One that is asked for more goes home,
-    and so does one whose battery, without the way home, does not last for another round: it has one candidate, where
-    that takes it. At its base it is full again. Turning and driving take battery, standing does not. Where only sites
-    can be measured, who goes home does not measure, which ``sampled`` says.
+    **Heterogeneous robots.** ``speed_m_s``, ``turn_rate_rad_s``, ``radio_range_m``, ``noise_std`` and ``battery_s``
+    take one number, or a list of one per robot. If sensors differ, infos have the noise of each measurement. Two robots
+    can exchange messages within the smaller of their ranges.
 
-    **Separation.** Robots drive in the order of their numbers, and who would come too near to one before it, or to
-    where one after it stands, stops on the way, and measures there.
+    **Batteries.** ``candidates`` has only locations from which the robot can return to its base. A robot sent beyond
+    its range returns to base. So does a robot whose battery does not last for another round and the return; it has one
+    candidate, its stop on the way. At its base it is charged fully. Turning and driving take battery, standing does
+    not. If only sites can be measured, a returning robot does not measure; ``sampled`` is then False.
 
-    **Current.** Robots hold their course against it; it makes ways longer one way and shorter the other.
+    **Separation.** Robots drive in the order of their numbers. A robot stops and measures before it comes too near to a
+    robot earlier in the order, or to the position of a later one.
 
-    **On the way** robots measure ``samples_per_leg`` times or every ``sample_every_m`` metres, besides where they stop.
-    The reward is that of the measurement where they stop.
+    **Current.** Robots hold their course against it; travel times then depend on the direction.
+
+    **En route** robots measure ``samples_per_leg`` times or every ``sample_every_m`` metres, in addition to their stop.
+    The reward is that of the measurement at the stop.
 
     **Physics.** With ``physics = "mujoco"`` robots are rovers in MuJoCo: a body with two driven wheels and two casters
-    on the field as terrain, with walls at the edge of the map. They plan as above, with four fifths of their speed, and
-    follow their ways as well as the ground lets them; they measure where they truly are. A place or base
-    counts as reached within a rover's length. Who tips over, gets stuck or slides off its way by more
-    than three quarters of its length has failed in that round, and is put upright on its way where it had got to; who
-    runs out of battery is carried to its base. Rovers keep their length, too, from what is no-go, and stay where no
-    other is at any time of the round. Each drives in a simulation of its own: with a ``separation_m`` below one and a
-    half of their lengths, as by default, they may pass through each other, of which a warning tells. With
-    ``sites = "only"`` they measure the site that they stand at.
+    on the field as terrain, with walls at the edge of the map. They plan as above, with four fifths of their speed,
+    follow their paths as well as the ground permits, and measure at their true position. A location or base counts as
+    reached within a rover's length. A rover that tips over, gets stuck or slides off its path by more than three
+    quarters of its length has failed in that round; it is put upright on its path at the point it had reached. A rover
+    with an empty battery is carried to its base. Rovers also keep their length from no-go regions, and stop only where
+    no other rover is at any time of the round. Each drives in a separate simulation: with a ``separation_m`` below one
+    and a half of their lengths, as by default, they may pass through each other, and a warning is given. With ``sites =
+    "only"`` they measure the site at which they stand.
 
     | ``infos[agent]`` also has | type | meaning |
     |---|---|---|
-    | ``noise_std`` | float | of the measurement, where sensors are unlike |
-    | ``on_the_way`` | list | what it measured on the way, in turn: ``location``, ``measurement``, ``noise_std`` |
-    | ``path`` | array (k, 2) | points along what it drove in this round, m |
-    | ``battery`` | float | share of the battery that is left, where there are batteries |
-    | ``failure`` | str | what became of a rover that measured nothing: ``tipped over``, ``stuck``, ``off its way`` or \
+    | ``noise_std`` | float | noise of the measurement, if sensors differ |
+    | ``on_the_way`` | list | measurements en route, in order: ``location``, ``measurement``, ``noise_std`` |
+    | ``path`` | array (k, 2) | points along the driven path of this round, m |
+    | ``battery`` | float | share of the battery that is left, with batteries |
+    | ``failure`` | str | reason why a rover measured nothing: ``tipped over``, ``stuck``, ``off its way`` or \
 ``battery empty`` |
 
     With batteries, observations end with the share that is left: Box (6,).
 
     Args:
-        battery_s: Time that a robot can turn and drive on one load, 1e-6 to 1e12 s. Default: no end.
-        bases: Where robots load: one [x, y] in m for all, or one for each. Default: where each starts. Without
-            ``starts`` robots start at their bases, or if they share one at the free sites nearest to it.
-        separation_m: How near two robots may come at any moment, >= 0. They keep a little more, as each looks for the
-            others at 513 moments of a round.
+        battery_s: Time that a robot can turn and drive on one charge, 1e-6 to 1e12 s. Default: unlimited.
+        bases: Charging sites: one [x, y] in m for all, or one per robot. Default: the start of each. Without ``starts``
+            robots start at their bases, or at the free sites nearest to a shared base.
+        separation_m: Least distance of two robots at any moment, >= 0. They keep a little more, as paths are compared
+            at 513 moments of a round.
         wind: The current (east, north) in m/s, below 95 % of the slowest robot's speed.
-        samples_per_leg: Measurements on the way of a round, evenly over what is driven, besides the one at its end, 0
-            to 64.
-        sample_every_m: In their place, metres driven between measurements; at most 64 on the way of a round.
+        samples_per_leg: Measurements en route in a round, evenly over the driven path, before the one at its end, 0 to
+            64.
+        sample_every_m: Alternative to ``samples_per_leg``: metres between measurements; at most 64 en route in a round.
         no_go: Tables ``{corners = [[x, y], ...]}`` in m on the map, ``{geojson = FILE, coordinates = "degrees" |
             "metres"}``, or ``{raster = FILE, nodata = NUMBER, extent = [west, south, east, north]}`` with a ``.npy``
             array (true cells, NaN and nodata are no-go; first row in the north) or a GeoTIFF (extra ``geo``).
-        clearance_m: How far robots keep from these regions besides, >= 0.
-        route_cells: Cells along the map's longer side, 8 to 512, by which ways are found: passages narrower than two
-            cells may be shut, of which a warning tells where that matters.
-        physics: ``kinematic``: robots drive as their equations of motion say; ``mujoco`` (extra ``mujoco``), or with
-            its settings ``{mujoco = {rover_m = 3.0, ...}}``, those of ``MujocoSettings``.
+        clearance_m: Extra distance that robots keep from these regions, >= 0.
+        route_cells: Cells along the map's longer side for path search, 8 to 512. Passages narrower than two cells may
+            be closed; a warning is given if that cuts off sites.
+        physics: ``kinematic``: robots obey their equations of motion; ``mujoco`` (extra ``mujoco``), or with its
+            settings ``{mujoco = {rover_m = 3.0, ...}}``, those of ``MujocoSettings``.
         **others: As of ``RobotTeam``.
 
     Raises:
@@ -93,7 +96,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
             extra.
 
     Warns:
-        DataWarning: If cells shut a passage that matters, or rovers may pass through each other.
+            DataWarning: If cells close a passage to sites, or rovers may pass through each other.
 
     Example:
         >>> import numpy as np
@@ -108,7 +111,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
         (False, [True])
 
     Version history:
-        * v1: no-go regions, unlike robots, batteries, separation, a current, and rovers in MuJoCo (0.1.0).
+            * v1: no-go regions, heterogeneous robots, batteries, separation, a current, and rovers in MuJoCo (0.1.0).
     """
 
     def __init__(self, **arguments: Any) -> None:
@@ -122,20 +125,16 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
         self._set_up(settings, *laid_out(field, anchors, regions, settings.route_cells, clearance))
 
     def scene(self, width: int, height: int) -> "Scene | None":
-        """Scene in three dimensions; None where no engine moves the robots.
-
-        Args:
-            width: Of pictures, pixels.
-            height: Of pictures, pixels.
+        """Three-dimensional scene, drawn in pictures of a size in pixels; None without a physics engine.
 
         Raises:
-            MissingPackageError: If nothing on this machine can draw without a display.
+            MissingPackageError: If this machine cannot render without a display.
         """
         return self._world.mover.scene(width, height)
 
 
 def _tell_of_contact(separation_m: float, rover_m: float) -> None:
-    """One line where rovers may pass through each other: each drives in a simulation of its own."""
+    """Warn if rovers may pass through each other, as each drives in a separate simulation."""
     if separation_m < _LENGTHS_APART * rover_m:
         warnings.warn(
             f"$.separation_m: at {separation_m:g} m rovers of {rover_m:g} m may pass through each other, since each "

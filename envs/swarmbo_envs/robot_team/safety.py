@@ -1,4 +1,4 @@
-"""Safety of robots: batteries that last for the way home, and room to one another."""
+"""Safety of robots: battery reserves for the return to base, and separation."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,23 +16,25 @@ from swarmbo_envs.robot_team.settings import Rules
 
 _MOMENTS = 512  # of a round
 _MOST_BASES = 1024
-NEVER = np.iinfo(int).max // 4  # rounds to where there is no way, and of a battery without end
-SLACK = 1 + 1e-9  # a place exactly at the limit of time is within it, whatever the rounding
+# rounds to an unreachable place, and of an unlimited battery
+NEVER = np.iinfo(int).max // 4
+# times up to this factor over the limit count as within it, so that rounding does not exclude a place at the limit
+SLACK = 1 + 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Spacing:
-    """Room that robots keep to one another; who drives later makes way, and staying is always possible.
+    """Separation of robots; robots that drive later make way, and staying is always possible.
 
-    Paths are compared at moments of the round. Between two of them a pair comes nearer by at most what both drive in
-    half the time between, so that much is added to the separation, and it holds at every moment.
+    Paths are compared at moments of the round. Between two moments a pair comes nearer by at most what both drive in
+    half the time between. This is added to the separation, which then holds at every moment.
 
     Args:
-        separation_m: At every moment, > 0.
-        speeds: The largest over ground of each, m/s.
-        round_time_s: Of a round.
-        off_m: How far they may be from their paths. Nobody then knows when they are where, so a robot keeps away from
-            wherever another was or stands in the round; and by as much more from where it stays, so that it can leave.
+        separation_m: Separation at every moment, > 0.
+        speeds: Largest speed over ground of each robot, m/s.
+        round_time_s: Time of a round.
+        off_m: Largest distance from the planned paths. Positions in time are then unknown: a robot keeps away from all
+            places where another is in the round, and from its stop by ``off_m`` more, so that it can leave.
     """
 
     separation_m: float
@@ -46,18 +48,18 @@ class Spacing:
         return np.linspace(0.0, self.round_time_s, _MOMENTS + 1)
 
     def least(self, robot: int) -> Float[np.ndarray, " robots"]:
-        """Least distance of a robot from each other one at every such moment, m; 0 from itself."""
+        """Least distance of a robot from each other one at these moments, m; 0 from itself."""
         both = self.speeds[robot] + np.array(self.speeds)
         out = self.separation_m + self.off_m + both * self.round_time_s / _MOMENTS / 2.0
         out[robot] = 0.0
         return out
 
     def standing(self, places: Float[np.ndarray, "robots 2"]) -> Float[np.ndarray, "robots k 2"]:
-        """Places of robots at all moments, if they stay."""
+        """Locations of robots at all moments, if they stay."""
         return np.repeat(places[:, None], _MOMENTS + 1, axis=1)
 
     def driving(self, pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "k 3"]:
-        """The poses of a robot on a path at all moments."""
+        """Poses of a robot on a path at all moments."""
         return poses_at(pose, path, self.moments)
 
     def stops(
@@ -67,13 +69,10 @@ class Spacing:
         others: Float[np.ndarray, "robots k 2"],
         bases: Float[np.ndarray, "robots 2"] | None,
     ) -> Iterator[int]:
-        """Moments at which a robot may end its drive and stay, the last first; the first moment is always one.
+        """Moments at which a robot may stop and stay, the last first; the first moment is always among them.
 
-        Args:
-            robot: Its number.
-            own: Where it would be.
-            others: Where all are: those before it where they drive, those after it where they stand.
-            bases: Where others must be able to load; it does not stay near them.
+        ``others`` are the paths of earlier robots and the positions of later ones. A robot does not stay near others'
+        bases.
         """
         if self.off_m:
             yield from self._stops_at_any_time(robot, own, others, bases)
@@ -83,7 +82,7 @@ class Spacing:
         others, least = others[meets], least[meets, None]
         bases = None if bases is None else bases[meets]
         near = (((others - own) ** 2).sum(axis=2) < least).any(axis=0)
-        # it must have stopped before it comes near anybody; where it stops, others may still drive past it
+        # a robot stops before it comes near another; others may still drive past its stop
         end = int(near.argmax()) if near.any() else len(own)
         for moment in range(end - 1, 0, -1):
             standing = others[:, moment:] if bases is None else np.column_stack([others[:, moment:], bases[:, None]])
@@ -94,7 +93,7 @@ class Spacing:
     def is_clear(
         self, robot: int, places: Float[np.ndarray, "k 2"], others: Float[np.ndarray, "robots 2"]
     ) -> Bool[np.ndarray, " k"]:
-        """Mask of places that are far enough from where the others stand."""
+        """Mask of places far enough from the others' positions."""
         least = self.least(robot) + self.off_m
         least[robot] = 0.0
         low, high = places.min(axis=0, initial=np.inf), places.max(axis=0, initial=-np.inf)
@@ -103,7 +102,7 @@ class Spacing:
         return (((places[:, None] - others[near]) ** 2).sum(axis=2) >= squared).all(axis=1)
 
     def tracked(self, driven: Float[np.ndarray, "s 2"]) -> Float[np.ndarray, "k 2"]:
-        """Track of a robot, as many places as there are moments."""
+        """Path of a robot resampled at the moments."""
         at = np.linspace(0.0, len(driven) - 1.0, _MOMENTS + 1)
         return np.column_stack([np.interp(at, np.arange(len(driven)), driven[:, axis]) for axis in range(2)])
 
@@ -114,7 +113,7 @@ class Spacing:
         others: Float[np.ndarray, "robots k 2"],
         bases: Float[np.ndarray, "robots 2"] | None,
     ) -> Bool[np.ndarray, " robots"]:
-        """Mask of others that, or whose base, the robot may come near in this round."""
+        """Mask of others that (or whose base) the robot may come near in this round."""
         speeds = np.array(self.speeds)
         room = self.least(robot) + (speeds[robot] + speeds) * self.round_time_s
         within = np.hypot(*(others[:, 0] - own[0]).T) <= 1.01 * room
@@ -148,11 +147,11 @@ class Homes:
     """Limits that batteries set; without batteries none.
 
     Args:
-        rules: What binds the robots.
-        drivers: One for each.
-        round_time_s: Of a round.
-        reserve: Share by which a battery must last longer than the way home.
-        near_m: How far from its base a robot is still at it.
+        rules: Rules of the robots.
+        drivers: One per robot.
+        round_time_s: Time of a round.
+        reserve: Share by which a battery must outlast the return to base.
+        near_m: Distance from its base within which a robot is at it.
     """
 
     rules: Rules
@@ -163,20 +162,20 @@ class Homes:
     _known: dict[tuple[float, ...], Homeward] = field(default_factory=dict[tuple[float, ...], Homeward])
 
     def charge(self, episode: Episode) -> Float[np.ndarray, " robots"] | None:
-        """The share of its battery that each robot has left; None without batteries."""
+        """Share of its battery that each robot has left; None without batteries."""
         return None if self.rules.batteries is None else episode.batteries / np.array(self.rules.batteries)
 
     def rounds_left(self, episode: Episode, robot: int) -> int:
-        """Whole rounds that a robot can drive with what its battery has; ``NEVER`` without one."""
+        """Whole rounds that a robot can drive on its battery; ``NEVER`` without one."""
         left = episode.batteries[robot] / self.round_time_s
         return int(left) if np.isfinite(left) else NEVER
 
     def is_home(self, episode: Episode, robot: int) -> bool:
-        """True where a robot is where it loads."""
+        """True if a robot is at its base."""
         return bool(np.hypot(*(episode.poses[robot, :2] - episode.bases[robot])) <= self.near_m)
 
     def is_due(self, episode: Episode, robot: int) -> bool:
-        """True where a robot must go home: without the way there, its battery does not last for another round."""
+        """True if a robot must return: its battery does not last for another round and the return."""
         if self.rules.batteries is None or self.is_home(episode, robot):
             return False
         return bool(
@@ -184,7 +183,7 @@ class Homes:
         )
 
     def homebound(self, episode: Episode, robot: int) -> Float[np.ndarray, " 2"]:
-        """Place to which a round on the way home takes a robot."""
+        """Location that a robot on its return reaches in a round."""
         pose, driver = episode.poses[robot], self.drivers[robot]
         whole = self.path(episode, robot)
         path = self.cut_home(robot, whole)
@@ -193,23 +192,23 @@ class Homes:
         return np.clip(motion.advance(pose, path)[:2], driver.ground.low, driver.ground.high)
 
     def cut_home(self, robot: int, whole: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "s 3"]:
-        """Part of a robot's way home that a round takes, with what ``lasts_for`` let it be too long."""
+        """Part of a robot's return path that a round takes, including the slack that ``lasts_for`` permits."""
         return motion.cut(whole, self.round_time_s * SLACK, 2.0 * self._slack(robot))
 
     def path(self, episode: Episode, robot: int) -> Float[np.ndarray, "s 3"]:
-        """The whole way home of a robot."""
+        """Whole return path of a robot."""
         return self.drivers[robot].path_home(self._ways(episode, robot), episode.poses[robot])
 
     def lasts(
         self, episode: Episode, robot: int, times: Float[np.ndarray, " k"], poses: Float[np.ndarray, "k 3"]
     ) -> Bool[np.ndarray, " k"]:
-        """For which drives of some time, to some pose each, the battery lasts, and for the way home from there."""
+        """Mask of drives of some time, to some pose each, after which the battery lasts for the return."""
         if self.rules.batteries is None:
             return np.ones(len(times), dtype=bool)
         return times + self._times(episode, robot, poses) <= episode.batteries[robot]
 
     def lasts_for(self, episode: Episode, robot: int, path: Float[np.ndarray, "s 3"]) -> bool:
-        """True where the battery lasts for a path and the way home from its end, up to rounding."""
+        """True if the battery lasts for a path and the return from its end, up to rounding."""
         if self.rules.batteries is None:
             return True
         there = motion.advance(episode.poses[robot], path)
@@ -217,9 +216,9 @@ class Homes:
         return bool(path[:, 0].sum() + home <= episode.batteries[robot] + self._slack(robot))
 
     def use(self, episode: Episode, robot: int, time_s: float) -> None:
-        """Take the time of a drive from a robot's battery, and load it where it is home."""
+        """Subtract the time of a drive from a robot's battery, and charge it at the base."""
         if self.rules.batteries is not None:
-            # below 0 is rounding: ways home are allowed to be longer by ``_slack``
+            # below 0 is rounding: return paths may be longer by ``_slack``
             left = max(0.0, float(episode.batteries[robot] - time_s))
             episode.batteries[robot] = self.rules.batteries[robot] if self.is_home(episode, robot) else left
 
@@ -227,7 +226,7 @@ class Homes:
         """Refuse batteries that do not last from a start to its base.
 
         Raises:
-            ConfigError: If one does not.
+            ConfigError: If a battery does not last.
         """
         if self.rules.batteries is None or self.rules.bases is None:
             return
@@ -243,18 +242,18 @@ class Homes:
                 raise ConfigError(f"{got}; wanted enough to get there", at="$.battery_s")
 
     def _slack(self, robot: int) -> float:
-        """Seconds by which a way may be longer than a battery lasts: what rounding may make of it."""
+        """Seconds by which a path may exceed the battery, to allow for rounding."""
         return 0.0 if self.rules.batteries is None else (SLACK - 1) * self.rules.batteries[robot]
 
     def _times(self, episode: Episode, robot: int, poses: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, " k"]:
-        """Time that a battery must last at poses, to get home."""
+        """Time that a battery must last at poses, for the return."""
         return self.drivers[robot].home_times(self._ways(episode, robot), poses) * (1.0 + self.reserve)
 
     def _ways(self, episode: Episode, robot: int) -> Homeward:
-        """The ways to a robot's base, worked out once for each."""
+        """Paths to a robot's base, computed once per base."""
         base, driver = episode.bases[robot], self.drivers[robot]
         key = (driver.unicycle.speed_m_s, driver.unicycle.turn_rate_rad_s, *base.tolist())
-        # bases are drawn with the starts, episode by episode: what is kept has to have an end
+        # bases are drawn with the starts of every episode: the cache needs a limit
         if key not in self._known:
             if len(self._known) >= _MOST_BASES:
                 self._known.clear()

@@ -1,4 +1,4 @@
-"""Sensors of robots, where they stand and on their way."""
+"""Sensors of robots, at their stops and en route."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,13 +19,7 @@ _MOST_ON_THE_WAY = 64  # measurements of one robot in a round
 
 @dataclass(frozen=True, eq=False)
 class Sensors:
-    """One a robot; noise and failures come from streams named by robot and round.
-
-    Args:
-        settings: Noise, failures and costs.
-        field: What is measured.
-        agents: Names of the robots.
-    """
+    """One sensor per robot; noise and failures come from streams named by robot and round."""
 
     settings: RobotTeamSettings
     field: Field
@@ -43,14 +37,11 @@ class Sensors:
 
     @property
     def is_used_on_the_way(self) -> bool:
-        """True where robots also measure while they drive."""
+        """True if robots also measure while they drive."""
         return self.rules.samples_per_leg > 0 or self.rules.sample_every_m is not None
 
     def require_few(self, longest_m: float) -> None:
-        """Refuse more measurements on the way of a round than anybody can use.
-
-        Args:
-            longest_m: That a robot may drive in a round.
+        """Refuse too many measurements en route, for the longest drive of a round.
 
         Raises:
             ConfigError: If there may be too many.
@@ -60,7 +51,7 @@ class Sensors:
             raise ConfigError(f"{got}; wanted at most {_MOST_ON_THE_WAY}", at="$.sample_every_m")
 
     def stops(self, length_m: float) -> Float[np.ndarray, " k"]:
-        """After which distances a robot measures on a drive of some length; its end is left out."""
+        """Distances after which a robot measures on a drive of some length, without its end."""
         rules = self.rules
         if rules.sample_every_m is not None:
             return np.arange(1, np.ceil(length_m / rules.sample_every_m - 1e-6)) * rules.sample_every_m
@@ -70,20 +61,17 @@ class Sensors:
     def measure(
         self, episode: Episode, robot: int, distance: float = 0.0, reached: bool = True, measurable: bool = True
     ) -> dict[str, Any]:
-        """Measurement of one robot where it stands, written into the episode.
+        """Measure with one robot at its position, updating the episode; return its info.
 
         Args:
-            episode: Where the team stands.
+            episode: State of the team; it changes.
             robot: Its number.
-            distance: Metres driven for it.
-            reached: Whether it stands where it was asked to.
-            measurable: Whether there is anything to measure here.
-
-        Returns:
-            Its info.
+            distance: Driven distance, m.
+            reached: True if the robot is at the requested location.
+            measurable: False if there is nothing to measure here.
         """
         location, site = episode.poses[robot, :2].copy(), -1
-        # who is near a site measures it: rovers stop a little off
+        # a robot near a site measures it: rovers stop a little off
         if measurable and self.field.sites_only:
             site = int(((self.field.sites - location) ** 2).sum(axis=1).argmin())
             location = self.field.sites[site].copy()
@@ -101,15 +89,15 @@ class Sensors:
         }
 
     def sample(self, episode: Episode, robot: int, location: Float[np.ndarray, " 2"], number: int) -> dict[str, Any]:
-        """Measurement of a robot on its way, by its number in this round."""
+        """Measure en route, by the number of the measurement in this round."""
         told = self._read(episode, robot, location, sample=number)
         row = [robot, *location, told.get("measurement", np.nan)]
         episode.on_the_way = np.vstack([episode.on_the_way, row])
         return {**told, "location": location.copy()}
 
     def _read(self, episode: Episode, robot: int, location: Float[np.ndarray, " 2"], **which: int) -> dict[str, float]:
-        """A robot's sensor at a place; nothing if it fails."""
-        # streams are named, not shared: what a robot draws depends on nobody's actions, so methods meet the same luck
+        """Read a robot's sensor at a place; empty if it fails."""
+        # named streams make a robot's draws independent of all actions, so compared methods meet equal noise
         where = {"agent": self.agents[robot], "round": episode.round, "episode": episode.number, **which}
         if rng.stream(episode.seed, "robot_team", "failure", **where).random() < self.settings.failure_rate:
             return {}

@@ -9,7 +9,7 @@ import numpy as np
 from swarmbo.settings import Count, Distance, Fraction, NoiseStd, NonNegative, Probability, Settings, require, within
 from swarmbo_envs.fields.settings import Task, require_level
 
-MOST_CELLS = 512  # along the longer side of a map, in which ways are found
+MOST_CELLS = 512  # along the longer side of a map, for path search
 Pair = tuple[float, float]
 Speed = Annotated[float, within(1e-6, 1e12, "a speed", "m/s")]
 TurnRate = Annotated[float, within(1e-6, 1e6, "a turn rate", "rad/s")]
@@ -20,17 +20,17 @@ Number = TypeVar("Number")
 class MujocoSettings(Settings, frozen=True):
     """Rovers in MuJoCo.
 
-    Args:
-        rover_m: Length of a rover, 0.05 to 100 m; all else about it is in proportion.
-        pace: Share of its largest speed and turn rate that a rover plans with, > 0 and at most 1: the rest is what it
-            has left on slopes.
-        reserve: Share by which a battery must last longer than the planned way home, >= 0.
-        relief_m: Height of the terrain from its lowest place to its highest, m. Default: the field's own heights where
-            it is an elevation, else a twentieth of the map's longer side, or less so that no slope is beyond 19°.
-        smoothing_cells: Standard deviation of the Gaussian that smooths the terrain, in its cells, 0 to 16.
-        terrain_cells: Cells of the terrain along the map's longer side, 8 to 1024.
-        friction: Of wheels on the ground, 0 to 10: about the tangent of the steepest slope that they can climb.
-        step_s: Of the integration, 0.0001 to 0.02 s.
+    rover_m: Length of a rover, 0.05 to 100 m; all its other sizes are in proportion. pace: Share of its largest speed
+    and turn rate that a rover plans with, > 0 and at most 1: the rest is a reserve
+        for slopes.
+    reserve: Share by which a battery must outlast the planned return to base, >= 0. relief_m: Height range of the
+    terrain, m. Default: the field's own heights if it is an elevation, else a
+        twentieth of the map's longer side, or less so that no slope is beyond 19°.
+    smoothing_cells: Standard deviation of the Gaussian that smooths the terrain, in its cells, 0 to 16. terrain_cells:
+    Cells of the terrain along the map's longer side, 8 to 1024. friction: Friction of wheels on the ground, 0 to 10:
+    about the tangent of the steepest slope that they can
+        climb.
+    step_s: Step of the integration, 0.0001 to 0.02 s.
     """
 
     rover_m: Annotated[float, within(0.05, 100, "a length", "m")] = 3.0
@@ -44,7 +44,7 @@ class MujocoSettings(Settings, frozen=True):
 
 
 class PhysicsSettings(Settings, frozen=True):
-    """The table that asks for an engine: ``{mujoco = {...}}``.
+    """Table of an engine: ``{mujoco = {...}}``.
 
     Args:
         mujoco: Rovers in MuJoCo.
@@ -58,17 +58,11 @@ class Rules:
     """Limits of the robots, one number for each; by default those of version 0.
 
     Args:
-        speeds: m/s.
-        turn_rates: rad/s.
-        radio_ranges: m; None: what fits the map.
-        noise_stds: Of measurements.
-        is_noise_told: Whether robots say how noisy their sensor is.
-        batteries: Seconds of driving; None: without end.
-        bases: Where they load; None: where they started.
-        separation_m: How far from each other they stay.
-        wind: The current (east, north), m/s.
-        samples_per_leg: Measurements on the way of a round, besides the one at its end.
-        sample_every_m: Metres driven between them; None: as many as that.
+        radio_ranges: m; None: by the size of the map.
+        is_noise_told: True if infos have the noise of each measurement.
+        batteries: Seconds of driving; None: unlimited.
+        bases: Charging sites; None: the starts.
+        sample_every_m: Metres between measurements en route; None: ``samples_per_leg`` of them.
     """
 
     speeds: Sequence[float]
@@ -85,7 +79,7 @@ class Rules:
 
 
 class RobotTeamSettings(Settings, frozen=True):
-    """The arguments of the robot team; RobotTeam describes them."""
+    """Arguments of the robot team; see ``RobotTeam``."""
 
     version: ClassVar[int] = 0
 
@@ -117,7 +111,7 @@ class RobotTeamSettings(Settings, frozen=True):
 
     @property
     def rovers(self) -> MujocoSettings | None:
-        """Settings of robots in an engine; None where their equations of motion are all there is."""
+        """Settings of robots in a physics engine; None without one."""
         return None
 
     def rules(self) -> Rules:
@@ -131,7 +125,7 @@ class RobotTeamSettings(Settings, frozen=True):
 
 
 class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
-    """The arguments of the robot team in its version 1; RobotTeamV1 describes them."""
+    """Arguments of version 1 of the robot team; see ``RobotTeamV1``."""
 
     version: ClassVar[int] = 1
 
@@ -193,7 +187,7 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
 
     @property
     def rovers(self) -> MujocoSettings | None:
-        """Settings of robots in an engine; None where their equations of motion are all there is."""
+        """Settings of robots in a physics engine; None without one."""
         if isinstance(self.physics, PhysicsSettings):
             return self.physics.mujoco
         return MujocoSettings() if self.physics == "mujoco" else None
@@ -214,7 +208,7 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
 
 
 def each(value: Number | list[Number], robots: int) -> tuple[Number, ...]:
-    """One number for each robot, of what is one for all or one for each.
+    """One number per robot, from one for all or one for each.
 
     Example:
         >>> each(5.0, 3), each([1.0, 2.0], 2)

@@ -1,4 +1,4 @@
-"""Rules of a round: robots drive, and measure where they get to."""
+"""Rules of a round: robots drive, and measure at their stops."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,15 +24,10 @@ from swarmbo_envs.robot_team.settings import RobotTeamSettings
 
 
 class World:
-    """The rules of the robot team; it never changes. What changes is the episode that its methods are given.
-
-    Args:
-        settings: Limits, noise and costs.
-        field: What is measured.
-        agents: Names of the robots.
+    """Immutable rules of the robot team; all changing state is in the episode that methods receive.
 
     Raises:
-        ConfigError: If the starts are wrong, or there are more robots than places for them.
+        ConfigError: If the starts are wrong, or there are more robots than free places.
     """
 
     def __init__(
@@ -73,7 +68,7 @@ class World:
             self.homes.require(self._starts, agents)
 
     def _mover(self, limits: list[tuple[float, float]]) -> Mover:
-        """Mover of the robots: an engine where the settings name one."""
+        """Mover of the robots: a physics engine if the settings name one."""
         if (rovers := self.settings.rovers) is None:
             return Ideal(self.field.low, self.field.high)
         from swarmbo_envs.robot_team.physics.rovers import Rovers  # needs an extra
@@ -81,22 +76,14 @@ class World:
         return Rovers.on(self.field, self.ground, rovers, limits, self.round_time_s)
 
     def description(self) -> dict[str, Any]:
-        """Description that tells this world from others, as plain JSON: all settings, with defaults filled in.
-
-        How it is shown is left out. A CSV file counts by its data, not by its path.
-        """
+        """Identity of this world as plain JSON: all settings but the render mode, data files by their content."""
         plain = plain_settings(self.settings, self.field.digest)
         if self.settings.rovers is None:
-            plain.pop("physics", None)  # states without it are of such a world, too
+            plain.pop("physics", None)  # equal to worlds saved before this setting existed
         return plain if self.ground.is_open else {**plain, "no_go": f"data {self.ground.digest}"}
 
     def begin(self, seed: int, number: int) -> Episode:
-        """An episode with every robot at its start and nothing measured yet.
-
-        Args:
-            seed: Of all its randomness, >= 0.
-            number: Which of the episodes with this seed.
-        """
+        """Begin an episode with every robot at its start and nothing measured."""
         generator = rng.stream(seed, "robot_team", "starts", episode=number)
         starts = self._starts
         if starts is None:
@@ -125,7 +112,7 @@ class World:
         return self._links.at(episode.poses[:, :2], self.radio_ranges_m)
 
     def reachable(self, episode: Episode, robot: int) -> Int[np.ndarray, " k"]:
-        """Indices of the sites that a robot can reach and measure in one round, and get home from."""
+        """Indices of the sites that a robot can reach and measure in one round, and return to base from."""
         pose, sites = episode.poses[robot], self.field.sites
         limit = self._fastest[robot] * self.round_time_s * SLACK
         east, north = sites.T - pose[:2, None]
@@ -133,7 +120,7 @@ class World:
         if self.spacing is not None:
             near = near[self.spacing.is_clear(robot, sites[near], episode.poses[:, :2])]
         driver, time_s = self.drivers[robot], self.round_time_s * SLACK
-        # without batteries it is of no account how a robot arrives, and the cheaper test does
+        # without batteries the arrival heading has no effect, and the cheaper test suffices
         if driver.is_plain and self.rules.batteries is None:
             return near[driver.unicycle.is_within(pose, sites[near], time_s)]
         when, headings = driver.arrivals(pose, sites[near]).T
@@ -143,7 +130,7 @@ class World:
         return near[possible]
 
     def candidates(self, episode: Episode, robot: int) -> Float[np.ndarray, "k 2"]:
-        """Places that a robot can measure in this round; of one that must go home, where that takes it."""
+        """Locations that a robot can measure in this round; for a robot due at its base, its stop on the return."""
         if self.homes.is_due(episode, robot):
             return np.empty((0, 2)) if self.field.sites_only else self.homes.homebound(episode, robot)[None]
         return self.field.sites[self.reachable(episode, robot)]
@@ -151,10 +138,7 @@ class World:
     def travel_rounds(
         self, robot: int, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
     ) -> Int[np.ndarray, "n m"]:
-        """The least number of rounds in which a robot gets from each origin to each place, first turns left out.
-
-        0 where it is there, ``NEVER`` where there is no way.
-        """
+        """Least number of rounds from each origin to each place, without first turns; ``NEVER`` without a path."""
         times = self.drivers[robot].ways.times_between(origins, places)
         rounds = np.full(times.shape, NEVER)
         there = np.isfinite(times)
@@ -164,22 +148,14 @@ class World:
     def measure(
         self, episode: Episode, robot: int, distance: float = 0.0, reached: bool = True, measurable: bool = True
     ) -> dict[str, Any]:
-        """Info of one robot where it stands; arguments are those of ``Sensors.measure``."""
+        """Measure with one robot at its position; arguments are those of ``Sensors.measure``."""
         info = self.sensors.measure(episode, robot, distance, reached, measurable)
         if (charge := self.homes.charge(episode)) is not None:
             info["battery"] = float(charge[robot])
         return info
 
     def drive(self, episode: Episode, places: Sequence[Float[np.ndarray, " 2"]]) -> list[dict[str, Any]]:
-        """One round of all robots, in the order of their numbers, written into the episode.
-
-        Args:
-            episode: Where the team stands; it changes.
-            places: Where each shall measure, on the map.
-
-        Returns:
-            The info of each.
-        """
+        """Play one round of all robots, in the order of their numbers, and return their infos; changes the episode."""
         tracks = None if self.spacing is None else self.spacing.standing(episode.poses[:, :2])
         return [self._drive_and_measure(episode, robot, place, tracks) for robot, place in enumerate(places)]
 
@@ -190,16 +166,9 @@ class World:
         place: Float[np.ndarray, " 2"],
         tracks: Float[np.ndarray, "robots k 2"] | None,
     ) -> dict[str, Any]:
-        """One robot's round.
+        """Play one robot's round and return its info.
 
-        Args:
-            episode: Where the team stands; the pose, trail, battery and samples of the robot change.
-            robot: Its number.
-            place: Where it shall measure, on the map.
-            tracks: Where all are at every moment of the round, if they keep apart; the robot's row changes.
-
-        Returns:
-            Its info.
+        ``tracks`` are the positions of all robots at every moment, if separation is kept; the robot's row changes.
         """
         pose, is_open, is_due = episode.poses[robot], True, self.homes.is_due(episode, robot)
         if is_due:
@@ -210,17 +179,17 @@ class World:
             goal, as_asked, is_open = self._site_to_sample(episode, robot, place)
         else:
             goal, as_asked = self._free_place(pose, place)
-        # a way out of reach of home is changed before anybody drives: from here on only its length is cut
+        # a path too long for the return is replaced before any robot drives: from here on only its length is cut
         whole, end = self._way(episode, robot, goal, is_due=is_due)
         if end is not goal:
             goal, as_asked, is_open = end, False, False
         is_homeward = self.rules.batteries is not None and bool((end == episode.bases[robot]).all())
         path = self.homes.cut_home(robot, whole) if is_homeward else motion.cut(whole, self.round_time_s * SLACK)
         meant = path
-        # robots before this one have driven in the tracks, those after it stand: who drives later makes way
+        # earlier robots have driven in the tracks, later ones stand: a robot that drives later makes way
         if tracks is not None:
             path = self._kept_apart(episode, robot, path, tracks)
-        # to the bit: an end that is known exactly is not to drift by what integration rounds off
+        # a known end is assigned exactly, so that integration does not let it drift
         is_whole = bool((path[:, 0] == whole[:, 0]).all())
         drive = self.mover.drive(episode, robot, path, goal if is_whole else None, self.sensors.stops)
         arrived = is_whole and drive.is_done
@@ -228,14 +197,14 @@ class World:
             tracks[robot] = self.spacing.tracked(drive.trace)
         episode.trails[robot] = np.concatenate([episode.trails[robot], drive.trace[1:]])
         stops = [self.sensors.sample(episode, robot, stop, number) for number, stop in enumerate(drive.stops, start=1)]
-        # before the measurement at the end, whose info tells the battery that is left
+        # before the measurement at the end, whose info has the battery that is left
         episode.poses[robot] = drive.pose
         self.homes.use(episode, robot, drive.busy_s)
         measurable = drive.failure is None and ((arrived and is_open) or not self.field.sites_only)
         as_meant = arrived or (is_due and drive.is_done and bool((path[:, 0] == meant[:, 0]).all()))
         info = self.measure(episode, robot, drive.length_m, as_meant and as_asked, measurable)
         if is_due and self.field.sites_only and drive.failure is None:
-            # there is nothing to measure at home, and that is no failure
+            # at the base there is nothing to measure, and that is no failure
             info["sampled"] = False
         if drive.failure is not None:
             info["failure"] = drive.failure
@@ -246,10 +215,10 @@ class World:
     def _way(
         self, episode: Episode, robot: int, goal: Float[np.ndarray, " 2"], *, is_due: bool
     ) -> tuple[Float[np.ndarray, "s 3"], Float[np.ndarray, " 2"]]:
-        """The whole way that a robot sets out on, and where it leads.
+        """Whole path that a robot sets out on, and its end.
 
-        That is home if it could not get there from where it would be at the end of the round, and nowhere if there is
-        no way to the goal.
+        It leads to the base if the robot could not return from its stop at the end of the round; it is empty without a
+        path to the goal.
         """
         pose, driver = episode.poses[robot], self.drivers[robot]
         if is_due:
@@ -264,7 +233,7 @@ class World:
     def _kept_apart(
         self, episode: Episode, robot: int, path: Float[np.ndarray, "s 3"], tracks: Float[np.ndarray, "robots k 2"]
     ) -> Float[np.ndarray, "s 3"]:
-        """Longest part of a path that keeps the robot away from the others, and in reach of its base."""
+        """Longest part of a path that keeps the separation and lets the robot reach its base."""
         assert self.spacing is not None
         pose, moments = episode.poses[robot], self.spacing.moments
         own = self.spacing.driving(pose, path)[:, :2]
@@ -279,7 +248,7 @@ class World:
     def _free_place(
         self, pose: Float[np.ndarray, " 3"], place: Float[np.ndarray, " 2"]
     ) -> tuple[Float[np.ndarray, " 2"], bool]:
-        """Goal for a place, and whether that is as asked: the nearest site to one that has no way to it."""
+        """Goal for a requested location, and True if unchanged: without a path it is the nearest site."""
         if self.ground.is_open:
             return place, True
         part, wanted = self.ground.part_of(np.stack([pose[:2], place]))
@@ -304,7 +273,7 @@ class World:
     def _site_to_sample(
         self, episode: Episode, robot: int, place: Float[np.ndarray, " 2"]
     ) -> tuple[Float[np.ndarray, " 2"], bool, bool]:
-        """Goal when only sites can be measured, whether that is as asked, and whether it is still open."""
+        """Goal if only sites can be measured, True if unchanged, and True if it is still open."""
         sites = self.field.sites
         squared = np.where(episode.measured, np.inf, ((sites - place) ** 2).sum(axis=1))
         nearest = int(squared.argmin())

@@ -1,3 +1,3 @@
-"""Sensors that stand still and look at a field that may change."""
+"""Static sensors in a field that may change."""
 
 from swarmbo_envs.sensor_field.sensor_field import SensorField as SensorField

@@ -1,4 +1,4 @@
-"""A picture of the sensors on their field, drawn without any display."""
+"""Pictures of the sensors on their field without a display."""
 
 from typing import Any
 
@@ -15,17 +15,7 @@ from swarmbo_envs.sensor_field.world import Episode, World
 def frame(
     world: World, episode: Episode, links: "nx.Graph[str]", max_cycles: int
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """Draw the field of the round, the sensors, what they look at, and the radio links.
-
-    Args:
-        world: The rules.
-        episode: Where the sensors stand.
-        links: Who hears whom; its nodes are in the order of the sensors.
-        max_cycles: Rounds of the episode.
-
-    Returns:
-        Red, green and blue from 0 to 255.
-    """
+    """Draw the field of the round, the sensors, their locations, and the radio links."""
     field = world.field.at(episode.round)
     picture = FieldPicture(field, (world.field.minimum, world.field.maximum))
     places, spots = picture.to_axes(world.stations.places), picture.to_axes(episode.spots)

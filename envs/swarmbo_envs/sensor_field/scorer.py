@@ -1,4 +1,4 @@
-"""Score of a map that the world makes of a team's samples, for rewards."""
+"""Score of the world's own map of a team's samples, for rewards."""
 
 from functools import cached_property
 
@@ -12,28 +12,25 @@ from swarmbo_envs.fields.measured import thinned
 from swarmbo_envs.sensor_field.stations import SensorFieldSettings
 
 _MOST_KNOTS = 144
-_MOST_POINTS = 512  # at which it is held against the truth: of a drawn field a step costs little else
-_FITTED_TO = 150  # places of the truth by which a lengthscale is chosen
+# compared with the truth: in a drawn field a step costs little else
+_MOST_POINTS = 512
+_FITTED_TO = 150  # points of the truth for the choice of a lengthscale
 _LENGTHSCALES = 12  # to choose from
 _LAGS = (1, 2, 4, 8)  # rounds
 _NUGGET = 1e-6  # of the prior variance
 
 
 class Scorer:
-    """A belief about the field, and how good it is: the same for all teams, and for all methods.
+    """A belief about the field and its score, equal for all teams and methods.
 
-    It is a Gaussian process over places with a Matern 3/2 kernel that is never fitted to samples, and between rounds
-    it goes back to its mean by a fixed share where the field changes. Its mean, its standard deviation, its lengthscale
-    and that share are those of the true field at the beginning. It is carried by the values at up to 144 knots (a
-    Kalman filter), so what a step costs does not grow with the samples so far.
+    It is a Gaussian process over locations with a Matern 3/2 kernel that is never fitted to samples. Between rounds it
+    returns to its mean by a fixed share if the field changes. Mean, standard deviation, lengthscale and that share are
+    those of the true field at the beginning. The belief consists of values at up to 144 knots (a Kalman filter), so the
+    cost of a step does not grow with the number of samples.
 
     Source: Särkkä, Solin & Hartikainen 2013, Spatiotemporal learning via infinite-dimensional Bayesian filtering and
     smoothing, IEEE Signal Processing Magazine 30, for a process as a filter; Snelson & Ghahramani 2006, Sparse Gaussian
-    processes using pseudo-inputs, eq. (7), for what a place tells of the knots.
-
-    Args:
-        settings: Task, level and noise.
-        field: The truth.
+    processes using pseudo-inputs, eq. (7), for the dependence of a location on the knots.
     """
 
     def __init__(self, settings: SensorFieldSettings, field: FieldInTime) -> None:
@@ -49,7 +46,7 @@ class Scorer:
 
     @cached_property
     def _lengthscale(self) -> float:
-        """Lengthscale by which the truth is likeliest, from the distance of knots to the map's longer side."""
+        """Likeliest lengthscale of the truth, between the distance of knots and the map's longer side."""
         first = self._field.first
         places = thinned(self.points, _FITTED_TO)
         values = (first.value(places) - self._level) / self._std
@@ -59,9 +56,10 @@ class Scorer:
         return float(candidates[np.argmax([_log_likelihood(places, values, length) for length in candidates])])
 
     def _share_kept(self, truth: Float[np.ndarray, " m"]) -> float:
-        """Share of the difference from the mean that a round leaves: the least that the truth says at some lags.
+        """Share of the deviation from the mean that remains after a round: the least autocorrelation of the truth per
+        round.
 
-        A filter forgets by the same share in every round, also where the truth at first hardly changes and then does.
+        A filter forgets by the same share in every round, also if the truth hardly changes at first.
         """
         if not self._field.moves:
             return 1.0
@@ -74,13 +72,13 @@ class Scorer:
         return min(shares)
 
     def begin(self) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]:
-        """Prior of the knots: how far they are from the mean, and its covariance."""
+        """Prior of the knots: deviation from the mean, and its covariance."""
         return np.zeros(len(self.knots)), self._prior.copy()
 
     def after_a_round(
         self, mean: Float[np.ndarray, " k"], covariance: Float[np.ndarray, "k k"]
     ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]:
-        """Belief once the field has changed for one round more."""
+        """Belief after one more round of change."""
         share = self._kept
         return share * mean, share**2 * covariance + (1.0 - share**2) * self._prior
 
@@ -91,25 +89,18 @@ class Scorer:
         places: Float[np.ndarray, "n 2"],
         values: Float[np.ndarray, " n"],
     ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]:
-        """The belief after samples of one round.
-
-        Args:
-            mean: Before.
-            covariance: As ``mean``.
-            places: Of the samples, m.
-            values: Noisy, in the unit of the field.
-        """
+        """Belief after samples of one round, at places in m with noisy values."""
         if not len(places):
             return mean, covariance
         weights = self._weights(places)
-        # what the knots do not tell of a place counts as noise of its own (Snelson & Ghahramani's diagonal)
+        # variance that the knots leave unexplained counts as extra noise (Snelson & Ghahramani's diagonal)
         unexplained = np.maximum(self._std**2 - np.einsum("nk,nk->n", weights, self._to_knots(places)), 0.0)
         noise = unexplained + self._settings.noise_std**2 + _NUGGET * self._std**2
         shared = covariance @ weights.T
         gain = cho_solve(cho_factor(weights @ shared + np.diag(noise), lower=True), shared.T).T
         mean = mean + gain @ (values - self._level - weights @ mean)
         covariance = covariance - gain @ shared.T
-        # rounding would let it drift from symmetry over hundreds of rounds
+        # keeps the covariance symmetric over hundreds of rounds
         return mean, 0.5 * (covariance + covariance.T)
 
     def map(self, mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " m"]:
@@ -117,12 +108,7 @@ class Scorer:
         return self._level + self._to_points @ mean
 
     def score(self, mean: Float[np.ndarray, " k"], round_number: int) -> float:
-        """Score of a belief in a round, more is better: of a map less its root mean squared error, of a level F1.
-
-        Args:
-            mean: At the knots.
-            round_number: Whose truth counts.
-        """
+        """Score of a belief against the truth of a round, larger is better: minus root mean squared error, or F1."""
         expected, truth, level = self.map(mean), self._truth(round_number), self._settings.level
         if level is None:
             return -float(np.sqrt(np.mean((expected - truth) ** 2)))
@@ -142,7 +128,7 @@ class Scorer:
         return self._weights(self.points)
 
     def _weights(self, places: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, "n k"]:
-        """Weights by which places are expected to share each knot's difference from the mean."""
+        """Weights of the knots' deviations in the expectation at places."""
         return cho_solve(self._factor, self._to_knots(places).T).T
 
     @cached_property

@@ -21,75 +21,76 @@ _MAX_SITES = 2048
 
 
 class SensorField(SimulatedWorld[SensorFieldSettings, Episode], arguments=SensorFieldSettings, name="sensor_field_v0"):
-    """Sensors that stand still look at a field, each within its own box, and choose when that is worth the energy.
+    """Static sensors watch a field, each within its own box, and sample when a measurement justifies its energy.
 
-    In each round every sensor names the spot that it looks at, and whether it samples at all. A sample takes energy,
-    and energy has a price. Sensors hear each other by radio within a range. The field may change from round to round.
+    In each round every sensor names a location in its box, and chooses to sample or not. A sample takes energy, and
+    energy has a price. Sensors exchange messages by radio within a range. The field may change from round to round.
 
     | | |
     |---|---|
     | Agents | ``sensor_0`` ... ``sensor_{n-1}``, fixed for the episode |
-    | Action | Box (3,), float64, each sensor its own: x to the east and y to the north of the spot in m, within its \
-reach, and from 0 to 1 the wish to sample: from 0.5 on it samples |
-    | Observation | Box (5,), float64: x and y of the spot (m), last good measurement (unit of the field; the lower \
-bound while there is none; clipped into the box), share of the battery left, share of rounds left |
+    | Action | Box (3,), float64, one per sensor: x to the east and y to the north of the location in m, within \
+    reach, and a number from 0 to 1: the sensor samples from 0.5 on |
+    | Observation | Box (5,), float64: x and y of the location (m), last good measurement (unit of the field; the lower
+    \
+    bound while there is none; clipped into the box), share of the battery left, share of rounds left |
     | State | the observations of all sensors in turn: Box (5 n,) |
-    | Reward | with the task ``peak`` the own measurement (0 where none succeeded), with ``map`` an equal share of the \
-drop in map error, with ``level`` one of the gain in F1; less the own cost |
+    | Reward | with the task ``peak`` the own measurement (0 if none succeeded), with ``map`` an equal share of the \
+    drop in map error, with ``level`` one of the gain in F1; minus the own cost |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
-    ``infos[agent]``, from ``reset`` too (every sensor samples where it stands, for nothing):
+    ``infos[agent]``, from ``reset`` too (every sensor samples its own position at no cost):
 
     | key | type | meaning |
     |---|---|---|
-    | ``measurement`` | float | noisy value, unit of the field; missing if it failed, or where there was no sample |
-    | ``location`` | array (2,) | the spot, m; that of before where the sensor did not sample |
-    | ``sampled`` | bool | whether it sampled; without the energy left it can't |
+    | ``measurement`` | float | noisy value, unit of the field; missing if it failed or the sensor did not sample |
+    | ``location`` | array (2,) | location, m; the previous one if the sensor did not sample |
+    | ``sampled`` | bool | True if the sensor sampled; False without enough energy left |
     | ``energy_j`` | float | used in this round, J |
     | ``left_j`` | float | left in the battery, J; infinite without |
     | ``cost`` | float | ``energy_price`` times the energy, unit of the field |
 
-    The task says what the field is watched for: ``peak`` its maximum, ``map`` all of it, ``level`` where it exceeds a
-    level. It decides rewards and what ``ground_truth`` states, nothing else.
+    The task is the aim of the team: ``peak`` the maximum, ``map`` the whole field, ``level`` the region above a level.
+    It decides rewards and ``ground_truth`` only.
 
-    What one sample tells of a map depends on the others. So for ``map`` and ``level`` the world keeps a belief of its
-    own, by a fixed kernel, from all samples so far (``Scorer``), and pays by how much its map has become better: by
-    root mean squared error, in the unit of the field, or by the F1 score of the places above the level. Rewards of all
-    sensors and rounds add up to the score at the end less that at reset, less all costs. Where the field changes, a
-    round without samples makes a map worse, and rewards are then negative.
+    The value of one sample for a map depends on the others. So for ``map`` and ``level`` the world keeps its own
+    belief, with a fixed kernel, of all samples so far (``Scorer``). The reward is the improvement of its map: of the
+    root mean squared error, in the unit of the field, or of the F1 score of the places above the level. Rewards of all
+    sensors and rounds add up to the final score minus that at reset, minus all costs. If the field changes, a round
+    without samples makes the map worse, and rewards are then negative.
 
-    The field is told by the key its table has, time counted in rounds:
+    The key of the ``field`` table selects the kind of field; time counts in rounds:
 
     * ``{gp = {kernel, lengthscale_m, std, mean, seed, size_m, time = {lengthscale_rounds, kernel}}}``: a draw from a
       Gaussian process prior over space, or with ``time`` over space and time (the kernels multiply).
     * ``{plume = {size_m, sources, peak, unit, wind_m_per_round, gusts, radius_m, spread_m2_per_round, decay_rounds,
-      seed}}``: puffs that a source lets out, carried off by a wind that turns.
+      seed}}``: puffs emitted by sources and carried off by a turning wind.
     * ``{csv = PATH, x = COLUMN, y = COLUMN, value = COLUMN, unit, sites = "only" | "interpolated", time = COLUMN,
-      time_step}``: points that somebody measured, once or many times. With ``only`` a sensor's spots are the sites in
-      its box; it looks at the one nearest to the place asked for, as often as it likes.
-    * ``{survey = "oxford-ph", sites}``: the same of measurements that come with swarmbo.
+      time_step}``: points measured once or many times. With ``only`` a sensor's locations are the sites in its box; it
+      samples the one nearest to the requested location, any number of times.
+    * ``{survey = "oxford-ph", sites}``: measurements shipped with swarmbo, used as a CSV.
     * ``{elevation = "jacksboro" | "topobathy", window}``: a real landscape.
 
     The field is the same in every episode; noise and failures come from streams named by seed, sensor and round.
 
     Args:
         sensors: Number of sensors, 1 to 1024.
-        field: Table as above. Default: a draw that changes within some 12 rounds.
+        field: Table as above. Default: a draw that changes within about 12 rounds.
         task: ``peak``, ``map`` or ``level``.
-        level: The level that is watched, in the unit of the field; for the task ``level`` only, which needs it.
+        level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
         places: One [x, y] in m per sensor, all different. Default: spread so that each has an equal share of the map.
-        place_seed: Of the default places, >= 0.
-        reach_m: Half the side of a sensor's box, > 0. Default: the smallest with which all of the map is seen. A sensor
-            with no site in its box has the nearest one.
-        spots: Largest number of places that are offered to a sensor as candidates, 1 to 1024; where only sites can be
-            measured, it is offered all in its box.
-        radio_range_m: Largest distance at which two sensors hear each other, > 0. Default: a twentieth more than what
-            it takes for relays to connect all.
+        place_seed: Seed of the default places, >= 0.
+        reach_m: Half the side of a sensor's box, > 0. Default: the smallest with which the boxes cover the map. A
+            sensor without a site in its box has the nearest one.
+        spots: Largest number of candidate locations of a sensor, 1 to 1024; if only sites can be measured, all sites in
+            its box are candidates.
+        radio_range_m: Largest distance at which two sensors can exchange messages, > 0. Default: 1.05 times the least
+            range with which relays connect all sensors.
         noise_std: Standard deviation of the measurement noise, unit of the field, 0 to 1e12.
-        failure_rate: Probability that a measurement fails, 0 to 1; it takes its energy all the same.
+        failure_rate: Probability that a measurement fails, 0 to 1; a failed sample takes its energy too.
         sample_energy_j: Energy of a sample, 0 to 1e12 J.
         energy_price: Cost of a joule, unit of the field, 0 to 1e12.
-        battery_j: Energy that a sensor begins with, >= 0 J. Default: no end of it.
+        battery_j: Energy that a sensor begins with, >= 0 J. Default: unlimited.
         max_cycles: Rounds of an episode, >= 1.
         render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
 
@@ -133,19 +134,20 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
 
     @property
     def task(self) -> Task:
-        """Aim with which the field is watched: ``peak``, ``map`` or ``level``."""
+        """Aim of the team: ``peak``, ``map`` or ``level``."""
         return self.settings.task
 
     @property
     def level(self) -> float | None:
-        """The level that is watched; None for other tasks."""
+        """Watched level; None for other tasks."""
         return self.settings.level
 
     @property
     def score(self) -> float:
-        """Score of the belief that rewards come from, more is better: less its map error, or its F1; 0 for a peak.
+        """Score of the belief behind the rewards, larger is better: minus its map error, or its F1; 0 for the task
+        ``peak``.
 
-        Rewards of all sensors in a round, costs added, are what it has grown by.
+        A round's rewards of all sensors plus costs equal its increase.
         """
         return self._current().score
 
@@ -156,21 +158,18 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
         return self._world.begin(seed, number)
 
     def _first_infos(self, episode: Episode) -> Infos:
-        """Every sensor samples once for nothing, at its own place."""
+        """Sample at every sensor's position, at no cost."""
         infos = {agent: self._world.measure(episode, sensor) for sensor, agent in enumerate(self.agents)}
         self._world.learn(episode, infos)
         return infos
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        """Let every sensor look where it is told, or save its energy."""
+        """Let every sensor sample its location or save its energy."""
         infos = {agent: self._world.look(episode, sensor, asked[agent]) for sensor, agent in enumerate(asked)}
         return infos, self._world.rewards(infos, self._world.learn(episode, infos))
 
     def candidates(self, agent: str) -> Float[np.ndarray, "k 2"]:
-        """Spots that an agent can look at in this round; none once it lacks the energy.
-
-        Args:
-            agent: Its name.
+        """Locations that an agent can sample in this round; empty once its energy does not suffice.
 
         Raises:
             ConfigError: If there is no such agent.
@@ -179,15 +178,15 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
         return self.stations.spots[sensor][: None if self._world.can_sample(episode, sensor) else 0]
 
     def sites(self) -> Float[np.ndarray, "k 2"]:
-        """Every place that is offered to anybody, once."""
+        """All locations offered to any sensor, without duplicates."""
         return np.unique(np.concatenate(self.stations.spots), axis=0)
 
     def prices(self) -> dict[str, float]:
-        """Prices of a sample for each agent, in the unit of the field; who declines pays nothing."""
+        """Price of a sample for each agent, in the unit of the field; abstaining costs nothing."""
         return dict.fromkeys(self.possible_agents, self._world.price)
 
     def standpoints(self) -> dict[str, Float[np.ndarray, " 2"]]:
-        """Places of the agents, for good."""
+        """Fixed positions of the agents."""
         return dict(zip(self.possible_agents, self.stations.places, strict=True))
 
     def interaction_graph(self) -> "nx.Graph[str]":
@@ -195,7 +194,7 @@ drop in map error, with ``level`` one of the gain in F1; less the own cost |
         return self._links.at(self.stations.places, self.stations.radio_range_m)
 
     def ground_truth(self) -> GroundTruth:
-        """The noise-free field of the present round, and of others by its ``at``; for metrics and figures."""
+        """Noise-free field of the present round, and of other rounds by its ``at``; for metrics and figures."""
         return self._truth(self._current().round)
 
     def _description(self) -> dict[str, Any]:

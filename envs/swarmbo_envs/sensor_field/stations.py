@@ -1,4 +1,4 @@
-"""Settings of a sensor field, its stations, and the spots that each sensor can look at."""
+"""Settings of a sensor field, its stations, and each sensor's candidate locations."""
 
 from typing import Annotated, Any, Literal
 
@@ -21,7 +21,7 @@ _SLACK = 1.0 + 1e-9
 
 
 class SensorFieldSettings(Settings, frozen=True):
-    """The arguments of the sensor field; SensorField describes them."""
+    """Arguments of the sensor field; see ``SensorField``."""
 
     sensors: Annotated[int, within(1, 1024)] = 24
     field: dict[str, Any] | None = None
@@ -52,14 +52,10 @@ class SensorFieldSettings(Settings, frozen=True):
 
 
 class Stations:
-    """The sensors' places and own boxes. They never change.
-
-    Args:
-        settings: Of the sensor field.
-        field: What is measured, for its map and sites.
+    """Fixed positions and boxes of the sensors.
 
     Raises:
-        ConfigError: If a place lies outside the map, two are equal, or there are more sensors than sites.
+        ConfigError: If a position lies outside the map, two are equal, or there are more sensors than sites.
     """
 
     def __init__(self, settings: SensorFieldSettings, field: Field) -> None:
@@ -69,18 +65,12 @@ class Stations:
         self.high = np.minimum(self.places + self.reach_m, field.high)
         self.spots = [self._own_spots(sensor, field, settings.spots) for sensor in range(len(self.places))]
         self.radio_range_m = settings.radio_range_m or _connecting_range(self.places)
-        # where only sites can be measured, a list may reach beyond the box: its sensor has none nearer
+        # if only sites can be measured, a list may reach beyond the box: its sensor has none nearer
         self.low = np.minimum(self.low, [spots.min(axis=0) for spots in self.spots])
         self.high = np.maximum(self.high, [spots.max(axis=0) for spots in self.spots])
 
     def _own_spots(self, sensor: int, field: Field, n_spots: int) -> Float[np.ndarray, "k 2"]:
-        """Spots of a sensor: sites in its box, thinned evenly if these are only a lattice to choose from.
-
-        Args:
-            sensor: Its number.
-            field: For the sites.
-            n_spots: How many at most, of a lattice.
-        """
+        """Candidate locations of a sensor: sites in its box, thinned evenly to ``n_spots`` if they are a lattice."""
         place = self.places[sensor]
         own = field.sites[(np.abs(field.sites - place) <= self.reach_m * _SLACK).all(axis=1)]
         if not len(own):
@@ -88,7 +78,7 @@ class Stations:
         return own if field.sites_only else thinned(own, n_spots)
 
     def nearest_spot(self, sensor: int, place: Float[np.ndarray, " 2"]) -> Float[np.ndarray, " 2"]:
-        """The spot of a sensor's list that is nearest to a place."""
+        """Candidate of a sensor that is nearest to a place."""
         own = self.spots[sensor]
         return own[((own - place) ** 2).sum(axis=1).argmin()]
 
@@ -108,7 +98,7 @@ def _checked_places(settings: SensorFieldSettings, field: Field) -> Float[np.nda
 
 
 def _even_places(settings: SensorFieldSettings, field: Field) -> Float[np.ndarray, "n 2"]:
-    """Places that share out the sites evenly: random ones, each moved to the middle of what is nearest to it.
+    """Positions that divide the sites evenly: random ones, each moved to the mean of the sites nearest to it.
 
     Source: Lloyd 1982, Least squares quantization in PCM.
     """
@@ -124,13 +114,13 @@ def _even_places(settings: SensorFieldSettings, field: Field) -> Float[np.ndarra
 
 
 def _covering_reach(places: Float[np.ndarray, "n 2"], field: Field) -> float:
-    """The smallest reach at which every site is in somebody's box, and no box is a point."""
+    """Smallest reach with which every site is in a box, and no box is a point."""
     to_nearest = np.asarray(KDTree(places).query(field.sites, p=np.inf)[0])
     return max(float(to_nearest.max()), 0.01 * float((field.high - field.low).max()))
 
 
 def _connecting_range(places: Float[np.ndarray, "n 2"]) -> float:
-    """A little more than the smallest radio range at which relays connect all sensors."""
+    """Radio range slightly above the smallest at which relays connect all sensors."""
     distances = cdist(places, places)
     longest = float(minimum_spanning_tree(distances).toarray().max()) if len(places) > 1 else 1.0
     return 1.05 * longest

@@ -1,4 +1,4 @@
-"""The sensor field: its rules, its state, and what sensors see of it."""
+"""Rules, episode state and observations of the sensor field."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,17 +19,15 @@ _LAST = 2  # index of the last good measurement
 
 @dataclass
 class Episode(WorldEpisode):
-    """State of an episode of the sensor field, beside what those of all worlds have.
+    """State of an episode, in addition to the fields of all worlds.
 
     Args:
-        spots: What each sensor is pointed at, m.
+        spots: Location that each sensor is pointed at, m.
         last: Last good measurement of each sensor; NaN while there is none.
-        spent_j: Energy that each has used.
-        sampled: Which sensors sampled in the last round.
-        failed: Which of these failed.
-        knots_mean: What the world believes of the field, for rewards: see ``Scorer``; empty with the task ``peak``.
-        knots_covariance: Of that.
-        score: How good that belief is; 0 with the task ``peak``.
+        sampled: Mask of sensors that sampled in the last round.
+        failed: Mask of samples that failed.
+        knots_mean: Belief behind the rewards, see ``Scorer``; empty with the task ``peak``.
+        score: Quality of that belief; 0 with the task ``peak``.
     """
 
     spots: Float[np.ndarray, "n 2"]
@@ -43,14 +41,7 @@ class Episode(WorldEpisode):
 
 
 class World:
-    """The rules of the sensor field; it never changes. What changes is the episode that its methods are given.
-
-    Args:
-        settings: Noise, energy and task.
-        field: What is measured.
-        stations: Where the sensors stand.
-        agents: Their names.
-    """
+    """Immutable rules of the sensor field; all changing state is in the episode that methods receive."""
 
     def __init__(
         self, settings: SensorFieldSettings, field: FieldInTime, stations: Stations, agents: list[str]
@@ -59,19 +50,11 @@ class World:
         self.scorer = None if settings.task == "peak" else Scorer(settings, field)
 
     def description(self) -> dict[str, Any]:
-        """Description that tells this world from others, as plain JSON: all settings, with defaults filled in.
-
-        How it is shown is left out. A CSV file counts by its data, not by its path.
-        """
+        """Identity of this world as plain JSON: all settings but the render mode, data files by their content."""
         return plain_settings(self.settings, self.field.first.digest, moving=True)
 
     def begin(self, seed: int, number: int) -> Episode:
-        """An episode with every sensor pointed at its own place and nothing measured yet.
-
-        Args:
-            seed: Of all its randomness, >= 0.
-            number: Which of the episodes with this seed.
-        """
+        """Begin an episode with every sensor pointed at its own position and nothing measured."""
         n = len(self.agents)
         own = np.array([self.at_home(sensor) for sensor in range(n)])
         nobody = np.zeros(n, dtype=bool)
@@ -82,7 +65,7 @@ class World:
         )
 
     def at_home(self, sensor: int) -> Float[np.ndarray, " 2"]:
-        """First spot of a sensor: where it stands, or the nearest of its list."""
+        """First location of a sensor: its position, or the nearest of its list."""
         place = self.stations.places[sensor]
         return self.stations.nearest_spot(sensor, place) if self.field.first.sites_only else place
 
@@ -91,7 +74,7 @@ class World:
         return (np.inf if self.settings.battery_j is None else self.settings.battery_j) - episode.spent_j
 
     def can_sample(self, episode: Episode, sensor: int) -> bool:
-        """True where a sensor has the energy of one more sample."""
+        """True if a sensor has energy for one more sample."""
         return bool(self.left_j(episode)[sensor] >= self.settings.sample_energy_j * (1.0 - 1e-12))
 
     @property
@@ -100,15 +83,9 @@ class World:
         return self.settings.energy_price * self.settings.sample_energy_j
 
     def look(self, episode: Episode, sensor: int, action: Float[np.ndarray, " 3"]) -> dict[str, Any]:
-        """One sensor's round, written into the episode.
+        """Play one sensor's round into the episode and return its info.
 
-        Args:
-            episode: Where the sensors stand.
-            sensor: Its number.
-            action: Spot x and y, in its box, and from 0.5 on the wish to sample.
-
-        Returns:
-            Its info.
+        ``action`` is a location in its box, and a number that asks for a sample from 0.5 on.
         """
         if action[2] < 0.5 or not self.can_sample(episode, sensor):
             episode.sampled[sensor] = episode.failed[sensor] = False
@@ -120,16 +97,7 @@ class World:
         return self.measure(episode, sensor, self.settings.sample_energy_j)
 
     def measure(self, episode: Episode, sensor: int, energy_j: float = 0.0) -> dict[str, Any]:
-        """Measurement of one sensor at its spot, written into the episode.
-
-        Args:
-            episode: Where the sensors stand.
-            sensor: Its number.
-            energy_j: What it takes; the samples at reset are free.
-
-        Returns:
-            Its info.
-        """
+        """Measure with one sensor at its location, updating the episode; return its info. Samples at reset are free."""
         settings, spot = self.settings, episode.spots[sensor]
         where = {"agent": self.agents[sensor], "round": episode.round, "episode": episode.number}
         failed = rng.stream(episode.seed, "sensor_field", "failure", **where).random() < settings.failure_rate
@@ -142,14 +110,8 @@ class World:
         return self._info(episode, sensor, measurement, energy_j)
 
     def learn(self, episode: Episode, infos: dict[str, dict[str, Any]]) -> float:
-        """Let the world's own belief learn a round's samples, written into the episode.
-
-        Args:
-            episode: Where the sensors stand; of round 0 the samples at reset.
-            infos: Of that round.
-
-        Returns:
-            By how much its score has grown since the round before; 0 with the task ``peak``, which has none.
+        """Update the world's own belief with a round's samples; return the increase of its score (0 with the task
+        ``peak``).
         """
         if self.scorer is None:
             return 0.0
@@ -164,12 +126,7 @@ class World:
         return episode.score - before
 
     def rewards(self, infos: dict[str, dict[str, Any]], gain: float) -> dict[str, float]:
-        """Reward of each sensor for a round: see the table of SensorField.
-
-        Args:
-            infos: Of the round.
-            gain: By how much the score of the world's belief has grown, of which all sensors have equal shares.
-        """
+        """Reward of each sensor for a round, see ``SensorField``; ``gain`` of the score is shared equally."""
         share = gain / len(infos)
         if self.scorer is None:
             return {agent: info.get("measurement", 0.0) - info["cost"] for agent, info in infos.items()}
@@ -188,19 +145,13 @@ class World:
 
 
 def observation_ends(world: World) -> tuple[Float[np.ndarray, " 5"], Float[np.ndarray, " 5"]]:
-    """Least and largest x and y of a spot, last good measurement, share of the battery and share of rounds left."""
+    """Least and largest x, y, last good measurement, share of the battery and share of rounds left."""
     field, (least, most) = world.field, seen_values(world.field.minimum, world.field.maximum, world.settings.noise_std)
     return np.array([*field.first.low, least, 0.0, 0.0]), np.array([*field.first.high, most, 1.0, 1.0])
 
 
 def observe(episode: Episode, world: World, box: gymnasium.spaces.Box) -> Float[np.ndarray, "n 5"]:
-    """The observations of all sensors, clipped into the box; where nothing was measured yet, its lower bound.
-
-    Args:
-        episode: Where the sensors stand.
-        world: Where they do.
-        box: Of one sensor.
-    """
+    """Observations of all sensors, clipped into the box; the lower bound if nothing was measured."""
     settings, n = world.settings, len(world.agents)
     last = np.where(np.isnan(episode.last), box.low[_LAST], episode.last)
     battery = np.ones(n) if not settings.battery_j else 1.0 - episode.spent_j / settings.battery_j
@@ -211,16 +162,7 @@ def observe(episode: Episode, world: World, box: gymnasium.spaces.Box) -> Float[
 
 
 def text_table(world: World, episode: Episode, max_cycles: int) -> str:
-    """A line per sensor: where it looks, what it saw, and what it has spent.
-
-    Args:
-        world: The rules.
-        episode: Where the sensors stand.
-        max_cycles: Rounds of the episode.
-
-    Returns:
-        Lines of text, each ended.
-    """
+    """Text with a line per sensor: location, measurement and energy spent."""
     field = world.field.first
     lines = [f"{field.name}: round {episode.round} of {max_cycles}, {int(episode.sampled.sum())} sampled"]
     for sensor, agent in enumerate(world.agents):

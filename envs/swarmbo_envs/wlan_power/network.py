@@ -1,4 +1,4 @@
-"""The capacity of a WLAN, in closed form, with its gradient; and the one number that it is tuned for."""
+"""Capacity of a WLAN in closed form with its gradient, and utilities of the users' rates."""
 
 import hashlib
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 _NEPERS_PER_DB = np.log(10.0) / 10.0
 UtilityName = Literal["sum", "proportional-fair", "minimum-rate", "cell-minimum", "users-above"]
-FLOOR_MBPS = 1e-3  # a user with less counts as this much where logarithms are summed
+FLOOR_MBPS = 1e-3  # least rate in sums of logarithms
 _LABELS: dict[UtilityName, str] = {
     "sum": "",
     "proportional-fair": "sum of logarithms",
@@ -22,7 +22,7 @@ _LABELS: dict[UtilityName, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Access points that transmit at chosen powers, and users that each receive from one of them.
+    """Access points with transmit powers, and users that each receive from one of them.
 
     C_u = W log2(1 + SINR_u) in Mbit/s, for W in MHz, with
 
@@ -34,11 +34,11 @@ class Network:
     Source: Shannon 1948; the objective of Bardou et al. 2024 (DuMBO), appendix I.
 
     Args:
-        loss_db: From each access point to each user (k, m), dB.
+        loss_db: Loss from each access point to each user (k, m), dB.
         serving: Access point of each user (m,).
-        present: Which users are there (m,).
-        disturbs: Whose power counts as interference for whose users (k, k): column j for the users of row i.
-        noise_mw: At each receiver.
+        present: Mask of present users (m,).
+        disturbs: Interference mask (k, k): column j disturbs the users of row i.
+        noise_mw: Noise at each receiver.
         bandwidth_mhz: W.
 
     Example:
@@ -68,7 +68,7 @@ class Network:
 
     @cached_property
     def gains(self) -> tuple[Float[np.ndarray, "m k"], Float[np.ndarray, "m k"]]:
-        """Gains of wanted signal and interference at each user, as shares of power; 0 for what does not count."""
+        """Gains of wanted signal and interference at each user, as shares of power; 0 for links without effect."""
         gains = 10.0 ** (-self.loss_db.T / 10.0) * self.present[:, None]
         own = np.arange(self.n_points) == self.serving[:, None]
         return gains * own, gains * (self.disturbs[self.serving] & ~own)
@@ -79,21 +79,17 @@ class Network:
 
     @cached_property
     def n_users(self) -> Int[np.ndarray, " k"]:
-        """Users of each access point that are there."""
+        """Present users of each access point."""
         return np.bincount(self.serving[self.present], minlength=self.n_points)
 
     def sinr(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
-        """Ratio of signal to interference and noise at every user; 0 for one that is gone.
-
-        Args:
-            X: Joint transmit powers, dBm.
-        """
+        """Ratio of signal to interference and noise at every user for joint powers in dBm; 0 for an absent user."""
         power = np.exp(_NEPERS_PER_DB * np.asarray(X, dtype=float))
         wanted, unwanted = self.gains
         return power @ wanted.T / (self.noise_mw + power @ unwanted.T)
 
     def user_capacities(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
-        """Capacity of every user, Mbit/s; 0 for one that is gone."""
+        """Capacity of every user, Mbit/s; 0 for an absent user."""
         return self.bandwidth_mhz / np.log(2.0) * np.log1p(self.sinr(X))
 
     def factor_values(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
@@ -105,13 +101,10 @@ class Network:
         return self.user_capacities(X).sum(axis=1)
 
     def value_and_gradient(self, x: Float[np.ndarray, " k"]) -> tuple[float, Float[np.ndarray, " k"]]:
-        """Capacity of the network, and its gradient in Mbit/s per dB.
+        """Capacity of the network, and its gradient in Mbit/s per dB, at powers in dBm.
 
         ∂C_u/∂P_j = (W / ln 2) (g_j / received_u - h_j / disturbance_u), with received = disturbance + wanted signal, g
-        of everything that is received and h of interference alone; and dP_j/dx_j = P_j ln(10) / 10.
-
-        Args:
-            x: Joint transmit power, dBm.
+        of all signals and h of interference alone; and dP_j/dx_j = P_j ln(10) / 10.
         """
         power = np.exp(_NEPERS_PER_DB * np.asarray(x, dtype=float))
         wanted, unwanted = self.gains
@@ -122,9 +115,7 @@ class Network:
     def gradient(self, x: Float[np.ndarray, " k"], weights: Float[np.ndarray, " m"]) -> Float[np.ndarray, " k"]:
         """Gradient of a weighted sum of the users' capacities, in Mbit/s per dB; see ``value_and_gradient``.
 
-        Args:
-            x: Joint transmit power, dBm.
-            weights: Of each user; of a function of capacities, its derivatives by each.
+        For a function of the capacities, ``weights`` are its derivatives.
         """
         power = np.exp(_NEPERS_PER_DB * np.asarray(x, dtype=float))
         wanted, unwanted = self.gains
@@ -134,7 +125,7 @@ class Network:
 
     @cached_property
     def digest(self) -> str:
-        """Names the network by its content."""
+        """Hash of the network's content."""
         parts = (
             self.loss_db.astype("<f8"),
             self.serving.astype("<i8"),
@@ -154,7 +145,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Utility:
-    """A number for the rates of all users that are there; all but ``minimum-rate`` are sums over access points.
+    """Function of the rates of all present users; all but ``minimum-rate`` are sums over access points.
 
     | name | of an access point | of the network |
     |---|---|---|
@@ -162,15 +153,11 @@ class Utility:
     | ``proportional-fair`` | sum of ln(rate in Mbit/s), of at least 0.001 Mbit/s each | sum |
     | ``minimum-rate`` | least of its users' rates | the least |
     | ``cell-minimum`` | least of its users' rates | sum |
-    | ``users-above`` | how many of its users have ``rate_mbps`` or more | sum |
+    | ``users-above`` | number of its users with ``rate_mbps`` or more | sum |
 
-    An access point without users has 0, and does not count for the least of all.
+    An access point without users has 0, and is left out of ``minimum-rate``.
 
     Source: Kelly, Maulloo & Tan 1998, Rate control for communication networks, section 2, for proportional fairness.
-
-    Args:
-        name: Which.
-        rate_mbps: The rate to have, with ``users-above``, > 0.
     """
 
     name: UtilityName = "sum"
@@ -178,12 +165,12 @@ class Utility:
 
     @property
     def is_sum(self) -> bool:
-        """True where the network's is the sum of what access points have."""
+        """True if the network's utility is the sum over access points."""
         return self.name != "minimum-rate"
 
     @property
     def unit(self) -> str:
-        """Unit of its numbers."""
+        """Unit of the utility."""
         return {"proportional-fair": "ln(Mbit/s)", "users-above": "users"}.get(self.name, "Mbit/s")
 
     @property
@@ -192,12 +179,7 @@ class Utility:
         return f"{_LABELS[self.name]} {self.rate_mbps:g} Mbit/s" if self.name == "users-above" else _LABELS[self.name]
 
     def of_points(self, network: Network, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n k"]:
-        """Utility of each access point, for rates of all users.
-
-        Args:
-            network: Who serves whom, and who is there.
-            rates: Mbit/s.
-        """
+        """Utility of each access point for rates of all users, Mbit/s."""
         found = np.zeros((len(rates), network.n_points))
         if self.name in ("minimum-rate", "cell-minimum"):
             for i in np.flatnonzero(network.n_users):
@@ -209,7 +191,7 @@ class Utility:
         return found
 
     def total(self, network: Network, outcomes: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
-        """Utility of the network, for those of its access points."""
+        """Utility of the network from those of its access points."""
         if self.is_sum:
             return outcomes.sum(axis=1)
         served = outcomes[:, network.n_users > 0]

@@ -1,4 +1,4 @@
-"""Powers that are known without a team: the best ones of a network, and where simple ways end."""
+"""Reference powers of a WLAN: the best known ones, and results of heuristic baselines."""
 
 import functools
 from collections.abc import Callable
@@ -13,10 +13,11 @@ from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
 from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility
 
-_STARTS = 512  # from 64 on, the default topologies of seeds 0 to 19 give the same maximum to 1e-6 Mbit/s
+# from 64 on, the default topologies of seeds 0 to 19 give the same maximum to 1e-6 Mbit/s
+_STARTS = 512
 _ENTRIES = 2**23  # of path losses, in all climbs together: in a larger network there are fewer of them
-_ROUGH_STARTS = 128  # of climbs on a smooth stand-in, of which each is walked over three times
-_SHARPNESS = (2.0, 8.0, 32.0)  # of a stand-in, per unit of a logarithm of a rate
+_ROUGH_STARTS = 128  # of climbs on a smooth surrogate, each improved by three passes
+_SHARPNESS = (2.0, 8.0, 32.0)  # of a surrogate, per unit of a logarithm of a rate
 _POLISHED, _LEVELS = 16, 25
 _BISECTIONS, _SYSTEMS = 50, 1000
 _MOST_REMOVED = 256  # users
@@ -27,32 +28,34 @@ SUM = Utility()
 def best_known(
     network: Network, low: float, high: float, starts: int | None = None, utility: Utility = SUM
 ) -> tuple[tuple[float, ...], float]:
-    """The best powers that were found for the noise-free network; kept by network.
+    """Best powers found for the noise-free network; cached by network.
 
-    | utility | how |
+    | utility | method |
     |---|---|
-    | ``sum``, ``proportional-fair`` | the best of many climbs by L-BFGS-B, with the analytic gradient |
-    | ``minimum-rate`` | bisection of the rate: whether all users can have it, and the least powers at which they do, \
-is a matter of a few linear systems. So this is the true maximum, to 1e-9 of it |
-    | ``cell-minimum``, ``users-above`` | climbs on smooth stand-ins that become sharper, then each power by itself on \
-25 levels until none is better; of users above a rate they also begin where those were left out, one by one, who had \
-least of it, until all others can have it |
+    | ``sum``, ``proportional-fair`` | best of many climbs by L-BFGS-B, with the analytic gradient |
+    | ``minimum-rate`` | bisection of the rate: a few linear systems decide if all users can have it, and give the least
+    \
+    powers for it. This is the true maximum, to 1e-9 of it |
+    | ``cell-minimum``, ``users-above`` | climbs on smooth surrogates that become sharper, then coordinate search on 25
+    \
+    levels; for ``users-above`` also from the powers after removing the worst-served users, one at a time, until all \
+    others can have the rate |
 
-    All but ``minimum-rate`` have many local maxima, most of them in corners where some access points whisper. Climbs
-    start at a scrambled Sobol sequence; every other start is pushed to the nearest corner. What comes out is a lower
-    bound on the maximum, not a proof.
+    All but ``minimum-rate`` have many local maxima, most of them in corners where some access points use the least
+    power. Climbs start at a scrambled Sobol sequence; every other start is moved to the nearest corner. The result is a
+    lower bound on the maximum, not a proof.
 
-    Source: Yates 1995, A framework for uplink power control in cellular radio systems, theorems 1 and 2, for what can
-    be had and the least powers; Howard 1960, Dynamic programming and Markov processes, for the way to them; Zander
+    Source: Yates 1995, A framework for uplink power control in cellular radio systems, theorems 1 and 2, for
+    feasibility and least powers; Howard 1960, Dynamic programming and Markov processes, for their iteration; Zander
     1992, Performance of optimum transmitter power control in cellular radio systems, for removals.
 
     Args:
         network: The access points and users.
         low: Least power, dBm.
         high: Largest power, dBm.
-        starts: How many climbs, >= 1; by default 512, and fewer, but at least 16, where access points times users are
+        starts: Number of climbs, >= 1; by default 512, and fewer, but at least 16, if access points times users are
             more than 16,384.
-        utility: What is to be largest.
+        utility: Utility to maximise.
 
     Returns:
         Powers (k,) in dBm, and the utility there, in its unit.
@@ -108,7 +111,7 @@ def _fair_descent(x: Float[np.ndarray, " k"], network: Network) -> tuple[float, 
 def _rough_descent(
     x: Float[np.ndarray, " k"], network: Network, utility: Utility, sharpness: float
 ) -> tuple[float, Float[np.ndarray, " k"]]:
-    """A smooth function near to the utility, of logarithms of rates; nearer where it is sharper."""
+    """Smooth surrogate of the utility in logarithms of rates; closer to it with larger ``sharpness``."""
     rates = np.maximum(network.user_capacities(x[None])[0], FLOOR_MBPS)
     there = network.present
     if utility.name == "users-above":
@@ -151,7 +154,7 @@ def _polished(network: Network, low: float, high: float, starts: int, utility: U
 def _by_turns(
     network: Network, low: float, high: float, utility: Utility, x: Float[np.ndarray, " k"]
 ) -> Float[np.ndarray, " k"]:
-    """Each power by itself at its best level, the others as they are, until none is better."""
+    """Coordinate search: each power at its best level, the others fixed, until none improves."""
     levels, best, unchanged, i = np.linspace(low, high, _LEVELS), float(utility.value(network, x[None])[0]), 0, 0
     while unchanged < len(x):
         tried = np.repeat(x[None], _LEVELS, axis=0)
@@ -167,12 +170,11 @@ def _by_turns(
 def _least_powers(
     network: Network, wanted: Bool[np.ndarray, " m"], sinr: float, low: float, high: float
 ) -> tuple[Float[np.ndarray, " k"], bool]:
-    """The least powers in mW, none below the lowest, at which wanted users have an SINR; and whether that can be.
+    """Least powers in mW, none below the lowest, at which wanted users have an SINR; and their feasibility.
 
-    The needs of the user that needs most of each access point, or the lowest power where that is more, are a linear
-    system. A solution that is positive is the least one, and no more than the least powers for all needs; these bring
-    other users to need most, or none. So powers only rise from one system to the next, and as there are finitely many
-    systems the last one is met after a few.
+    The needs of each access point's most demanding user, or the lowest power, form a linear system. A positive solution
+    is the least one, and at most the least powers for all needs; other users may then be the most demanding. So powers
+    only rise from one system to the next, and the iteration ends after a few of finitely many systems.
     """
     gains, disturbing = network.gains
     users, serving = np.flatnonzero(wanted), network.serving[wanted]
@@ -192,7 +194,7 @@ def _least_powers(
             right[i] = sinr * network.noise_mw / own[neediest]
         try:
             solved = np.linalg.solve(matrix, right)
-        except np.linalg.LinAlgError:  # exactly at the edge of what can be had
+        except np.linalg.LinAlgError:  # exactly at the edge of feasibility
             return np.minimum(after, most), False
         if not ((solved > 0.0) & (solved <= most * (1.0 + 1e-12))).all():
             return np.minimum(after, most), False
@@ -218,7 +220,7 @@ def _fairest(network: Network, low: float, high: float) -> Float[np.ndarray, " k
 
 
 def _after_removals(network: Network, low: float, high: float, rate_mbps: float) -> Float[np.ndarray, " k"]:
-    """Powers at which all users have a rate but those that had to be left out, each time who had least of it."""
+    """Powers at which all users have a rate except removed ones, each time the user with the least."""
     wanted = network.present.copy()
     sinr = (2.0 ** (rate_mbps / network.bandwidth_mhz) - 1.0) * (1.0 + 1e-9)
     while True:
@@ -231,12 +233,12 @@ def _after_removals(network: Network, low: float, high: float, rate_mbps: float)
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """End of a simple way to set powers.
+    """Result of a heuristic baseline.
 
     Args:
-        label: What it is, in a few words.
+        label: Description in a few words.
         powers: Transmit powers (k,), dBm.
-        value: What the network has there, without noise, in the unit of the utility.
+        value: Noise-free utility, in its unit.
         evaluations: Joint settings that it tried, the last one included.
     """
 
@@ -256,28 +258,29 @@ def references(
     seed: int = 0,
     utility: Utility = SUM,
 ) -> dict[str, Reference]:
-    """Results of simple ways within a budget of joint settings, each measured without noise.
+    """Noise-free results of heuristic baselines within a budget of joint settings.
 
-    | name | what happens |
+    | name | procedure |
     |---|---|
     | ``maximum`` | all at largest power |
-    | ``equal`` | the best of ``budget`` equal powers |
-    | ``random`` | the best of ``budget`` uniform joint settings |
-    | ``independent`` | rounds in which every access point tries each level, all at the same time, and takes the one \
-at which its own users got most |
-    | ``greedy`` | access points in turn each try each level, and keep the one at which the network got most |
+    | ``equal`` | best of ``budget`` equal powers |
+    | ``random`` | best of ``budget`` uniform joint settings |
+    | ``independent`` | rounds in which all access points try all levels at the same time; each keeps the level at which
+    \
+    its own users got most |
+    | ``greedy`` | access points in turn try each level, and keep the one at which the network got most |
 
-    Tuning starts in the middle of the range. Each way ends with the best setting that it has seen, but ``independent``,
-    which knows no total: it ends where it settles.
+    Tuning starts in the middle of the range. Each baseline returns its best setting, except ``independent``, which
+    measures no total and returns its last setting.
 
     Args:
         network: The access points and users.
         low: Least power, dBm.
         high: Largest power, dBm.
-        budget: Joint settings that each way may try, >= 1.
-        levels: Powers that tuning chooses between, evenly from least to largest, >= 2.
-        seed: Of the random ones.
-        utility: What is to be largest.
+        budget: Joint settings that each baseline may try, >= 1.
+        levels: Power levels for tuning, evenly from least to largest, >= 2.
+        seed: Seed of the random settings.
+        utility: Utility to maximise.
 
     Raises:
         ConfigError: If budget or levels are out of range.
@@ -314,7 +317,7 @@ def _best(label: str, value: Callable[[np.ndarray], np.ndarray], tried: Float[np
 def _independent(
     outcomes: Callable[[np.ndarray], np.ndarray], x: Float[np.ndarray, " k"], grid: np.ndarray, budget: int
 ) -> tuple[Float[np.ndarray, " k"], int]:
-    """Everybody tries the levels in an order of its own, shifted by its number, so that not all are loud together."""
+    """Every access point tries the levels in an order shifted by its index, so that not all are loud together."""
     k, used, levels = len(x), 0, len(grid)
     while used + levels < budget:
         tried = grid[(np.arange(levels)[:, None] + np.arange(k)[None]) % levels]

@@ -1,4 +1,4 @@
-"""A picture of a WLAN, drawn without any display: who is where, how loud, and what users get."""
+"""Pictures of a WLAN without a display: locations, powers, and capacities."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from swarmbo_envs.wlan_power.world import Episode
 
 _RESOLUTION = 160  # pixels of the map along its longer side
 _MARGIN = 0.06
-_NUMBERED = 40  # access points at most that there is room to number
+_NUMBERED = 40  # most access points with room for a number
 _DISTURBERS = {"audible": "access points that the serving one hears (dashed)", "all": "all others (dashed: audible)"}
 _SINR_DB = (-20.0, 40.0)
 
@@ -31,19 +31,7 @@ def frame(
     settings: WlanPowerSettings,
     utility: Utility,
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """Draw the map with everybody on it, the capacity of each user, the powers, and the network's capacity so far.
-
-    Args:
-        topology: Where access points are.
-        hears: Which hears which.
-        network: As it is now.
-        episode: Where it stands.
-        settings: For the range of powers, and what is measured.
-        utility: What the rates of users are put together to.
-
-    Returns:
-        Red, green and blue from 0 to 255.
-    """
+    """Draw the map, the capacity of each user, the powers, and the network's capacity so far."""
     with look.applied():
         figure = Figure(figsize=(12.0, 6.4), dpi=100, layout="constrained")
         canvas = FigureCanvasAgg(figure)
@@ -73,14 +61,7 @@ def frame(
 def sinr_map(
     topology: Topology, network: Network, powers: Float[np.ndarray, " k"], places: Float[np.ndarray, "m 2"]
 ) -> Float[np.ndarray, " m"]:
-    """SINR in dB that a user at each place would have from the access point of least path loss, without shadowing.
-
-    Args:
-        topology: Where access points are.
-        network: For the noise, and whose power counts as interference.
-        powers: Transmit powers, dBm.
-        places: Where (m, 2), m.
-    """
+    """SINR in dB of a user at each place (m), served by the access point of least path loss, without shadowing."""
     loss = path_loss_db(distances(topology.access_points, places))
     present = np.ones(len(places), dtype=bool)
     visitors = Network(loss, loss.argmin(axis=0), present, network.disturbs, network.noise_mw, network.bandwidth_mhz)
@@ -164,7 +145,8 @@ def _draw_map(
 
 def _draw_powers(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> None:
     low, high = settings.power_dbm
-    numbers, foot = np.arange(len(episode.powers)), low - 0.08 * (high - low)  # so that the least power has a bar too
+    # the foot leaves a bar for the least power too
+    numbers, foot = np.arange(len(episode.powers)), low - 0.08 * (high - low)
     colours = [look.agent_colour(i) for i in range(len(numbers))]
     if len(numbers) > _NUMBERED:
         ax.hist(episode.powers, bins=24, range=(low, high), color=look.BLUE)
@@ -179,7 +161,7 @@ def _draw_powers(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> Non
 
 
 def _found(episode: Episode, capacities: Float[np.ndarray, " m"], settings: WlanPowerSettings, utility: Utility) -> str:
-    """Utility of the network in this round, in words: of throughput only a simulator can tell."""
+    """Utility of the network in this round, in words; for throughput only a simulator knows it."""
     if settings.objective == "capacity":
         return f"capacity {capacities.sum():,.0f} Mbit/s"
     total = episode.totals[-1] if episode.totals else np.nan

@@ -1,4 +1,4 @@
-"""Settings of a WLAN: places, radio, and changes."""
+"""Settings of a WLAN: locations, radio, and changes."""
 
 from typing import Annotated, Any, Literal
 
@@ -16,12 +16,12 @@ class GeneratedSettings(Settings, frozen=True):
     """Access points and users drawn at random in a rectangle.
 
     Args:
-        access_points: How many, 3 to 4096.
-        users: How many, 0 to 16,384.
+        access_points: Number of access points, 3 to 4096.
+        users: Number of users, 0 to 16,384.
         area_m: Width and height, each 1 to 1e6 m.
         separation_m: Least distance between two access points, 0 to 1e6 m.
-        user_radius_m: Users are dealt out in turn to discs of this radius around the access points, 1 to 1e6 m.
-        most_heard: Most others that an access point hears, >= 2: factors have at most one variable more.
+        user_radius_m: Radius of the discs around the access points in which users are placed in turn, 1 to 1e6 m.
+        most_heard: Most others in range of an access point, >= 2: factors have at most one variable more.
     """
 
     access_points: Annotated[int, within(3, 4096)] = 12
@@ -42,12 +42,12 @@ class GeneratedSettings(Settings, frozen=True):
 
 
 class StatedSettings(Settings, frozen=True):
-    """Access points and users at stated places.
+    """Access points and users at stated locations.
 
     Args:
         access_points: [x, y] of each, m; one or more.
         users: [x, y] of each, m.
-        serving: Index of the access point of each user, from 0; None: the one of least path loss, also when users walk.
+        serving: Index of the access point of each user, from 0; None: the one of least path loss, also if users walk.
     """
 
     access_points: list[Pair]
@@ -57,7 +57,9 @@ class StatedSettings(Settings, frozen=True):
 
 class FileSettings(Settings, frozen=True):
     """Access points and users from a CSV file with the columns ``kind`` (``access_point`` or ``user``), ``x_m``,
-    ``y_m`` and, if users do not choose, ``access_point``: the index of a user's, from 0 in the order of the rows.
+    ``y_m``.
+
+    An optional column ``access_point`` has the index of a user's, from 0 in the order of the rows.
 
     Args:
         csv: Path of the file; relative to the current directory.
@@ -67,7 +69,7 @@ class FileSettings(Settings, frozen=True):
 
 
 class GeneratorSettings(Settings, frozen=True):
-    """The topology table that asks for a random one: ``{generated = {...}}``."""
+    """Topology table of a random one: ``{generated = {...}}``."""
 
     generated: GeneratedSettings
 
@@ -81,14 +83,10 @@ _TABLE_BY_KEY: dict[str, Any] = {
 
 
 def topology_settings(table: dict[str, Any] | None, at: str = "$.topology") -> TopologySettings:
-    """The settings of a topology table, whose kind is told by the key it has.
-
-    Args:
-        table: As in a scenario file; None for a random one of 12 access points and 36 users.
-        at: Path of the table, for messages.
+    """Settings of a topology table, whose kind is given by its key; None is a random one of 12 access points.
 
     Raises:
-        ConfigError: If the kind can't be told, or a value is wrong.
+        ConfigError: If the kind is unclear, or a value is wrong.
 
     Example:
         >>> topology_settings({"generated": {"users": 20}}).users
@@ -109,13 +107,13 @@ class SimulationSettings(Settings, frozen=True):
 
     Args:
         seconds: Simulated time in which throughput is counted, 0.01 to 1000 s.
-        warm_up_s: Simulated time before it; users associate in its first four fifths, then traffic
-            begins. 0.1 to 100 s.
+        warm_up_s: Simulated time before it; users associate in its first four fifths, then traffic begins. 0.1 to 100
+            s.
         run: Number of ns-3's random streams, 1 to 1e9. One run gives one outcome for one input.
         runs: Outcomes are means over this many runs from ``run`` on, 1 to 1000.
-        processes: Simulators at the same time, of which ``runs`` can use as many, 1 to 256.
-        timeout_s: Wall clock within which a simulation must end; one that does not is a failed outcome. 0.1 to 1e6 s.
-        user_power_dbm: Transmit power of users, of which acknowledgements need some, -100 to 100 dBm.
+        processes: Concurrent simulators, at most as many as ``runs``, 1 to 256.
+        timeout_s: Wall-clock limit of a simulation, which else is a failed outcome. 0.1 to 1e6 s.
+        user_power_dbm: Transmit power of users, for acknowledgements, -100 to 100 dBm.
     """
 
     seconds: Annotated[float, within(0.01, 1000, "a time", "s")] = 1.0
@@ -128,7 +126,7 @@ class SimulationSettings(Settings, frozen=True):
 
 
 class WlanPowerSettings(Settings, frozen=True):
-    """The arguments of the WLAN; WlanPower describes them."""
+    """Arguments of the WLAN; see ``WlanPower``."""
 
     topology: dict[str, Any] | None = None
     topology_seed: Whole = 0
@@ -189,5 +187,5 @@ class WlanPowerSettings(Settings, frozen=True):
 
     @property
     def changes(self) -> bool:
-        """True where users walk, leave or return, so that the function to maximise changes from round to round."""
+        """True if users walk, leave or return, so that the function changes from round to round."""
         return bool(self.mobility_m or self.leave_rate or self.departures)

@@ -1,4 +1,4 @@
-"""Topology of a WLAN, and losses between its places."""
+"""Topology of a WLAN: locations of access points and users, and losses between them."""
 
 import csv
 import hashlib
@@ -24,19 +24,17 @@ from swarmbo_envs.wlan_power.settings import (
 
 LOSS_AT_ONE_METRE_DB = 46.6777
 LOSS_PER_DECADE_DB = 30.0
-_NEAREST_M = 1.0  # the law is a far field's: nearer than this it would amplify
+_NEAREST_M = 1.0  # the far-field law would amplify at smaller distances
 _RESTARTS = 200
-_TRIES = 512  # places that are tried for one access point before starting over
+# draws of one access point's location before a restart
+_TRIES = 512
 _LARGEST_M = 1e6
 
 
 def path_loss_db(distance_m: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """46.6777 + 30 log10(d / 1 m) dB; of less than a metre that of a metre.
+    """46.6777 + 30 log10(d / 1 m) dB for distances d >= 0 m; below a metre the loss of a metre.
 
     Source: the default of ns-3's LogDistancePropagationLossModel (exponent 3, reference at 1 m, 5.15 GHz).
-
-    Args:
-        distance_m: Distances d, >= 0 m.
 
     Example:
         >>> float(path_loss_db(np.array(10.0)).round(4))
@@ -48,10 +46,6 @@ def path_loss_db(distance_m: Float[np.ndarray, "..."]) -> Float[np.ndarray, "...
 def noise_dbm(bandwidth_mhz: float, noise_figure_db: float) -> float:
     """Thermal noise at a receiver: -174 dBm/Hz + 10 log10(bandwidth in Hz) + its noise figure.
 
-    Args:
-        bandwidth_mhz: Of the channel, > 0.
-        noise_figure_db: What the receiver adds.
-
     Example:
         >>> round(noise_dbm(20.0, 7.0), 3)
         -93.99
@@ -60,46 +54,33 @@ def noise_dbm(bandwidth_mhz: float, noise_figure_db: float) -> float:
 
 
 def distances(A: Float[np.ndarray, "k 2"], B: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "k m"]:
-    """From every place of one list to every place of another, m."""
+    """Distances from every location of one list to every location of another, m."""
     return np.hypot(*np.moveaxis(A[:, None] - B[None], -1, 0))
 
 
 def shadowing_between(seed: int, std_db: float, n_points: int) -> Float[np.ndarray, "k k"]:
-    """Loss that obstacles add between access points, normal and independent by pair, the same both ways.
-
-    Args:
-        seed: Of the topology.
-        std_db: Standard deviation, dB; 0 adds nothing.
-        n_points: Number of access points k.
-    """
+    """Loss by obstacles between access points, normal and independent by pair, symmetric."""
     rng = stream(seed, "shadowing", "access points")
     upper = np.triu(std_db * rng.standard_normal((n_points, n_points)), 1)
     return upper + upper.T
 
 
 def shadowing_to_users(seed: int, std_db: float, n_points: int, n_users: int) -> Float[np.ndarray, "k m"]:
-    """Loss that obstacles add from access points to users; it stays with a link when its user walks.
-
-    Args:
-        seed: Of the topology.
-        std_db: Standard deviation, dB; 0 adds nothing.
-        n_points: Number of access points k.
-        n_users: Number of users m.
-    """
+    """Loss by obstacles from access points to users; a link keeps it while its user walks."""
     return std_db * stream(seed, "shadowing", "users").standard_normal((n_points, n_users))
 
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """Places, and what stands between them.
+    """Locations of access points and users, and the shadowing between them.
 
     Args:
         access_points: (k, 2), m.
         users: (m, 2), m, at the start of an episode.
-        serving: Access point of each user (m,); None where users choose the one of least path loss.
-        between_db: Shadowing between access points (k, k), the same both ways.
+        serving: Access point of each user (m,); None: the one of least path loss.
+        between_db: Shadowing between access points (k, k), symmetric.
         to_users_db: Shadowing from access points to users (k, m).
-        low: South-west corner (2,) of where users walk.
+        low: South-west corner (2,) of the users' area.
         high: North-east corner.
     """
 
@@ -113,7 +94,7 @@ class Topology:
 
     @property
     def digest(self) -> str:
-        """Names the topology by its content."""
+        """Hash of the topology's content."""
         serving = np.full(len(self.users), -1) if self.serving is None else self.serving
         sizes = np.array([len(self.access_points), len(self.users)])
         floats = (self.access_points, self.users, self.between_db, self.to_users_db, self.low, self.high)
@@ -121,27 +102,22 @@ class Topology:
         return hashlib.blake2b(b"".join(part.tobytes() for part in parts), digest_size=16).hexdigest()
 
     def hears(self, power_dbm: float, audible_dbm: float) -> Bool[np.ndarray, "k k"]:
-        """Pairs of access points that hear each other at a power; symmetric, since loss is the same both ways.
-
-        Args:
-            power_dbm: Transmit power, that is the highest one.
-            audible_dbm: Least received power.
-        """
+        """Pairs of access points in range of each other at the largest power; symmetric, like the loss."""
         loss = path_loss_db(distances(self.access_points, self.access_points)) + self.between_db
         heard = power_dbm - loss >= audible_dbm
         np.fill_diagonal(heard, False)
         return heard
 
     def loss_db(self, users: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "k m"]:
-        """Path loss with shadowing from every access point to every user, for users at these places (m, 2)."""
+        """Path loss with shadowing from every access point to every user at locations (m, 2)."""
         return path_loss_db(distances(self.access_points, users)) + self.to_users_db
 
 
 def topology_of(settings: WlanPowerSettings) -> Topology:
-    """The topology of a WLAN: drawn, stated or read.
+    """Topology of a WLAN: drawn, stated or read.
 
     Raises:
-        ConfigError: If its table is wrong, or asks for what can't be drawn.
+        ConfigError: If its table is wrong, or cannot be drawn.
     """
     table = topology_settings(settings.topology)
     if isinstance(table, GeneratedSettings):
@@ -150,9 +126,9 @@ def topology_of(settings: WlanPowerSettings) -> Topology:
 
 
 def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topology:
-    """One access point after the other, each within hearing of at least two before it, so that nobody ends up alone.
+    """Draw access points in turn, each in range of at least two earlier ones, so that none is isolated.
 
-    A place that does not fit is drawn again, the obstacles around it included.
+    A location that does not fit is drawn again with its shadowing.
     """
     k, area, std = table.access_points, np.array(table.area_m), settings.shadowing_db
     rng = stream(settings.topology_seed, "topology", "access points")
@@ -191,7 +167,7 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
 def _dealt_out(
     places: Float[np.ndarray, "k 2"], m: int, radius: float, area: Float[np.ndarray, " 2"], seed: int
 ) -> Float[np.ndarray, "m 2"]:
-    """Users evenly in discs around the access points in turn; one outside the area goes to its edge."""
+    """Place users evenly in discs around the access points in turn; users outside the area move to its edge."""
     rng = stream(seed, "topology", "users")
     away, angle = radius * np.sqrt(rng.random(m)), 2.0 * np.pi * rng.random(m)
     offsets = away[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])

@@ -21,14 +21,14 @@ _N_TRUTH_POINTS = 1024
 
 
 class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerSettings, name="wlan_power_v0"):
-    """Access points set their transmit powers together, so that their users get the most capacity, in sum or fairly.
+    """Power control in a WLAN: access points set transmit powers jointly for the largest utility of their users.
 
     | | |
     |---|---|
     | Agents | ``ap_0`` ..., fixed |
     | Action | own transmit power: Box(1), dBm, float64 |
     | Observation | Box, float64: own power, last good measurement (the lower bound while there is none), share of \
-rounds left, powers of the access points that it hears |
+    rounds left, powers of the access points in range |
     | State | all powers, all last good measurements, share of rounds left |
     | Reward | own measurement; with totals an equal share of the total; 0 if it failed |
     | End | all agents are truncated after ``max_cycles`` rounds |
@@ -37,50 +37,51 @@ rounds left, powers of the access points that it hears |
 
     | key | type | meaning |
     |---|---|---|
-    | ``measurement`` | float | noisy, of the utility: of the agent's own users, or the total; missing if it failed |
-    | ``factors`` | dict | with ``outcomes = "per-factor"``: that of the agent's own factor, ``capacity_i``; empty \
-if it failed |
-    | ``location`` | array | the power that was set, dBm |
+    | ``measurement`` | float | noisy utility of the agent's own users, or the total; missing if it failed |
+    | ``factors`` | dict | with ``outcomes = "per-factor"``: outcome of the agent's own factor, ``capacity_i``; empty \
+    if the measurement failed |
+    | ``location`` | array | applied power, dBm |
     | ``cost`` | float | 0 |
-    | ``users`` | int | own users that are there |
-    | ``source`` | dict | what was measured and what by: ``objective`` and ``radio``; of ns-3 also its version, \
-``run`` and ``runs``, and why it failed, as ``failure``; of another utility than the sum also its name |
-    | ``error`` | str | why a measurement failed, if it did |
+    | ``users`` | int | own users that are present |
+    | ``source`` | dict | ``objective`` and ``radio``; of ns-3 also its version, ``run``, ``runs`` and the reason of a \
+    ``failure``; the utility's name unless it is the sum |
+    | ``error`` | str | reason of a failed measurement |
 
-    The factor graph says that the outcome of access point i depends on its own power and on those of the access points
-    that it hears. With ``interference = "audible"`` that is so; with ``"all"`` it is an approximation.
+    In the factor graph the outcome of access point i depends on its own power and on the powers of the access points in
+    its range. With ``interference = "audible"`` this is exact; with ``"all"`` it is an approximation.
 
     Args:
         topology: ``{"generated": {...}}``, ``{"access_points": [[x, y], ...], "users": [...], "serving": [...]}``, or
             ``{"csv": path}``; None for a random one of 12 access points and 36 users in 300 m x 300 m. ``settings.py``
             describes them.
-        topology_seed: Of a generated topology and of shadowing; not of the noise.
+        topology_seed: Seed of a generated topology and of shadowing; not of the noise.
         power_dbm: Least and largest transmit power.
-        radio: What outcomes come from: ``closed-form``, or ``ns3``: the simulator, in child processes (extra ``ns3``).
-        objective: ``capacity``: Shannon's, of SINR by places and powers; ``throughput``: what a saturated 802.11n
-            downlink delivers, of ns-3 only, and then everybody disturbs everybody, whatever ``interference`` says. The
-            two rank powers differently.
-        utility: What the rates of users are put together to: ``sum``; ``proportional-fair``, the sum of logarithms;
-            ``minimum-rate``, the least of all, which is no sum over access points and wants ``outcomes = "total"``;
-            ``cell-minimum``, the sum of the least rate of each access point; ``users-above``, how many have
+        radio: Source of outcomes: ``closed-form``, or ``ns3``: the simulator, in child processes (extra ``ns3``).
+        objective: ``capacity``: Shannon's, of SINR by locations and powers; ``throughput``: throughput of a saturated
+            802.11n downlink, simulated by ns-3 only. Then every access point disturbs every other, whatever
+            ``interference`` is. The two objectives rank powers differently.
+        utility: Function of the users' rates: ``sum``; ``proportional-fair``, the sum of logarithms; ``minimum-rate``,
+            the least of all, which is no sum over access points and needs ``outcomes = "total"``; ``cell-minimum``, the
+            sum of the least rate of each access point; ``users-above``, the number of users with at least
             ``rate_mbps``. ``Utility`` has a table.
-        rate_mbps: The rate to have, with ``users-above`` only, which needs it.
-        simulation: How ns-3 simulates; ``SimulationSettings`` in ``settings.py`` describes it.
-        bandwidth_mhz: Of the channel that all share.
-        noise_figure_db: Of the receivers.
-        shadowing_db: Standard deviation of what is added to the path loss of each link; 0 for none.
-        interference: ``audible``: only access points that the serving one hears disturb a user; ``all``: every other
-            one does.
-        audible_dbm: At which received power, at largest transmit power, an access point hears another.
-        outcomes: ``per-factor``: every agent is told what its own users get; ``total``: all are told the sum.
-        noise_std: Standard deviation of the noise of a total, in the unit of the utility. Of an access point's outcome
-            it is that over the square root of their number, so that their sum is as noisy as a total; an access point
-            without users measures 0 exactly.
-        failure_rate: Probability that a measurement fails: of each agent's on its own, or of the total.
+        rate_mbps: Rate threshold; required by ``users-above``, and refused otherwise.
+        simulation: Settings of ns-3; see ``SimulationSettings`` in ``settings.py``.
+        bandwidth_mhz: Bandwidth of the channel that all access points share.
+        noise_figure_db: Noise figure of the receivers.
+        shadowing_db: Standard deviation of the shadowing added to the path loss of each link; 0 for none.
+        interference: ``audible``: only access points in range of the serving one disturb a user; ``all``: every other
+            access point does.
+        audible_dbm: Least received power, at largest transmit power, at which an access point is in range of another.
+        outcomes: ``per-factor``: every agent receives the outcome of its own users; ``total``: all receive the sum.
+        noise_std: Standard deviation of the noise of a total, in the unit of the utility. The noise of an access
+            point's outcome is that over the square root of their number, so that their sum is as noisy as a total; an
+            access point without users measures 0 exactly.
+        failure_rate: Probability that a measurement fails: of each agent independently, or of the total.
         mobility_m: Standard deviation of a user's step between two rounds along each axis, m.
-        leave_rate: Probability that a user who is there leaves between two rounds.
-        return_rate: Probability that a user who left is back in the next round, where it was or has walked to.
-        departures: [round, user] of users who leave at the beginning of that round.
+        leave_rate: Probability that a present user leaves between two rounds.
+        return_rate: Probability that an absent user returns in the next round, at its former location or where it has
+            walked to.
+        departures: [round, user] of users that leave at the beginning of that round.
         max_cycles: Rounds of an episode, >= 1.
         render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
 
@@ -127,14 +128,13 @@ if it failed |
 
     @property
     def network(self) -> Network:
-        """The noise-free network as it is now; before any round, as it begins."""
+        """Noise-free network as it is now; before any round, the initial one."""
         return self._now
 
     def factor_graph(self) -> dict[str, Any]:
-        """Knowledge that agents have of the network, as plain data: a factor per access point, with those it hears.
+        """Prior knowledge of the network as plain data: one factor per access point, over the powers in its range.
 
-        Returns:
-            ``bounds`` and ``variable_owners`` by variable, ``scopes`` and ``owners`` by factor, and ``outcomes``.
+        Has ``bounds`` and ``variable_owners`` by variable, ``scopes`` and ``owners`` by factor, and ``outcomes``.
         """
         scopes = [sorted([i, *heard.tolist()]) for i, heard in enumerate(self._heard)]
         return {
@@ -148,7 +148,7 @@ if it failed |
         }
 
     def interaction_graph(self) -> "nx.Graph[str]":
-        """Links by radio."""
+        """Links between access points in range of each other."""
         graph: nx.Graph[str] = nx.Graph()
         graph.add_nodes_from(self.possible_agents)
         names = self.possible_agents
@@ -156,20 +156,20 @@ if it failed |
         return graph
 
     def best_known(self) -> tuple[Array, float]:
-        """The best powers known for the network as it begins, and its utility then; see ``references.best_known``."""
+        """Best powers known for the initial network, and its utility; see ``references.best_known``."""
         powers, value = best_known(self._first, self._low, self._high, utility=self.utility)
         return np.array(powers), value
 
     @property
     def utility(self) -> Utility:
-        """Utility that the rates of users are put together to."""
+        """Utility of the users' rates."""
         return self._world.utility
 
     def ground_truth(self) -> GroundTruth | None:
-        """The noise-free utility over joint powers, for metrics and figures; its maximum is the best known one.
+        """Noise-free utility over joint powers, for metrics and figures; its maximum is the best one known.
 
-        None where users walk, leave or return: there is no one function then. None of throughput, whose maximum nobody
-        knows.
+        None if users walk, leave or return, because the function changes; None for throughput, whose maximum is
+        unknown.
         """
         if self.settings.changes or self.settings.objective == "throughput":
             return None
@@ -187,16 +187,16 @@ if it failed |
 
     @property
     def labels(self) -> dict[str, str]:
-        """Name of what is measured, its unit, and that of powers, for titles; also where nobody knows the truth."""
+        """Name and unit of the measured quantity and unit of powers, for titles; also without a ground truth."""
         name = f"WLAN of {len(self.possible_agents)} access points and {len(self.topology.users)} users"
         what = self.utility.label
         return {"name": f"{name}: {what}" if what else name, "unit": self.utility.unit, "axis_unit": "dBm"}
 
     def references(self, budget: int, seed: int = 0) -> dict[str, float]:
-        """Results of simple ways within a budget of joint settings, without noise; see ``references``.
+        """Noise-free results of heuristic baselines within a budget of joint settings; see ``references``.
 
-        Nothing where users walk, leave or return. Of throughput: what ns-3 gives at the powers that those ways find by
-        the closed form, a simulation each; without those that failed.
+        Empty if users walk, leave or return. For throughput, the powers are tuned by the closed form and simulated once
+        by ns-3; failed simulations are left out.
         """
         if self.settings.objective == "capacity":
             return {self._label(reference): reference.value for reference in self._references(budget, seed)}
@@ -204,7 +204,7 @@ if it failed |
         return {label: total for label, total in given.items() if np.isfinite(total)}
 
     def reference_points(self, budget: int, seed: int = 0) -> dict[str, Array]:
-        """Powers (k,) at which those ways end, dBm."""
+        """Powers (k,) that the baselines end at, dBm."""
         return {self._label(reference): reference.powers for reference in self._references(budget, seed)}
 
     def _label(self, reference: Reference) -> str:
@@ -212,7 +212,7 @@ if it failed |
         return f"{reference.label}, by the closed form" if is_tuned_elsewhere else reference.label
 
     def _first_total(self, powers: Array) -> float:
-        """The utility, without noise, of the network as an episode begins; NaN if a simulation failed."""
+        """Noise-free utility of the initial network; NaN if a simulation failed."""
         return self._world.outcomes(self._first, self.topology.users, powers)[1]
 
     def _references(self, budget: int, seed: int) -> list[Reference]:
@@ -222,16 +222,15 @@ if it failed |
         return list(references(self._first, self._low, self._high, **arguments).values())
 
     def worst_off(self, powers: ArrayLike) -> dict[str, float]:
-        """Rates of the access point and the user that get least at joint powers, Mbit/s, without noise.
+        """Least rates of any access point and any user at joint powers, Mbit/s, without noise.
 
-        Users count as they are when an episode begins, and access points that have some. With ns-3 this is a
-        simulation.
+        Counts the initial users, and access points that have users. With ns-3 this runs a simulation.
 
         Args:
             powers: Transmit powers (k,), dBm.
 
         Returns:
-            By a name with its unit; nothing where users change, a simulation failed, or nobody is there.
+            Rate by name with its unit; empty if users change, a simulation failed, or no user is present.
         """
         network = self._first
         if self.settings.changes or not network.present.any():
@@ -247,24 +246,24 @@ if it failed |
         }
 
     def _begin(self, seed: int, number: int) -> Episode:
-        """All powers in the middle of their range, all users there."""
+        """Begin with all powers in the middle of their range and all users present."""
         self._now = self._first
         return self._world.begin(seed, number)
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        """Let users move, transmit at the powers asked for, and measure."""
+        """Let users move, transmit at the given powers, and measure."""
         self._transmit(episode, np.concatenate(list(asked.values())))
         infos = self._world.measure(episode, self._now)
         share = len(asked) if self.settings.outcomes == "total" else 1
         return infos, {agent: info.get("measurement", 0.0) / share for agent, info in infos.items()}
 
     def replay(self, powers: ArrayLike, measurement: float | None) -> None:
-        """Set the scene of one more round of an earlier run, to draw it: nothing is measured, no simulator is asked.
+        """Replay one round of an earlier run for a picture: measures nothing, calls no simulator.
 
         Args:
             powers: Transmit powers (k,), dBm.
-            measurement: What the network had then, None if that failed. Read where a simulator gave it; the closed form
-                says it again, without noise.
+            measurement: Recorded total, None if it failed; used with ns-3 only, the closed form is recomputed without
+                noise.
         """
         episode = self._current()
         episode.round += 1
@@ -283,17 +282,12 @@ if it failed |
 
     @property
     def source(self) -> dict[str, Any]:
-        """Source of outcomes, and what they are; plain data."""
+        """Source and kind of outcomes, plain data."""
         return self._world.source
 
     def outcomes(self, powers: ArrayLike) -> Array:
-        """Utility of each access point at joint powers, with users where they are now, without noise.
-
-        Args:
-            powers: Transmit powers (k,), dBm.
-
-        Returns:
-            One outcome per access point (k,); NaN if a simulation failed.
+        """Noise-free utility of each access point at joint powers with the current users (k,); NaN if a simulation
+        failed.
         """
         users = self.topology.users if self._episode is None else self._episode.users
         return self._world.outcomes(self._now, users, np.asarray(powers, dtype=float))[0]

@@ -1,4 +1,4 @@
-"""The rules of the WLAN: its state, how users change, and what access points measure in a round."""
+"""Rules of the WLAN: its state, changes of users, and measurements of access points in a round."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,19 +17,20 @@ from swarmbo_envs.wlan_power.topology import Topology, noise_dbm, topology_of
 if TYPE_CHECKING:
     from swarmbo_envs.wlan_power.ns3 import Failure, Ns3Radio
 
-_ONLY_TIME = ("processes", "timeout_s")  # what changes how long a simulation takes, and not what comes out
+# settings that change the duration of a simulation and not its result
+_ONLY_TIME = ("processes", "timeout_s")
 
 
 @dataclass
 class Episode(WorldEpisode):
-    """State of an episode of the WLAN, beside what those of all worlds have.
+    """State of an episode, in addition to the fields of all worlds.
 
     Args:
         powers: Transmit powers (k,), dBm.
         last: Last good measurement of each agent (k,); NaN while there is none.
-        totals: What the network got in each round without noise, Mbit/s; NaN where a simulation failed.
-        users: Places (m, 2), m.
-        present: Which users are there (m,).
+        totals: Noise-free capacity of the network in each round, Mbit/s; NaN if a simulation failed.
+        users: Locations (m, 2), m.
+        present: Mask of present users (m,).
     """
 
     powers: Float[np.ndarray, " k"]
@@ -40,15 +41,10 @@ class Episode(WorldEpisode):
 
 
 def move_users(episode: Episode, settings: WlanPowerSettings, topology: Topology) -> None:
-    """Move users between two rounds: they walk, leave, come back. Changes the episode.
+    """Move users between two rounds: they walk, leave, return. Changes the episode.
 
-    Steps are normal along each axis; who would walk out of the area is reflected at its edge. A user whose departure is
-    stated leaves then, for good unless it returns by chance.
-
-    Args:
-        episode: In the round that begins.
-        settings: Lengths of steps and probabilities.
-        topology: For the area.
+    Steps are normal along each axis and reflected at the edge of the area. A user with a stated departure leaves then,
+    for good unless it returns by chance.
     """
     names = {"episode": episode.number, "round": episode.round}
     if settings.mobility_m:
@@ -72,13 +68,9 @@ def _reflected(
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """The rules of the WLAN; it never changes. What changes is the episode that its methods are given.
+    """Immutable rules of the WLAN; all changing state is in the episode that methods receive.
 
-    Args:
-        settings: Noise, outcomes, and how users change.
-        topology: Places, and what is lost between them.
-        hears: Which access points (row) hear which (column) at largest power.
-        radio: The simulator, if outcomes come from one.
+    ``hears`` is a mask of access points (row) in range of others (column) at largest power.
     """
 
     settings: WlanPowerSettings
@@ -88,10 +80,10 @@ class World:
 
     @classmethod
     def of(cls, settings: WlanPowerSettings) -> "World":
-        """The world of settings.
+        """Build the world of settings.
 
         Raises:
-            ConfigError: If the topology is wrong, or a user who is to leave is none of it.
+            ConfigError: If the topology is wrong, or a departing user is not part of it.
         """
         topology = topology_of(settings)
         m = len(topology.users)
@@ -108,17 +100,17 @@ class World:
 
     @property
     def factors(self) -> tuple[str, ...]:
-        """Names of what each of them gets."""
+        """Names of the access points' outcomes."""
         return tuple(f"capacity_{i}" for i in range(len(self.hears)))
 
     @property
     def heard(self) -> list[Int[np.ndarray, " h"]]:
-        """Numbers of the others that each access point hears."""
+        """Indices of the other access points in range of each."""
         return [np.flatnonzero(row) for row in self.hears]
 
     @property
     def source(self) -> dict[str, Any]:
-        """Source of outcomes, and what they are; plain data."""
+        """Source and kind of outcomes, plain data."""
         named: dict[str, Any] = {"objective": self.settings.objective, "radio": self.settings.radio}
         if self.settings.utility != "sum":
             named["utility"] = self.settings.utility
@@ -127,7 +119,7 @@ class World:
         return named if self.radio is None else named | self.radio.source
 
     def description(self) -> dict[str, Any]:
-        """Description that tells this world from others, as plain JSON; files by what is in them."""
+        """Identity of this world as plain JSON; files by their content."""
         settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.settings))  # lists, no tuples
         del settings["render_mode"], settings["topology"]
         # as states had it before there were others, so that those can be read
@@ -142,19 +134,14 @@ class World:
         return settings | {"topology": self.topology.digest}
 
     def begin(self, seed: int, number: int) -> Episode:
-        """An episode with all powers in the middle of their range, all users there, and nothing measured yet.
-
-        Args:
-            seed: Of all its randomness, >= 0.
-            number: Which of the episodes with this seed.
-        """
+        """Begin an episode with all powers in the middle of their range, all users present, and nothing measured."""
         k, users = len(self.hears), self.topology.users
         middle = np.full(k, sum(self.settings.power_dbm) / 2.0)
         present = np.ones(len(users), dtype=bool)
         return Episode(seed, number, 0, True, middle, np.full(k, np.nan), [], users.copy(), present)
 
     def network(self, users: Float[np.ndarray, "m 2"], present: Bool[np.ndarray, " m"]) -> Network:
-        """The noise-free network with users at places, m, of whom some are there."""
+        """Noise-free network with users at locations, m, of whom some are present."""
         s, t = self.settings, self.topology
         loss = t.loss_db(users)
         serving = loss.argmin(axis=0) if t.serving is None else t.serving
@@ -164,19 +151,13 @@ class World:
 
     @property
     def utility(self) -> Utility:
-        """Utility that rates of users are put together to."""
+        """Utility of the users' rates."""
         return Utility(self.settings.utility, self.settings.rate_mbps or 0.0)
 
     def rates(
         self, network: Network, users: Float[np.ndarray, "m 2"], powers: Float[np.ndarray, " k"]
     ) -> "Float[np.ndarray, 'runs m'] | Failure":
-        """Rates of users by the radio, Mbit/s, without noise, in each of its runs; or why there are none.
-
-        Args:
-            network: As it is.
-            users: Where they are, m.
-            powers: Transmit powers, dBm.
-        """
+        """Rates of users by the radio, Mbit/s, without noise, in each of its runs; or the reason of a failure."""
         if self.radio is None:
             return network.user_capacities(powers[None])
         return self.radio.user_rates(network, self.topology, users, powers)
@@ -184,13 +165,7 @@ class World:
     def outcomes(
         self, network: Network, users: Float[np.ndarray, "m 2"], powers: Float[np.ndarray, " k"]
     ) -> "tuple[Float[np.ndarray, ' k'], float, Failure | None]":
-        """Utility of each access point and of the network, without noise; and why there is none (NaN) if so.
-
-        Args:
-            network: As it is.
-            users: Where they are, m.
-            powers: Transmit powers, dBm.
-        """
+        """Noise-free utility of each access point and of the network, or NaN with the reason of a failure."""
         utility = self.utility
         if self.radio is None:
             values = utility.factor_values(network, powers[None])
@@ -203,20 +178,12 @@ class World:
         return mean, float(mean.sum() if utility.is_sum else utility.total(network, values).mean()), None
 
     def measure(self, episode: Episode, network: Network) -> dict[str, dict[str, Any]]:
-        """Measurements of the access points at the episode's powers, written into the episode.
-
-        Args:
-            episode: Where the network stands; its totals and last good measurements change.
-            network: As it is in this round.
-
-        Returns:
-            Their infos.
-        """
+        """Measure at the episode's powers, updating its totals and last good measurements; return the infos."""
         s, k = self.settings, len(self.hears)
         values, true, why = self.outcomes(network, episode.users, episode.powers)
         episode.totals.append(true)
         names = {"episode": episode.number, "round": episode.round}
-        # one number more than access points, for the total: either kind of outcome draws the same of the others
+        # draws one number more than access points, for the total, so that both kinds of outcomes draw the same failures
         luck = stream(episode.seed, "environment", "failure", **names).random(k + 1)
         noise = s.noise_std * stream(episode.seed, "environment", "noise", **names).standard_normal(k + 1)
         noisy = values + np.where(network.n_users > 0, noise[:k] / np.sqrt(k), 0.0)
@@ -240,6 +207,6 @@ class World:
 
 
 def _ns3(settings: WlanPowerSettings) -> "Ns3Radio":
-    from swarmbo_envs.wlan_power.ns3 import Ns3Radio  # who does without ns-3 does not load what it needs
+    from swarmbo_envs.wlan_power.ns3 import Ns3Radio  # loaded for ns-3 only
 
     return Ns3Radio(settings.objective, settings.simulation)

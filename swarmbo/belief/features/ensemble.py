@@ -2,18 +2,17 @@
 
    p(f | data) = Σ_m w_m p(f | data, m),   w_m ∝ p(data | m)
 
-Every member is a Gaussian linear model over its own random features. A new outcome multiplies each weight by what the
-member foretold, and moves each member's posterior by a rank-one update; every so often hyper-parameters are fitted anew
-and features drawn anew, from all data at once.
+Every member is a Gaussian linear model over its own random features. A new outcome multiplies each weight by the
+member's predictive density, and updates each member's posterior by rank one; at intervals hyper-parameters are fitted
+and features drawn again, from all data at once.
 
-Where totals are told, a member is one kernel for all factors, with features of its own for each: weights of features
-are drawn jointly, and the drawn sum is the sum of one drawn function per factor. Where outcomes of factors are told,
-each factor has a dictionary and weights of its own, and no outcome of another matters to it. Either way agents maximise
-a draw by messages, like any other sum over factors.
+With totals, a member is one kernel for all factors, with separate features for each: weights of features are drawn
+jointly, and the drawn sum is the sum of one drawn function per factor. With outcomes per factor, each factor has its
+own dictionary and weights, independent of other outcomes. In both cases agents maximise a draw by messages.
 
 Source: Lu, Polyzos, Li & Giannakis 2022, section 4. Their appendix takes the standard normal density for the spectrum
-of exp(-r²), which is that of exp(-r²/2); here kernels are those of ``swarmbo.kernels``, and so are their spectra. They
-leave open which evidence (7) means; it is that of the random features here, so that (10) goes on from (7).
+of exp(-r²), which is that of exp(-r²/2); here kernels and spectra are those of ``swarmbo.kernels``. They leave open
+which evidence (7) means; here it is that of the random features, so that (10) continues from (7).
 """
 
 from collections.abc import Sequence
@@ -40,15 +39,15 @@ from swarmbo.spaces import Domain
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """A belief about a sum of functions, immutable: what learns returns a new one. Made by ``learned``.
+    """An immutable belief about a sum of functions, made by ``learned``.
 
     Args:
         settings: The dictionary.
         graph: Scopes.
         domain: The box of joint points.
-        hyper: Of all members.
+        hyper: Hyper-parameters of all members.
         parts: One of all factors, or one each.
-        data: What it learned.
+        data: The learned data.
 
     Example:
         >>> graph, domain = FactorGraph.from_scopes({"f": ["x"]}), Domain(np.zeros(1), np.ones(1))
@@ -79,21 +78,20 @@ class Ensemble:
         previous: EnsembleHyperparameters | None = None,
         last: "Ensemble | None" = None,
     ) -> "Ensemble":
-        """The ensemble that a history leads to.
+        """The ensemble of a history.
 
-        A part is fitted to all data, and its features are drawn, when ``settings.refit_every`` evaluations came since
-        it last was, or outcomes of it came that had not shown their scale by then. Else it goes on from its last fit,
-        outcome by outcome.
+        A part is fitted to all data, and its features are drawn, every ``settings.refit_every`` evaluations, or if its
+        outcomes had not shown their scale before. Otherwise it is updated outcome by outcome.
 
         Args:
             settings: The dictionary.
             graph: Scopes.
             domain: The box of joint points, in the order of ``graph.variables``.
             data: The history; it may be empty, or without outcomes.
-            coupled: Whether members are of all factors in sum, as outcomes of the sum need it.
-            seed: Of features.
-            previous: Hyper-parameters of an ensemble of the same that knew less; None at first.
-            last: Such an ensemble itself. It saves time, and changes no bit of the outcome.
+            coupled: Members are of all factors in sum, as outcomes of the sum require.
+            seed: Seed of features.
+            previous: Hyper-parameters of an earlier ensemble with fewer data; None at first.
+            last: That ensemble. It saves time, with bit-identical results.
         """
         k = len(graph.factors)
         groups, scopes = [tuple(range(k))] if coupled else [(i,) for i in range(k)], scopes_of(graph)
@@ -119,7 +117,7 @@ class Ensemble:
 
     @property
     def is_coupled(self) -> bool:
-        """Whether members are of all factors in sum."""
+        """True if members are of all factors in sum."""
         return len(self.parts[0].scopes) == len(self.graph.factors)
 
     @property
@@ -129,7 +127,7 @@ class Ensemble:
 
     @property
     def weights(self) -> tuple[Float[np.ndarray, " M"], ...]:
-        """How likely each member is, part by part; no less than the floor."""
+        """Probability of each member, part by part; no less than the floor."""
         return tuple(part.weights(self.settings.floor) for part in self.parts)
 
     def update(
@@ -145,7 +143,7 @@ class Ensemble:
 
         Args:
             X: New points (n, d), physical, columns in the order of ``graph.variables``; they may repeat.
-            y: Their totals (n,) or outcomes by factor (n, k), as the number of axes says.
+            y: Their totals (n,) or outcomes by factor (n, k), by the number of axes.
             totals: Totals (n,), together with ``factors`` for mixed outcomes.
             factors: Outcomes by factor (n, k), in the order of ``graph.factors``.
             noise_variance: As of ``AdditiveGP.update``.
@@ -165,12 +163,10 @@ class Ensemble:
         return replace(self, parts=tuple(parts), data=self.data.then(new))
 
     def condition_on_pending(self, X: ArrayLike, awaited: ArrayLike | None = None) -> "Ensemble":
-        """The same with pending points, which the variance knows of; means, weights and draws do not.
+        """Ensemble with pending points (p, n), physical, which reduce the variance only.
 
-        Args:
-            X: Joint points (p, n), physical.
-            awaited: Of which factors (p, k) each will bring the outcome, where some are known already. By default of
-                all: as a total where totals are told, else one by one.
+        ``awaited`` is a mask of the factors (p, k) with outcomes to come; by default all: as a total if totals are
+        reported, else one by one.
         """
         U = self.domain.to_unit(checked_points(X, self.domain.n_dims))
         to_come = np.ones((len(U), len(self.graph.factors)), dtype=bool) if awaited is None else np.asarray(awaited)
@@ -187,12 +183,7 @@ class Ensemble:
         return np.sum([mean for mean, _ in marginals], axis=0), np.sum([var for _, var in marginals], axis=0)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and variance over all members of a factor that is observed by itself.
-
-        Args:
-            factor: Its name.
-            X: Joint points (m, n), physical.
-        """
+        """Mean and variance over all members of a separately observed factor at joint points (m, n), physical."""
         own = (self.graph.place_of[factor],)
         (part,) = (part for part in self.parts if tuple(part.hyper.factors) == own)
         return part.marginals(self.domain.to_unit(checked_points(X, self.domain.n_dims)), self.settings.floor)
@@ -202,11 +193,7 @@ class Ensemble:
         return np.concatenate([part.factor_means(U, self.settings.floor) for part in self.parts])
 
     def choose(self, rngs: Sequence[np.random.Generator]) -> tuple[int, ...]:
-        """A member of each part, drawn by weight.
-
-        Args:
-            rngs: One stream for each part.
-        """
+        """Draw a member of each part by weight, with one stream for each part."""
         return tuple(int(rng.choice(len(w), p=w / w.sum())) for rng, w in zip(rngs, self.weights, strict=True))
 
     def draw(
@@ -217,10 +204,8 @@ class Ensemble:
     ) -> FeatureSample:
         """One function per factor: jointly a draw from the posterior of chosen members.
 
-        Args:
-            chosen: A member of each part.
-            rngs: One stream for each factor, so that its owner can draw alone.
-            noise_rngs: One stream for each part, shared by the owners of its factors.
+        ``rngs`` has one stream for each factor, so that its owner can draw alone; ``noise_rngs`` one for each part,
+        shared by the owners of its factors.
         """
         names, f = self.graph.factors, self.settings.n_features
         draws, constants, scales = dict[str, PriorDraw](), dict[str, float](), dict[str, float]()
@@ -234,11 +219,7 @@ class Ensemble:
         return FeatureSample(self.graph, draws, constants, scales)
 
     def exact(self, chosen: tuple[int, ...]) -> AdditiveGP:
-        """The same data as exact Gaussian processes under the hyper-parameters of chosen members, no random features.
-
-        Args:
-            chosen: A member of each part.
-        """
+        """Exact Gaussian processes of the same data under the hyper-parameters of chosen members."""
         totals = self.data.totals if self.is_coupled else None
         outcomes = "total" if self.is_coupled else "per-factor"
         return AdditiveGP.from_hyperparameters(
@@ -255,20 +236,20 @@ class Ensemble:
 
 
 def scopes_of(graph: FactorGraph) -> list[tuple[int, ...]]:
-    """For each factor the columns of joint points that it sees."""
+    """Columns of joint points in each factor's scope."""
     place = {variable: index for index, variable in enumerate(graph.variables)}
     return [tuple(place[variable] for variable in scope) for scope in graph.scopes]
 
 
 def _is_due(settings: EnsembleSettings, hyper: PartHyperparameters, data: Dataset) -> bool:
-    """Whether a part is to be fitted anew: on schedule, or as long as its outcomes had not shown their scale."""
+    """True if a part is to be fitted again: on schedule, or as long as its outcomes had not shown their scale."""
     since = data.take(slice(hyper.fitted_at, None))
     is_told = np.isfinite(since.totals).any() or np.isfinite(since.factors[:, list(hyper.factors)]).any()
     return len(since) >= settings.refit_every or (bool(is_told) and not hyper.is_shown)
 
 
 def _seeds(settings: EnsembleSettings, seed: int, factors: Sequence[int], fitted_at: int) -> list[list[int]]:
-    """Of the features of each member and factor, which are others after each fit."""
+    """Seeds of the features of each member and factor, different after each fit."""
 
     def own(member: int, factor: int) -> int:
         rng = stream(seed, "ensemble", "features", evaluations=fitted_at, member=member, factor=factor)

@@ -19,7 +19,7 @@ from swarmbo.kernels import KernelName
 from swarmbo.problem.data import Dataset
 from swarmbo.spaces import Domain
 
-_STEP = 0.25  # natural logarithms between values that are tried: an eighth of one more or less is no matter
+_STEP = 0.25  # natural logarithms between grid values: an eighth more or less has little effect
 _OUTPUTSCALES = np.exp(np.arange(-7.0, 7.0 + _STEP / 2.0, _STEP))
 _NOISE_CEILING = 10.0
 
@@ -34,17 +34,7 @@ def fit_part(
     *,
     coupled: bool,
 ) -> PartHyperparameters:
-    """The members of one part, fitted to nothing but what was observed of it.
-
-    Args:
-        settings: Of the ensemble.
-        graph: Scopes.
-        domain: The box of joint points.
-        factors: Indices of the part's factors.
-        data: All evaluations.
-        seeds: Of the features, for each member and factor.
-        coupled: Whether totals count.
-    """
+    """Members of one part, fitted to the observations of its ``factors`` only; totals count if ``coupled``."""
     k, observed = len(factors), of_part(data, domain, factors, coupled=coupled)
     place = {variable: index for index, variable in enumerate(graph.variables)}
     scopes = [[place[variable] for variable in graph.scopes[i]] for i in factors]
@@ -65,7 +55,7 @@ def fit_part(
         return part
     z = (observed.outcome - np.array([*offsets, offsets.sum()])[observed.channel]) / part.scale
     rows = feature_rows(bases_of(members, seeds, settings.n_features), scopes, observed.U, observed.channel)
-    # the constant of a sum is what totals tell, or outcomes of the one factor there is
+    # the constant of a sum is determined by totals, or by outcomes of a single factor
     has_constant = k == 1 or bool((observed.channel == TOTAL).all())
     known = standardised_noise(observed.noise, part.scale)
     fitted = [
@@ -78,7 +68,7 @@ def fit_part(
 def _fitted_shapes(
     settings: EnsembleSettings, graph: FactorGraph, domain: Domain, factors: Sequence[int], data: Dataset
 ) -> dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters]:
-    """Lengthscales, and how the variance divides among factors, for members that have them fitted."""
+    """Lengthscales, and shares of factors in the variance, for members that have them fitted."""
     own = FactorGraph.from_scopes({graph.factors[i]: graph.scopes[i] for i in factors})
     columns = [graph.variables.index(variable) for variable in own.variables]
     box, X = Domain(domain.low[columns], domain.high[columns]), data.X[:, columns]
@@ -129,8 +119,8 @@ def _fit_variances(
 ) -> Member:
     """Outputscale s and noise n with the largest log evidence plus log prior of z ~ N(c, s G + D), on a grid.
 
-    D is n I, but for outcomes whose noise is known. One eigendecomposition of G makes each pair cost O(t); where noises
-    differ it takes one of D^-1/2 G D^-1/2 for each n, so fewer are tried, and where all are known none but their mean.
+    D is n I, except for outcomes of known noise. One eigendecomposition of G makes each pair cost O(t); different
+    noises need one of D^-1/2 G D^-1/2 for each n, so fewer are tried; if all are known, only their mean.
     """
     low, n_unknown = np.log(settings.noise_floor), int(np.isnan(known).sum())
     noises = np.exp(np.arange(low, np.log(_NOISE_CEILING), _STEP))
@@ -162,7 +152,9 @@ def _log_evidence(
     *,
     has_constant: bool,
 ) -> tuple[Float[np.ndarray, "s n"], Float[np.ndarray, "s n"]]:
-    """Of z ~ N(c one, s G + n I) for each s and n, up to a constant, and c, which is profiled as in ``gp.evidence``."""
+    """Log evidence of z ~ N(c one, s G + n I) for each s and n, up to a constant, and c, profiled as in
+    ``gp.evidence``.
+    """
     values, Q = np.linalg.eigh(G)
     precisions = 1.0 / (np.maximum(values, 0.0) * _OUTPUTSCALES[:, None, None] + noises[:, None])  # (s, n, t)
     turned, ones = z @ Q, (one[:, None] * Q).sum(axis=0)

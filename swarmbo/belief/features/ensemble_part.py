@@ -1,4 +1,4 @@
-"""A dictionary of random-feature models of factors that are weighed together."""
+"""A dictionary of random-feature models of factors that are weighted together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from swarmbo.spaces import Domain
 
 
 def of_part(data: Dataset, domain: Domain, factors: Sequence[int], *, coupled: bool) -> Observations:
-    """What was observed of some factors, told by their place among these; totals only where they tie all."""
+    """Observations of some factors, numbered within these; totals only if ``coupled``."""
     totals = data.totals if coupled else np.full(len(data), np.nan)
     own, variance = list(factors), data.known_noise**2
     noise = variance[:, [0, *(1 + i for i in own)]]
@@ -25,14 +25,14 @@ def of_part(data: Dataset, domain: Domain, factors: Sequence[int], *, coupled: b
 
 @dataclass(frozen=True, eq=False)
 class EnsemblePart:
-    """Members that all see the same outcomes, and what they learned; immutable. Made by ``create``.
+    """Members with the same outcomes, and their posteriors; immutable. Made by ``create``.
 
-    Member m says that factor i is c_i + scale √(share_i) w_i·phi_i(x): features of its own for each factor, one vector
-    of weights w = (w_1, …, w_k) for all. An outcome of the sum sees all features, one of a factor that factor's.
+    In member m factor i is c_i + scale √(share_i) w_i·phi_i(x): separate features for each factor, one vector of
+    weights w = (w_1, …, w_k) for all. An outcome of the sum sees all features, one of a factor that factor's.
 
     Args:
-        hyper: Of the members.
-        scopes: For each factor the columns of a joint point that it sees.
+        hyper: Hyper-parameters of the members.
+        scopes: Columns of a joint point in each factor's scope.
         bases: Features of each member, factor by factor.
         models: Posteriors of the members' weights.
     """
@@ -50,14 +50,7 @@ class EnsemblePart:
         bases: Sequence[Sequence[FeatureBasis]],
         data: Observations,
     ) -> "EnsemblePart":
-        """What the members say given data all at once (Lu et al. 2022, eq. (7), by random features).
-
-        Args:
-            hyper: Of the members.
-            scopes: Of the part's factors.
-            bases: As ``bases_of`` makes them.
-            data: What was observed of the part; factors by their place in it.
-        """
+        """Posterior of the members given all data at once (Lu et al. 2022, eq. (7), by random features)."""
         own, all_bases = tuple(map(tuple, scopes)), tuple(map(tuple, bases))
         rows = feature_rows(all_bases, own, data.U, data.channel)
         noise, ratios = np.array([member.noise_variance for member in hyper.members]), _noise_ratios(hyper, data)
@@ -65,7 +58,7 @@ class EnsemblePart:
         return cls(hyper, own, all_bases, models.in_unit_of(ratios))
 
     def updated(self, data: Observations) -> "EnsemblePart":
-        """One outcome after the other (Lu et al. 2022, eqs. (10) and (11))."""
+        """Update by one outcome after the other (Lu et al. 2022, eqs. (10) and (11))."""
         models, outcomes, ratios = self.models, _standardised(self.hyper, data), _noise_ratios(self.hyper, data)
         for r in range(len(data)):
             row = self._row(data, r) * ratios[:, r, None]
@@ -73,22 +66,21 @@ class EnsemblePart:
         return replace(self, models=models)
 
     def awaiting(self, data: Observations) -> "EnsemblePart":
-        """The same with outcomes to come, which the variance knows of."""
+        """Part with pending outcomes, which reduce the variance."""
         models = self.models
         for r in range(len(data)):
             models = models.awaiting(self._row(data, r))
         return replace(self, models=models)
 
     def _row(self, data: Observations, r: int) -> Float[np.ndarray, "M p"]:
-        here = slice(r, r + 1)  # by itself, so that it is the same to the bit whatever comes with it
+        here = slice(r, r + 1)  # alone, so that it is bit-identical in any company
         return feature_rows(self.bases, self.scopes, data.U[here], data.channel[here])[:, 0]
 
     def weights(self, floor: float) -> Float[np.ndarray, " M"]:
-        """How likely each member is given the data, from a uniform prior; in sum 1.
+        """Posterior probability of each member, from a uniform prior; in sum 1.
 
-        Args:
-            floor: Share that every member keeps: it is mixed in here, so the recursion stays Bayes' rule and a member
-                that was wrong early can come back.
+        Every member keeps the share ``floor``: it is mixed in here, so the recursion stays Bayes' rule and a member
+        that was wrong early can recover.
         """
         evidence = self.models.log_evidence
         odds = np.exp(evidence - evidence.max())
@@ -116,10 +108,8 @@ class EnsemblePart:
     def draw(self, member: int, prior: Float[np.ndarray, "k f"], noise: Float[np.ndarray, " t"]) -> list[PriorDraw]:
         """One function per factor, standardised: jointly a draw from a member's posterior given the data.
 
-        Args:
-            member: Which.
-            prior: Standard normal numbers, one for each feature of each factor.
-            noise: The same, one for each of ``models.n_rows``.
+        ``prior`` has a standard normal number for each feature of each factor, ``noise`` one for each of
+        ``models.n_rows``.
         """
         drawn = self.models.draw(member, prior.ravel(), noise).reshape(prior.shape)
         out = list[PriorDraw]()
@@ -134,13 +124,7 @@ class EnsemblePart:
 
 
 def bases_of(members: Sequence[Member], seeds: Sequence[Sequence[int]], n_features: int) -> list[list[FeatureBasis]]:
-    """Random features of members, factor by factor, with variances that add up to the member's outputscale.
-
-    Args:
-        members: The dictionary.
-        seeds: One for each factor of each member.
-        n_features: Of each factor, an even number >= 2.
-    """
+    """Random features of members, factor by factor, with variances that add up to the member's outputscale."""
     return [
         [
             FeatureBasis.create(seed, member.kernel, np.array(lengths), member.outputscale * share, n_features)
@@ -156,7 +140,7 @@ def feature_rows(
     U: Float[np.ndarray, "r n"],
     channel: Int[np.ndarray, " r"],
 ) -> Float[np.ndarray, "M r p"]:
-    """Features that outcomes see: those of all factors where the channel is ``TOTAL``, else of one, the rest 0."""
+    """Features of outcomes: of all factors for the channel ``TOTAL``, else of one factor, the rest 0."""
     f = bases[0][0].n_features
     rows = np.zeros((len(bases), len(U), f * len(scopes)))
     for i, scope in enumerate(scopes):
@@ -169,10 +153,10 @@ def feature_rows(
 
 
 def _noise_ratios(hyper: PartHyperparameters, data: Observations) -> Float[np.ndarray, "M r"]:
-    """What brings outcomes, and features with them, to the noise of each member: 1 where nobody says theirs.
+    """Factors that scale outcomes and their features to the noise of each member; 1 for unreported noise.
 
-    A row of features and its outcome, divided by its own noise and times the member's, say what they said before, and
-    have the one noise that a member knows.
+    A row of features and its outcome, divided by its own noise and times the member's, have the same likelihood with
+    the one noise of a member.
     """
     own = np.sqrt(standardised_noise(data.noise, hyper.scale))
     members = np.sqrt([member.noise_variance for member in hyper.members])

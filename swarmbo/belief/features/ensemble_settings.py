@@ -1,4 +1,4 @@
-"""What an ensemble of Gaussian processes is told to be (settings), and what its members were fitted to be."""
+"""Settings of an ensemble of Gaussian processes, and the fitted state of its members."""
 
 import math
 from typing import Literal, get_args
@@ -18,24 +18,24 @@ _SHORTEST, _LONGEST = 1e-9, 1e9
 
 @kind("belief", FUNCTION)
 class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
-    """Settings of a dictionary of Gaussian processes, weighed by how well they foretold the outcomes.
+    """Settings of a dictionary of Gaussian processes, weighted by their predictions of the outcomes.
 
     There is a member for every kernel with every lengthscale. Variances are relative to the variance of the outcomes;
-    the priors on them are normal in the logarithm. The paper's dictionaries are ``lengthscales = ["fitted", "shared"]``
-    with its kernels, and ``kernels = ["rbf"]`` with the lengthscales 1e-4, 1e-3, … 1e6; its other settings
-    ``n_features = 100`` and ``refit_every = 50``.
+    their priors are log-normal. The paper's dictionaries are ``lengthscales = ["fitted", "shared"]`` with its kernels,
+    and ``kernels = ["rbf"]`` with the lengthscales 1e-4, 1e-3, … 1e6; its other settings ``n_features = 100`` and
+    ``refit_every = 50``.
 
     Source: Lu, Polyzos, Li & Giannakis 2022 (EGP-TS), sections 4.1 and 6, appendix E.
 
     Args:
-        kernels: Covariance functions; one's own need frequencies.
-        lengthscales: In shares of the sides of the domain, from 1e-9 to 1e9, for a factor of one variable; factors of d
-            variables have them √d as long. ``fitted``: by maximum a posteriori, separate for each variable where
-            factors are observed one by one, as ``additive`` has it. ``shared``: fitted too, one for all variables of
-            the factors that are weighed together.
+        kernels: Covariance functions; a user's own needs frequencies.
+        lengthscales: In shares of the sides of the domain, from 1e-9 to 1e9, for a factor of one variable, times √d
+            with d variables. ``fitted``: by maximum a posteriori, as in ``additive``; separate for each variable with
+            outcomes per factor. ``shared``: fitted too, one for all variables of the factors that are weighted
+            together.
         n_features: Random features of each factor in each member, an even number >= 2.
-        floor: Smallest weight a member is drawn with, >= 0 and less than 1 / number of members.
-        refit_every: After this many evaluations, >= 1, members are fitted anew, with features drawn anew.
+        floor: Smallest weight of a member, >= 0 and less than 1 / number of members.
+        refit_every: After this many evaluations, >= 1, members are fitted again, with new features.
         outputscale_log_std: Of the prior on each member's outputscale, > 0. Its median is 1.
         noise_median: Median > 0 of the prior on the noise variance.
         noise_log_std: Its standard deviation in natural logarithms, > 0.
@@ -85,10 +85,10 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Args:
         kernel: Covariance function of every factor.
         lengthscales: For each factor one per variable of its scope, > 0, in shares of the domain's sides.
-        shares: Part of the prior variance that each factor has; in sum 1.
+        shares: Each factor's share of the prior variance; in sum 1.
         outputscale: Prior variance > 0 of the sum.
         noise_variance: Of every outcome, > 0.
-        constant: Prior mean of the sum, shared out evenly.
+        constant: Prior mean of the sum, divided evenly.
     """
 
     kernel: KernelName
@@ -100,13 +100,13 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PartHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The members of factors that are weighed together, and the unit they share: else weights could not be compared.
+    """Members of factors that are weighted together, and their common unit, required to compare weights.
 
     Args:
         factors: Indices of the factors.
-        offsets: Of each factor's outcomes, in the unit of the outcomes.
-        scale: > 0; members are about outcomes less their offset, in this unit.
-        is_shown: Whether outcomes showed it; if not, it is 1, and members are as they were before any data.
+        offsets: Offset of each factor's outcomes, in their unit.
+        scale: Unit of the members, > 0, after subtraction of the offset.
+        is_shown: True if outcomes showed the scale; else it is 1, and members have their prior values.
         fitted_at: Number of evaluations when members were fitted.
         members: The dictionary.
     """
@@ -124,20 +124,15 @@ class PartHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 
 class EnsembleHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that turns data into an ensemble; plain data.
+    """All hyper-parameters of an ensemble; plain data.
 
-    Args:
-        parts: One of all factors where totals are told, else one for each.
+    ``parts`` has one of all factors with totals, else one for each factor.
     """
 
     parts: tuple[PartHyperparameters, ...]
 
     def of_members(self, chosen: tuple[int, ...]) -> AdditiveHyperparameters:
-        """One member of each part as one sum of processes.
-
-        Args:
-            chosen: Index of a member in each part.
-        """
+        """One chosen member of each part, as one sum of processes."""
         kernels, lengthscales = list[KernelName](), list[tuple[float, ...]]()
         outputscales, noises, constants, scales = list[float](), list[float](), list[float](), list[float]()
         for part, index in zip(self.parts, chosen, strict=True):

@@ -14,11 +14,11 @@ _LARGEST = 2**16  # features; beyond it a Gram matrix of them alone takes 32 GiB
 
 @dataclass(frozen=True, eq=False)
 class FeatureBasis:
-    """Sines and cosines whose random sums f(u) = features(u)·w, w ~ N(0, I), have about the covariance of a kernel.
+    """Sines and cosines whose random sums f(u) = features(u)·w, w ~ N(0, I), approximate a kernel's covariance.
 
-    Immutable, and a function of what ``create`` is given: agents that agree on that agree on the basis without a word
-    about frequencies. The variance features(u)·features(u) is the outputscale everywhere, exactly; the covariance of
-    two points deviates from the kernel by about outputscale / √n_features.
+    Immutable, and a function of the arguments of ``create``: agents with equal arguments have equal bases without
+    exchanging frequencies. The variance features(u)·features(u) is the outputscale everywhere, exactly; the covariance
+    of two points deviates from the kernel by about outputscale / √n_features.
 
     Source: Rahimi & Recht 2007, alg. 1, with the spectral densities of ``swarmbo.kernels.spectral_frequencies``.
 
@@ -49,7 +49,7 @@ class FeatureBasis:
         n_features: int,
         time: tuple[KernelName, float] | None = None,
     ) -> "FeatureBasis":
-        """Draw the frequencies. Bases of one seed and size differ in their lengthscales by a stretch only.
+        """Draw the frequencies. Bases of one seed and size differ by the scaling with lengthscales only.
 
         Args:
             seed: An integer >= 0; equal arguments give equal bases.
@@ -57,8 +57,8 @@ class FeatureBasis:
             lengthscales: One per coordinate, > 0, in shares of the sides of the unit cube.
             outputscale: Prior variance > 0.
             n_features: Sines and cosines together, an even number from 2 to 65,536.
-            time: Kernel over time and its lengthscale, where points have a round as a last coordinate. The kernel of
-                the sums is the product of both, whose spectral density is a product too.
+            time: Kernel over time and its lengthscale, if points have a round as last coordinate. The kernel of the
+                sums is then the product of both, and so is its spectral density.
 
         Raises:
             ConfigError: If a number is out of its range, or the kernel was registered without frequencies.
@@ -88,10 +88,7 @@ class FeatureBasis:
         return self.frequencies.shape[1]
 
     def features(self, U: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m p"]:
-        """Features (m, 2k) of points: all sines, then all cosines.
-
-        Args:
-            U: Points (m, d) in the unit cube; others do no harm.
+        """Features (m, 2k) of points (m, d) in the unit cube: all sines, then all cosines.
 
         Raises:
             ShapeError: If the points have another number of coordinates.
@@ -103,9 +100,6 @@ class FeatureBasis:
 
     def feature_gradients(self, U: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d p"]:
         """Derivatives (m, d, 2k) of the features: entry [i, j] is d features(U[i]) / d U[i, j].
-
-        Args:
-            U: Points (m, d) in the unit cube.
 
         Raises:
             ShapeError: If the points have another number of coordinates.

@@ -1,4 +1,4 @@
-"""A Gaussian process in the weights of random features: a belief made of a summary of data, not of the data."""
+"""A Gaussian process in the weights of random features: a belief from a summary of data, not from the data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ _STATE_ARRAYS = ("frequencies", "precision", "shift", "pending")
 
 @dataclass(frozen=True, eq=False)
 class FeatureCache:
-    """Posterior at m points, in physical units, from which covariances between subsets are cheap.
+    """Posterior at m points, in physical units, with fast covariances between subsets.
 
     Args:
         mean: Posterior means (m,).
@@ -40,11 +40,8 @@ class FeatureCache:
     scale: float
 
     def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
-        """Latent posterior covariances (r, c) between two subsets, in the square of the outcome's unit.
-
-        Args:
-            rows: Indices into the points (r,), or a slice.
-            cols: Indices into the points (c,), or a slice.
+        """Latent posterior covariances (r, c) between two subsets (indices or slices), in the square of the outcome's
+        unit.
         """
         return self.scale**2 * (self.V[:, rows].T @ self.V[:, cols])
 
@@ -53,18 +50,18 @@ class FeatureCache:
 class FeatureGP(FieldGP):
     """The posterior of y = offset + scale (mean + features(u)·w + noise), w ~ N(0, I), given a summary of data.
 
-    What it needs of the data is the information they hold about w, so beliefs can be fused without the data. It offers
-    the predictions of an ``ExactGP``, from whose covariance its own deviates as the basis deviates from the kernel; and
-    p features have p freedoms, so with about as many data, or more, it is too sure of itself where there are none.
+    It needs the data's information about w only, so beliefs can be fused without the data. It has the predictions of an
+    ``ExactGP`` up to the deviation of the basis from the kernel; p features have p degrees of freedom, so with about p
+    data or more its variance is too small far from them.
 
-    Its place and time, and the fields not listed here, are those of its base, ``FieldGP``.
+    Its location and time, and the fields not listed here, are those of its base, ``FieldGP``.
 
     Source: Rasmussen & Williams 2006, eq. 2.11, with the features of Rahimi & Recht 2007.
 
     Args:
         basis: Drawn for the kernel.
-        information: Of the data about w.
-        pending: Points (q, d), physical, whose outcomes are still to come.
+        information: Information of the data about w.
+        pending: Pending points (q, d), physical.
 
     Example:
         >>> domain = Domain(np.zeros(1), np.array([10.0]))
@@ -82,12 +79,6 @@ class FeatureGP(FieldGP):
     def create(cls, domain: Domain, hyperparameters: Hyperparameters, n_features: int, seed: int) -> "FeatureGP":
         """A belief without data.
 
-        Args:
-            domain: The box of physical points.
-            hyperparameters: With a noise variance > 0.
-            n_features: Size of the basis, an even number >= 2.
-            seed: Of the basis.
-
         Raises:
             ConfigError: If there is no noise, or the basis is refused.
         """
@@ -98,15 +89,15 @@ class FeatureGP(FieldGP):
         return cls(domain=domain, hyperparameters=h, basis=basis, information=Information.none(n_features))
 
     def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> "FeatureGP":
-        """Learn outcomes; points pending are forgotten.
+        """Learn outcomes; pending points are dropped.
 
         Args:
             X: New points (n, d), physical.
-            y: Their outcomes (n,), physical. Leave failed measurements out.
+            y: Their outcomes (n,), physical, without failed measurements.
             noise_variance: As of ``ExactGP.update``.
 
         Returns:
-            The new belief; this one where n is 0.
+            The new belief; this one if n is 0.
 
         Raises:
             ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
@@ -119,7 +110,7 @@ class FeatureGP(FieldGP):
         return replace(self, information=self.information + new, pending=None)
 
     def state_dict(self) -> dict[str, Any]:
-        """All of the state, as plain JSON data and arrays, exact to the bit."""
+        """Complete state, as plain JSON data and arrays, exact in every bit."""
         plain = {
             "hyperparameters": msgspec.to_builtins(self.hyperparameters),
             "count": self.information.count,
@@ -136,11 +127,7 @@ class FeatureGP(FieldGP):
 
     @classmethod
     def from_state_dict(cls, domain: Domain, state: Mapping[str, Any]) -> "FeatureGP":
-        """The belief that ``state_dict`` wrote down.
-
-        Args:
-            domain: As of the saved belief.
-            state: What ``state_dict`` returned, also after a trip through JSON and ``.npz``.
+        """Belief from a ``state_dict``, also one read from JSON and ``.npz``, over the domain of the saved belief.
 
         Raises:
             StateVersionError: If another version wrote it.
@@ -167,22 +154,21 @@ class FeatureGP(FieldGP):
 
     @cached_property
     def weights(self) -> Float[np.ndarray, " p"]:
-        """Posterior mean of the weights. Points pending do not move it: their outcomes are taken as foreseen."""
+        """Posterior mean of the weights; pending points do not change it."""
         L = self._root if self.pending is None else replace(self, pending=None)._root
         return solve_lower_transposed(L, solve_lower(L, self.information.shift))
 
     @property
     def n_data(self) -> int:
-        """Number of outcomes in the summary, rounded where fractions of summaries were added."""
+        """Number of outcomes in the summary, rounded if fractions of summaries were added."""
         return round(self.information.count)
 
     def condition_on_pending(self, X: Float[np.ndarray, "q d"]) -> "FeatureGP":
-        """A belief whose variance knows of measurements to come, and whose mean does not move.
+        """A belief whose variance includes pending measurements, and whose mean does not change.
+
+        ``X`` (q, d), physical, will be measured with the usual noise; it is added to the pending points.
 
         Source: Desautels, Krause & Burdick 2014, section 4.
-
-        Args:
-            X: Points (q, d), physical, that will be measured with the usual noise; added to those pending already.
 
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
@@ -205,7 +191,7 @@ class FeatureGP(FieldGP):
         return mean
 
     def posterior_cache(self, X: ArrayLike) -> FeatureCache:
-        """The posterior at fixed physical points (m, d), from which covariances between subsets are cheap.
+        """Posterior at fixed physical points (m, d), with fast covariances between subsets.
 
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
@@ -217,14 +203,7 @@ class FeatureGP(FieldGP):
     def posterior_gradient(
         self, X: Float[np.ndarray, "m d"]
     ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m d"], Float[np.ndarray, " m"], Float[np.ndarray, "m d"]]:
-        """Mean and variance of the field with their gradients.
-
-        Args:
-            X: Points (m, d), physical.
-
-        Returns:
-            Means (m,), their gradients (m, d), variances (m,), their gradients (m, d); physical, per physical unit of
-            each coordinate.
+        """Means (m,), their gradients (m, d), variances (m,), their gradients (m, d) at points (m, d), all physical.
 
         Raises:
             ShapeError: If the shape does not fit, or a value is not finite.
@@ -248,7 +227,7 @@ class FeatureGP(FieldGP):
 
 
 def basis_of(hyperparameters: Hyperparameters, n_features: int, seed: int) -> FeatureBasis:
-    """The basis drawn for hyper-parameters: over places, or over places and times."""
+    """Basis drawn for hyper-parameters: over locations, or over locations and times."""
     h = hyperparameters
     time = None if h.time is None else (h.time.kernel, h.time.lengthscale)
     return FeatureBasis.create(seed, h.kernel, np.array(h.lengthscales), h.outputscale, n_features, time)

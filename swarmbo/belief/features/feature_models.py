@@ -1,15 +1,15 @@
-"""Gaussian linear models of the same data, each over features of its own, that learn one datum at a time.
+"""Gaussian linear models of the same data, each over its own features, updated one datum at a time.
 
-Model m says y = w·phi_m + e with weights w ~ N(0, I) of p features and noise e ~ N(0, s_m). After t data its posterior
-has in information form the precision I + Phi'Phi / s_m and the vector Phi'y / s_m. What is kept of it is the factor
-Phi, of rank t, and the Cholesky factor L of Phi Phi' + s_m I, which by the matrix inversion lemma tell the same:
+Model m is y = w·phi_m + e with weights w ~ N(0, I) of p features and noise e ~ N(0, s_m). After t data its posterior
+has in information form the precision I + Phi'Phi / s_m and the vector Phi'y / s_m. Stored are the equivalent factor
+Phi, of rank t, and the Cholesky factor L of Phi Phi' + s_m I, by the matrix inversion lemma:
 
-    a new datum:  v = L⁻¹ Phi phi, variance phi·phi + s_m - v·v and mean v·L⁻¹y make the next row of L and of L⁻¹y
-    a draw:       w = w0 + Phi'(Phi Phi' + s_m I)⁻¹ (y - Phi w0 - e), w0 and e drawn from the prior (Matheron's rule)
+    a new datum:  v = L⁻¹ Phi phi, variance phi·phi + s_m - v·v and mean v·L⁻¹y make the next row of L and of L⁻¹y a
+    draw:       w = w0 + Phi'(Phi Phi' + s_m I)⁻¹ (y - Phi w0 - e), w0 and e drawn from the prior (Matheron's rule)
 
-Both take O(t p + t²) instead of O(p²), and nothing is ever subtracted from a covariance matrix. When there are twice as
-many data as features, p rows R and outcomes Q'y with Phi = Q R take their place: they have the same Phi'Phi and Phi'y,
-which is all that a posterior is made of, and rows do not grow without end.
+Both take O(t p + t²) instead of O(p²), and nothing is ever subtracted from a covariance matrix. With twice as many data
+as features, p rows R and outcomes Q'y with Phi = Q R replace them: Phi'Phi and Phi'y, and so the posterior, are equal,
+and the number of rows stays bounded.
 """
 
 from dataclasses import dataclass, replace
@@ -23,15 +23,15 @@ from scipy.linalg.blas import dtpsv
 from swarmbo.belief.gp.cholesky import factorise, solve_lower
 
 _LOG_2PI = float(np.log(2.0 * np.pi))
-_FIRST_ROWS = 16  # room that is made at first; it doubles when it is full
+_FIRST_ROWS = 16  # initial capacity; it doubles when full
 
 
 class _Store:
-    """Rows that are only ever appended; a model that is not the last to have appended copies first.
+    """Append-only rows, shared between models; a model that is not the last to have appended copies first.
 
     Args:
         features: (M, room, p).
-        packed: Rows 0 … i of L after one another, (M, room (room + 1) / 2): a new row is appended without moving any.
+        packed: Rows 0 … i of L one after the other, (M, room (room + 1) / 2): appending moves no row.
         whitened: L⁻¹ y (M, room).
     """
 
@@ -42,7 +42,7 @@ class _Store:
         self.filled = 0
 
     def with_room(self, n: int) -> "_Store":
-        """A store that goes on after row n: this one if nobody did yet, and there is room."""
+        """Store that continues after row n: this one if no model did yet, and there is room."""
         M, room, p = self.features.shape
         if self.filled == n and n < room:
             return self
@@ -56,12 +56,12 @@ class _Store:
 
 @dataclass(frozen=True, eq=False)
 class FeatureModels:
-    """M models and what they learned; immutable, what learns returns a new one. Made by ``given``.
+    """M immutable models and their data, made by ``given``.
 
     Args:
         noise: Noise variances s (M,), > 0.
-        n_rows: Number t of data, or of rows that stand for them.
-        n_pending: Data to come, which the variance knows of and the mean does not.
+        n_rows: Number t of data, or of rows that replace them.
+        n_pending: Pending data, which change the variance and not the mean.
         log_evidence: Log density (M,) of the data under each model.
         store: Rows of the factors.
 
@@ -83,20 +83,14 @@ class FeatureModels:
     def given(
         cls, rows: Float[np.ndarray, "M t p"], outcomes: Float[np.ndarray, "M t"], noise: Float[np.ndarray, " M"]
     ) -> "FeatureModels":
-        """The posterior of all data at once.
-
-        Args:
-            rows: Features of each datum.
-            outcomes: As each model sees them: less its own mean.
-            noise: Noise variances (M,), > 0.
-        """
+        """Posterior of all data at once; ``outcomes`` are relative to each model's mean."""
         M, t, p = rows.shape
         evidence = np.zeros(M)
         if t >= 2 * p:
             n_left_out = t - p
             squares = (outcomes**2).sum(axis=1)
             rows, outcomes = _condensed(rows, outcomes)
-            misfit = np.maximum(squares - (outcomes**2).sum(axis=1), 0.0)  # what no weights explain
+            misfit = np.maximum(squares - (outcomes**2).sum(axis=1), 0.0)  # unexplained by any weights
             evidence = -0.5 * (misfit / noise + n_left_out * (_LOG_2PI + np.log(noise)))
             t = p
         store, pairs = _Store(M, max(2 * t, _FIRST_ROWS), p), np.tril_indices(t)
@@ -109,12 +103,7 @@ class FeatureModels:
         return cls(noise, t, 0, evidence, store)
 
     def updated(self, row: Float[np.ndarray, "M p"], outcome: Float[np.ndarray, " M"]) -> "FeatureModels":
-        """One datum more: a rank-one update of every model, and its predictive density into the evidence.
-
-        Args:
-            row: Its features.
-            outcome: As each model sees it.
-        """
+        """Add one datum: a rank-one update of every model, and its predictive density in the evidence."""
         assert not self.n_pending, "data come before what is pending"
         n = self.n_rows
         v, variance = self._next(row)
@@ -125,18 +114,18 @@ class FeatureModels:
         return longer if n + 1 < 2 * row.shape[1] else longer._shorter()
 
     def _shorter(self) -> "FeatureModels":
-        """The same in as few rows as there are features."""
+        """Equivalent models with as few rows as features."""
         n = self.n_rows
         outcomes = (self._factors @ self.store.whitened[:, :n, None])[:, :, 0]
         made = FeatureModels.given(*_condensed(self.store.features[:, :n], outcomes), self.noise)
         return replace(made, log_evidence=self.log_evidence)
 
     def in_unit_of(self, ratios: Float[np.ndarray, "M r"]) -> "FeatureModels":
-        """The same, its evidence that of outcomes before they were multiplied by ratios."""
+        """The same, with the evidence of outcomes before their multiplication by ratios."""
         return replace(self, log_evidence=self.log_evidence + np.log(ratios).sum(axis=1))
 
     def awaiting(self, row: Float[np.ndarray, "M p"]) -> "FeatureModels":
-        """A datum to come: it counts in variances, not in means, evidence or draws."""
+        """Add a pending datum, which changes variances, not means, evidence or draws."""
         v, variance = self._next(row)
         store = self._append(row, v, variance, np.zeros(len(v)))
         return replace(self, n_pending=self.n_pending + 1, store=store)
@@ -146,7 +135,7 @@ class FeatureModels:
         v = (self.store.features[:, :n] @ row[:, :, None])[:, :, 0]
         for m in range(len(v)) if n else ():
             v[m] = dtpsv(n, self.store.packed[m, : _end(n)], v[m], trans=1)
-        # on paper never below the noise; rounding may take it there where the datum repeats others
+        # exactly never below the noise; rounding may take it there for a repeated datum
         return v, np.maximum(_dots(row, row) + self.noise - _dots(v, v), self.noise)
 
     def _append(
@@ -183,20 +172,14 @@ class FeatureModels:
         return mean, np.maximum(var, 0.0)
 
     def mean(self, Phi: Float[np.ndarray, "M m p"]) -> Float[np.ndarray, "M m"]:
-        """Mean alone."""
+        """Mean of w·phi at the features of m points."""
         weights = np.array([self.draw(m, np.zeros(Phi.shape[2]), np.zeros(self.n_rows)) for m in range(len(Phi))])
         return (Phi @ weights[:, :, None])[:, :, 0]
 
     def draw(
         self, model: int, prior: Float[np.ndarray, " p"], noise: Float[np.ndarray, " t"]
     ) -> Float[np.ndarray, " p"]:
-        """Weights drawn from one model's posterior; with ``prior`` and ``noise`` zero, its mean.
-
-        Args:
-            model: Which.
-            prior: Standard normal numbers.
-            noise: The same, one for each row.
-        """
+        """Weights drawn from one model's posterior by standard normal ``prior`` and ``noise``; with zeros, its mean."""
         t, store = self.n_rows, self.store
         if not t:
             return prior.copy()
@@ -216,7 +199,7 @@ class FeatureModels:
 def _condensed(
     rows: Float[np.ndarray, "M t p"], outcomes: Float[np.ndarray, "M t"]
 ) -> tuple[Float[np.ndarray, "M p p"], Float[np.ndarray, "M p"]]:
-    """R and Q'y, where rows = Q R with orthonormal Q."""
+    """R and Q'y, with rows = Q R and orthonormal Q."""
     Q, R = np.linalg.qr(rows)
     return R, (outcomes[:, None, :] @ Q)[:, 0]
 

@@ -1,4 +1,4 @@
-"""What outcomes say about the weights of a linear model, in a form in which independent outcomes add up."""
+"""Information of outcomes about the weights of a linear model; independent outcomes add up."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class Information:
     Args:
         precision: (p, p), symmetric, positive semi-definite.
         shift: (p,).
-        count: Number of outcomes in it; a fraction where a fraction of a summary was added.
+        count: Number of outcomes; a fraction if a fraction of a summary was added.
 
     Example:
         >>> Phi, z = np.array([[1.0, 0.0], [0.6, 0.8]]), np.array([1.0, 2.0])
@@ -44,18 +44,18 @@ class Information:
 
     @classmethod
     def none(cls, n_features: int) -> "Information":
-        """That of no outcomes about ``n_features`` weights."""
+        """Information of no outcomes about ``n_features`` weights."""
         return cls(np.zeros((n_features, n_features)), np.zeros(n_features), 0.0)
 
     @classmethod
     def of(
         cls, Phi: Float[np.ndarray, "n p"], z: Float[np.ndarray, " n"], noise_variance: float | Float[np.ndarray, " n"]
     ) -> "Information":
-        """That of outcomes.
+        """Information of outcomes.
 
         Args:
             Phi: Features (n, p) of the points.
-            z: Outcomes (n,), standardised and less the prior mean.
+            z: Outcomes (n,), standardised and minus the prior mean.
             noise_variance: Of the same outcomes, > 0: one for all, or one each (n,).
         """
         if isinstance(noise_variance, np.ndarray):  # in units of its own noise each outcome has a noise of 1
@@ -67,7 +67,7 @@ class Information:
         return Information(self.precision + other.precision, self.shift + other.shift, self.count + other.count)
 
     def scaled(self, factor: float) -> "Information":
-        """The same of ``factor`` >= 0 times as much."""
+        """Information multiplied by ``factor`` >= 0."""
         return Information(factor * self.precision, factor * self.shift, factor * self.count)
 
     @property
@@ -81,10 +81,10 @@ class Information:
 
     @classmethod
     def unpacked(cls, vector: Float[np.ndarray, " q"], n_features: int) -> "Information":
-        """The inverse of ``packed``.
+        """Inverse of ``packed``.
 
         Raises:
-            ShapeError: If the vector is not as long as one for that many features.
+            ShapeError: If the vector has another length.
         """
         if vector.shape != (size := packed_size(n_features),):
             raise ShapeError(f"information: got shape {vector.shape}; wanted ({size},) for {n_features} features")
@@ -108,15 +108,9 @@ def information_of(
     y: Float[np.ndarray, " n"],
     noise: Float[np.ndarray, " n"] | None = None,
 ) -> Information:
-    """The information of physical outcomes y at physical points X, rounds last, about weights of a basis.
+    """Information of physical outcomes y at physical points X, rounds last, about weights of a basis.
 
-    Args:
-        basis: Whose weights.
-        hyperparameters: With the unit of outcomes, and the noise of those that nobody says it of.
-        domain: The box of physical points.
-        X: Points (n, d), physical; with a time axis (n, d + 1).
-        y: Outcomes (n,), physical.
-        noise: Noise variances (n,), physical, NaN where not known; None: none is.
+    ``hyperparameters`` has the unit of outcomes, and the noise of those without a known variance in ``noise`` (NaN).
     """
     h = hyperparameters
     variance: float | Float[np.ndarray, " n"] = h.noise_variance

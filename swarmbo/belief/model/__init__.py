@@ -1,4 +1,4 @@
-"""What a team makes of its history before it decides: beliefs, transforms, splits, failures."""
+"""Models of a team's history: beliefs, transforms, splits, failures."""
 
 from swarmbo.belief.model.incumbents import incumbent as incumbent
 from swarmbo.belief.model.joint_situation import JointSituation as JointSituation, OutcomeMode as OutcomeMode

@@ -1,4 +1,4 @@
-"""What a team whose belief is an ensemble learns from its history."""
+"""Model of a team whose belief is an ensemble."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,14 +20,14 @@ from swarmbo.problem.data import Dataset
 class EnsembleModel(Model):
     """An ensemble, and the members drawn from it for this round.
 
-    ``belief`` are the exact Gaussian processes of the drawn members, so that any acquisition that reads a belief works
-    on an ensemble: a member is drawn by weight, then the rule is followed for it (Lu et al. 2022, remark 1).
+    ``belief`` are the exact Gaussian processes of the drawn members, so that any acquisition works on an ensemble: a
+    member is drawn by weight, then the rule is applied to it (Lu et al. 2022, remark 1).
 
     Args:
         ensemble: Given the data alone.
-        chosen: The member that was drawn for each part.
+        chosen: The drawn member of each part.
         out: Pending joint points (p, n), physical.
-        awaited: Of which factors (p, k) their outcomes are to come.
+        awaited: Mask of factors (p, k) with pending outcomes.
     """
 
     ensemble: Ensemble
@@ -45,26 +45,21 @@ class EnsembleModel(Model):
         return mean, np.sqrt(variance)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """The same of a factor that is observed by itself."""
+        """Mean and standard deviation of a separately observed factor."""
         mean, variance = self._awaiting.factor_posterior(factor, X)
         return mean, np.sqrt(variance)
 
     def factor_means(self) -> Float[np.ndarray, "k t"]:
-        """Over all members."""
+        """Mean of each factor over all members."""
         return self.ensemble.factor_means(evaluated(self.belief))
 
 
 def learn_ensemble(
     situation: JointSituation, settings: EnsembleSettings, previous: Learned | None, last: Model | None = None
 ) -> EnsembleModel:
-    """The ensemble that a history leads to, and a member of each part drawn by weight.
+    """Ensemble of a history, and a member of each part drawn by weight.
 
-    Args:
-        situation: What is known.
-        settings: Of the ensemble.
-        previous: What was learned before.
-        last: The model before; where this history goes on from its, so does the ensemble. It saves time and changes no
-            bit of the outcome.
+    ``last`` is the model before; the ensemble continues from it if the history does, with bit-identical results.
     """
     history, n = situation.history, len(situation.history)
     coupled = situation.outcomes == "total" or len(situation.graph.factors) == 1

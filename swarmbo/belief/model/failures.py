@@ -1,6 +1,6 @@
-"""What failures so far require of the next joint point, and where it may start from.
+"""Requirements of past failures on the next joint point, and its starting point.
 
-A failure as a whole may be the fault of any factor; a failure of one factor speaks about its own scope only.
+A failure as a whole may be due to any factor; a failure of one factor concerns its own scope only.
 """
 
 from collections.abc import Sequence
@@ -13,16 +13,13 @@ from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.success import Requirement, SuccessGP, excess_of
 from swarmbo.boundary.rng import stream
 
-_SEARCHED = 256  # random points looked at where nothing ever succeeded
+_SEARCHED = 256  # random points searched if nothing has succeeded
 
 
 def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = ()) -> tuple[Requirement, ...]:
-    """What follows from the failures so far: one requirement for evaluations as a whole if any failed as such, and one
-    for each factor that failed by itself.
+    """Requirements of past failures: one for evaluations as a whole if any failed as such, and one per failed factor.
 
-    Args:
-        situation: What is known.
-        times: How outcomes of factors fade, if they do.
+    ``times`` are the temporal decays of factors' outcomes, if any.
     """
     failed = situation.failed
     if failed is None or not failed.any():
@@ -58,15 +55,10 @@ def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = (
 def reference(
     situation: JointSituation, needed: Sequence[Requirement], best: Float[np.ndarray, " n"]
 ) -> Float[np.ndarray, " n"]:
-    """Where to start from, and to go back to: a joint point of the unit cube that will succeed if any will.
+    """Start and fallback: a joint point of the unit cube that is as likely to succeed as any.
 
-    The incumbent, unless that is too likely to fail; then the evaluated point of which something came that is least so;
-    where nothing came of any, a random one.
-
-    Args:
-        situation: What is known.
-        needed: What the point must meet.
-        best: The incumbent.
+    The incumbent, unless it is too likely to fail; then the likeliest evaluated point with an outcome; without one, a
+    random point.
     """
     if least_margin(needed, best[None])[0] >= 0.0:
         return best
@@ -80,5 +72,5 @@ def reference(
 
 
 def least_margin(needed: Sequence[Requirement], U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
-    """By how much joint points exceed the requirement that they are nearest to missing."""
+    """Smallest margin of joint points over the requirements."""
     return np.min([requirement.margin(U) for requirement in needed], axis=0)

@@ -12,7 +12,7 @@ def check_disjoint(graph: FactorGraph) -> None:
     """Refuse a graph in which a variable has two factors.
 
     Raises:
-        ConfigError: It names the variable and the factors.
+        ConfigError: With the variable and the factors.
     """
     for variable in graph.variables:
         if len(factors := graph.factors_of(variable)) > 1:
@@ -30,7 +30,7 @@ def random_groups(graph: FactorGraph, size: int, rng: np.random.Generator) -> tu
 
 
 def graph_of_groups(graph: FactorGraph, groups: Sequence[Sequence[str]]) -> FactorGraph:
-    """A graph of one factor per group, variables and their owners as in a given one, in the same order.
+    """Graph of one factor per group, variables and owners as in a given one, in the same order.
 
     A group is owned by the owner of its first variable.
     """

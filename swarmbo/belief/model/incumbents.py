@@ -1,4 +1,4 @@
-"""The best of what was evaluated, as a belief sees it: where searches start, and what improvement is measured from."""
+"""Incumbents by posterior mean: starts of searches, and the reference of improvement."""
 
 from collections.abc import Sequence
 
@@ -10,28 +10,24 @@ from swarmbo.graph import FactorGraph, stacks_of
 
 PartMeans = tuple[Int[np.ndarray, " _a"], Float[np.ndarray, " t"]]
 
-N_STARTS = 3  # of the best evaluations, from which a search starts
+N_STARTS = 3  # best evaluations from which a search starts
 
 
 def known(belief: AdditiveGP) -> Bool[np.ndarray, " t"]:
-    """Which evaluations have at least one outcome that is known."""
+    """Mask of evaluations with at least one known outcome."""
     return np.isfinite(belief.totals) | np.isfinite(belief.factors).any(axis=1)
 
 
 def evaluated(belief: AdditiveGP) -> Float[np.ndarray, "t n"]:
-    """Points of the unit cube of which at least one outcome is known."""
+    """Points of the unit cube with at least one known outcome."""
     return belief.domain.to_unit(belief.X[known(belief)])
 
 
 def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> list[PartMeans]:
-    """For each connected part of the graph its variables, as columns, and what its sum is worth at ``evaluated``.
+    """Columns of each connected part's variables, and posterior means of its sum at ``evaluated``.
 
-    That is the posterior mean. Where factors are observed one by one, it is -inf where not all outcomes of the part are
-    known, unless they nowhere are.
-
-    Args:
-        belief: Of all factors.
-        factor_means: What each factor is worth there; by default as the belief has it.
+    With outcomes per factor, means are -inf if an outcome of the part is missing, unless it is missing everywhere.
+    ``factor_means`` replaces the belief's.
     """
     graph, in_use = belief.graph, known(belief)
     if factor_means is None:
@@ -53,14 +49,7 @@ def means_of(
     *,
     pending: bool = False,
 ) -> Float[np.ndarray, "f t"]:
-    """What some factors are worth at ``evaluated``.
-
-    Args:
-        belief: Of all factors.
-        factors: Which.
-        factor_means: As in ``part_means``.
-        pending: At pending points instead.
-    """
+    """Means of some factors at ``evaluated``, or at pending points."""
     if factor_means is not None:
         return factor_means[[belief.graph.place_of[factor] for factor in factors]]
     U = belief.domain.to_unit(belief.pending) if pending else evaluated(belief)
@@ -70,14 +59,7 @@ def means_of(
 def as_seen(
     belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " t"], in_use: Bool[np.ndarray, " T"] | None = None
 ) -> PartMeans:
-    """A part's variables, as columns, and what its sum is worth, as ``part_means`` has it.
-
-    Args:
-        belief: Of all factors.
-        part: A connected part of its graph.
-        mean: Of the sum, at ``evaluated``.
-        in_use: ``known`` of the belief, if that has been worked out.
-    """
+    """Columns of a part's variables, and means of its sum, in the form of ``part_means``; ``in_use`` is ``known``."""
     graph = belief.graph
     own = [graph.place_of[factor] for factor in part.factors]
     seen = np.isfinite(belief.factors[:, own][known(belief) if in_use is None else in_use]).all(axis=1)
@@ -87,14 +69,10 @@ def as_seen(
 
 
 def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None = None) -> Float[np.ndarray, " n"]:
-    """The evaluated point with the largest posterior mean, in the unit cube; its centre while nothing is known.
+    """Evaluated point with the largest posterior mean, in the unit cube; its centre without outcomes.
 
-    Without noise that is the best outcome. Where factors are observed one by one, it is put together from the best
-    evaluated point of each connected part: what a part is worth there was seen, not inferred.
-
-    Args:
-        belief: Of all factors.
-        factor_means: As in ``part_means``.
+    Without noise that is the best outcome. With outcomes per factor, it is combined from the best evaluated point of
+    each connected part, whose values are measured, not inferred.
     """
     U = evaluated(belief)
     if not len(U):
@@ -106,13 +84,10 @@ def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None 
 
 
 def to_beat(belief: AdditiveGP) -> Float[np.ndarray, " n"]:
-    """The incumbent, but for parts of the graph of which a pending point promises more: those are as there.
+    """Incumbent, in which parts of the graph with a better pending point are taken from there.
 
-    Improvement is measured from it. From the incumbent alone, the place of the best mean would be asked again and
-    again, because pending points do not move the mean.
-
-    Args:
-        belief: Of all factors; it knows of pending points.
+    The reference of improvement. From the incumbent alone, the same best mean would be queried repeatedly, because
+    pending points do not change the mean.
     """
     point = incumbent(belief)
     if not (len(belief.pending) and len(evaluated(belief))):
@@ -135,19 +110,14 @@ def surpassed(
 ) -> Float[np.ndarray, " a"]:
     """Some variables of a point, or of the pending point of the largest mean if that is larger.
 
-    Args:
-        belief: That knows of pending points.
-        columns: The variables.
-        point: In the unit cube.
-        mean: What it is expected to bring.
-        ahead: What pending points are expected to bring.
+    ``mean`` is expected at the point, ``ahead`` at pending points.
     """
     best = int(np.argmax(ahead))
     return belief.domain.to_unit(belief.pending)[best, columns] if ahead[best] > mean else point[columns]
 
 
 def pending_means(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
-    """What a part's sum is expected to be at pending points; -inf where all its outcomes were told."""
+    """Expected sum of a part at pending points; -inf if all its outcomes are known."""
     own = [belief.graph.place_of[factor] for factor in part.factors]
     return np.where(belief.awaited[:, own].any(axis=1), mean, -np.inf)
 
@@ -155,14 +125,7 @@ def pending_means(belief: AdditiveGP, part: FactorGraph, mean: Float[np.ndarray,
 def starting_points(
     belief: AdditiveGP, low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"], count: int = N_STARTS
 ) -> Float[np.ndarray, "k n"]:
-    """Points of a box worth starting a search from: for each part of the graph its best evaluated points.
-
-    Args:
-        belief: Of all factors.
-        low: Lower corner.
-        high: Upper corner.
-        count: At most this many, best first.
-    """
+    """Good starts in a box, best first: combined from the best evaluated points of each part of the graph."""
     U = evaluated(belief)
     if not len(U):
         return np.zeros((0, belief.domain.n_dims))
@@ -174,13 +137,7 @@ def _columns(belief: AdditiveGP, part: FactorGraph) -> Int[np.ndarray, " a"]:
 
 
 def composed(parts: Sequence[PartMeans], U: Float[np.ndarray, "t n"], count: int) -> Float[np.ndarray, "k n"]:
-    """Points put together from the best that each part has seen, best first.
-
-    Args:
-        parts: As ``part_means`` has them.
-        U: Points of the unit cube that they are about.
-        count: At most this many.
-    """
+    """Points combined from each part's best ones, best first, in the form of ``part_means`` over ``U``."""
     out = np.full((min(count, len(U)), U.shape[1]), 0.5)
     for columns, mean in parts:
         best = np.argsort(-mean, kind="stable")[: len(out)]

@@ -1,4 +1,4 @@
-"""What is known when a team with a factor graph decides where to evaluate next, and what it makes of it."""
+"""Knowledge of a team with a factor graph at the time of a decision."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,12 +17,12 @@ from swarmbo.spaces import Domain
 
 
 class Out(NamedTuple):
-    """Joint points of which outcomes are still to come.
+    """Joint points with pending outcomes.
 
     Args:
-        points: Where (q, n), physical.
-        rounds: The round (q,) in which each was asked for; None where nobody says.
-        awaited: Of which factors (q, n_factors).
+        points: Locations (q, n), physical.
+        rounds: The round (q,) of each query; None if unknown.
+        awaited: Mask of factors (q, n_factors) with pending outcomes.
     """
 
     points: Float[np.ndarray, "q n"]
@@ -32,29 +32,27 @@ class Out(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class JointSituation:
-    """Everything that a method may look at when a team with a factor graph chooses its next joint point.
+    """Everything that a method may use to choose the next joint point.
 
     Args:
         graph: Scopes and owners.
         domain: The box of joint points, in the order of ``graph.variables``.
-        history: What was evaluated.
-        pending: Pending joint points (p, n), physical, of which nothing was told yet. Those
-            that were told in part are in the history; ``out`` has both.
-        outcomes: Whether outcomes are told of the sum, or of every factor.
-        links: Who hears whom; None means that everyone hears everyone.
+        history: Evaluations.
+        pending: Pending joint points (p, n), physical, without any outcome. Partly known ones are in the history;
+            ``out`` has both.
+        outcomes: Kind of outcomes: of the sum, or of every factor.
+        links: Communication graph; None if all agents are connected.
         round: 1 for the first decision.
-        horizon: Number of rounds planned; None if unknown.
+        horizon: Number of planned rounds; None if unknown.
         seed: The team's seed, for named random streams.
-        initial: How many of the first evaluations belong to the initial design, which no method chose, where the
-            history does not say.
-        structure: Whether the graph tells the factors; if not, it has one over all variables, and a method may look for
-            others. ``learned``: somebody else looked for them.
-        pending_rounds: The round (p,) in which each pending point was asked for; None as in ``Dataset``.
-        failed: Which outcomes of the history (t, n_factors) failed; all of a row where an evaluation failed as a whole.
+        initial: Number of the first evaluations that belong to the initial design, if the history does not say.
+        structure: ``known``: the graph has the true factors. ``unknown``: it has one over all variables, and a method
+            may search for others. ``learned``: its scopes were learned elsewhere.
+        pending_rounds: The round (p,) of each pending point's query; None as in ``Dataset``.
+        failed: Mask of failed outcomes of the history (t, n_factors); all of a row if an evaluation failed as a whole.
             None: none did.
-        limits: Regions that must not be asked.
-        earlier: The belief of the last decision. To go on from what was worked out for it saves time, and changes
-            nothing.
+        limits: No-go regions.
+        earlier: The belief of the last decision. Reuse of its results saves time, with bit-identical results.
     """
 
     graph: FactorGraph
@@ -75,7 +73,7 @@ class JointSituation:
 
     @cached_property
     def out(self) -> Out:
-        """All points of which not every outcome was told: first those of which none was."""
+        """All points with a pending outcome: first those without any outcome."""
         history, nothing_told = self.history, np.ones((len(self.pending), len(self.graph.factors)), dtype=bool)
         if history.awaited is None:
             return Out(self.pending, self.pending_rounds, nothing_told)
@@ -91,15 +89,13 @@ class JointSituation:
 
     @cached_property
     def chosen(self) -> Bool[np.ndarray, " t"]:
-        """Which evaluations of the history a method chose: not those attached, nor those of the initial design."""
+        """Mask of evaluations that a method chose: neither attached, nor of the initial design."""
         known = self.history.chosen
         return np.arange(len(self.history)) >= self.initial if known is None else known
 
     def steps(self, factor: int | None = None) -> Bool[np.ndarray, " t"]:
-        """Which evaluations of the history may count for or against a method: those it chose and that came back.
-
-        Args:
-            factor: Index of the factor whose outcomes are looked at; None: those of all together.
+        """Mask of evaluations that may count for or against a method: chosen, and with a result of ``factor`` (None:
+        all).
         """
         awaited = self.history.awaited
         if awaited is None:
@@ -107,10 +103,6 @@ class JointSituation:
         return self.chosen & ~(awaited.any(axis=1) if factor is None else awaited[:, factor])
 
     def basis(self, since: int = 0) -> Int[np.ndarray, " t"]:
-        """How many evaluations, of those in use, were known when each of these was asked for.
-
-        Args:
-            since: Evaluations before this one are set aside.
-        """
+        """Number of known evaluations, of those from ``since`` on, at the time of each query."""
         known = self.history.basis
         return (np.arange(len(self.history)) if known is None else known)[since:] - since

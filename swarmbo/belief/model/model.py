@@ -1,7 +1,7 @@
-"""What is learned from a history before a joint point is chosen.
+"""Model of a history before a joint point is chosen.
 
-A model is a pure function of the history, the seed and what was learned before, so saving the latter makes a resumed
-team repeat the uninterrupted one.
+A model is a pure function of the history, the seed and the state learned before. A resumed team with that state repeats
+the uninterrupted one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,23 +27,22 @@ from swarmbo.problem.data import Dataset
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """What a model carries over to the next one, besides the history; plain data.
+    """State that a model passes to the next one, besides the history; plain data.
 
     Args:
         hyperparameters: Of the belief.
         fitted_at: Number of evaluations in the history when they were fitted; 0: not yet.
-        scopes: A learned decomposition, as groups of variables; None where the team's own graph is used.
+        scopes: A learned decomposition, as groups of variables; None with the team's own graph.
         decomposed_at: Number of evaluations when it, or transforms and splits, were chosen.
-        warps: How outcomes are transformed, where that is chosen: kind and exponent, once for the total or once for
-            each factor.
+        warps: Chosen transforms of outcomes: kind and exponent, once for the total or once for each factor.
         splits: Hyper-parameters of the factors that are modelled as sums over their variables.
-        restarted_at: Evaluations before this one are set aside; a search started over there.
-        before: What was last learned from all evaluations, before a search started over for the first time.
+        restarted_at: Evaluations before this one are set aside; a search restarted there.
+        before: State learned last from all evaluations, before the first restart.
         whole_since: Number of evaluations when a factor last ceased to be split.
-        rivals: Models of totals, or of one factor, that evidence could not tell apart when they were last chosen, in
-            turn, the present one first: their places in a list, and their hyper-parameters.
-        ensemble: What the members of an ensemble were fitted to be.
-        structure: Scopes that take the place of the team's graph, where the belief's settings ask for some.
+        candidate_models: Models of totals, or of one factor, with similar evidence at the last choice, in turn, the
+            present one first: their places in a list, and their hyper-parameters.
+        ensemble: Fitted state of the members of an ensemble.
+        structure: Scopes that replace the team's graph, if the belief's settings ask for some.
     """
 
     hyperparameters: AdditiveHyperparameters
@@ -62,16 +61,16 @@ class Learned(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A belief about the function, and how to read it in the unit of the outcomes.
+    """A belief about the function, with its conversion to the unit of the outcomes.
 
     Args:
-        belief: About outcomes, transformed where a warp is set; variables in the order of the team's graph. It knows
-            of pending points.
-        learned: To be handed to the next ``learn``.
-        warp: How totals were transformed before the belief saw them.
-        factor_warps: The same for the outcomes of each factor; empty where they were not.
-        splits: For some factors a belief that takes their place: about a sum over the factor's variables.
-        complete: The same of all evaluations, where some are set aside; None where none are.
+        belief: About outcomes, transformed if a warp is set; variables in the order of the team's graph. It includes
+            pending points.
+        learned: State for the next ``learn``.
+        warp: Transform of totals.
+        factor_warps: Transforms of the outcomes of each factor; empty without any.
+        splits: Beliefs that replace some factors: about a sum over the factor's variables.
+        complete: Model of all evaluations, if some are set aside; else None.
     """
 
     belief: AdditiveGP
@@ -84,7 +83,7 @@ class Model:
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and standard deviation of the total at joint points (m, n), physical, in the unit of the outcomes.
 
-        Of all evaluations, also where some are set aside.
+        From all evaluations, also if some are set aside.
         """
         if self.complete is not None:
             return self.complete.posterior(X)
@@ -95,16 +94,11 @@ class Model:
         mean, variance = np.zeros(len(points)), np.zeros(len(points))
         for factor in belief.graph.factors:
             own_mean, own_std = self.factor_posterior(factor, points)
-            mean, variance = mean + own_mean, variance + own_std**2  # factors seen by themselves are independent
+            mean, variance = mean + own_mean, variance + own_std**2  # separately observed factors are independent
         return mean, np.sqrt(variance)
 
     def factor_posterior(self, factor: str, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and standard deviation of a factor that is observed by itself.
-
-        Args:
-            factor: Of the belief's graph.
-            X: Joint points (m, n), physical; only the factor's variables are looked at.
-        """
+        """Mean and standard deviation of a separately observed factor at joint points (m, n), physical."""
         place = self.belief.graph.place_of[factor]
         own = np.asarray(X, dtype=float)[:, list(self.belief.scopes[place])]
         if factor in self.splits:
@@ -114,13 +108,13 @@ class Model:
         return self.factor_warps[place].marginals(mean, variance) if self.factor_warps else (mean, np.sqrt(variance))
 
     def factor_means(self) -> Float[np.ndarray, "k t"] | None:
-        """What each factor is worth at evaluated points, if not as the belief has it; else None."""
+        """Values of factors at evaluated points, if they differ from the belief's; else None."""
         return None
 
     def incumbent(self) -> Float[np.ndarray, " n"]:
-        """The evaluated point with the largest posterior mean, in the unit cube.
+        """Evaluated point with the largest posterior mean, in the unit cube.
 
-        Where factors are observed one by one, it is put together from the best evaluated point of each connected part.
+        With outcomes per factor, it is combined from the best evaluated point of each connected part.
         """
         point = incumbent(self.belief, self.factor_means())
         for factor, split in self.splits.items():
@@ -136,22 +130,19 @@ def learned_belief(
     previous: Learned | None,
     warps: Sequence[tuple[WarpKind, float]] = (),
 ) -> tuple[AdditiveGP, Learned]:
-    """The belief that a history leads to.
+    """The belief of a history, and the state for the next one.
 
     Hyper-parameters are those learned before, unless there are none that fit the graph, they were found without any
     data, or ``settings.refit_every`` evaluations came since.
 
     Args:
-        situation: For the domain, the seed, and what outcomes are told.
+        situation: For the domain, the seed, and the kind of outcomes.
         graph: Scopes; variables in the order of the history's columns. With other scopes than the situation's only
             totals are learned.
-        history: What the belief is to know: the situation's, or a transformed one or a part of it.
+        history: Data of the belief: the situation's history, or a transformed one or a part of it.
         settings: Of the belief.
-        previous: What was learned before. It is not gone on from where that was about other transforms or splits.
-        warps: How the history's outcomes were transformed, as in ``Learned``.
-
-    Returns:
-        The belief, and what the next one needs; all but hyper-parameters is carried over from ``previous``.
+        previous: State learned before; not used if it has other transforms or splits.
+        warps: Transforms of the history's outcomes, as in ``Learned``.
 
     Raises:
         ShapeError: If outcomes fade and the history does not say of which rounds they are.
@@ -160,7 +151,7 @@ def learned_belief(
         previous = None
     totals, factors, noise = history.totals, None, history.known_noise[:, 0]
     if graph.scopes != situation.graph.scopes:
-        settings = msgspec.structs.replace(settings, factors={})  # those are of factors that this graph has not
+        settings = msgspec.structs.replace(settings, factors={})  # those of factors that are not in this graph
     else:
         factors, noise = history.factors, history.known_noise
         # a total adds nothing to the outcomes of all its factors, and would tie the factors together
@@ -181,7 +172,7 @@ def learned_belief(
                 situation.earlier.drop_cache()
             return belief, previous
     if situation.earlier is not None:
-        situation.earlier.drop_cache()  # before as much is worked out for other hyper-parameters
+        situation.earlier.drop_cache()  # frees memory before as much is computed for other hyper-parameters
     fitted_at = 0
     if belief.n_data:
         warm = belief.hyperparameters if previous is not None and previous.fitted_at else None
@@ -192,14 +183,10 @@ def learned_belief(
 
 
 def given_out(belief: AdditiveGP, situation: JointSituation) -> AdditiveGP:
-    """A belief about a situation's history whose variance knows of all outcomes that are still to come.
+    """Belief about a situation's history whose variance includes all pending outcomes.
 
-    A factor whose outcome was told waits for no more, the others of that evaluation do. On other scopes than the
-    situation's no outcomes of factors are known, and so totals are awaited.
-
-    Args:
-        belief: About the total, or the factors, of the situation.
-        situation: For what is pending.
+    A factor with a known outcome is no longer pending, the others of that evaluation are. On other scopes than the
+    situation's only totals are known, so totals are pending.
     """
     out = situation.out
     awaited = out.awaited if belief.graph.scopes == situation.graph.scopes else None

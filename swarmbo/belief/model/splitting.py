@@ -1,4 +1,4 @@
-"""Factors as sums over their variables: which graph that makes."""
+"""Graphs of factors split into sums over their variables."""
 
 from collections.abc import Collection
 
@@ -7,7 +7,7 @@ from swarmbo.spaces import Domain
 
 
 def part_names(graph: FactorGraph, factor: str) -> tuple[str, ...]:
-    """What the parts of a factor that depend on one variable each are called, like no factor of the graph."""
+    """Names of the one-variable parts of a factor, different from all factors of the graph."""
     taken, names = set(graph.factors), dict[str, tuple[str, ...]]()
     for other, scope in zip(graph.factors, graph.scopes, strict=True):
         own = list[str]()
@@ -22,13 +22,10 @@ def part_names(graph: FactorGraph, factor: str) -> tuple[str, ...]:
 
 
 def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: bool) -> FactorGraph:
-    """A graph in which some factors give way to one for each of their variables.
+    """Graph in which each of some factors is replaced by one for each of its variables.
 
-    Args:
-        graph: Scopes and owners.
-        split: The factors.
-        shared_outcomes: Whether everyone knows the outcomes: then a part belongs to who sets its variable, else to the
-            factor's owner, who alone can learn it.
+    With ``shared_outcomes`` a part belongs to the owner of its variable, else to the factor's owner, who alone can
+    learn it.
     """
     factors, scopes, owners = list[str](), list[tuple[str, ...]](), list[str]()
     for factor, scope, owner in zip(graph.factors, graph.scopes, graph.factor_owners, strict=True):
@@ -51,7 +48,7 @@ def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: 
 
 
 def parts_of(graph: FactorGraph, factor: str, domain: Domain) -> tuple[FactorGraph, Domain]:
-    """One factor's variables by themselves, a factor for each, and their box."""
+    """One factor's variables, a separate factor for each, and their box."""
     scope, place = graph.scope(factor), {variable: index for index, variable in enumerate(graph.variables)}
     columns, owner = [place[variable] for variable in scope], graph.factor_owners[graph.place_of[factor]]
     parts = FactorGraph(

@@ -1,6 +1,6 @@
-"""Models on a graph that is learned, or drawn, instead of the team's.
+"""Models on a learned or drawn graph instead of the team's.
 
-Every agent works the structure out from the history and the team's seed, so agreeing on it costs no messages. Variables
+Every agent computes the structure from the history and the team's seed, so agreeing on it costs no messages. Variables
 and their owners stay those of the team; a factor belongs to the owner of its first variable.
 """
 
@@ -28,16 +28,9 @@ Learner = Callable[[JointSituation, AdditiveGPSettings, Learned | None], Model]
 def learn_model(
     learn: Learner, situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None
 ) -> Model:
-    """What a learner makes of a situation, on the team's graph or on the one that settings ask for.
+    """Model by a learner (mostly an acquisition's ``learn``), on the team's graph or on the one that settings ask for.
 
-    Hyper-parameters are carried over from one structure to the next, and refitted when they are due, not whenever the
-    structure changes.
-
-    Args:
-        learn: Makes a model of a situation, mostly an acquisition's ``learn``.
-        situation: What is known.
-        settings: Of the belief.
-        previous: What the last model learned; None at first.
+    Hyper-parameters are carried over between structures, and refitted when they are due.
     """
     if settings.structure is None:
         return learn(situation, settings, previous)
@@ -61,14 +54,14 @@ def learn_model(
 
 
 def in_structure(situation: JointSituation, structure: LearnedStructure | None) -> JointSituation:
-    """The situation on the graph of a structure, of which totals are known; as it is if there is none."""
+    """Situation on the graph of a structure with known totals; unchanged without one."""
     if structure is None:
         return situation
     history, graph = situation.history, _graph(situation, structure)
     unknown = np.full((len(history), len(graph.factors)), np.nan)
 
     def of_all(mask: Bool[np.ndarray, "t k"] | None) -> Bool[np.ndarray, "t m"] | None:
-        """What is so of one of the team's factors is so of the total, and says nothing about one of these."""
+        """Mask of the total, if it holds for any of the team's factors; none of single factors."""
         return None if mask is None else np.repeat(mask.any(axis=1, keepdims=True), len(graph.factors), axis=1)
 
     noise = np.column_stack([history.known_noise[:, 0], unknown])
@@ -85,11 +78,11 @@ def _graph(situation: JointSituation, structure: LearnedStructure) -> FactorGrap
 def _carried_over(
     situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None, structure: LearnedStructure
 ) -> Learned | None:
-    """What was learned before, as far as it holds for another structure."""
+    """Learned state, as far as it holds for another structure."""
     if previous is None or previous.structure is None or previous.structure.scopes == structure.scopes:
         return previous
     before = previous.structure
-    if 1 in (len(before.scopes), len(structure.scopes)):  # one factor may be modelled in ways that a sum can't
+    if 1 in (len(before.scopes), len(structure.scopes)):  # one factor has models that a sum cannot have
         return None
     kept = {i: before.scopes.index(scope) for i, scope in enumerate(structure.scopes) if scope in before.scopes}
     old, new = _graph(situation, before), _graph(situation, structure)
@@ -105,7 +98,7 @@ def _carried_over(
 
 
 def _with_prior_of(hyper: AdditiveHyperparameters, whole: AdditiveHyperparameters) -> AdditiveHyperparameters:
-    """Where scopes only went, so that no new one takes over their part: mean and variance of the sum as they were."""
+    """After a mere removal of scopes: mean and variance of the sum stay equal."""
     k, growth = len(hyper.constants), sum(whole.outputscales) / sum(hyper.outputscales)
     outputscales = tuple(variance * growth for variance in hyper.outputscales)
     return msgspec.structs.replace(hyper, constants=(whole.constant / k,) * k, outputscales=outputscales)

@@ -1,9 +1,9 @@
-"""Where evaluations fail: a Gaussian-process classifier of what succeeded and what did not.
+"""A Gaussian-process classifier of successful and failed evaluations.
 
 The logit of the probability of success is a constant plus a Gaussian process that is a sum of terms: one for each
-variable (a wall, or the sides of a ball, is learned from few failures), one for each scope, one for all variables
-together, and a narrow one that repels from every place where something failed. Its mode given the outcomes (Laplace's
-approximation) is a sum of the same terms, so agents who each own a scope can add it up.
+variable (a wall, or the sides of a ball, is learned from few failures), one for each scope, one for all variables, and
+a narrow one that repels from every failure. Its mode given the outcomes (Laplace's approximation) is a sum of the same
+terms, so agents that each own a scope can add it up.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,27 +18,27 @@ from scipy.special import expit, log_expit, logit
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.kernels.stationary import correlation
 
-_STDS = (1.0, 3.0)  # of the logit: failures that look like chance, and regions that are dead
-_LENGTHSCALES = (0.12, 0.3, 0.75)  # of one variable, in sides of the box; times the root of how many a term has
+_STDS = (1.0, 3.0)  # of the logit: random failures, and regions without success
+_LENGTHSCALES = (0.12, 0.3, 0.75)  # of one variable, in sides of the box; times the root of a term's number of them
 _SHARES = ((0.7, 0.2, 0.1), (0.1, 0.3, 0.6))  # of the variance: of single variables, of scopes, of all together
 _NARROW = (2.0, 0.03)  # standard deviation and lengthscale of the term that repels from single failures
-_PRIOR = (4.0, 1.0)  # successes and failures that are taken as seen before the first
-_MOST = 200  # outcomes that are looked at; beyond them, successes far from any failure tell least
+_PRIOR = (4.0, 1.0)  # prior counts of successes and failures
+_MOST = 200  # outcomes in use; beyond them, successes far from any failure are the least informative
 _STEPS = 50  # of Newton's method, which needs about ten
-_CERTAIN = 1e-10  # it ends where the objective gains no more than this
-_DEMAND = 0.4  # logit of success that a place must have, while few evaluations fail
-_ACCEPTED = 0.2  # share of failures that is put up with
-_RISE = 0.5  # of the demand, by a failure more than that
+_CERTAIN = 1e-10  # gain of the objective at which it ends
+_DEMAND = 0.4  # required logit of success, while few evaluations fail
+_ACCEPTED = 0.2  # tolerated share of failures
+_RISE = 0.5  # of the required logit, per failure more
 _LARGEST_DEMAND = 3.0
 
 
 def excess_of(succeeded: Iterable[bool]) -> float:
-    """Failures beyond the share that is put up with, one in five: their cumulative sum, never below zero.
+    """Failures beyond the tolerated share, one in five: their cumulative sum, never below zero.
 
     Source: Page 1954.
 
     Args:
-        succeeded: What came of queries that somebody chose, in the order in which it was told.
+        succeeded: Results of chosen queries, in the order of their arrival.
     """
     excess = 0.0
     for success in succeeded:
@@ -47,15 +47,11 @@ def excess_of(succeeded: Iterable[bool]) -> float:
 
 
 def demand(excess: float, odds: float = np.inf) -> float:
-    """The logit of success that a place must have to be asked for.
+    """Required logit of success of a place.
 
-    It rises with failures and falls back with successes, which holds the share of failures down however wrong the model
-    is (compare Gibbs & Candès 2021, who steer a rate of errors by such feedback). As far as failures come by chance,
-    wherever one looks, it does not rise: no other place would be better.
-
-    Args:
-        excess: Of the failures so far.
-        odds: That places matter to them, as a logarithm.
+    It rises with failures and falls with successes, which limits the share of failures even with a wrong model (compare
+    Gibbs & Candès 2021). It does not rise for failures by chance, since no other place would be better: ``odds`` is the
+    log odds that places matter.
 
     Example:
         >>> [round(demand(excess_of(told)), 2) for told in ([], [True], [False], [False, False], [False, True, True])]
@@ -68,13 +64,7 @@ def demand(excess: float, odds: float = np.inf) -> float:
 
 @dataclass(frozen=True)
 class Term:
-    """A part of the process: an RBF kernel of some variables.
-
-    Args:
-        columns: Which.
-        variance: > 0.
-        lengthscale: In sides of the box, > 0; the same for all of them.
-    """
+    """A part of the process: an RBF kernel of some variables, with one lengthscale in sides of the box."""
 
     columns: tuple[int, ...]
     variance: float
@@ -86,13 +76,13 @@ class SuccessGP:
     """The mode of the logit of success, as a function on the unit cube.
 
     Args:
-        terms: Of the process.
-        offset: The logit where nothing is known.
-        U: Points (t, n) of the unit cube that outcomes are known of.
-        weights: Of each in the mode (t,): outcome (1 or 0) less the probability of success there.
-        evidence: Laplace's approximation of the log-probability of the outcomes.
-        fade: What each outcome still tells (t,), from 0 to 1.
-        odds: Of this model against one in which failures come by chance wherever one looks, as a logarithm.
+        terms: Terms of the process.
+        offset: Prior logit.
+        U: Points (t, n) of the unit cube with known results.
+        weights: Weight of each in the mode (t,): result (1 or 0) minus the probability of success there.
+        evidence: Laplace's approximation of the log-probability of the results.
+        fade: Temporal weight of each result (t,), from 0 to 1.
+        odds: Log odds of this model against one in which failures are random.
 
     Source:
         Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
@@ -123,15 +113,15 @@ class SuccessGP:
         now: float = 0.0,
         memory: TimeCorrelation | None = None,
     ) -> "SuccessGP":
-        """The model, of a few that are tried, that has the largest evidence.
+        """Model with the largest evidence of a few.
 
         Args:
             U: Points of the unit cube.
-            succeeded: What came of each.
-            scopes: Groups of variables that have a term of their own, beside each variable and all together.
-            rounds: The round of each outcome; needed where outcomes fade.
-            now: The round that is asked for.
-            memory: How outcomes fade; None: they don't.
+            succeeded: Result of each.
+            scopes: Groups of variables with their own term, besides each variable and all together.
+            rounds: The round of each result; required with temporal decay.
+            now: The round of predictions.
+            memory: Temporal decay of results; None: none.
         """
         share = (float(succeeded.sum()) + _PRIOR[0]) / (len(succeeded) + sum(_PRIOR))
         offset = max(float(logit(share)), 0.0)
@@ -159,16 +149,7 @@ class SuccessGP:
         between: Float[np.ndarray, "t t"] | None = None,
         fade: Float[np.ndarray, " t"] | None = None,
     ) -> "SuccessGP":
-        """The mode under given terms.
-
-        Args:
-            terms: Of the process.
-            offset: The logit where nothing is known.
-            U: Points of the unit cube.
-            succeeded: What came of each.
-            between: What covariances between outcomes are multiplied by; by default by 1.
-            fade: What covariances with them are multiplied by; by default by 1.
-        """
+        """Mode under given terms; ``between`` and ``fade`` multiply covariances between results and with them."""
         K = sum((_covariance(term, U, U) for term in terms), np.zeros((len(U), len(U))))
         weights, evidence = _mode(K if between is None else K * between, succeeded, offset)
         return cls(tuple(terms), offset, U, weights, evidence, np.ones(len(U)) if fade is None else fade)
@@ -179,19 +160,13 @@ class SuccessGP:
         return self.offset + self.part(self.terms, U, columns)[0]
 
     def probability(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
-        """The most probable probability of success at points of the unit cube."""
+        """Most probable probability of success at points of the unit cube."""
         return expit(self.logit(U))
 
     def part(
         self, terms: Iterable[Term], X: Float[np.ndarray, "m a"], columns: Int[np.ndarray, " a"]
     ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m a"]]:
-        """What some terms add to the mode, and its slope.
-
-        Args:
-            terms: Some of its own, of these variables only.
-            X: Values of some variables.
-            columns: Which they are.
-        """
+        """Sum of some terms in the mode at values ``X`` of the variables ``columns``, and its gradient."""
         value, slope = np.zeros(len(X)), np.zeros(X.shape)
         place = {int(column): i for i, column in enumerate(columns)}
         for term in terms:
@@ -206,12 +181,12 @@ class SuccessGP:
 
 @dataclass(frozen=True, eq=False)
 class Requirement:
-    """That the evaluation of some variables will probably succeed.
+    """Requirement that the evaluation of some variables will probably succeed.
 
     Args:
-        columns: Which, of those of a point.
-        model: Of their evaluations, over these columns.
-        least: Logit of success that is asked for.
+        columns: Columns of these variables.
+        model: Classifier over these columns.
+        least: Required logit of success.
     """
 
     columns: Int[np.ndarray, " s"]
@@ -220,13 +195,7 @@ class Requirement:
 
     @classmethod
     def after(cls, excess: float, model: SuccessGP, columns: Int[np.ndarray, " s"]) -> "Requirement":
-        """What is asked for when so many more have failed than is put up with.
-
-        Args:
-            excess: Of the failures.
-            model: Of the evaluations.
-            columns: Which variables it is about.
-        """
+        """Requirement after an excess of failures."""
         return cls(columns, model, demand(excess, model.odds))
 
     def margin(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
@@ -235,14 +204,14 @@ class Requirement:
 
 
 def _choices(n: int, scopes: Iterable[Sequence[int]]) -> list[tuple[Term, ...]]:
-    """The sums of terms that are tried, of n variables."""
+    """Candidate sums of terms over n variables."""
     together = tuple(range(n))
     groups = [group for group in dict.fromkeys(tuple(sorted(scope)) for scope in scopes) if 1 < len(group) < n]
     narrow = Term(together, _NARROW[0] ** 2, _NARROW[1] * np.sqrt(n))
     out: list[tuple[Term, ...]] = []
     for std, lengthscale, shares in product(_STDS, _LENGTHSCALES, _SHARES[: 2 if n > 1 else 1]):
         by_one, by_group, by_all = (share * std**2 for share in shares)
-        # variables of which few matter: more of them each get less, but not in proportion
+        # with few relevant variables each of more variables gets less, but not in proportion
         terms = [Term((i,), by_one / np.sqrt(n), lengthscale) for i in range(n)] if n > 1 else []
         terms += [Term(g, by_group / np.sqrt(len(groups)), lengthscale * np.sqrt(len(g))) for g in groups]
         terms.append(Term(together, by_all if n > 1 else std**2, lengthscale * np.sqrt(n)))
@@ -251,7 +220,7 @@ def _choices(n: int, scopes: Iterable[Sequence[int]]) -> list[tuple[Term, ...]]:
 
 
 def _telling(U: Float[np.ndarray, "t n"], succeeded: Bool[np.ndarray, " t"]) -> Int[np.ndarray, " k"]:
-    """Rows that are looked at: all, if few; else the last failures, the successes nearest to any, and some others."""
+    """Rows in use: all, if few; else the last failures, the successes nearest to any, and some others."""
     if len(U) <= _MOST:
         return np.arange(len(U))
     failed, good = np.flatnonzero(~succeeded)[-2 * _MOST // 5 :], np.flatnonzero(succeeded)
@@ -272,7 +241,7 @@ def _covariance(term: Term, U: Float[np.ndarray, "t n"], V: Float[np.ndarray, "m
 def _mode(
     K: Float[np.ndarray, "t t"], succeeded: Bool[np.ndarray, " t"], offset: float
 ) -> tuple[Float[np.ndarray, " t"], float]:
-    """Weights of the mode, and the evidence: Newton's method, with steps cut in half where they overshoot."""
+    """Weights of the mode, and the evidence: Newton's method, with halved steps on overshoot."""
     n, outcome, sign = len(succeeded), succeeded.astype(float), np.where(succeeded, 1.0, -1.0)
     weights, latent = np.zeros(n), np.zeros(n)
 

@@ -1,4 +1,4 @@
-"""Which transform of outcomes, and which decomposition of a factor, the evidence speaks for.
+"""Choice of outcome transforms, and of decompositions of a factor, by evidence.
 
 Evidences of models of different transforms are compared as densities of the outcomes themselves: each is multiplied by
 the slope of its transform.
@@ -29,30 +29,30 @@ _OF_TOTALS: tuple[tuple[WarpKind, float, bool], ...] = (  # and whether all vari
     ("power", 0.5, True),
     ("none", 1.0, True),
 )
-_FEW = 64  # variables at most, of one process of outcomes as they are: it is searched everywhere
-_TIE = 0.1  # nats an evaluation: models of totals whose evidences are this close alternate
+_FEW = 64  # most variables of one process of untransformed outcomes, which is searched globally
+_TIE = 0.1  # nats per evaluation: models of totals with closer evidences alternate
 _OF_FACTORS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.5), ("power", 0.25), ("log", 1.0))
-_GROWTH = 1.5  # choices are made anew when the history has grown by this factor
+_GROWTH = 1.5  # choices are repeated when the history has grown by this factor
 _ODDS_OF_WHOLE = {  # prior ones, as logarithms
     "known": math.log(10.0),  # a factor that somebody names is rather not a sum over its variables
     "learned": math.log(10.0),
     "unknown": -math.log(50.0),  # few data can show interactions but not disprove them, and a sum is learned sooner
 }
-_WHOLE, _SPLIT = 0, 1  # places of the models of one factor that alternate
-_FLOOR = 1e-10  # of the noise of one function: it may be known to many digits
-_ROOM = 3.0  # of the logarithm of its variance: nobody says what one function is like, smooth, rough or noisy
-_LEAD = 0.2  # nats an evaluation by which a sum has to lead, odds aside, before one factor is no longer taken whole
+_WHOLE, _SPLIT = 0, 1  # indices of the alternating models of one factor
+_FLOOR = 1e-10  # of the noise of one function, which may be known to many digits
+_ROOM = 3.0  # of the logarithm of its variance: one function may be smooth, rough or noisy
+_LEAD = 0.2  # nats per evaluation, besides the odds, by which a sum has to lead to replace one factor
 _RESTARTS = 3  # of a fit of parts: narrow peaks of one variable make many local maxima of the evidence
-_SPREAD = 1.0  # of the logarithm of their outputscales, at least: variables differ more in importance than factors
+_SPREAD = 1.0  # least one of the logarithm of their outputscales: variables differ more in importance than factors
 
 
 def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None) -> Model:
-    """Several factors, of which totals are told: a sum, or one process for all variables, of outcomes or their roots.
+    """Model of several factors with totals: a sum, or one process for all variables, of outcomes or their roots.
 
-    Models that evidence can't tell apart alternate, from fit to fit, and while points are pending from query to query,
-    so that a batch has members of each: a sum finds what it has seen little of, the root of one process with one
-    lengthscale needs few data, and one of outcomes as they are sees where the scopes that were told are wrong. Outcomes
-    of single factors among the totals keep them a sum as they are: a sum of roots is not the root of a sum.
+    Models of similar evidence alternate from fit to fit, and while points are pending from query to query, so that a
+    batch has members of each: a sum explores, the root of one process with one lengthscale needs few data, and a
+    process of untransformed outcomes reveals wrong scopes. With outcomes of single factors among the totals the model
+    stays a sum of untransformed outcomes: a sum of roots is not the root of a sum.
     """
     history, n = situation.history, len(situation.history)
     if np.isfinite(history.factors).any():
@@ -66,7 +66,8 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
         others.append((place, hyperparameters))
         place, hyperparameters = others.pop(0)
         warps, fitted_at = (_OF_TOTALS[place][:2],), previous.fitted_at
-        if len(situation.pending) <= len(others):  # the first of this model in a batch: it is fitted as the others were
+        # the first of this model in a batch is fitted like the others
+        if len(situation.pending) <= len(others):
             fitted_at = min(fitted_at, max(1, n - settings.refit_every))
         previous = msgspec.structs.replace(previous, hyperparameters=hyperparameters, warps=warps, fitted_at=fitted_at)
     model, _ = _model_of_totals(situation, settings, place, previous)
@@ -75,7 +76,7 @@ def learn_totals(situation: JointSituation, settings: AdditiveGPSettings, previo
 
 
 def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -> Model:
-    """The model that has the largest evidence; it remembers those that come close. Who looked for scopes wants sums."""
+    """Model with the largest evidence, with a list of close ones; learned scopes permit sums only."""
     n, tried = len(situation.history), dict[int, tuple[Model, float]]()
     is_small = len(situation.graph.variables) <= _FEW
     for place, (kind, _, is_whole) in enumerate(_OF_TOTALS):
@@ -114,16 +115,11 @@ def _model_of_totals(
 def learn_factors(
     situation: JointSituation, settings: AdditiveGPSettings, previous: Learned | None, first: int
 ) -> Model:
-    """Factors observed by themselves that share no variable: each transformed, or taken for a sum over its variables.
+    """Model of separately observed factors without shared variables: each transformed, or a sum over its variables.
 
-    Of one factor the sum and the whole alternate, from fit to fit, until the evidence for the sum is decisive: a sum
-    that explains outcomes better than the whole may still miss where variables meet, and then finds no better point.
-
-    Args:
-        situation: With outcomes by factor, or with one factor.
-        settings: Of the belief.
-        previous: What was learned before.
-        first: Evaluations before this one are set aside.
+    For one factor the sum and the whole alternate, from fit to fit, until the evidence for the sum is decisive: a sum
+    that explains outcomes better may still miss interactions, and then finds no better point. Evaluations before
+    ``first`` are set aside.
     """
     history = situation.history
     F, noise = history.factors, history.known_noise
@@ -154,7 +150,7 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
     is_alone = not (previous.splits or previous.candidate_models)
     belief = data.whole(warps, previous.splits, is_alone=is_alone)
     if tuple(warp.kind for warp in warps) != tuple(kind for kind, _ in previous.warps):
-        # right after a restart: outcomes that do not vary, so there is nothing to transform, nor to learn
+        # right after a restart outcomes do not vary: there is nothing to transform or learn
         return data.model(belief, previous, warps, {})
     is_due = n - previous.fitted_at >= settings.refit_every and len(F) > 0
     if is_due and previous.candidate_models:
@@ -179,7 +175,7 @@ def _learned_factors(data: "_Data", previous: Learned | None, *, is_all: bool) -
 
 
 def _turned(learned: Learned, factor: str) -> Learned:
-    """What was learned of the one factor, the other of its two models in front."""
+    """Learned state of one factor with its other model in front."""
     first, (place, hyperparameters) = learned.candidate_models
     splits = {factor: hyperparameters} if place == _SPLIT else {}
     whole = learned.hyperparameters if splits else hyperparameters
@@ -189,7 +185,7 @@ def _turned(learned: Learned, factor: str) -> Learned:
 
 @dataclass(frozen=True)
 class _Data:
-    """Outcomes of factors (t, k), and the standard deviations of their noise, NaN where nobody says."""
+    """Outcomes of factors (t, k), and the standard deviations of their noise, NaN if unknown."""
 
     situation: JointSituation
     settings: AdditiveGPSettings
@@ -198,7 +194,7 @@ class _Data:
     noise_std: Float[np.ndarray, "t k"]
 
     def whole(self, warps: tuple[Warp, ...], without: Collection[str] = (), *, is_alone: bool = False) -> AdditiveGP:
-        """Factors as they are, given transformed outcomes of all but some; or one, beside which no sum was kept."""
+        """Whole factors given transformed outcomes of all but some; ``is_alone`` if one has no sum as a rival."""
         graph, columns, noise = self.situation.graph, np.full(self.F.shape, np.nan), self.noise_std.copy()
         for j, (factor, warp) in enumerate(zip(graph.factors, warps, strict=True)):
             if factor not in without:
@@ -206,17 +202,16 @@ class _Data:
                 noise[:, j] = warp.noise_std(self.F[:, j], noise[:, j])
         settings = self._with_room(is_alone=is_alone)
         if self.situation.structure == "unknown" and settings.lengthscales == "auto":
-            # nobody says that all variables belong together: few data tell a common lengthscale, not free ones
+            # without stated scopes few data determine a common lengthscale, not free ones
             settings = msgspec.structs.replace(settings, lengthscales="hierarchical")
         belief = AdditiveGP.create(settings, graph, self.situation.domain, "per-factor")
         return belief.update(self.X, factors=columns, noise_variance=noise**2)
 
     def _with_room(self, *, is_alone: bool = False) -> AdditiveGPSettings:
-        """Settings whose prior of the noise leaves room for one function, unless somebody chose another one.
+        """Settings whose noise prior leaves room for one function, unless the user chose another one.
 
-        Args:
-            is_alone: Whether no sum competes: what is noise to one process may be what a sum explains, and narrow peaks
-                of single variables look like noise to a sum. So while they do, there is more room downwards only.
+        ``is_alone``: no sum competes. With a competing sum the room is extended downwards only: noise of one process
+        may be explained by a sum, and narrow peaks of single variables look like noise to it.
         """
         usual = AdditiveGPSettings()
         own = (self.settings.noise_floor, self.settings.noise_log_std)
@@ -230,16 +225,16 @@ class _Data:
         return tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(kinds, self.F.T, strict=True))
 
     def known(self, learned: Learned) -> Model:
-        """The model that was learned before, of these data; nothing is fitted."""
+        """Previously learned model of these data, without a fit."""
         warps = self.fitted(learned.warps)
         return self.model(self.whole(warps).with_hyperparameters(learned.hyperparameters), learned, warps, {})
 
     def chosen(self, *, is_all: bool) -> Model:
-        """The model of every factor that has the largest evidence; splits are for those who look at all evaluations."""
+        """Model of every factor with the largest evidence; splits need all evaluations."""
         situation, graph, k = self.situation, self.situation.graph, self.F.shape[1]
         transforms = [self.fitted([kind] * k) for kind in _OF_FACTORS]
         beliefs, evidences = [self.whole(warps) for warps in transforms], np.empty((len(_OF_FACTORS), k))
-        if beliefs[0].n_data:  # transforms keep what is known
+        if beliefs[0].n_data:  # transforms keep known outcomes known
             n = len(situation.history)
             rngs = [stream(situation.seed, "belief", "fit", evaluations=n, transform=i) for i in range(len(beliefs))]
             beliefs = AdditiveGP.fit_alike(beliefs, rngs, [None] * len(beliefs))
@@ -280,12 +275,7 @@ class _Data:
     def splits(
         self, known: Mapping[str, AdditiveHyperparameters] | Mapping[str, None], *, is_due: bool
     ) -> dict[str, AdditiveGP]:
-        """Beliefs about the parts of some factors.
-
-        Args:
-            known: What was learned of them before, if it was.
-            is_due: Whether that is to be fitted anew.
-        """
+        """Beliefs about the parts of some factors, from their ``known`` hyper-parameters; refitted if due."""
         made = {factor: self._unfitted(factor, is_cold=warm is None) for factor, warm in known.items()}
         compiled = [factor for factor, belief in made.items() if self._is_compiled(factor, belief)]
         rngs = dict[str, np.random.Generator]()
@@ -304,13 +294,13 @@ class _Data:
         return made | dict(zip(together, fitted, strict=True))
 
     def _is_compiled(self, factor: str, parts: AdditiveGP) -> bool:
-        """Whether a sum is fitted in compiled code: as the factors are that it is one of."""
+        """True if a sum is fitted in compiled code, like its factors."""
         kernels, k = set(parts.hyperparameters.kernels), len(self.situation.graph.factors)
         is_known = self.settings.time is None and len(parts.graph.factors) < TIED_FROM
         return is_known and is_compiled([*kernels] * k, parts.n_data)
 
     def _unfitted(self, factor: str, *, is_cold: bool) -> AdditiveGP:
-        """A belief about one factor's parts, hyper-parameters at the mode of their prior."""
+        """Belief about one factor's parts, hyper-parameters at the mode of their prior."""
         graph, j = self.situation.graph, self.situation.graph.place_of[factor]
         parts, domain = parts_of(graph, factor, self.situation.domain)
         restarts = max(_RESTARTS, self.settings.restarts) if is_cold else self.settings.restarts
@@ -346,13 +336,13 @@ def _is_choice_due(previous: Learned | None, settings: AdditiveGPSettings, n: in
 
 
 def _density(belief: AdditiveGP, warp: Warp, outcomes: Float[np.ndarray, " t"], factor: int) -> float:
-    """What turns the evidence of standardised, transformed outcomes into one of the outcomes themselves, as a log."""
+    """Log factor from the evidence of standardised, transformed outcomes to that of the outcomes themselves."""
     seen = outcomes[np.isfinite(outcomes)]
     return float(warp.log_slope(seen).sum()) - len(seen) * math.log(belief.hyperparameters.scales[factor])
 
 
 def _picked(choices: list[AdditiveHyperparameters]) -> AdditiveHyperparameters:
-    """For each factor what one of several fits found for it."""
+    """Hyper-parameters of each factor from the fit chosen for it."""
     picked = AdditiveHyperparameters(
         kernels=tuple(h.kernels[j] for j, h in enumerate(choices)),
         lengthscales=tuple(h.lengthscales[j] for j, h in enumerate(choices)),

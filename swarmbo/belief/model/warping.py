@@ -1,9 +1,9 @@
-"""Monotone transforms of outcomes, fitted to data: what makes a few large failures stop hiding the top of a function.
+"""Monotone transforms of outcomes, fitted to data, so that a few large failures do not hide the top of a function.
 
     power p: z = -((best - y) / (best - median) + 0.01)^p          log: z = -log((best - y) / (best - median) + 0.1)
 
 with the best and the median outcome so far. Both keep the order of outcomes and stretch the neighbourhood of the best.
-A model of z is additive in z, not in y: that is the price.
+A model of z is additive in z, not in y.
 """
 
 from typing import Literal
@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike
 WarpKind = Literal["none", "power", "log"]
 
 _OFFSETS = {"power": 0.01, "log": 0.1}
-_FLOOR = 0.01  # of the gap, for ``log``: nearer the best, and beyond it, the logarithm is continued by its tangent
+# of the gap, for ``log``: nearer the best, and beyond it, the logarithm is continued by its tangent
+_FLOOR = 0.01
 _LARGEST_EXPONENT = 300.0  # squares of outcomes stay within float64
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _REACH = 9.0  # standard deviations; less than 1e-18 of a normal distribution is beyond
@@ -48,7 +49,7 @@ class Warp(msgspec.Struct, frozen=True):
 
     @classmethod
     def fitted(cls, kind: WarpKind, y: Float[np.ndarray, " t"], power: float = 0.5) -> "Warp":
-        """The transform for given outcomes; ``none`` where they do not vary.
+        """Transform for given outcomes; ``none`` if they are constant.
 
         Args:
             kind: Its form.
@@ -65,7 +66,7 @@ class Warp(msgspec.Struct, frozen=True):
         return cls(kind, best, spread, power)
 
     def forward(self, y: ArrayLike) -> Float[np.ndarray, "..."]:
-        """Outcomes to model units; an outcome above the best is taken on by the odd continuation."""
+        """Outcomes to model units; above the best by odd continuation."""
         if self.kind == "none":
             return np.asarray(y, dtype=float)
         gap = (self.best - np.asarray(y, dtype=float)) / self.spread + _OFFSETS[self.kind]
@@ -86,7 +87,7 @@ class Warp(msgspec.Struct, frozen=True):
         return self.best - self.spread * (gap - _OFFSETS[self.kind])
 
     def log_slope(self, y: Float[np.ndarray, " t"]) -> Float[np.ndarray, " t"]:
-        """Log dz/dy, which turns a density of z into one of y."""
+        """Log dz/dy, which converts a density of z to one of y."""
         if self.kind == "none":
             return np.zeros_like(y)
         gap = (self.best - y) / self.spread + _OFFSETS[self.kind]
@@ -96,29 +97,17 @@ class Warp(msgspec.Struct, frozen=True):
         return np.log(self.power) + (self.power - 1.0) * steepness - np.log(self.spread)
 
     def noise_std(self, y: Float[np.ndarray, " t"], noise_std: Float[np.ndarray, " t"]) -> Float[np.ndarray, " t"]:
-        """Standard deviation of the noise of z(y), to first order (the delta method): that of y times dz/dy.
-
-        Args:
-            y: Outcomes.
-            noise_std: Of their noise, NaN where it is not known; so it is then.
-        """
+        """Standard deviation of the noise of z(y), to first order (the delta method): of y (or NaN) times dz/dy."""
         return noise_std * np.exp(self.log_slope(y))
 
     def marginals(
         self, mean: Float[np.ndarray, " m"], variance: Float[np.ndarray, " m"]
     ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean and standard deviation of y where z is normal.
-
-        By Gauss-Legendre quadrature on either side of the place where the transform is not smooth.
-
-        Args:
-            mean: Of z.
-            variance: Of z, >= 0.
-        """
+        """Mean and standard deviation of y for normal z, by Gauss-Legendre quadrature on either side of the kink."""
         std = np.sqrt(variance)
         if self.kind == "none":
             return mean, std
-        # where z is small y is exponentially large: half of E[y²] lies two standard deviations of log y further down
+        # for small z, y is exponentially large: half of E[y²] lies two standard deviations of log y further down
         low, high = -_REACH - (2.0 * std if self.kind == "log" else 0.0 * std), np.full(std.shape, _REACH)
         kink = 0.0 if self.kind == "power" else -np.log(_FLOOR)
         at_kink = np.divide(kink - mean, std, out=np.zeros_like(std), where=std > 0.0)

@@ -1,4 +1,4 @@
-"""Decompositions of a function that the data speak for."""
+"""Decompositions of a function, learned from data."""
 
 from swarmbo.belief.structure.partitions import (
     Partition as Partition,

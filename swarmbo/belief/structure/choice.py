@@ -1,4 +1,4 @@
-"""The structure that settings and data lead to."""
+"""Structure from settings and data."""
 
 import numpy as np
 from jaxtyping import Float
@@ -22,20 +22,13 @@ def choose_structure(
     previous: LearnedStructure | None,
     n_evaluations: int,
 ) -> LearnedStructure:
-    """The structure to be used from now on: the previous one, unless another is due.
+    """Structure to use from now on: the previous one, unless another is due.
 
-    Args:
-        settings: How it is found.
-        belief: Kernel and priors of the fits that evidence needs.
-        U: Points (t, n) of the unit cube.
-        totals: Their outcomes (t,); those that are not finite are not used.
-        noise: The variance of their noise (t,); NaN where nobody says.
-        rng: What is drawn from; a function of the team's seed and the number of evaluations.
-        previous: From an earlier call with the same settings; None at first.
-        n_evaluations: Those made so far, failed ones included.
+    ``totals`` that are not finite are ignored; ``noise`` has their noise variances, NaN if unknown. ``previous`` is
+    from an earlier call with the same settings, None at first. ``n_evaluations`` includes failed ones.
     """
     if previous is not None and previous.start is None:
-        previous = None  # chosen before outcomes said anything: no place to go on from
+        previous = None  # chosen without data: no state to continue from
     if previous is not None and n_evaluations - previous.chosen_at < settings.every:
         return previous
     n = U.shape[1]

@@ -1,4 +1,4 @@
-"""How well sums over one or other scopes explain totals."""
+"""Evidence of sums over scopes, given totals."""
 
 import math
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ _SHORT_LENGTHSCALE = 0.15  # of a side: where a first search looks for narrow pe
 
 
 class StartingPoint(msgspec.Struct, frozen=True):
-    """Where fits begin, whatever the scopes; plain data.
+    """Starting point of fits for any scopes; plain data.
 
     Args:
-        lengthscales: One per variable, in sides of the domain, as they would be in a scope of its own; in larger scopes
-            they grow with the root of the size, as their prior does.
-        noise_variance: Of totals that are standardised.
+        lengthscales: One per variable, in sides of the domain, for a scope of that variable alone; in larger scopes
+            they grow with the root of the size, like their prior.
+        noise_variance: Of standardised totals.
     """
 
     lengthscales: tuple[float, ...]
@@ -39,7 +39,7 @@ class ScopeFit:
         log_weight: Log evidence at the hyper-parameters, plus log of their prior density over its largest value.
         lengthscales: For each scope (a,).
         outputscales: One per scope; outcomes are standardised.
-        noise_variance: As ``outputscales``.
+        noise_variance: Of standardised outcomes.
     """
 
     scopes: Scopes
@@ -49,7 +49,7 @@ class ScopeFit:
     noise_variance: float
 
     def starting_point(self) -> StartingPoint:
-        """For other scopes of the same variables: of each variable the geometric mean of its lengthscales."""
+        """Starting point for other scopes: of each variable the geometric mean of its lengthscales."""
         logs: dict[int, list[float]] = {}
         for scope, lengths in zip(self.scopes, self.lengthscales, strict=True):
             for variable, length in zip(scope, lengths.tolist(), strict=True):
@@ -60,23 +60,22 @@ class ScopeFit:
 
 @dataclass(frozen=True, eq=False)
 class ScopeEvidence:
-    """The log weight of scopes given totals, by a fit of hyper-parameters for each that is asked about.
+    """Log weight of scopes given totals, by a separate fit of hyper-parameters for each.
 
     The weight is the evidence p(y | scopes, theta) times the prior density of theta relative to its mode, at the theta
-    where their product is largest. That is Laplace's approximation of the evidence without theta if data narrow theta
-    as much for one structure as for the other. The evidence at the best theta alone would favour scopes that have more
-    parameters to choose.
+    with the largest product. That is Laplace's approximation of the evidence without theta if data narrow theta equally
+    for all structures. The evidence at the best theta alone would favour scopes with more parameters.
 
-    Every fit starts at the same point, so the weight is a function of the data and the scopes, and not of which were
-    asked about before; a chain over structures needs that. Each is fitted once and kept.
+    Every fit starts at the same point, so the weight depends on the data and the scopes only; a chain over structures
+    requires that. Fits are cached.
 
     Args:
         settings: Kernel, priors and effort of fits. Lengthscales that are ``auto`` are hierarchical for all scopes, so
-            that priors can be compared; what is set for single factors is not used.
+            that priors can be compared; settings of single factors are ignored.
         U: Points (t, n) of the unit cube.
-        totals: Their outcomes (t,), finite. Where they do not vary, all scopes weigh the same.
-        start: Where fits begin; None: at the prior's mode and, besides, at short lengthscales.
-        noise: Noise variances (t,) that were told, in the square of the outcome's unit, NaN elsewhere; None: none was.
+        totals: Their outcomes (t,), finite. If they are constant, all scopes have equal weight.
+        start: Starting point of fits; None: at the prior's mode and also at short lengthscales.
+        noise: Reported noise variances (t,), in the square of the outcome's unit, NaN elsewhere; None: none.
     """
 
     settings: AdditiveGPSettings
@@ -92,26 +91,22 @@ class ScopeEvidence:
 
     @property
     def n_fits(self) -> int:
-        """How many structures were fitted so far."""
+        """Number of structures fitted so far."""
         return len(self._fits)
 
     def fit(self, scopes: Scopes) -> ScopeFit:
-        """The fit that the weight is of.
-
-        Args:
-            scopes: Columns of U; they cover all of them, and may overlap.
-        """
+        """Fit behind the weight of scopes, which cover all columns of U, and may overlap."""
         if scopes not in self._fits:
             self._fits[scopes] = self._fitted(scopes)
         return self._fits[scopes]
 
     def standardised(self) -> tuple[Float[np.ndarray, " t"], bool]:
-        """Totals with mean 0 and variance 1, and whether they vary."""
+        """Totals with mean 0 and variance 1, and True if they vary."""
         mean, scale, varies = standardisation(self.totals)
         return (self.totals - mean) / scale, varies
 
     def known_noise(self) -> Float[np.ndarray, " t"]:
-        """The noise that was told in the unit of standardised totals; NaN where it was not."""
+        """Reported noise in the unit of standardised totals; NaN if unknown."""
         scale = standardisation(self.totals)[1]
         return np.full(len(self.totals), np.nan) if self.noise is None else standardised_noise(self.noise, scale)
 

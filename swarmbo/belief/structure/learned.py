@@ -1,4 +1,4 @@
-"""What is known of a function's structure from one decision to the next."""
+"""Learned structure of a function, carried from one decision to the next."""
 
 import msgspec
 
@@ -7,15 +7,15 @@ from swarmbo.belief.structure.partitions import Scopes
 
 
 class LearnedStructure(msgspec.Struct, frozen=True):
-    """Scopes in use, and what the next search for some needs; plain data. Variables are columns of joint points.
+    """Scopes in use, and the state of the next search; plain data. Variables are columns of joint points.
 
     Args:
         scopes: In use, at least one; every variable is covered.
         shares: Prior share of the variance of each, in sum 1; empty: even ones.
         chosen_at: Number of evaluations when they were chosen.
-        state: Where the search goes on: the last state of a chain over partitions, or the scopes themselves.
-        start: Where fits begin then; None: no data were looked at, or they did not vary.
-        samples: The sampled decompositions whose scopes these are; none where they were found otherwise.
+        state: State of the search: the last one of a chain over partitions, or the scopes themselves.
+        start: Starting point of its fits; None: without data, or with constant ones.
+        samples: The sampled decompositions with these scopes; empty for other searches.
     """
 
     scopes: Scopes

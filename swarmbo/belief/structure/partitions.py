@@ -1,4 +1,4 @@
-"""Set partitions of {0, …, d-1}, and a split-merge proposal between them with its true probabilities.
+"""Set partitions of {0, …, d-1}, and a split-merge proposal between them with exact probabilities.
 
 Source: Gardner et al. 2017 for the proposal; Kandasamy et al. 2015 for partitions as decompositions of a function.
 """
@@ -12,11 +12,11 @@ import numpy as np
 
 Block = tuple[int, ...]
 Scopes = tuple[Block, ...]  # may overlap
-Partition = tuple[Block, ...]  # do not; written as ``canonical`` does
+Partition = tuple[Block, ...]  # disjoint, in the form of ``canonical``
 
 
 def canonical(blocks: Iterable[Iterable[int]]) -> Scopes:
-    """The one way in which scopes are written: each sorted, in the order of their smallest elements.
+    """Canonical form of scopes: each sorted, in the order of their smallest elements.
 
     Example:
         >>> canonical([[3, 1], [2, 0]])
@@ -43,13 +43,7 @@ def all_partitions(n: int, largest: int | None = None) -> Iterator[Partition]:
 
 
 class Proposal(NamedTuple):
-    """A partition proposed.
-
-    Args:
-        partition: Where to.
-        log_forward: Logarithm of the probability to propose it from where the chain is.
-        log_back: That of the way back.
-    """
+    """A proposed partition, and the log probabilities of this proposal and of its reverse."""
 
     partition: Partition
     log_forward: float
@@ -57,18 +51,10 @@ class Proposal(NamedTuple):
 
 
 def propose(partition: Partition, rng: np.random.Generator, largest: int | None = None) -> Proposal | None:
-    """Split a block or merge two, with even odds where both are possible.
+    """Split a block or merge two, with even odds if both are possible; None if no move is.
 
     A split takes any block of s > 1 elements, all with the same probability, and one of its 2^(s-1) - 1 cuts in two. A
-    merge takes any pair of blocks that is within the cap when merged.
-
-    Args:
-        partition: Where the chain is, canonical, no block above the cap.
-        rng: What is drawn from.
-        largest: Cap on the size of blocks, >= 1; None: no cap.
-
-    Returns:
-        The proposal; None where no move is possible.
+    merge takes any pair of blocks that is within the cap ``largest`` when merged.
     """
     splittable, pairs = _moves(partition, largest)
     if not splittable and not pairs:
@@ -86,7 +72,7 @@ def propose(partition: Partition, rng: np.random.Generator, largest: int | None 
 
 
 def log_probability(old: Partition, new: Partition, largest: int | None = None) -> float:
-    """Logarithm of the probability that ``propose`` leads from one partition to another; -inf where it can't.
+    """Logarithm of the probability that ``propose`` leads from one partition to another; -inf if impossible.
 
     Example:
         >>> round(math.exp(log_probability(((0, 1, 2),), ((0, 1), (2,)))), 3)  # one move of three
@@ -114,7 +100,7 @@ def _odds_of_split(splittable: list[Block], pairs: list[tuple[Block, Block]]) ->
 
 
 def _cut(block: Block, rng: np.random.Generator) -> tuple[Block, Block]:
-    """Any cut in two that is none of nothing, all with the same probability."""
+    """Uniformly random cut into two nonempty parts."""
     goes = np.zeros(len(block) - 1, dtype=bool)
     while not goes.any():  # each other element leaves the first one or not
         goes = rng.integers(2, size=len(goes)).astype(bool)
@@ -123,28 +109,16 @@ def _cut(block: Block, rng: np.random.Generator) -> tuple[Block, Block]:
 
 
 def random_blocks(n: int, size: int, rng: np.random.Generator) -> Partition:
-    """A random permutation of {0, …, n-1}, cut into blocks of a size; the last one may be smaller.
-
-    Args:
-        n: Number of variables.
-        size: Of blocks, >= 1.
-        rng: What is drawn from.
-    """
+    """Random permutation of {0, …, n-1}, cut into blocks of a size; the last one may be smaller."""
     order = rng.permutation(n).tolist()
     return canonical(order[i : i + size] for i in range(0, n, size))
 
 
 def averaged(samples: Sequence[Scopes]) -> tuple[Scopes, tuple[float, ...]]:
-    """The scopes of all samples, equal ones merged, and each one's share of the prior variance.
+    """Merged scopes of all samples in canonical order, and their shares of the prior variance, in sum 1.
 
     In a sample every scope has an even share; over the samples shares are averaged. A sum of Gaussian processes over
     these scopes with these shares has the average of the samples' covariance functions.
-
-    Args:
-        samples: Decompositions of the same variables, at least one.
-
-    Returns:
-        Scopes in canonical order, and their shares, which add up to 1.
 
     Example:
         >>> averaged([((0, 1), (2,)), ((0, 1), (2,)), ((0, 1, 2),), ((0,), (1,), (2,))])

@@ -1,8 +1,7 @@
 """Metropolis-Hastings over set partitions (Gardner et al. 2017; Hoang et al. 2018, appendix B).
 
-A chain visits partitions in proportion to their weight, whatever its proposals favour, if and only if proposals are
-weighed by their true probabilities (Hastings 1970). Other programs have some that are off by factors which depend on
-the size of the block that is split, or leave out that some partitions allow one kind of move only.
+A chain visits partitions in proportion to their weight only if acceptance uses the true proposal probabilities
+(Hastings 1970), which depend on the size of a split block and on the moves that a partition permits.
 """
 
 import math
@@ -29,19 +28,16 @@ def sample_partitions(
     moves: int = 1,
     largest: int | None = None,
 ) -> list[Partition]:
-    """States of a chain whose stationary distribution is proportional to exp(log_weight).
+    """States of a chain whose stationary distribution is proportional to exp(log_weight); neighbours are often equal.
 
     Args:
-        start: Where the chain begins, canonical, no block above the cap.
-        log_weight: Logarithm of the weight of a partition, up to a constant: of its evidence, say. It is called again
-            for a partition that is proposed again.
-        rng: What proposals and acceptances are drawn from.
+        start: Initial partition, canonical, no block above the cap.
+        log_weight: Logarithm of the weight of a partition, up to a constant, such as its evidence; called again for
+            repeated proposals.
+        rng: For proposals and acceptances.
         n_samples: States wanted, >= 1.
         moves: Proposals, >= 1, before each of them.
         largest: Cap on the size of blocks, >= 1; None: no cap.
-
-    Returns:
-        The states, in order; neighbours are often equal.
 
     Example:
         >>> rng = np.random.default_rng(0)

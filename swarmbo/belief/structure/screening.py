@@ -1,4 +1,4 @@
-"""Scopes that may overlap, added one by one: the most promising by a score test first, and only if evidence rises."""
+"""Greedy search for overlapping scopes, ranked by a score test and accepted by evidence."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -24,27 +24,23 @@ def screened(
     gain: float,
     tries: int,
 ) -> Scopes:
-    """Scopes that explain the data better than those at the start, by a greedy search.
+    """Scopes that explain the data better than those at the start, by a greedy search; none lies in another.
 
-    Forwards: candidates are all pairs of variables, every scope with one more variable, and unions of scopes that
-    overlap. They are ranked by ``promises``, and fitted in that order; the first whose evidence is high enough is
-    taken, scopes that it contains are dropped, and ranks are worked out anew. Backwards: each scope is left out, or
-    replaced by two in which some pair of its variables no longer meets, where the evidence can do with that. As long as
-    anything changes, forwards again.
+    Forwards: candidates are all pairs of variables, every scope with one more variable, and unions of overlapping
+    scopes. They are ranked by ``promises``, and fitted in that order; the first with enough evidence is taken, scopes
+    in it are dropped, and ranks are computed again. Backwards: each scope is removed, or replaced by two that separate
+    some pair of its variables, if the evidence permits. Both repeat until nothing changes.
 
     Args:
-        start: Where the search begins; every variable is covered.
+        start: Initial scopes; they cover every variable.
         evidence: Log weights of scopes.
         rng: For the score test's null distribution.
         largest: Cap on the size of new scopes, >= 1.
         gain: Log weight that a scope must bring, or be worth, >= 0.
-        tries: Fits at most.
-
-    Returns:
-        Scopes that cover every variable; none lies in another.
+        tries: Most fits.
     """
     scopes, last = canonical(start), evidence.n_fits + tries
-    seen = set[Scopes]()  # what brings a gain may be lost again in several small steps
+    seen = set[Scopes]()  # several small steps may lose an earlier gain
     while scopes not in seen and evidence.n_fits < last:
         seen.add(scopes)
         scopes = _reduced(_extended(scopes, evidence, rng, largest, gain, last), evidence, gain, last)
@@ -84,14 +80,14 @@ def with_scope(scopes: Scopes, scope: Block) -> Scopes:
 
 
 def without_scope(scopes: Scopes, scope: Block) -> Scopes:
-    """Scopes less one; its variables that no other has are by themselves then."""
+    """Scopes without one; its variables in no other scope become single scopes."""
     left = [other for other in scopes if other != scope]
     covered = {variable for other in left for variable in other}
     return canonical([*left, *((variable,) for variable in scope if variable not in covered)])
 
 
 def without_pair(scopes: Scopes, scope: Block, pair: tuple[int, int]) -> Scopes:
-    """Scopes with one replaced by the two that have one of a pair of its variables each."""
+    """Scopes with one replaced by two, each without one of a pair of its variables."""
     scopes = tuple(other for other in scopes if other != scope)
     for left_out in pair:
         piece = tuple(variable for variable in scope if variable != left_out)
@@ -101,7 +97,9 @@ def without_pair(scopes: Scopes, scope: Block, pair: tuple[int, int]) -> Scopes:
 
 
 def candidates(scopes: Scopes, largest: int) -> Scopes:
-    """What may be added: pairs, scopes with one more variable, unions of overlapping scopes; none that lies in one."""
+    """Scopes that may be added: pairs, scopes with one more variable, unions of overlapping scopes; none in a present
+    one.
+    """
     variables = sorted({variable for scope in scopes for variable in scope})
     grown = [frozenset(pair) for pair in combinations(variables, 2)]
     grown += [frozenset(scope) | {variable} for scope in scopes for variable in variables]
@@ -114,17 +112,10 @@ def candidates(scopes: Scopes, largest: int) -> Scopes:
 def promises(
     fit: ScopeFit, evidence: ScopeEvidence, added: Sequence[Block], rng: np.random.Generator
 ) -> Float[np.ndarray, " c"]:
-    """For each scope how fast the log evidence rises with its outputscale from 0, in standard deviations.
+    """For each scope the slope of the log evidence by its outputscale at 0, in standard deviations.
 
-    The slope is (alphaᵀ C alpha - tr K⁻¹ C) / 2, C the new scope's correlations, alpha = K⁻¹ (y - mean). If the
-    present scopes are right, its mean is 0, and its standard deviation is that of the same form of draws of y; no fit
-    is needed.
-
-    Args:
-        fit: Of the present scopes.
-        evidence: Whose data they were fitted to.
-        added: Scopes, one at a time on top of the present ones.
-        rng: For the draws.
+    The slope is (alphaᵀ C alpha - tr K⁻¹ C) / 2, C the new scope's correlations, alpha = K⁻¹ (y - mean). Under the
+    present scopes its mean is 0, and its standard deviation is estimated from draws of y; no fit is needed.
 
     Source:
         Rasmussen & Williams 2006, eq. 5.9, for the slope; Lin 1997 for variance components tested by it.
@@ -137,10 +128,11 @@ def promises(
         K += kernel_matrix(kernel, V, V, lengths, float(output))
     L = factorise(K)[0]
     whitened, ones = solve_lower(L, z), solve_lower(L, np.ones(len(z)))
-    alpha = solve_lower_transposed(L, whitened - ones * (ones @ whitened) / (ones @ ones))  # less the mean
+    alpha = solve_lower_transposed(L, whitened - ones * (ones @ whitened) / (ones @ ones))  # minus the mean
     probes = solve_lower_transposed(L, rng.standard_normal((len(U), _PROBES)))
     usual = float(np.exp(evidence.settings.lengthscale_log_median))
-    lengthscales = np.minimum(fit.starting_point().lengthscales, usual)  # no effect of its own leaves one long
+    # a variable without an effect may have a long lengthscale
+    lengthscales = np.minimum(fit.starting_point().lengthscales, usual)
     out = np.empty(len(added))
     for i, scope in enumerate(added):
         V = U[:, list(scope)]

@@ -1,4 +1,4 @@
-"""How scopes are found where they are not known."""
+"""Settings of the search for unknown scopes."""
 
 from swarmbo.settings import Count, NonNegative, Settings, Whole
 
@@ -6,21 +6,21 @@ from swarmbo.settings import Count, NonNegative, Settings, Whole
 class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
     """Partitions of the variables, sampled in proportion to their evidence and averaged into one graph.
 
-    The chain begins with one block of all variables (with a cap, random blocks of that size), and goes on from where it
-    was. Partitions have the same prior weight. Scopes that several samples have are one factor of the graph; the prior
-    share of the variance that a factor has is its average over the samples.
+    The chain begins with one block of all variables (with a cap, random blocks of that size), and continues later from
+    its last state. Partitions have the same prior weight. Scopes shared by several samples are one factor of the graph;
+    the prior share of the variance of a factor is its average over the samples.
 
     Source:
         Gardner et al. 2017; Hoang et al. 2018, appendix B, and Bardou et al. 2024, appendix B, average acquisitions
-        over the samples where here covariances are averaged, so that what comes out is one Gaussian process; for the
-        former see ``DECHBO``'s ``average``.
+        over the samples. Here covariances are averaged, so that the result is one Gaussian process; for the former see
+        ``DECHBO``'s ``average``.
 
     Args:
         samples: Partitions averaged, >= 1.
         moves: Splits or merges proposed before each of them, >= 1.
-        burn_in: Those proposed before the first of all, >= 0.
+        burn_in: Proposals before the first of all, >= 0.
         largest: Cap on the size of blocks, >= 1; None: no cap.
-        every: Evaluations, >= 1, after which partitions are sampled anew.
+        every: Evaluations, >= 1, after which partitions are sampled again.
 
     Example:
         >>> import numpy as np
@@ -41,13 +41,13 @@ class SampledStructure(Settings, frozen=True, tag_field="kind", tag="sampled"):
 
 
 class ScreenedScopes(Settings, frozen=True, tag_field="kind", tag="screened"):
-    """Scopes that may overlap, found by a search of the evidence that looks at the most promising ones first.
+    """Scopes that may overlap, found by a search of the evidence with the most promising ones first.
 
     Args:
         largest: Cap on the size of scopes, >= 1.
-        gain: Log evidence, >= 0, that a scope must bring in to be added, or cost when taken out to be kept.
-        tries: Fits, >= 1, in one search, that of the scopes it begins with included.
-        every: Evaluations, >= 1, after which the search goes on.
+        gain: Log evidence, >= 0, that an added scope must bring, or that removal of a kept one must cost.
+        tries: Fits, >= 1, in one search, that of the initial scopes included.
+        every: Evaluations, >= 1, after which the search continues.
 
     Example:
         >>> import numpy as np

@@ -1,7 +1,7 @@
 """A rover on a terrain as MuJoCo's MJCF.
 
-A rover is driven by the difference of two wheels in its middle; a caster in front and one behind, on springs, keep it
-level and leave most of the weight to the wheels. It is heavy below. Wheels touch the ground as spheres do, which is
+A rover is driven by the difference of two wheels in its middle. A sprung caster in front and one behind keep it level
+and leave most of the weight to the wheels. Its centre of mass is low. Wheels touch the ground as spheres, which is
 cheap and never catches an edge.
 """
 
@@ -17,39 +17,34 @@ from scipy.ndimage import gaussian_filter
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.robot_team.settings import MujocoSettings
 
-_RELIEF = 0.05  # of the map's longer side, where the field is no elevation
-_STEEPEST = 0.35  # its slope then, at the most: 19 degrees
-_MARGIN = 2.0  # lengths of a rover that the ground goes on beyond the map
+_RELIEF = 0.05  # of the map's longer side, if the field is no elevation
+_STEEPEST = 0.35  # largest slope then: 19 degrees
+_MARGIN = 2.0  # rover lengths of ground beyond the map
 WHEEL = 0.2  # radius, in lengths of a rover
 HALF_TRACK = 0.34  # from the middle to a wheel
 SIDES = (1.0, -1.0)  # of the wheels: left and right
 _CASTER = 0.08  # radius
 _REACH = 0.42  # from the middle to a caster
-_SPRING = 0.04  # by which a caster is pressed in when the rover stands on the level,
-_LOAD = 0.1  # and the share of the weight that it then bears
-_TRAVEL = 0.1  # that it has each way
+_SPRING = 0.04  # compression of a caster's spring on level ground,
+_LOAD = 0.1  # and its share of the weight then
+_TRAVEL = 0.1  # of the spring, each way
 _CHASSIS = (0.45, 0.22, 0.1)  # half its sides
-_BALLAST = -0.05  # height of the middle of mass over the axle
+_BALLAST = -0.05  # height of the centre of mass over the axle
 _DENSITY = 30.0  # kg in a cube as long as the rover
 _WHEEL_MASS = 0.05  # of that
 _ARMATURE = 1e-3  # inertia of a motor, by the mass of a rover and its length squared
 _TORQUE = 35.0  # of a motor, N m for a rover of 1 m; like weights, it grows with the fourth power of the length
 _SLIP = 0.5  # rad/s by which a motor at its torque falls behind
 _GRAVITY = 9.81
-_HUB = 0.02  # radius of what the walls stop: the middle of the rover, which so stays on the map
-_BASE_M = 5.0  # of ground below its lowest place
+_HUB = 0.02  # radius of the part that the walls stop: the rover's middle, which so stays on the map
+_BASE_M = 5.0  # of ground below its lowest point
 
 
 @dataclass(frozen=True, eq=False)
 class Terrain:
-    """Heights over a map and a little beyond, its edge going on as it is.
+    """Heights over a map and a margin, in which the edge is continued.
 
-    Args:
-        xs: Columns' places, rising evenly, m.
-        ys: Rows' places, rising evenly, m.
-        heights: One per row and column, the first row in the south, m above the lowest.
-        low: South-west corner of the map, m.
-        high: North-east corner.
+    ``xs`` and ``ys`` rise evenly, m; heights are in m above the lowest, south row first.
 
     Example:
         >>> from swarmbo_envs.fields.landscape import build_field
@@ -66,12 +61,7 @@ class Terrain:
 
     @classmethod
     def of(cls, field: Field, settings: MujocoSettings) -> "Terrain":
-        """The ground of a field.
-
-        Args:
-            field: Whose values become heights.
-            settings: How high, smooth and fine.
-        """
+        """Terrain from a field's values."""
         size = field.high - field.low
         margin = _MARGIN * settings.rover_m
         columns, rows = np.maximum(4, np.ceil(settings.terrain_cells * size / size.max() - 1e-9)).astype(int)
@@ -90,7 +80,7 @@ class Terrain:
 
     @property
     def relief_m(self) -> float:
-        """From the lowest place to the highest; 1 where all is level, as an engine wants some height."""
+        """Height range; 1 if the terrain is level, as the engine needs a positive height."""
         return float(self.heights.max()) or 1.0
 
     def heights_at(self, places: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
@@ -98,12 +88,10 @@ class Terrain:
         return self._between(np.asarray(places, dtype=float)[:, ::-1])
 
     def upright(self, place: Float[np.ndarray, " 2"], heading: float, reach_m: float) -> Float[np.ndarray, "3 3"]:
-        """The frame of a body that stands on a slope: columns are ahead, left and up.
+        """Frame of a body that stands on a slope: columns are ahead, left and up.
 
-        Args:
-            place: Where, on the map.
-            heading: Of what is ahead, seen from above, rad.
-            reach_m: How far around the slope is taken.
+        ``heading`` is that of the ahead axis seen from above, rad; ``reach_m`` the distance over which the slope is
+        taken.
         """
         sides = reach_m * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
         z = self.heights_at(place + sides)
@@ -120,17 +108,10 @@ class Terrain:
 
 
 def mjcf(terrain: Terrain, settings: MujocoSettings, speed_m_s: float, turn_rate_rad_s: float) -> str:
-    """The model of one rover on a terrain, with walls around the map.
+    """Model of one rover on a terrain, with walls around the map; heights are set later, in ``hfield_data``.
 
-    Heights are left to be set, in ``hfield_data``. Of two things that touch MuJoCo takes the larger friction, so the
-    ground has what the wheels have, and walls have none of their own (``condim`` 1) whatever touches them
-    (``priority``).
-
-    Args:
-        terrain: The ground.
-        settings: Of rovers.
-        speed_m_s: What its motors are made for: this speed,
-        turn_rate_rad_s: and this turn rate at once.
+    MuJoCo takes the larger friction of two contacts. So the ground has that of the wheels, and walls have none
+    (``condim`` 1) against anything (``priority``). The motors are sized for both the speed and the turn rate at once.
     """
     length, mass = settings.rover_m, _DENSITY * settings.rover_m**3
     radius, torque = WHEEL * length, _TORQUE * length**4
@@ -181,7 +162,7 @@ def mjcf(terrain: Terrain, settings: MujocoSettings, speed_m_s: float, turn_rate
 
 
 def _walls(low: Float[ndarray, " 2"], high: Float[ndarray, " 2"], hub_m: float) -> str:
-    """Planes that stop the middle of a rover at the edges of the map, and nothing else of it."""
+    """Planes that stop the middle of a rover at the edges of the map, and no other part of it."""
     inward = {
         (low[0] - hub_m, 0.0): "1 0 0",
         (high[0] + hub_m, 0.0): "-1 0 0",

@@ -1,4 +1,4 @@
-"""Rovers of a team: what becomes of their paths on the ground, and who is helped up."""
+"""Rovers of a team: their drives on the ground, and recovery from failures."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,25 +18,19 @@ from swarmbo_envs.robot_team.physics.scene import Scene
 from swarmbo_envs.robot_team.physics.simulator import Outcome, Simulator
 from swarmbo_envs.robot_team.settings import MujocoSettings
 
-_MAP = 20.0  # lengths of a rover that a map has at the least
-_STRIDE = 0.2  # of a rover's length, that a wheel turns by in a step
+_MAP = 20.0  # least size of a map in rover lengths
+_STRIDE = 0.2  # of a rover's length: largest motion of a wheel in a step
 _MOST_STEPS = 1_000_000
-_TRACE = 10  # moments of control from one point of a trace to the next: a second
+_TRACE = 10  # control moments between two points of a trace: a second
 
 
 @dataclass(eq=False)
 class Rovers(Mover):
-    """Robots with wheels on a terrain, each driven on its own: they keep apart by what they see of one another.
+    """Robots with wheels on a terrain, each simulated separately; separation comes from their planned paths.
 
-    Who tips over, gets stuck or slides off its way by more than three quarters of its length is put upright on the way,
-    where it had got to; who runs out of battery is carried to its base. Its round has failed.
-
-    Args:
-        settings: Of rovers.
-        terrain: Their ground.
-        ground: Where they may be.
-        limits: Largest speed and turn rate of each.
-        round_time_s: Of a round.
+    A rover that tips over, gets stuck or slides off its path by more than three quarters of its length is put upright
+    on the path at the point that it had reached. A rover with an empty battery is carried to its base. Its round has
+    failed.
     """
 
     settings: MujocoSettings
@@ -55,7 +49,7 @@ class Rovers(Mover):
         limits: list[tuple[float, float]],
         round_time_s: float,
     ) -> "Rovers":
-        """The rovers of a world.
+        """Build the rovers of a world.
 
         Raises:
             ConfigError: If the map is too small for them, they are too fast for a step, or a round has too many steps.
@@ -91,25 +85,25 @@ class Rovers(Mover):
 
     @property
     def reserve(self) -> float:
-        """Share by which a battery must last longer than the planned way home."""
+        """Share by which a battery must outlast the planned return to base."""
         return self.settings.reserve
 
     @property
     def off_m(self) -> float:
-        """A length."""
+        """A rover's length."""
         return self.settings.rover_m
 
     @property
     def n_state(self) -> int:
-        """Numbers in the engine's state of a rover."""
+        """Size of the engine's state of a rover."""
         return self._simulator(0).n_state
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the engine's own objects, which are made again when they are needed."""
+        """State without the engine's objects, which are created again on use."""
         return {**self.__dict__, "_simulators": {}}
 
     def begin(self, poses: Float[np.ndarray, "robots 3"]) -> Float[np.ndarray, "robots n"]:
-        """The states of the engine, one a rover."""
+        """States of the engine, one per rover."""
         return np.stack([self._simulator(robot).parked(pose) for robot, pose in enumerate(poses)])
 
     def drive(
@@ -120,7 +114,7 @@ class Rovers(Mover):
         end: Float[np.ndarray, " 2"] | None,
         stops: Stops,
     ) -> Drive:
-        """Follow a path as well as the ground lets it."""
+        """Follow a path as well as the ground permits."""
         route, battery = motion.trace(episode.poses[robot], path), float(episode.batteries[robot])
         if len(route) < 2 or battery <= 0.0:
             return Drive(episode.poses[robot].copy(), route[:1], 0.0, 0.0, len(route) < 2, np.empty((0, 2)))
@@ -145,7 +139,7 @@ class Rovers(Mover):
     def _helped(
         self, told: Outcome, simulator: Simulator, episode: Episode, robot: int
     ) -> tuple[Outcome, Float[np.ndarray, " 3"]]:
-        """State after help, where a rover needs it, and its pose."""
+        """Outcome after recovery, if a rover needs it, and its pose."""
         pose = told.poses[-1].copy()
         pose[:2] = np.clip(pose[:2], self.ground.low, self.ground.high)
         if told.failure == "battery empty":

@@ -1,4 +1,4 @@
-"""Rovers on their terrain in three dimensions, drawn by MuJoCo without any display."""
+"""Three-dimensional pictures of rovers on their terrain, rendered by MuJoCo without a display."""
 
 import importlib
 from dataclasses import replace
@@ -15,31 +15,24 @@ from swarmbo_envs.robot_team.physics.model import Terrain
 from swarmbo_envs.robot_team.settings import MujocoSettings
 
 _SIDE = 10.0  # the map's longer side in the scene, whose unit is no metre
-_RELIEF = 0.16  # of that, how high the terrain is drawn at the least
-_ROVER = 0.036  # of that, how long rovers are drawn at the least
-_FOOT = 0.02  # of that, how far the lowest place is above the foot of the model
+_RELIEF = 0.16  # of that, least drawn height of the terrain
+_ROVER = 0.036  # of that, least drawn length of rovers
+_FOOT = 0.02  # of that, height of the lowest point above the foot of the model
 _FIRST, _LAST = slice(None, -1), slice(1, None)
 _TEXTURE = 1024
 _SAMPLES = 4  # of a pixel, for smooth edges
 _AZIMUTH, _ELEVATION, _DISTANCE = 112.0, -42.0, 1.66
-_SINKS = -0.04  # of the side, that the camera looks below the lowest place: there is more to see above it
+_SINKS = -0.04  # of the side: height of the camera's target relative to the lowest point
 
 
 class Scene:
     """A camera above the map of a world.
 
-    Rovers are drawn longer than they are, and terrain higher, where they would not be seen: ``larger`` and ``higher``
-    say by how much.
-
-    Args:
-        terrain: The ground.
-        settings: Of the rovers.
-        robots: How many there are.
-        width: Of pictures, pixels.
-        height: Of pictures, pixels.
+    Rovers are drawn longer and terrain higher than they are if too small to be seen: by factors ``larger`` and
+    ``higher``.
 
     Raises:
-        MissingPackageError: If MuJoCo is not installed, or nothing on this machine can draw without a display.
+        MissingPackageError: If MuJoCo is not installed, or this machine cannot render without a display.
     """
 
     def __init__(self, terrain: Terrain, settings: MujocoSettings, robots: int, width: int, height: int) -> None:
@@ -63,15 +56,12 @@ class Scene:
     def picture(
         self, ground: UInt8[np.ndarray, "rows columns 3"], poses: Float[np.ndarray, "robots 3"], turn: float = 0.0
     ) -> UInt8[np.ndarray, "height width 3"]:
-        """Draw the map as it is seen from above its southern edge.
+        """Draw the map as seen from above its southern edge, in bytes of red, green and blue.
 
         Args:
-            ground: What the terrain is painted with, the first row in the south; any size.
+            ground: Texture of the terrain, the first row in the south; any size.
             poses: (x, y, heading) of each rover, m and rad.
-            turn: How far the camera has gone round the map, degrees.
-
-        Returns:
-            Red, green and blue from 0 to 255.
+            turn: Rotation of the camera round the map, degrees.
         """
         mujoco, (width, height) = self._mujoco, self.size
         self._paint(ground)
@@ -93,11 +83,9 @@ class Scene:
         return pixels[::-1].copy()
 
     def pixels(self, places: Float[np.ndarray, "k 2"], above: float = 0.0) -> Float[np.ndarray, "k 2"]:
-        """Pixels of places on the ground in the last picture: columns from the left, rows from the top.
+        """Pixels of places on the ground (m) in the last picture: columns from the left, rows from the top.
 
-        Args:
-            places: In m on the map.
-            above: How far above the ground, in lengths of a rover as it is drawn.
+        ``above`` is a height over the ground in lengths of a drawn rover.
         """
         eyes = self._scene.camera[:2]
         eye = np.mean([[*one.pos] for one in eyes], axis=0)
@@ -112,7 +100,7 @@ class Scene:
         return np.column_stack([width / 2 + height / 2 * (rays @ right) / depth / half, rows])
 
     def close(self) -> None:
-        """Give back what draws."""
+        """Release the renderer."""
         self._screen.free()
         self._gl.free()
 
@@ -122,7 +110,7 @@ class Scene:
         return np.column_stack([places - self._middle, heights]) * self._scale
 
     def _frame(self, pose: Float[np.ndarray, " 3"]) -> Float[np.ndarray, "3 3"]:
-        """Orientation of a rover on the slope as it is drawn."""
+        """Orientation of a rover on the slope as drawn."""
         drawn = replace(self._terrain, heights=self._terrain.heights * self.higher)
         return drawn.upright(pose[:2], float(pose[2]), 0.4 * self._length)
 
@@ -136,7 +124,7 @@ class Scene:
         self._mujoco.mjr_uploadTexture(self._model, self._screen, 0)
 
     def _mjcf(self) -> str:
-        """The scene: a painted terrain, and rovers that are put where they are."""
+        """Scene: a painted terrain, and rovers at their poses."""
         length, (surface, edge) = self._length * self._scale, self._meshes()
         rovers = "".join(_rover(length, look.agent_colour(robot)) for robot in range(self._robots))
         width, height = self.size
@@ -160,7 +148,7 @@ class Scene:
 </mujoco>"""
 
     def _meshes(self) -> tuple[str, str]:
-        """The surface of the map, and what is seen below its edges."""
+        """Surface of the map, and the sides below its edges."""
         low, high, n = self._terrain.low, self._terrain.high, self._terrain.heights.shape
         shares = [np.linspace(0.0, 1.0, count) for count in n[::-1]]
         u, v = (axis.ravel() for axis in np.meshgrid(*shares))
@@ -208,10 +196,10 @@ def _rover(length: float, colour: str) -> str:
 
 
 def _context(width: int, height: int) -> Any:
-    """Something that draws without a display: EGL, or else OSMesa.
+    """Context that renders without a display: EGL, or else OSMesa.
 
     Raises:
-        MissingPackageError: If there is neither; the message has what each said.
+        MissingPackageError: If there is neither; the message has the error of each.
     """
     said = list[str]()
     for name in ("egl", "osmesa"):

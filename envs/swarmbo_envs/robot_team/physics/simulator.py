@@ -11,35 +11,29 @@ from swarmbo.boundary.extras import needed
 from swarmbo_envs.robot_team.physics.model import HALF_TRACK, SIDES, WHEEL, Terrain, mjcf
 from swarmbo_envs.robot_team.settings import MujocoSettings
 
-_SHARP = 0.35  # rad: where a route bends more, the rover stops and turns
-_AHEAD_S, _AHEAD = 0.8, 1.0  # how far it looks: this time at full speed, but a length at the least
-_BRAKES = 1.5  # m/s²: what it counts on when it slows down
+_SHARP = 0.35  # rad: bend of a route from which on the rover stops and turns
+_AHEAD_S, _AHEAD = 0.8, 1.0  # look-ahead of pure pursuit: this time at full speed, at least so many lengths
+_BRAKES = 1.5  # m/s²: deceleration that it plans with
 _CREEPS = 0.15  # of its speed, on the last metres
-_THERE = 0.1  # lengths from a bend, at which it has got there
-_GAIN = 2.5  # 1/s: of the turn rate, by what the heading is off
-_OFF = 0.5  # rad: it drives only where its heading is off by less
+_THERE = 0.1  # lengths from a bend that counts as reached
+_GAIN = 2.5  # 1/s: turn rate per heading error
+_OFF = 0.5  # rad: largest heading error at which it drives
 _CONTROL_S = 0.1  # between commands
 _SETTLES_S = 1.0
-_TIPPED = 0.3  # of the way up that the rover's own upward axis still points: beyond 72 degrees it has tipped over
-_PATIENCE_S = 10.0  # in which it must get on by half a length, besides the time to turn about
-_ASTRAY = 0.75  # lengths of a rover off its way, at which it is stopped: it so stays within one
+_TIPPED = 0.3  # vertical part of the rover's upward unit vector: below it, beyond 72 degrees, it has tipped over
+_PATIENCE_S = 10.0  # in which it must advance by half a length, besides the time to turn about
+_ASTRAY = 0.75  # rover lengths off its path at which it is stopped, so that it stays within one
 _STANDS_M_S = 0.05
-_CLOSE = 0.25  # lengths of a rover from the end of its route at which it has arrived
-_DROP = 0.02  # lengths of a rover above the ground from which it is let down
+_CLOSE = 0.25  # rover lengths from the end of its route at which it has arrived
+_DROP = 0.02  # rover lengths above the ground from which it is let down
 Failure = Literal["tipped over", "stuck", "off its way", "battery empty"]
 
 
 @dataclass
 class Follower:
-    """A rover on its route: where it has got to, and what it does next.
+    """A rover's progress along its route, and its next command.
 
     Source: pure pursuit, Coulter 1992 (CMU-RI-TR-92-01), with stops at sharp bends.
-
-    Args:
-        route: Places (k, 2) from where it stands to where it goes, m.
-        speed_m_s: Not to be exceeded.
-        turn_rate_rad_s: Not to be exceeded.
-        length_m: Of the rover.
     """
 
     route: Float[np.ndarray, "k 2"]
@@ -65,29 +59,22 @@ class Follower:
 
     @property
     def left_m(self) -> float:
-        """Distance that is still to go."""
+        """Remaining distance."""
         return self._along[-1] - self.done_m
 
     def off_m(self, x: float, y: float) -> float:
-        """Distance of a place from the route, near where the rover is on it."""
+        """Distance of a place from the route near the rover's current piece."""
         here, there = max(0, self._piece - 1), min(len(self._points) - 2, self._piece + 1)
         if len(self._points) < 2:
             return hypot(x - self._points[0][0], y - self._points[0][1])
         return min(self._nearest(piece, x, y)[1] for piece in range(here, there + 1))
 
     def back_on_route(self) -> Float[np.ndarray, " 2"]:
-        """The place on the route that the rover has got to."""
+        """Point of the route that the rover has reached."""
         return np.array(self._at(self.done_m))
 
     def command(self, x: float, y: float, heading: float, seconds_left: float) -> tuple[float, float]:
-        """Speed and turn rate for the next moment.
-
-        Args:
-            x: Where it is.
-            y: Where it is.
-            heading: In rad.
-            seconds_left: Until it must stand.
-        """
+        """Speed and turn rate for the next moment, ``seconds_left`` before it must stand."""
         self._go_on(x, y)
         stop = self._stops[0]
         ahead = max(_AHEAD * self.length_m, _AHEAD_S * self.speed_m_s)
@@ -103,7 +90,7 @@ class Follower:
         return (speed * cos(error) * max(0.0, 1.0 - abs(error) / _OFF), turn)
 
     def _go_on(self, x: float, y: float) -> None:
-        """Note how far it has got."""
+        """Update the progress."""
         while self._piece < len(self._points) - 1:
             share, _ = self._nearest(self._piece, x, y)
             begin, end = self._along[self._piece], self._along[self._piece + 1]
@@ -117,14 +104,14 @@ class Follower:
                 self._stops.pop(0)
 
     def _nearest(self, piece: int, x: float, y: float) -> tuple[float, float]:
-        """The share of a piece at which it is nearest to a place, and how near."""
+        """Share of a piece at which it is nearest to a place, and the distance."""
         (ax, ay), (bx, by) = self._points[piece], self._points[piece + 1]
         dx, dy = bx - ax, by - ay
         share = max(0.0, min(1.0, ((x - ax) * dx + (y - ay) * dy) / (dx * dx + dy * dy)))
         return share, hypot(ax + share * dx - x, ay + share * dy - y)
 
     def _at(self, along: float) -> tuple[float, float]:
-        """The place on the route after a distance, at or beyond the piece it is on."""
+        """Point of the route after a distance, at or beyond the current piece."""
         piece = self._piece
         while piece < len(self._points) - 2 and self._along[piece + 1] < along:
             piece += 1
@@ -141,11 +128,11 @@ class Outcome:
     """Result of a drive.
 
     Args:
-        state: Of the engine at its end.
+        state: Final state of the engine.
         poses: (x, y, heading) at each command, and at the end.
-        busy_s: How long the motors ran.
-        failure: What went wrong; None if it arrived, or its time was over.
-        back: Where on the route it had got to.
+        busy_s: Time for which the motors ran.
+        failure: None if it arrived, or its time was over.
+        back: Point of the route that it had reached.
     """
 
     state: Float[np.ndarray, " n"]
@@ -156,13 +143,7 @@ class Outcome:
 
 
 class Simulator:
-    """A rover and its ground. It keeps nothing: what changes is the state that it is given, and returns.
-
-    Args:
-        terrain: The ground.
-        settings: Of the rover.
-        speed_m_s: Its largest speed.
-        turn_rate_rad_s: Its largest turn rate.
+    """A rover and its ground; stateless: states are passed in and returned.
 
     Raises:
         MissingPackageError: If MuJoCo is not installed.
@@ -181,11 +162,11 @@ class Simulator:
 
     @property
     def n_state(self) -> int:
-        """Numbers of a state."""
+        """Size of a state."""
         return int(self._mujoco.mj_stateSize(self._model, self._whole))
 
     def parked(self, pose: Float[np.ndarray, " 3"]) -> Float[np.ndarray, " n"]:
-        """The state of a rover that is put upright on the ground, and has settled there."""
+        """State of a rover that was put upright on the ground, and has settled there."""
         length = self._settings.rover_m
         self._mujoco.mj_resetData(self._model, self._data)
         frame = self._terrain.upright(pose[:2], float(pose[2]), length / 2)
@@ -198,14 +179,7 @@ class Simulator:
     def drive(
         self, state: Float[np.ndarray, " n"], route: Float[np.ndarray, "k 2"], most_s: float, battery_s: float
     ) -> Outcome:
-        """Follow a route for as long as there is time, then stand.
-
-        Args:
-            state: From ``parked`` or an earlier drive.
-            route: Places from where the rover stands to where it goes.
-            most_s: Time of the round.
-            battery_s: Time for which the motors can run.
-        """
+        """Follow a route for at most ``most_s``, with ``battery_s`` of motor time, then stand."""
         self._mujoco.mj_setState(self._model, self._data, state, self._whole)
         length = self._settings.rover_m
         follower = Follower(route, self._speed, self._turn_rate, length)
@@ -220,7 +194,7 @@ class Simulator:
             if follower.done_m > best + length / 2:
                 best, since = follower.done_m, busy
             failure = self._failure(follower, busy - since > patience, busy >= battery_s)
-        if failure is None:  # else it is helped at once
+        if failure is None:  # otherwise it is put upright at once
             self._stand(round(_SETTLES_S / self._tick_s), poses)
             failure = self._failure(follower, False, False)
         return Outcome(self._state(), np.array(poses), min(busy, most_s), failure, follower.back_on_route())
@@ -242,7 +216,7 @@ class Simulator:
         self._mujoco.mj_step(self._model, self._data, self._substeps)
 
     def _stand(self, most: int, poses: list[tuple[float, float, float]] | None = None) -> None:
-        """Hold the wheels until the rover stands, for a number of moments at the most."""
+        """Hold the wheels until the rover stands, for a number of moments at most."""
         for moment in range(most):
             self._command(0.0, 0.0)
             if poses is not None:

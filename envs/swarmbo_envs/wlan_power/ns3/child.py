@@ -1,7 +1,7 @@
-"""A simulator in a process of its own: ``python child.py LIBRARY`` answers a line of JSON with a line of JSON.
+"""A simulator in a separate process: ``python child.py LIBRARY`` answers a line of JSON with a line of JSON.
 
-Needs nothing but the standard library, so that it starts at once and has nothing in it that could die but ns-3. Ends
-when its input ends, or when its parent is gone while a simulation hangs.
+It imports the standard library only, so that it starts fast and only ns-3 can crash it. It ends when its input ends, or
+when its parent is gone while a simulation hangs.
 """
 
 import contextlib
@@ -47,14 +47,9 @@ class Wlan(ctypes.Structure):
 
 
 def answer(library: ctypes.CDLL, request: dict[str, Any]) -> dict[str, Any]:
-    """Simulate what was asked for.
+    """Run a requested simulation: returns ``sinr`` (m,), or ``mbps`` (m,) and ``associated`` (m,).
 
-    Args:
-        library: Compiled from wlan_downlink.cc.
-        request: ``objective``, and the fields of ``Wlan`` with arrays as flat lists, row by row.
-
-    Returns:
-        ``sinr`` (m,), or ``mbps`` (m,) and ``associated`` (m,).
+    ``request`` has an ``objective``, and the fields of ``Wlan`` with arrays as flat lists, row by row.
     """
     arrays = {name: _array(kind, request[name]) for name, kind in _ARRAYS.items()}
     numbers = {name: request[name] for name in (*_NUMBERS, "run", "points", "users")}
@@ -74,7 +69,7 @@ def _array(kind: Any, values: Sequence[float]) -> Any:
 
 
 def _end_with_parent() -> None:
-    """A simulation that hangs reads no input: nothing else would tell it that nobody waits for it."""
+    """End when the parent is gone, as a hanging simulation reads no input."""
     parent = os.getppid()
     while os.getppid() == parent:
         time.sleep(1.0)
@@ -83,7 +78,7 @@ def _end_with_parent() -> None:
 
 def main() -> None:
     """Answer until the input ends."""
-    # Answers have a channel of their own: whatever ns-3 prints goes to the standard error.
+    # answers have a separate channel: ns-3's own output goes to the standard error
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
         threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -1,4 +1,4 @@
-"""Simulators in child processes: started once, fed one configuration after the other, replaced when they fail."""
+"""Simulators in child processes: started once, sent one configuration after another, replaced when they fail."""
 
 import contextlib
 import json
@@ -22,11 +22,11 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a question has no answer.
+    """Reason of a missing answer.
 
     Args:
-        reason: In one line, without what may differ when the same happens again, so that it can be held against a log.
-        words: What the simulator said last.
+        reason: One reproducible line, so that it can be compared with a log.
+        words: Last output of the simulator.
     """
 
     reason: str
@@ -43,21 +43,20 @@ def _anything(question: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
 class Children:
     r"""Simulators that answer questions, several at the same time.
 
-    A child says ``{"ready": true}`` and then answers each line of JSON with one, which has the ``id`` of the question.
-    One that dies, that does not answer in time or that answers what is no answer is ended, and what it was asked comes
-    back as a ``Failure``: a value, not an exception, since simulators fail and a run goes on. The next question goes to
-    a new child. One that died between two questions is replaced without a word.
-
-    A copy, also a deep or a pickled one, has children of its own.
+    A child prints ``{"ready": true}`` and then answers each line of JSON with a line that has the ``id`` of the
+    question. A child that dies, does not answer in time or gives an invalid answer is ended, and the answer is a
+    ``Failure``: a value, not an exception, since simulators fail and a run continues. The next question starts a new
+    child. A child that died between two questions is replaced silently. A copy, also a deep or pickled one, starts its
+    own children.
 
     Args:
-        command: Starts one.
-        environment: Variables of its process; None: ours.
-        processes: How many at most, >= 1; each is started when it is first needed.
-        timeout_s: Within which a question must be answered, by the wall clock, > 0.
+        command: Command that starts a child.
+        environment: Variables of its process; None: those of this process.
+        processes: Largest number of children, >= 1; each is started on first use.
+        timeout_s: Wall-clock limit of an answer, > 0.
         most_uses: Questions after which a child is replaced, since simulators leak memory, >= 1.
-        is_answer: Whether what came back answers the question; if it does not, that is a failure. A function of a
-            module, so that it can be copied.
+        is_answer: Check of an answer; a failed check is a ``Failure``. A module-level function, so that it can be
+            copied.
 
     Example:
         >>> import sys
@@ -89,7 +88,7 @@ class Children:
         self._command, self._environment = tuple(command), environment
         self._timeout_s, self._most_uses, self._is_answer = timeout_s, most_uses, is_answer
         self._n_processes = processes
-        self._places: queue.SimpleQueue[_Child | None] = queue.SimpleQueue()  # a child, or where one can be started
+        self._places: queue.SimpleQueue[_Child | None] = queue.SimpleQueue()  # a child, or room for a new one
         for _ in range(processes):
             self._places.put(None)
         self._asked = 0
@@ -98,7 +97,7 @@ class Children:
         return _made, (self._arguments,)
 
     def start(self) -> Failure | None:
-        """Start one child now, to learn whether that works at all."""
+        """Start one child now, as a check."""
         child = self._places.get()
         if child is None:
             child = self._started()
@@ -106,11 +105,7 @@ class Children:
         return child if isinstance(child, Failure) else None
 
     def ask(self, questions: Sequence[Mapping[str, Any]]) -> list[Answer | Failure]:
-        """Answers to questions, in their order.
-
-        Args:
-            questions: Each is JSON; an ``id`` is added.
-        """
+        """Answers to JSON questions, in their order; an ``id`` is added to each."""
         numbered = [{**question, "id": self._asked + number} for number, question in enumerate(questions)]
         self._asked += len(numbered)
         if len(numbered) <= 1 or self._n_processes == 1:
@@ -167,12 +162,7 @@ def _made(arguments: dict[str, Any]) -> Children:
 
 
 class _Child:
-    """One process.
-
-    Args:
-        command: What to start.
-        environment: Its variables; None: ours.
-    """
+    """One child process."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None) -> None:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed when the child is ended
@@ -183,7 +173,7 @@ class _Child:
                 stdout=subprocess.PIPE,
                 stderr=self._complaints,
                 env=environment,
-                start_new_session=True,  # an interrupt from the keyboard is for us, and we end it with what it started
+                start_new_session=True,  # a keyboard interrupt is for the parent, which ends the child
             )
         except OSError:
             self._complaints.close()
@@ -193,7 +183,7 @@ class _Child:
 
     @property
     def runs(self) -> bool:
-        """True where the process is there."""
+        """True while the process runs."""
         return self._process.poll() is None
 
     def ask(self, question: Mapping[str, Any], timeout_s: float) -> Answer | Failure:
@@ -202,11 +192,11 @@ class _Child:
         return self._exchange(json.dumps(question).encode() + b"\n", timeout_s)
 
     def read(self, timeout_s: float) -> Answer | Failure:
-        """Output of the child besides answers."""
+        """Read a line that answers no question."""
         return self._exchange(b"", timeout_s)
 
     def end(self) -> None:
-        """End the process, whatever it is doing."""
+        """End the process in any state."""
         self._finalizer()
 
     def _exchange(self, text: bytes, timeout_s: float) -> Answer | Failure:
@@ -226,7 +216,7 @@ class _Child:
 
     @contextlib.contextmanager
     def _killed_after(self, seconds: float) -> Generator[threading.Event]:
-        """Kill the process if the block takes longer: whoever waits for it wakes up then."""
+        """Kill the process if the block takes longer, which wakes the waiting reader."""
         is_late = threading.Event()
 
         def strike() -> None:
@@ -243,7 +233,7 @@ class _Child:
             timer.join()
 
     def _why(self) -> str:
-        """End of a process that says no more, in words."""
+        """Reason for the end of a process, in words."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5.0)
         code = self._process.returncode

@@ -1,4 +1,4 @@
-"""ns-3 as a radio of the WLAN: compiled once for the wheel that the user installed, and asked in child processes."""
+"""ns-3 as a radio of the WLAN: compiled once for the installed wheel, and run in child processes."""
 
 import hashlib
 import importlib.metadata
@@ -34,13 +34,7 @@ _CHILD = Path(__file__).with_name("child.py")
 
 @dataclass(frozen=True)
 class Library:
-    """Library that a child process loads.
-
-    Args:
-        path: The shared library.
-        needs: Folder of ns-3's own libraries, for the dynamic linker.
-        version: Of the wheel, such as ``3.44.post0``.
-    """
+    """Library that a child process loads; ``needs`` is the folder of ns-3's own libraries."""
 
     path: Path
     needs: Path
@@ -48,18 +42,17 @@ class Library:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables of a process that can load it."""
+        """Environment variables of a process that can load it."""
         name = "DYLD_LIBRARY_PATH" if sys.platform == "darwin" else "LD_LIBRARY_PATH"
         others = [os.environ[name]] if os.environ.get(name) else []
         return {**os.environ, name: os.pathsep.join([str(self.needs), *others])}
 
 
 def compiled_library() -> Library:
-    """The library, from the cache or compiled now, which takes some seconds.
+    """Library from the cache, or compiled now in some seconds.
 
-    It lies in ``$XDG_CACHE_HOME/swarmbo`` or ``~/.cache/swarmbo``, under a name made from the source, the version of
-    the wheel and the kind of machine. No compiler is needed once it is there; ``$CXX`` names one that is not found by
-    itself.
+    It lies in ``$XDG_CACHE_HOME/swarmbo`` or ``~/.cache/swarmbo``; its name has a hash of the source, the version of
+    the wheel and the kind of machine. ``$CXX`` names a compiler.
 
     Raises:
         ConfigError: If the wheel, a compiler or the standard headers of C++ are missing, with what to install; or if
@@ -113,7 +106,7 @@ def _compiler() -> str:
 
 
 def _compile(path: Path, include: Path, needs: Path) -> None:
-    """Compile beside the final place and rename, so that processes that do this at the same time do not meet."""
+    """Compile next to the final path and rename, so that concurrent processes do not collide."""
     compiler = _compiler()
     versioned = next(iter(needs.glob("libns3*-core*")), None)
     if versioned is None:
@@ -143,7 +136,7 @@ def _compile(path: Path, include: Path, needs: Path) -> None:
 
 
 def _reason(compiler: str, told: str) -> str:
-    """One line for what a compiler said."""
+    """One line for a compiler's output."""
     lines = [line.strip() for line in told.splitlines() if "error" in line.lower()] or told.split("\n")[-1:]
     first = " ".join(lines[0].split())[:200] if lines else "it says nothing"
     if ("No such file" in first or "file not found" in first) and "ns3/" not in first:
@@ -154,14 +147,10 @@ def _reason(compiler: str, told: str) -> str:
 class Ns3Radio:
     """Outcomes of access points by ns-3, which runs in child processes.
 
-    ``capacity`` is that of ``Network`` with the SINR by the powers that ns-3 says arrive. ``throughput`` is the payload
-    that arrives at the users of an 802.11n network in the simulated time, with all that the protocol brings: beacons,
-    association, carrier sense, rates, acknowledgements, collisions. Every access point always has 1500-byte frames
-    waiting for each of its users, and everybody disturbs everybody.
-
-    Args:
-        objective: What is measured.
-        settings: How it is simulated.
+    ``capacity`` is that of ``Network`` with the SINR of the received powers in ns-3. ``throughput`` is the payload that
+    users of an 802.11n network receive in the simulated time, including beacons, association, carrier sense, rates,
+    acknowledgements and collisions. Every access point always has 1500-byte frames for each of its users, and every
+    access point disturbs every other.
 
     Raises:
         ConfigError: If ns-3 is not installed, its part cannot be compiled, or it does not start; in one line.
@@ -183,12 +172,12 @@ class Ns3Radio:
 
     @property
     def source(self) -> dict[str, Any]:
-        """Source of outcomes: ns-3's version, the first of its runs, and of how many they are means."""
+        """Source of outcomes: ns-3's version, its first run, and the number of runs in each mean."""
         return {"ns3": self.version, "run": self.runs[0], "runs": len(self.runs)}
 
     @property
     def runs(self) -> list[int]:
-        """Numbers of ns-3's runs of which an outcome is the mean; one does where nothing is random."""
+        """Numbers of ns-3's runs of which an outcome is the mean; one run if nothing is random."""
         first = self.settings.run
         return [first] if self.objective == "capacity" else list(range(first, first + self.settings.runs))
 
@@ -199,14 +188,7 @@ class Ns3Radio:
         users: Float[np.ndarray, "m 2"],
         powers: Float[np.ndarray, " k"],
     ) -> Float[np.ndarray, "runs m"] | Failure:
-        """Rates of users in each run, Mbit/s (0 if gone), or why there is nothing.
-
-        Args:
-            network: As it is now.
-            topology: Where its access points are, and what stands in the way.
-            users: Where its users are (m, 2), m.
-            powers: Transmit powers, dBm.
-        """
+        """Rates of users at locations (m, 2) in each run, Mbit/s (0 if absent), or the failure; powers in dBm."""
         rates = np.zeros((len(self.runs), len(network.present)))
         if not network.present.any():
             return rates
@@ -227,7 +209,7 @@ class Ns3Radio:
         users: Float[np.ndarray, "m 2"],
         powers: Float[np.ndarray, " k"],
     ) -> Float[np.ndarray, " m"] | Failure:
-        """Ratio of signal to interference and noise at every user, by the powers that ns-3 says arrive; 0 if gone."""
+        """Ratio of signal to interference and noise at every user, by ns-3's received powers; 0 if absent."""
         sinr = np.zeros(len(network.present))
         if network.present.any():
             question = self._question(network, topology, users, powers) | {
@@ -275,7 +257,7 @@ class Ns3Radio:
 
 
 def _is_answer(question: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
-    """One number for each user, finite and not negative."""
+    """True for one finite nonnegative number per user."""
     values: Sequence[Any] | Any = told.get("mbps" if question["objective"] == "throughput" else "sinr")
     return (
         isinstance(values, list)
