@@ -1,0 +1,75 @@
+"""The site: every public name and environment has a page, and docstrings and schemas become markup that reads well."""
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pettingzoo
+import pytest
+
+import swarmbo as sb
+import swarmbo_envs
+from swarmbo.registry import SLOTS, kinds
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture
+def part(monkeypatch):
+    """Imports a part of the site's own code."""
+    monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+    known = set(sys.modules)
+    yield __import__
+    for name in {path.stem for path in (DOCS / "_ext").glob("*.py")} - known:
+        sys.modules.pop(name, None)
+
+
+def test_every_public_name_is_on_one_page_of_the_reference():
+    pages = [page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md")]
+    named = Counter(
+        name for page in pages for name in re.findall(r"^\.\. auto\w+:: swarmbo\.(\w+)$", page, re.MULTILINE)
+    )
+    assert set(named.values()) == {1}
+    assert set(named) == set(sb.homes())
+
+
+def test_every_environment_has_a_page_that_names_its_class():
+    for name in swarmbo_envs.register_all():
+        page = (DOCS / "environments" / f"{name.removeprefix('swarmbo/').replace('-', '_')}.md").read_text("utf-8")
+        world = type(pettingzoo.make("parallel", name))
+        assert f"autoclass:: {world.__module__}.{world.__qualname__}\n" in page
+        assert f'"{name}"' in page
+
+
+def test_keys_of_every_kind_are_told_with_their_ranges(part):
+    text = "\n".join(part("fragments").scenario_keys())
+    for slot in SLOTS:
+        for kind, settings in kinds(slot).items():
+            section = text.partition(f'### {slot}.kind = "{kind}"\n')[2].partition("\n### ")[0]
+            assert section, (slot, kind)
+            assert all(f"| `{key}` |" in section for key in settings.__struct_fields__)
+    assert "| `loss` | number >= 0, < 1 | `0.0` | Share, from 0 to below 1, of the messages that a link loses" in text
+    assert '| `variant` | `"A"` or `"B"` or `"C"` | `"B"` |' in text
+
+
+def test_every_command_is_shown_with_its_help(part):
+    text = "\n".join(part("fragments").command_line())
+    assert text.count("Usage: swarmbo ") == text.count("\n## swarmbo ") == 11
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\x1b" not in text
+
+
+def test_tables_in_docstrings_become_tables_and_bars_elsewhere_stay_bars(part):
+    in_rest = part("docstrings").in_rest
+    table = ["| key | meaning |", "|---|---|", "| ``a`` | ``x | y``, or z |"]
+    assert [line for line in in_rest(table) if line] == [
+        ".. list-table::",
+        "   :header-rows: 1",
+        "   * - key",
+        "     - meaning",
+        "   * - ``a``",
+        "     - ``x | y``, or z",
+    ]
+    assert in_rest(["|mean - level| and ``a | b``"]) == [r"\|mean - level| and ``a | b``"]
+    assert in_rest(["the score |x - y| of ``|a|``"]) == [r"the score \|x - y| of ``|a|``"]
