@@ -5,6 +5,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import matplotlib as mpl
+import matplotlib.pyplot as plt
 import pettingzoo
 import pytest
 
@@ -13,6 +15,7 @@ import swarmbo_envs
 from swarmbo.registry import SLOTS, kinds
 
 DOCS = Path(__file__).parents[2] / "docs"
+TUTORIALS = sorted((DOCS / "tutorials").glob("*.py"))
 
 
 @pytest.fixture
@@ -73,3 +76,24 @@ def test_tables_in_docstrings_become_tables_and_bars_elsewhere_stay_bars(part):
     ]
     assert in_rest(["|mean - level| and ``a | b``"]) == [r"\|mean - level| and ``a | b``"]
     assert in_rest(["the score |x - y| of ``|a|``"]) == [r"the score \|x - y| of ``|a|``"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("script", TUTORIALS, ids=lambda script: script.stem)
+def test_tutorials_run_and_draw(script, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    drawn = []
+    monkeypatch.setattr(plt, "show", lambda: drawn.extend(plt.get_fignums()) or plt.close("all"))
+    with mpl.rc_context({"backend": "Agg"}):
+        exec(compile(script.read_text(encoding="utf-8"), str(script), "exec"), {"__name__": "page"})
+    assert len(drawn) >= 2
+    assert "nan" not in capsys.readouterr().out
+
+
+def test_tutorials_have_a_title_and_end_a_figure_with_show():
+    assert len(TUTORIALS) == 6
+    for script in TUTORIALS:
+        lines = script.read_text(encoding="utf-8").splitlines()
+        assert len(lines[1]) == len(lines[2]), script
+        assert set(lines[2]) == {"="}
+        assert lines.count("plt.show()") >= 2
