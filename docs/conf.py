@@ -67,8 +67,8 @@ html_theme_options = {
     "logo": {"text": "swarmbo"},
 }
 sphinx_gallery_conf = {
-    "examples_dirs": ["tutorials"],
-    "gallery_dirs": ["auto_tutorials"],
+    "examples_dirs": ["tutorials", "gallery"],
+    "gallery_dirs": ["auto_tutorials", "auto_gallery"],
     "filename_pattern": r"\.py$",
     "abort_on_example_error": True,
     "parallel": 2,
@@ -78,7 +78,7 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "show_signature": False,
     "remove_config_comments": True,
-    "image_scrapers": ("matplotlib",),
+    "image_scrapers": ("matplotlib", "pictures"),
     "reset_modules": ("matplotlib",),
     "within_subsection_order": "FileNameSortKey",
     "default_thumb_file": str(HERE / "images" / "agreement.png"),
