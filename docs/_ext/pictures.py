@@ -22,10 +22,9 @@ def scrape(block: Any, block_vars: dict[str, Any], gallery_conf: dict[str, Any])
     """
     pictures = block_vars["example_globals"].pop("pictures", ())
     targets: Iterator[str] = iter(block_vars["image_path_iterator"])
-    copied, titles = list[str](), list[str]()
+    shown = list[str]()
     for picture, target in zip(map(Path, pictures), targets, strict=False):
         path = Path(target).with_suffix(picture.suffix)
         shutil.copyfile(picture, path)
-        copied.append(str(path))
-        titles.append(f"{picture.stem.replace('_', ' ')} of the run")
-    return figure_rst(copied, gallery_conf["src_dir"], ", ".join(titles)) if copied else ""
+        shown.append(figure_rst([str(path)], gallery_conf["src_dir"], f"{picture.stem.replace('_', ' ')} of the run"))
+    return "\n".join(shown)
