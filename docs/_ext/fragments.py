@@ -1,6 +1,7 @@
 """Parts of pages that are made from the code when the site is built: the command line, and the keys of scenarios.
 
-They are Markdown, though called text so that no test takes them for pages, in ``docs/_fragments``, which git ignores; the pages of ``docs/reference`` include them.
+They are Markdown, in ``docs/_fragments``, which git ignores; the pages of ``docs/reference`` include them. Their names
+end in ``.txt``, since they are no pages.
 """
 
 import inspect
@@ -68,7 +69,7 @@ def _first_line(settings: type) -> str:
 
 def _keys(settings: type) -> Iterator[str]:
     """Table of the fields of settings."""
-    told, fields = _arguments(settings), msgspec.structs.fields(settings)
+    told, fields = _told_of_all(settings), msgspec.structs.fields(settings)
     if not fields:
         yield from ("It has no keys of its own.", "")
         return
@@ -102,6 +103,24 @@ def _toml(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {_toml(entry)}" for key, entry in value.items()) + "}"
     return repr(value)
+
+
+def _told_of_all(settings: type) -> dict[str, str]:
+    """The meaning of each field: by the class, those above it, and classes that share the base with the field."""
+    from swarmbo.registry import SLOTS, kinds
+
+    told = dict[str, str]()
+    for base in settings.__mro__:
+        for slot in SLOTS:
+            for other in kinds(slot).values():
+                if base in other.__mro__:
+                    shared = {
+                        name: text
+                        for name, text in _arguments(other).items()
+                        if name in vars(base).get("__annotations__", {})
+                    }
+                    told = shared | told
+    return told | _arguments(settings)
 
 
 def _arguments(settings: type) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 from sphinx_gallery.scrapers import figure_rst
 
 
-def _get_sg_image_scraper() -> Any:  # sphinx-gallery looks for this name
+def _get_sg_image_scraper() -> Any:  # pyright: ignore[reportUnusedFunction]  sphinx-gallery's name
     return scrape
 
 
