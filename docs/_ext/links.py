@@ -1,0 +1,18 @@
+"""Links that work in a clone as on the site: to the script of a tutorial there, to its page here."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+SCRIPT = re.compile(r"\]\((?P<folder>(?:\.\./)*(?:docs/)?)(?P<name>(?:tutorials|gallery)/\w+)\.py\)")
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Change sources as they are read."""
+    app.connect("source-read", _change)
+    return {"parallel_read_safe": True}
+
+
+def _change(app: Any, name: str, source: list[str]) -> None:
+    if Path(app.srcdir, f"{name}.md").exists():
+        source[0] = SCRIPT.sub(r"](/auto_\g<name>.rst)", source[0])

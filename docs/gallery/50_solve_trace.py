@@ -1,0 +1,27 @@
+"""
+A DCOP: value and bound by round
+================================
+
+``traced`` solves a problem of choices and notes every round; ``solve_trace_figure`` draws the cost of the best choice
+so far, and the bound that the agents work out once it is made.
+"""
+
+import tempfile
+from pathlib import Path
+
+import swarmbo as sb
+from swarmbo.coordination.trace import traced
+from swarmbo.interchange import read_problem
+from swarmbo.plotting import save
+from swarmbo.plotting.solve_trace import solve_trace_figure
+from swarmbo.runs.scenario_files import find
+
+problem = read_problem(find("channels", ".yaml"))
+solution, rows = traced(sb.DSA(bound="mplp"), problem.graph, problem.tables, seed=1)
+figure = solve_trace_figure(rows, "Ten access points, three channels: DSA", "cost", problem.told)
+pictures = [save(figure, Path(tempfile.mkdtemp(), "trace.png"))]
+
+# %%
+# The same at the prompt::
+#
+#     swarmbo solve channels --coordination dsa --bound mplp --seed 1 --figure trace.png

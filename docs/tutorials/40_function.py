@@ -1,0 +1,135 @@
+"""
+A function with parts: ask and tell
+===================================
+
+Your objective is expensive, and it is a sum: each part depends on a few of the variables. This page maximises such a
+sum with totals, with outcomes of the parts, in batches, and where a corner of the box fails.
+"""
+
+# %%
+# The objective
+# -------------
+# A chain of eight variables: each of seven parts depends on two neighbours. It is a curved ridge, whose maximum is 0 at
+# ``x = 1`` in all variables. A simulator, a machine or a person may stand in its place. swarmbo maximises; to minimise
+# a cost, tell its negative.
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import swarmbo as sb
+from swarmbo.plotting import applied, plot_factor_graph
+
+VARIABLES = [f"x{i}" for i in range(8)]
+SCOPES = {f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(7)}
+BOUNDS = dict.fromkeys(VARIABLES, (-2.0, 2.0))
+
+
+def parts(point: dict[str, float]) -> dict[str, float]:
+    """The outcome of each part."""
+    return {f: -((point[b] - point[a] ** 2) ** 2) - 0.1 * (1 - point[a]) ** 2 for f, (a, b) in SCOPES.items()}
+
+
+graph = sb.FactorGraph.from_scopes(SCOPES)
+print(graph)
+
+# %%
+# The factor graph: squares are the parts, circles the variables.
+
+with applied():
+    figure, panel = plt.subplots(figsize=(7, 2), layout="constrained")
+
+plot_factor_graph(panel, graph)
+plt.show()
+
+# %%
+# Totals, parts, or no graph
+# --------------------------
+# Four ways to spend 40 evaluations, five seeds each. All begin with the same ten points.
+#
+# - *parts*: the graph is known, and every part is observed by itself (``outcomes="per-factor"``);
+# - *total*: the graph is known, the sum is observed;
+# - *no graph*: nothing is known of the structure (``sb.Team(None, bounds)``);
+# - *TPE*: Optuna's default sampler, as ``coordination="optuna-tpe"``.
+
+
+def team_for(way: str, seed: int) -> sb.Team:
+    """A team that knows what this way knows."""
+    if way == "parts":
+        return sb.Team(graph, BOUNDS, outcomes="per-factor", seed=seed)
+    if way == "total":
+        return sb.Team(graph, BOUNDS, seed=seed)
+    if way == "no graph":
+        return sb.Team(None, BOUNDS, seed=seed)
+    return sb.Team(None, BOUNDS, coordination="optuna-tpe", seed=seed)
+
+
+def regret(way: str, seed: int, batch: int = 1, evaluations: int = 40) -> list[float]:
+    """Distance of the best total so far from the maximum, after each evaluation."""
+    team, best = team_for(way, seed), [-np.inf]
+    while len(best) <= evaluations:
+        for query in team.ask(batch):
+            found = parts(query.point)
+            total = sum(found.values())
+            team.tell(query, found if way == "parts" else total)
+            best.append(max(best[-1], total))
+    return [-value for value in best[1:]]
+
+
+curves = {way: np.array([regret(way, seed) for seed in range(5)]) for way in ("parts", "total", "no graph", "TPE")}
+with applied():
+    figure, panel = plt.subplots(figsize=(6.4, 4), layout="constrained")
+for (way, found), style in zip(curves.items(), ("-", "--", "-.", ":"), strict=True):
+    panel.plot(np.arange(1, 41), np.median(found, axis=0), style, label=way)
+    panel.fill_between(np.arange(1, 41), found.min(axis=0), found.max(axis=0), alpha=0.1)
+    middle = np.median(found, axis=0)
+    print(f"{way:9} median regret after 20 evaluations {middle[19]:.3f}, after 40 {middle[39]:.3f}")
+panel.set(title="Regret, 5 seeds: median and range", xlabel="evaluations", ylabel="regret", yscale="log")
+panel.legend()
+plt.show()
+
+# %%
+# Observed parts are worth most: each evaluation then teaches seven small models at once. If only the sum is observed,
+# the graph gains nothing here: the ranges with and without it overlap.
+#
+# Batches
+# -------
+# ``ask(4)`` returns four points, to be evaluated at the same time and told in any order. Each is chosen as if those
+# before it had been evaluated.
+
+batched = np.array([regret("total", seed, batch=4) for seed in range(5)])
+print(f"total, one by one   median regret after 40 evaluations {np.median(curves['total'][:, 39]):.3f}")
+print(f"total, four by four median regret after 40 evaluations {np.median(batched[:, 39]):.3f}, in 10 rounds")
+
+# %%
+# A corner that fails
+# -------------------
+# Now the simulator does not converge where ``x0`` and ``x1`` are both above 0.5, a corner in which the maximum lies.
+# An outcome of ``None`` says that an evaluation failed. The team learns where that happens, and asks there less.
+
+
+def fails(point: dict[str, float]) -> bool:
+    """Whether an evaluation fails."""
+    return point["x0"] > 0.5 and point["x1"] > 0.5
+
+
+team = sb.Team(graph, BOUNDS, seed=0)
+asked, failed = [], []
+for _ in range(15):
+    for query in team.ask(4):
+        asked.append((query.point["x0"], query.point["x1"]))
+        failed.append(fails(query.point))
+        team.tell(query, None if failed[-1] else sum(parts(query.point).values()))
+asked, failed = np.array(asked), np.array(failed)
+print(f"{failed[:20].sum()} of the first 20 evaluations failed, {failed[20:].sum()} of the 40 after them")
+best = team.recommend()
+print(f"best total {best.mean:.3f} at x0 = {best.point['x0']:.2f}, x1 = {best.point['x1']:.2f}")
+
+with applied():
+    figure, panel = plt.subplots(figsize=(4.8, 4.4), layout="constrained")
+panel.fill_between([0.5, 2], 0.5, 2, color="#eeeeee", label="fails")
+panel.scatter(*asked[~failed].T, c=np.flatnonzero(~failed), label="succeeded")
+picture = panel.scatter(*asked[failed].T, c=np.flatnonzero(failed), vmin=0, vmax=59, marker="x", label="failed")
+figure.colorbar(picture, ax=panel, label="evaluation")
+panel.set(title="Where evaluations failed", xlabel="x0", ylabel="x1", xlim=(-2, 2), ylim=(-2, 2))
+panel.legend(loc="lower left", fontsize="small")
+plt.show()

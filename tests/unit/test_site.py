@@ -1,0 +1,104 @@
+"""The site: every public name and environment has a page, and docstrings and schemas become markup that reads well."""
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pettingzoo
+import pytest
+from typer.main import get_command
+
+import swarmbo as sb
+import swarmbo_envs
+from swarmbo.cli import app
+from swarmbo.registry import SLOTS, kinds
+
+DOCS = Path(__file__).parents[2] / "docs"
+TUTORIALS = sorted((DOCS / "tutorials").glob("*.py"))
+
+
+@pytest.fixture
+def part(monkeypatch):
+    """Imports a part of the site's own code."""
+    monkeypatch.syspath_prepend(str(DOCS / "_ext"))
+    known = set(sys.modules)
+    yield __import__
+    for name in {path.stem for path in (DOCS / "_ext").glob("*.py")} - known:
+        sys.modules.pop(name, None)
+
+
+def test_every_public_name_is_on_one_page_of_the_reference():
+    pages = [page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md")]
+    named = Counter(
+        name for page in pages for name in re.findall(r"^\.\. auto\w+:: swarmbo\.(\w+)$", page, re.MULTILINE)
+    )
+    assert set(named.values()) == {1}
+    assert set(named) == set(sb.homes())
+
+
+def test_every_environment_has_a_page_that_names_its_class():
+    for name in swarmbo_envs.register_all():
+        page = (DOCS / "environments" / f"{name.removeprefix('swarmbo/').replace('-', '_')}.md").read_text("utf-8")
+        world = type(pettingzoo.make("parallel", name))
+        assert f"autoclass:: {world.__module__}.{world.__qualname__}\n" in page
+        assert f'"{name}"' in page
+
+
+def test_keys_of_every_kind_are_told_with_their_ranges(part):
+    text = "\n".join(part("fragments").scenario_keys())
+    for slot in SLOTS:
+        for kind, settings in kinds(slot).items():
+            section = text.partition(f'### {slot}.kind = "{kind}"\n')[2].partition("\n### ")[0]
+            assert section, (slot, kind)
+            assert all(f"| `{key}` |" in section for key in settings.__struct_fields__)
+    assert not re.findall(r"\|\s+\|$", text, re.MULTILINE)
+    assert "| `loss` | number >= 0, < 1 | `0.0` | " in text
+    assert '| `variant` | `"A"` or `"B"` or `"C"` | `"B"` |' in text
+
+
+def test_every_command_is_shown_with_its_help(part):
+    text = "\n".join(part("fragments").command_line())
+    commands = list(get_command(app).commands)
+    assert [line.split()[2] for line in text.splitlines() if line.startswith("Usage: swarmbo ")] == commands
+    assert [line.split()[2] for line in text.splitlines() if line.startswith("## ")] == commands
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\x1b" not in text
+
+
+def test_tables_in_docstrings_become_tables_and_bars_elsewhere_stay_bars(part):
+    in_rest = part("docstrings").in_rest
+    table = ["| key | meaning |", "|---|---|", "| ``a`` | ``x | y``, or z |"]
+    assert [line for line in in_rest(table) if line] == [
+        ".. list-table::",
+        "   :header-rows: 1",
+        "   * - key",
+        "     - meaning",
+        "   * - ``a``",
+        "     - ``x | y``, or z",
+    ]
+    assert in_rest(["|mean - level| and ``a | b``"]) == [r"\|mean - level| and ``a | b``"]
+    assert in_rest(["the score |x - y| of ``|a|``"]) == [r"the score \|x - y| of ``|a|``"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("script", TUTORIALS, ids=lambda script: script.stem)
+def test_tutorials_run_and_draw(script, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    drawn = []
+    monkeypatch.setattr(plt, "show", lambda: drawn.extend(plt.get_fignums()) or plt.close("all"))
+    with mpl.rc_context({"backend": "Agg"}):
+        exec(compile(script.read_text(encoding="utf-8"), str(script), "exec"), {"__name__": "page"})
+    assert len(drawn) >= 2
+    assert "nan" not in capsys.readouterr().out
+
+
+def test_tutorials_have_a_title_and_end_a_figure_with_show():
+    assert len(TUTORIALS) == 6
+    for script in TUTORIALS:
+        lines = script.read_text(encoding="utf-8").splitlines()
+        assert len(lines[1]) == len(lines[2]), script
+        assert set(lines[2]) == {"="}
+        assert lines.count("plt.show()") >= 2
