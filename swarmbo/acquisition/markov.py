@@ -94,12 +94,7 @@ class Block:
 
 
 class Taken(NamedTuple):
-    """A successor given all after it, for conditioning those before it.
-
-    Args:
-        variance: Of its candidates, with noise.
-        covariances: With those of each successor before it.
-    """
+    """A successor given all after it, for conditioning those before it."""
 
     variance: Float[np.ndarray, "..."]
     covariances: dict[int, Float[np.ndarray, "..."]]

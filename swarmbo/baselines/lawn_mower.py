@@ -203,16 +203,7 @@ def sweep(
     start: tuple[float, float] | None = None,
     reach: float = np.inf,
 ) -> Float[np.ndarray, "rounds 2"]:
-    """Places of an agent at the end of each round.
-
-    Args:
-        ground: The measurable ground.
-        strip: Index of the strip, from 0 in the west.
-        n_strips: Number of strips.
-        rounds: Number of rounds, >= 1.
-        start: Position before the first; None: its first measurement is the first of the sweep.
-        reach: Distance that it gets in a round, > 0.
-    """
+    """Places of an agent at the end of each round."""
     west, east = ground.strip(strip, n_strips)
     judged, n_steps = _judged(ground, west, east), rounds - (start is None)
     even = np.sqrt(rounds * (east - west) / ground.side[1])  # lane distance equals the distance along lanes

@@ -16,11 +16,7 @@ from swarmbo.settings import Count, Fraction, Settings, require, within
 
 
 def peer_package(name: str, kind: str) -> Any:
-    """Import a module of the extra ``peers`` for a kind of coordination, untyped for type checks without it.
-
-    Raises:
-        ConfigError: If it, or a package that it needs, is not installed.
-    """
+    """Import a module of the extra ``peers`` for a kind of coordination, untyped for type checks without it."""
     return needed(name, "peers", repr(kind), at="$.coordination.kind")
 
 
@@ -57,11 +53,7 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
         """Next point of the present generation, in the unit cube; the acquisition is not used.
 
-        While more points are pending than the generation has, further ones come from the same distribution.
-
-        Raises:
-            ConfigError: If the package ``cma`` is not installed.
-        """
+        While more points are pending than the generation has, further ones come from the same distribution."""
         U, y = seen_totals(situation)
         n = situation.domain.n_dims
         own, attached = situation.chosen, situation.history.attached
@@ -144,11 +136,7 @@ class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
         require(self, "raw_samples", lambda v: v >= self.restarts, "an integer >= `restarts`")
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Maximise log noisy expected improvement; the team's acquisition is not used.
-
-        Raises:
-            ConfigError: If BoTorch is not installed.
-        """
+        """Maximise log noisy expected improvement; the team's acquisition is not used."""
         n, report = situation.domain.n_dims, SolveReport(status="not_needed")
         U, y = known_totals(situation)
         rng = stream(situation.seed, "botorch baseline", evaluations=n_asked(situation))
@@ -211,11 +199,7 @@ class AxDefault(Settings, frozen=True, tag_field="kind", tag=_AX):
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Next point of the client; the team's acquisition is not used.
-
-        Raises:
-            ConfigError: If Ax is not installed.
-        """
+        """Next point of the client; the team's acquisition is not used."""
         handler = peer_package("ax.utils.common.logger", _AX).ROOT_STREAM_HANDLER
         level, rng = handler.level, stream(situation.seed, "ax baseline", evaluations=n_asked(situation))
         handler.setLevel(logging.ERROR)  # avoids some lines for each replayed trial
@@ -276,11 +260,7 @@ class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Suggestion of the sampler; the team's acquisition is not used.
-
-        Raises:
-            ConfigError: If Optuna, or PyTorch, is not installed.
-        """
+        """Suggestion of the sampler; the team's acquisition is not used."""
         peer_package("torch", "optuna-gp")  # Optuna imports it late, with a long message
         return _suggested(situation, "GPSampler", "optuna-gp")
 
@@ -304,11 +284,7 @@ class OptunaTPE(Settings, frozen=True, tag_field="kind", tag="optuna-tpe"):
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Suggestion of the sampler; the team's acquisition is not used.
-
-        Raises:
-            ConfigError: If Optuna is not installed.
-        """
+        """Suggestion of the sampler; the team's acquisition is not used."""
         return _suggested(situation, "TPESampler", "optuna-tpe")
 
 

@@ -95,8 +95,6 @@ class RegionState:
 
     Args:
         first: Evaluations before this one are set aside.
-        restarts: Number of restarts.
-        length: Its base length.
         n_fresh: Number of points of its initial design still to come.
     """
 
@@ -164,11 +162,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     candidates: AtOnce | None = None
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Maximise one draw from the posterior among candidates; the acquisition is not used.
-
-        Raises:
-            ConfigError: If GPyTorch is not installed.
-        """
+        """Maximise one draw from the posterior among candidates; the acquisition is not used."""
         n, seed, report = situation.domain.n_dims, situation.seed, SolveReport(status="not_needed")
         U, y = seen_totals(situation)
         state = self.region.replay(y, 0, n, chosen=situation.chosen, steps=situation.steps())

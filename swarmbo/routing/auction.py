@@ -117,13 +117,6 @@ class Pilot:
         possible.
 
         None if it abstains, or all is taken; its base if it has to return and there is nothing to measure en route.
-
-        Args:
-            tour: Its route.
-            left_over: Gains of places over all way-points.
-            planned: Mask of way-points.
-            picks: Others' measurements in this round off their way-points.
-            taken: Others' measurements in this round, as bytes.
         """
         left = self.untaken(taken)
         if tour.stops and (first := self.places[tour.stops[0]]).tobytes() in keys_of(left):
@@ -160,13 +153,7 @@ Pick = Callable[[Pilot, Sequence[Float[np.ndarray, " d"]]], Float[np.ndarray, " 
 
 
 class Legs(NamedTuple):
-    """Result of a program for some agents of a part.
-
-    Args:
-        points: Next measurement of each (d,); abstaining agents are missing.
-        routes: Way-points of each (w, d), in the order of visits.
-        rounds: Steps of the part's exchange.
-    """
+    """Result of a program for some agents of a part; ``points`` lack abstaining agents, ``rounds`` are exchanges."""
 
     points: dict[str, Float[np.ndarray, " d"]]
     routes: dict[str, Float[np.ndarray, "w d"]]
@@ -221,14 +208,6 @@ def on_schedule(
     taken: set[bytes],
 ) -> Steps[dict[str, Float[np.ndarray, " d"]]]:
     """Next measurements of agents in turn: at their first way-points, or en route to them.
-
-    Args:
-        agents: All of these, in their order.
-        own: Pilots of the own ones.
-        tours: Routes of the own ones.
-        left_over: Gains of places over all way-points, by the own beliefs.
-        planned: Mask of way-points.
-        taken: Others' next measurements, as bytes; new choices are added.
 
     Returns:
         Places of the own ones; abstaining agents are missing.

@@ -11,13 +11,8 @@ FREE = 0.5  # rounds that a way-point en route counts as
 class Tour:
     """Way-points in the order in which one agent visits them, each in a separate round.
 
-    Args:
-        agent: The agent.
-        travel: Travel times in rounds.
-        start: Its position (d,); None if unknown: then it has no route.
-        places: Possible way-points (p, d).
-        is_open: Mask of those permitted to this agent.
-        horizon: Rounds of the route; the return to base may take more, if the battery permits.
+    The route takes at most ``horizon`` rounds; the return to base may take more, if the battery permits. With an
+    unknown ``start`` there is no route.
 
     Attributes:
         stops: The way-points so far, as indices of places.

@@ -52,11 +52,7 @@ _MISFITS = (
 
 
 def world_of(folder: RunFolder) -> World:
-    """World of a run for figures.
-
-    Raises:
-        RunFolderError: If it is missing or damaged.
-    """
+    """World of a run for figures."""
     record = read_world(folder)
     arrays = read_truth(folder)
     return World(
@@ -186,11 +182,7 @@ def is_drawn(path: Path, formats: Formats | None = None) -> bool:
 
 
 def drawn_files(path: Path) -> list[Path]:
-    """Last drawn figures of a run, complete or not.
-
-    Raises:
-        RunFolderError: As ``is_drawn``.
-    """
+    """Last drawn figures of a run, complete or not."""
     drawn = _noted(RunFolder.open(path))
     return [] if drawn is None else [path / "figures" / name for name in drawn.files]
 

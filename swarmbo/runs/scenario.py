@@ -87,11 +87,7 @@ class Scenario(Settings, frozen=True):
 
 
 def require_no_stranger(data: dict[str, Any]) -> None:
-    """Refuse a key at the top, or of a table of a kind, that belongs elsewhere in a scenario.
-
-    Raises:
-        ConfigError: With the right path of the key.
-    """
+    """Refuse a key at the top, or of a table of a kind, that belongs elsewhere in a scenario."""
     places = {"$": (data, Scenario.__struct_fields__)}
     for table in SLOTS:
         if isinstance(stated := data.get(table), dict) and (settings := kinds(table).get(str(stated.get("kind")))):
@@ -249,23 +245,14 @@ def _own_environment(scenario: Scenario, name: str) -> Environment:
 
 
 def require_within_reason(scenario: msgspec.Struct) -> None:
-    """Refuse numbers without practical use in the tables of a scenario that define its team.
-
-    Raises:
-        ConfigError: If a count is above 100 000 (2^31 for entries of tables), or another number is neither zero nor
-            from 1e-12 to 1e12 in size.
-    """
+    """Refuse numbers without practical use in the tables of a scenario that define its team."""
     for table in SLOTS:
         for path, key, value in _numbers(msgspec.to_builtins(getattr(scenario, table)), f"$.{table}"):
             _require(path, key, value)
 
 
 def require_shallow(data: Mapping[str, Any], at: str) -> None:
-    """Refuse deeply nested tables, which would exhaust the stack of recursive functions.
-
-    Raises:
-        ConfigError: If tables and lists are nested more than 32 deep.
-    """
+    """Refuse deeply nested tables, which would exhaust the stack of recursive functions."""
     level: list[Any] = [data]
     for _ in range(DEEPEST):
         level = [part for value in level for part in _parts(value)]

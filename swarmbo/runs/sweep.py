@@ -106,9 +106,6 @@ def sweep(trials: Sequence[Trial], jobs: int = 1, on_run: Callable[[Outcome], No
         trials: From ``plan``.
         jobs: Processes at a time, at least 1.
         on_run: Called at the end of each trial.
-
-    Raises:
-        ConfigError: If ``jobs`` is not at least 1.
     """
     if jobs < 1:
         raise ConfigError(f"got {jobs}; wanted an integer >= 1", at="--jobs")

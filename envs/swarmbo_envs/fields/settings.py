@@ -273,11 +273,7 @@ _MOVING = {**_STILL, "plume": CarriedSettings}
 
 
 def require_table(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a world over a field, if its field is a table.
-
-    Raises:
-        ConfigError: If the field is text; the message has the table that it may stand for.
-    """
+    """Arguments of a world over a field, if its field is a table."""
     if isinstance(given := arguments.get("field"), str):
         ending = given.rpartition(".")[2].lower()
         key = "csv" if ending in ("csv", "txt") else "raster" if ending in ("tif", "tiff", "npy") else None
@@ -296,9 +292,6 @@ def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bo
     """Settings of a field table, whose kind is given by its key.
 
     ``None`` is the default, the elevation model; ``moving`` permits fields that change from round to round.
-
-    Raises:
-        ConfigError: If the kind is unclear, or a value is wrong.
     """
     if table is None:
         return ElevationSettings(elevation="jacksboro")

@@ -23,13 +23,7 @@ _N_TRUTH_POINTS = 1024
 
 @dataclass
 class Episode(WorldEpisode):
-    """State of an episode, in addition to the fields of all worlds.
-
-    Args:
-        setting: Value of each variable.
-        last: Last good measurement of each agent; NaN while there is none.
-        best: Best true value after each round; NaN while there is none.
-    """
+    """State of an episode, in addition to the fields of all worlds; NaN marks missing measurements."""
 
     setting: Float[np.ndarray, " n"]
     last: Float[np.ndarray, " agents"]

@@ -50,12 +50,8 @@ def best_known(
     1992, Performance of optimum transmitter power control in cellular radio systems, for removals.
 
     Args:
-        network: The access points and users.
-        low: Least power, dBm.
-        high: Largest power, dBm.
         starts: Number of climbs, >= 1; by default 512, and fewer, but at least 16, if access points times users are
             more than 16,384.
-        utility: Utility to maximise.
 
     Returns:
         Powers (k,) in dBm, and the utility there, in its unit.
@@ -236,7 +232,6 @@ class Reference:
     """Result of a heuristic baseline.
 
     Args:
-        label: Description in a few words.
         powers: Transmit powers (k,), dBm.
         value: Noise-free utility, in its unit.
         evaluations: Joint settings that it tried, the last one included.
@@ -274,16 +269,9 @@ def references(
     measures no total and returns its last setting.
 
     Args:
-        network: The access points and users.
-        low: Least power, dBm.
-        high: Largest power, dBm.
         budget: Joint settings that each baseline may try, >= 1.
         levels: Power levels for tuning, evenly from least to largest, >= 2.
         seed: Seed of the random settings.
-        utility: Utility to maximise.
-
-    Raises:
-        ConfigError: If budget or levels are out of range.
     """
     if budget < 1 or levels < 2:
         raise ConfigError(f"got budget {budget} and levels {levels}; wanted budget >= 1 and levels >= 2")

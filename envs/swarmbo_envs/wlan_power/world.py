@@ -80,11 +80,7 @@ class World:
 
     @classmethod
     def of(cls, settings: WlanPowerSettings) -> "World":
-        """Build the world of settings.
-
-        Raises:
-            ConfigError: If the topology is wrong, or a departing user is not part of it.
-        """
+        """Build the world of settings."""
         topology = topology_of(settings)
         m = len(topology.users)
         for place, (_, user) in enumerate(settings.departures):

@@ -143,9 +143,6 @@ def learned_belief(
         settings: Of the belief.
         previous: State learned before; not used if it has other transforms or splits.
         warps: Transforms of the history's outcomes, as in ``Learned``.
-
-    Raises:
-        ShapeError: If outcomes fade and the history does not say of which rounds they are.
     """
     if previous is not None and (previous.splits or _transforms(previous.warps) != _transforms(warps)):
         previous = None

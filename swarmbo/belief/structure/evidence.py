@@ -35,7 +35,6 @@ class ScopeFit:
     """Hyper-parameters of a sum over scopes.
 
     Args:
-        scopes: In the order of the hyper-parameters.
         log_weight: Log evidence at the hyper-parameters, plus log of their prior density over its largest value.
         lengthscales: For each scope (a,).
         outputscales: One per scope; outcomes are standardised.

@@ -125,15 +125,7 @@ class Follower:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Result of a drive.
-
-    Args:
-        state: Final state of the engine.
-        poses: (x, y, heading) at each command, and at the end.
-        busy_s: Time for which the motors ran.
-        failure: None if it arrived, or its time was over.
-        back: Point of the route that it had reached.
-    """
+    """Result of a drive; ``failure`` is None if it arrived, or its time was over."""
 
     state: Float[np.ndarray, " n"]
     poses: Float[np.ndarray, "k 3"]
@@ -143,11 +135,7 @@ class Outcome:
 
 
 class Simulator:
-    """A rover and its ground; stateless: states are passed in and returned.
-
-    Raises:
-        MissingPackageError: If MuJoCo is not installed.
-    """
+    """A rover and its ground; stateless: states are passed in and returned."""
 
     def __init__(self, terrain: Terrain, settings: MujocoSettings, speed_m_s: float, turn_rate_rad_s: float) -> None:
         self._mujoco: Any = needed("mujoco", "mujoco", "physics = 'mujoco'", "$.physics")
