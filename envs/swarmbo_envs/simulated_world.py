@@ -75,7 +75,7 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
             found = inspect.signature(arguments).parameters.values()
             cls.__signature__ = inspect.Signature([one.replace(kind=one.KEYWORD_ONLY) for one in found])
         elif "__init__" in vars(cls):
-            cls.__signature__ = None  # one of its own
+            cls.__signature__ = None  # a signature per class
 
     def __init__(self, settings: SettingsKind, agents: list[str]) -> None:
         self.settings = settings
@@ -90,7 +90,6 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         return convert(plain(arguments), cls._arguments)
 
     def _set_spaces(self, actions: Mapping[str, Ends], observations: Mapping[str, Ends], state: Ends) -> None:
-        """Make the boxes of every agent, and that of the state."""
         self._action_spaces = {agent: _box(ends) for agent, ends in actions.items()}
         self._observation_spaces = {agent: _box(ends) for agent, ends in observations.items()}
         self.state_space = _box(state)

@@ -138,5 +138,4 @@ def growing_lattice(n_dims: int, n_factors: int, t: int, delta: float, a: float,
 
 
 def _lattice_points(n_dims: int, n_factors: int, t: int, delta: float, a: float, b: float) -> float:
-    """tau_t of lemma 5, before it is rounded up."""
     return n_dims * t**2 * b * math.sqrt(math.log(2.0 * n_factors * a / delta))

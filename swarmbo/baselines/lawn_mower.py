@@ -219,7 +219,6 @@ def sweep(
 
 
 def _judged(ground: SweptGround, west: float, east: float) -> Float[np.ndarray, "j 2"]:
-    """Places spread over a strip."""
     if ground.sites is not None:
         own = ground.sites[(ground.sites[:, 0] >= west) & (ground.sites[:, 0] <= east)]
         own = own if len(own) else ground.sites
@@ -291,7 +290,6 @@ def _cells(lanes: list[list[Lane]]) -> list[list[Lane]]:
 
 
 def _along(path: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
-    """Length of the path up to each bend."""
     return np.append(0.0, np.linalg.norm(np.diff(path, axis=0), axis=1).cumsum())
 
 

@@ -53,7 +53,8 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
         """Next point of the present generation, in the unit cube; the acquisition is not used.
 
-        While more points are pending than the generation has, further ones come from the same distribution."""
+        While more points are pending than the generation has, further ones come from the same distribution.
+        """
         U, y = seen_totals(situation)
         n = situation.domain.n_dims
         own, attached = situation.chosen, situation.history.attached

@@ -313,7 +313,6 @@ def _differing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> s
 
 
 def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Settings of nested tables by their dotted path."""
     found: dict[str, Any] = {}
     for key, value in settings.items():
         found |= _flat(value, f"{path}{key}.") if isinstance(value, Mapping) and value else {f"{path}{key}": value}

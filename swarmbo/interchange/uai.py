@@ -22,8 +22,6 @@ _MOST_VARIABLES = 100_000
 
 
 class _Words:
-    """Words of a text, read one after the other."""
-
     def __init__(self, text: str) -> None:
         self._words, self._next = text.split(), 0
 

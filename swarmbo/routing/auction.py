@@ -139,7 +139,7 @@ class Pilot:
         return self.candidates[[key not in taken for key in keys_of(self.candidates)]]
 
     def in_time(self, tour: Tour, left: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "m d"]:
-        """Candidates from which it gets home, and to its first way-point in time or soonest."""
+        """Candidates from which it can return to base, and that keep the schedule as far as possible."""
         base = self.travel.base(self.agent)
         if base is not None and len(left):
             left = left[in_time(self.agent, self.travel, left, base, self.travel.rounds_left(self.agent))]
@@ -257,8 +257,6 @@ def _is_bid(
 
 
 class _Bidder:
-    """An agent with its route in the course of an auction."""
-
     def __init__(self, pilot: Pilot, number: int) -> None:
         self.pilot, self.number, self.tour = pilot, number, pilot.tour()
         self.extra = self.tour.extra()

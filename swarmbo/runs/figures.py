@@ -147,7 +147,7 @@ def views_of(folder: RunFolder) -> AgentViews | None:
             return None
         # only the belief is needed here, and no user code is loaded for a figure
         team = Team.from_state_dict(checkpoint.team, acquisition="db-gp-ucb", coordination="exact")
-    except (ConfigError, RunFolderError, StateVersionError):  # the figure is drawn without it, and says so
+    except (ConfigError, RunFolderError, StateVersionError):  # the figure is drawn without it, with a note
         return None
     belief = team.belief if team.problem.is_field else None
     return AgentViews(checkpoint.round, belief.views) if isinstance(belief, FusedBelief) else None

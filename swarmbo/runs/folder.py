@@ -236,7 +236,7 @@ class RunFolder:
 
     @contextmanager
     def reading(self, name: str, how: str) -> Generator[None]:
-        """Block that reads a file: errors in it name the file, and ``how`` to go on without it."""
+        """Block that reads a file: errors in it name the file, and have ``how`` to continue without it."""
         try:
             yield
         except (RunFolderError, StateVersionError):

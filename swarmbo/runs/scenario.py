@@ -60,7 +60,7 @@ class Scenario(Settings, frozen=True):
         step_timeout_s: Wall-clock limit of ``reset`` and every ``step`` of the world, 0.001 to 1e6 s. A round whose
             step takes longer is recorded as failed, and the run continues. The run then has a separate process, as a
             step can only be ended with its process. None (the default) sets no limit.
-        when_step_fails: Handling of a round whose step raises: ``record`` it as failed and go on, with the world as
+        when_step_fails: Handling of a round whose step raises: ``record`` it as failed and continue, with the world as
             before; or ``stop`` the run, to be resumed.
         modules: Absolute folders of the modules that the scenario names; set by ``load``.
         no_go: Regions that the team must avoid, tables of ``kind`` box, ball or polygon (``swarmbo.problem.no_go``).
@@ -133,7 +133,6 @@ def setting_paths(data: dict[str, Any]) -> list[str]:
 
 
 def _stated_in(table: Mapping[str, Any], above: str) -> Iterator[str]:
-    """Paths of all settings of a table, tables within tables too."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _stated_in(value, f"{above}{key}.")

@@ -135,7 +135,6 @@ def _find_modules(data: dict[str, Any], beside: Path) -> None:
 
 
 def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
-    """Make the paths of the environment table absolute."""
     if isinstance(environment := data.get("environment"), dict):
         data["environment"] = _absolute(environment, folder)
 

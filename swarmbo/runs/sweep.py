@@ -187,7 +187,7 @@ def _execute(trial: Trial) -> Outcome:
             run(trial.scenario, trial.out, trust=trial.trust)
     except SwarmboError as error:
         return Outcome(trial, "failed", str(error))
-    except (Exception, SystemExit) as error:  # noqa: BLE001  a world's own failure: reported, the others go on
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a world's own failure: reported, the others continue
         return Outcome(trial, "failed", error_text(error))
     return Outcome(trial, "resumed" if begun else "done")
 

@@ -181,7 +181,6 @@ def _bound_memory() -> None:
 
 
 def _peak() -> float | None:
-    """Peak memory of this process, bytes."""
     if sys.platform == "win32":
         return None
     import resource

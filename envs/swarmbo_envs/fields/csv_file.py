@@ -187,7 +187,7 @@ def projection_of(
 ) -> LocalProjection | None:
     """Projection of a file's coordinates to metres; None if they are metres already.
 
-    Unless stated, columns named ``lon``, ``latitude`` or ``x_deg`` with numbers in range are degrees; this is told in a
+    Unless stated, columns named ``lon``, ``latitude`` or ``x_deg`` with numbers in range are degrees; this is reported in a
     warning.
 
     Raises:

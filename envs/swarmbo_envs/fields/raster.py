@@ -59,7 +59,7 @@ def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:
     rasterio = needed("rasterio", "geo", what, at)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of files that say nothing of where they lie
+            warnings.simplefilter("ignore")  # of files without georeference
             with rasterio.open(path) as file:
                 if file.width * file.height > _MOST_PIXELS:
                     got = f"got {file.width} x {file.height} pixels"

@@ -159,7 +159,6 @@ and that did not fail |
         return Episode(seed, number, 0, True, middle, nothing, [])
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        """Evaluate the function at the joint point."""
         episode.setting = episode.setting.copy()
         for agent, values in asked.items():
             episode.setting[self._columns[agent]] = values
@@ -175,7 +174,7 @@ and that did not fail |
         error = ""
         try:
             values = self.function.factor_values(episode.setting[None].copy())[0].astype(float)
-        except Exception as problem:  # noqa: BLE001  a simulation that crashes is an outcome: it failed, and says why
+        except Exception as problem:  # noqa: BLE001  a crash of a simulation is a failed outcome with a reason
             values, error = np.full(len(self._scopes), np.nan), f"{type(problem).__name__}: {problem}"
         so_far = episode.best[-1] if episode.best else np.nan
         true = float(values.sum())

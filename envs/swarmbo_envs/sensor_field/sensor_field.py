@@ -164,7 +164,6 @@ class SensorField(SimulatedWorld[SensorFieldSettings, Episode], arguments=Sensor
         return infos
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        """Let every sensor sample its location or save its energy."""
         infos = {agent: self._world.look(episode, sensor, asked[agent]) for sensor, agent in enumerate(asked)}
         return infos, self._world.rewards(infos, self._world.learn(episode, infos))
 

@@ -14,7 +14,7 @@ from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.standardising import standardisation
 from swarmbo.belief.structure.partitions import Scopes
 
-_SHORT_LENGTHSCALE = 0.15  # of a side: where a first search looks for narrow peaks
+_SHORT_LENGTHSCALE = 0.15  # of a side: a first search for narrow peaks starts here
 
 
 class StartingPoint(msgspec.Struct, frozen=True):

@@ -112,7 +112,6 @@ class Scene:
         return drawn.upright(pose[:2], float(pose[2]), 0.4 * self._length)
 
     def _paint(self, ground: UInt8[np.ndarray, "rows columns 3"]) -> None:
-        """Lay a picture over the map."""
         middles = (np.arange(_TEXTURE) + 0.5) / _TEXTURE
         row, column = ((middles * n).astype(int) for n in ground.shape[:2])
         painted, begin = ground[np.ix_(row, column)], self._model.tex_adr[0]

@@ -90,7 +90,6 @@ class Follower:
         return (speed * cos(error) * max(0.0, 1.0 - abs(error) / _OFF), turn)
 
     def _go_on(self, x: float, y: float) -> None:
-        """Update the progress."""
         while self._piece < len(self._points) - 1:
             share, _ = self._nearest(self._piece, x, y)
             begin, end = self._along[self._piece], self._along[self._piece + 1]
