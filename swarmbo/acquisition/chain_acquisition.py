@@ -23,7 +23,7 @@ from swarmbo.registry.plugins import checked_as
 from swarmbo.settings import require, within
 from swarmbo.spaces import Domain, place_keys
 
-# from this team size on all tables share a limit of entries, as far as agents get enough candidates ...
+# beyond this team size all tables share a limit of entries, as far as agents get enough candidates ...
 _LARGE = 48
 _FULL_TABLES = 8  # ... in units of full tables
 

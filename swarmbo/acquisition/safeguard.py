@@ -25,7 +25,7 @@ Place = tuple[str, Float[np.ndarray, " d"]]  # with the agent that measures ther
 
 @dataclass(frozen=True)
 class _Sight:
-    """Other agents that an agent takes into account."""
+    """Number of agents ahead that an agent considers; ``to_the_letter`` uses the noise that scales Psi for them."""
 
     order: int
     to_the_letter: bool = False

@@ -22,7 +22,7 @@ class TableProblem:
     """Variables with finite domains, and factors with the utility of joint choices.
 
     Args:
-        name: Of the problem.
+        name: Name of the problem.
         graph: Scopes and owners.
         tables: One array per factor, axes in scope order, to be maximised in sum; -inf forbids a combination. Costs
             have the opposite sign.

@@ -111,7 +111,7 @@ def in_rounds(told: Int[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
 
 
 def unspared(home: Float[np.ndarray, " p"], horizon: float, battery: float) -> Float[np.ndarray, " p"]:
-    """Rounds that returns to base add to a route, if the battery does not last for them after its end.
+    """Rounds of returns to base that count towards a route: those that the battery does not cover after its end.
 
     A route is short enough, and leads home in time, if both fit into the smaller of ``horizon`` and ``battery``.
 

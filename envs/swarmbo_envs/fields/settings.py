@@ -103,8 +103,8 @@ class RasterFieldSettings(Settings, frozen=True):
     the raster's south-west corner. Longitudes and latitudes are converted to metres by a local transverse Mercator
     projection, and the map is the largest rectangle in metres that all rows and columns cover.
 
-    Cells have no value if the file marks them, if they are NaN, or if they are ``missing``. Then the field is unknown within
-    the cell nor between its centre and those of its neighbours: robots avoid this area like a no-go region.
+    Cells have no value if the file marks them, if they are NaN, or if they are ``missing``. The field is then unknown
+    within the cell, and between its centre and those of its neighbours: robots avoid this area like a no-go region.
 
     Args:
         raster: Path of the file; relative to the current directory.

@@ -57,7 +57,7 @@ and that did not fail |
 
     Args:
         function: Name of a function of the library, or an ``AdditiveFunction``.
-        parameters: Of that function, such as ``{n_variables = 24}``.
+        parameters: Settings of that function, such as ``{n_variables = 24}``.
         moved: Move the optimum to a random point.
         rescaled: Stretch the axes at random.
         function_seed: Seed of the function's randomness; not of the noise.

@@ -80,7 +80,7 @@ class Ensemble:
             data: The history; it may be empty, or without outcomes.
             coupled: Members are of all factors in sum, as outcomes of the sum require.
             previous: Hyper-parameters of an earlier ensemble with fewer data; None at first.
-            last: That ensemble. It saves time, with bit-identical results.
+            last: The earlier ensemble itself. It saves time, with bit-identical results.
         """
         k = len(graph.factors)
         groups, scopes = [tuple(range(k))] if coupled else [(i,) for i in range(k)], scopes_of(graph)

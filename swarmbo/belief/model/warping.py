@@ -29,7 +29,7 @@ class Warp(msgspec.Struct, frozen=True):
     Args:
         kind: Its form.
         best: The largest outcome it was fitted to.
-        spread: That less the median, > 0.
+        spread: The best minus the median, > 0.
         power: Exponent in (0, 1], for ``power``.
 
     Example:

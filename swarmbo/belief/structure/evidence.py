@@ -23,7 +23,7 @@ class StartingPoint(msgspec.Struct, frozen=True):
     Args:
         lengthscales: One per variable, in sides of the domain, for a scope of that variable alone; in larger scopes
             they grow with the root of the size, like their prior.
-        noise_variance: Of standardised totals.
+        noise_variance: Noise variance of standardised totals.
     """
 
     lengthscales: tuple[float, ...]
@@ -38,7 +38,7 @@ class ScopeFit:
         log_weight: Log evidence at the hyper-parameters, plus log of their prior density over its largest value.
         lengthscales: For each scope (a,).
         outputscales: One per scope; outcomes are standardised.
-        noise_variance: Of standardised outcomes.
+        noise_variance: Noise variance of standardised outcomes.
     """
 
     scopes: Scopes
