@@ -46,7 +46,6 @@ class Tour:
             self._left = min(self._left, battery)
         # costs of each place before each stop, and after the last one; every leg takes at least a round, which bounds
         # the number of stops
-        # how many stops there can be
         most = int(min(self._left, len(places)))
         self._added = np.empty((most + 1, len(places)))
         self._added[0] = self._from[0]

@@ -187,7 +187,7 @@ def projection_of(
 ) -> LocalProjection | None:
     """Projection of a file's coordinates to metres; None if they are metres already.
 
-    Unless stated, columns named ``lon``, ``latitude`` or ``x_deg`` with numbers in range are degrees; a warning says so.
+    Unless stated, columns named ``lon``, ``latitude`` or ``x_deg`` with numbers in range are degrees, with a warning.
 
     Raises:
         ConfigError: If degrees are stated or named, and numbers cannot be any; if they are named in the wrong order; or
