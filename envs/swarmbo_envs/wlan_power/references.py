@@ -33,13 +33,11 @@ def best_known(
     | utility | method |
     |---|---|
     | ``sum``, ``proportional-fair`` | best of many climbs by L-BFGS-B, with the analytic gradient |
-    | ``minimum-rate`` | bisection of the rate: a few linear systems decide if all users can have it, and give the least
-    \
-    powers for it. This is the true maximum, to 1e-9 of it |
-    | ``cell-minimum``, ``users-above`` | climbs on smooth surrogates that become sharper, then coordinate search on 25
-    \
-    levels; for ``users-above`` also from the powers after removing the worst-served users, one at a time, until all \
-    others can have the rate |
+    | ``minimum-rate`` | bisection of the rate: a few linear systems decide if all users can have it, and give the \
+    least powers for it. This is the true maximum, to 1e-9 of it |
+    | ``cell-minimum``, ``users-above`` | climbs on smooth surrogates that become sharper, then coordinate search on \
+    25 levels; for ``users-above`` also from the powers after removing the worst-served users, one at a time, until \
+    all others can have the rate |
 
     All but ``minimum-rate`` have many local maxima, most of them in corners where some access points use the least
     power. Climbs start at a scrambled Sobol sequence; every other start is moved to the nearest corner. The result is a
@@ -260,9 +258,8 @@ def references(
     | ``maximum`` | all at largest power |
     | ``equal`` | best of ``budget`` equal powers |
     | ``random`` | best of ``budget`` uniform joint settings |
-    | ``independent`` | rounds in which all access points try all levels at the same time; each keeps the level at which
-    \
-    its own users got most |
+    | ``independent`` | rounds in which all access points try all levels at the same time; each keeps the level at \
+    which its own users got most |
     | ``greedy`` | access points in turn try each level, and keep the one at which the network got most |
 
     Tuning starts in the middle of the range. Each baseline returns its best setting, except ``independent``, which
