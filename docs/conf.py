@@ -31,7 +31,7 @@ extensions = [
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_fragments/**", "_ext/**", "tutorials/*", "gallery/*", "README.md"]
-suppress_warnings = ["myst.header"]  # some pages skip a level of headings
+suppress_warnings = ["myst.header"]  # a page of today's skips a level of headings
 default_role = "code"  # docstrings set code in single backticks, too
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
@@ -55,7 +55,7 @@ html_context = {"default_mode": "auto"}
 html_copy_source = False
 html_sidebars = {"index": []}
 html_theme_options = {
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 9,
     "navigation_with_keys": False,
     "show_prev_next": True,
     "show_nav_level": 1,

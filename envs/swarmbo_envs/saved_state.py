@@ -37,11 +37,7 @@ class WorldEpisode:
 
 
 def seed_and_number(seed: int | None, last: WorldEpisode | None) -> tuple[int, int]:
-    """Seed of the episode that begins, and its number among those of this seed; random for a first one without a seed.
-
-    Raises:
-        ConfigError: If the seed is not an integer >= 0.
-    """
+    """Seed of a new episode, and its number among those of this seed; random for a first one without a seed."""
     if seed is not None:
         return whole_number(seed, 0, "$.seed"), 0
     if last is not None:
@@ -71,12 +67,6 @@ def to_state(
 class SavedState:
     """A state that is being read.
 
-    Args:
-        state: The given state.
-        what: Its expected kind, in words: ``robot-team``.
-        version: Readable format version.
-        world: Identity of the world that continues from it.
-
     Raises:
         StateVersionError: If another version or another world saved it (the message names the differences).
     """
@@ -102,22 +92,14 @@ class SavedState:
         return {"seed": plain.seed, "number": plain.number, "round": plain.round, "running": plain.running}
 
     def hold(self, claim: bool, wanted: str) -> None:
-        """Refuse the state unless a claim is true.
-
-        Raises:
-            StateVersionError: If it is false.
-        """
+        """Refuse the state unless a claim is true."""
         if not claim:
             raise StateVersionError(
                 f"got a {self._what} state that is not whole; wanted {wanted}, as get_state() wrote it"
             )
 
     def array(self, name: str, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
-        """Copy of one array, with its dtype kind and shape checked.
-
-        Raises:
-            StateVersionError: If they differ, or the array is missing.
-        """
+        """Copy of one array, with its dtype kind and shape checked."""
         try:
             array = np.array(self._arrays.get(name))
         except ValueError:  # rows of different lengths

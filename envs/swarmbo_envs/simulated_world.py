@@ -55,10 +55,6 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
 
     A subclass names its settings (``arguments``) and itself (``name``), sets the attributes below and the spaces, and
     implements how an episode begins, a round, observations and pictures.
-
-    Args:
-        settings: Settings of the world, frozen.
-        agents: Names of all agents.
     """
 
     __signature__: ClassVar[inspect.Signature | None]
@@ -79,7 +75,7 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
             found = inspect.signature(arguments).parameters.values()
             cls.__signature__ = inspect.Signature([one.replace(kind=one.KEYWORD_ONLY) for one in found])
         elif "__init__" in vars(cls):
-            cls.__signature__ = None  # one of its own
+            cls.__signature__ = None  # a signature per class
 
     def __init__(self, settings: SettingsKind, agents: list[str]) -> None:
         self.settings = settings
@@ -94,7 +90,6 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         return convert(plain(arguments), cls._arguments)
 
     def _set_spaces(self, actions: Mapping[str, Ends], observations: Mapping[str, Ends], state: Ends) -> None:
-        """Make the boxes of every agent, and that of the state."""
         self._action_spaces = {agent: _box(ends) for agent, ends in actions.items()}
         self._observation_spaces = {agent: _box(ends) for agent, ends in observations.items()}
         self.state_space = _box(state)
@@ -177,9 +172,6 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that an environment with the same arguments saved.
-
-        Args:
-            state: From ``get_state``.
 
         Raises:
             StateVersionError: If the state is incomplete, or was saved by another version, with other arguments or with
@@ -298,12 +290,7 @@ def _box(ends: Ends) -> Box:
 def checked_actions(
     actions: Mapping[str, ArrayLike], agents: list[str], boxes: Mapping[str, Box], what: str
 ) -> dict[str, Float[np.ndarray, " d"]]:
-    """Check the actions of live agents and return them in agent order; ``what`` names the coordinates in messages.
-
-    Raises:
-        ConfigError: If ``actions`` is not a table, or an agent's action is missing, unwanted, misshapen or out of its
-            box.
-    """
+    """Check the actions of live agents and return them in agent order; ``what`` names the coordinates in messages."""
     for agent in table(actions, "{agent: action}", "$.actions"):
         if agent not in agents:
             raise ConfigError(

@@ -123,7 +123,7 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
 
         Args:
             situation: Present knowledge.
-            model: Of the same situation.
+            model: Model of the same situation.
 
         Returns:
             One function per factor of ``model.belief.graph``, whose variables are those of the team's graph in the same

@@ -117,12 +117,7 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
 
 
 def check_structure(settings: AdditiveGPSettings, acquisition: Acquisition, outcomes: OutcomeMode) -> None:
-    """Refuse a learned structure that contradicts the outcomes or the acquisition.
-
-    Raises:
-        ConfigError: If outcomes are those of given factors, or Add-GP-UCB is to learn its own groups, or might get
-            scopes that overlap.
-    """
+    """Refuse a learned structure that contradicts the outcomes or the acquisition."""
     structure = settings.structure
     if structure is None:
         return

@@ -22,17 +22,7 @@ def divide(
     Robots at most ``order`` apart in one chain share a factor, which forbids them one place; they keep their places.
     Between others a contested place goes to the robot that claims it, else to the nearest; places at equal (or unknown)
     distances are dealt out in turn. A robot left without a place gets an unclaimed one from robots that have more than
-    one.
-
-    Args:
-        chains: The chains of robots.
-        order: Markov order B.
-        candidates: Places (k, d) that each robot can reach.
-        positions: Positions of robots (d,).
-        claims: Places (d,) that robots keep in any case, one each and all different.
-
-    Returns:
-        The places that each robot keeps, in their old order.
+    one. ``claims`` are places that robots keep in any case, one each and all different.
     """
     agents = [agent for chain in chains for agent in chain]
     if not agents:

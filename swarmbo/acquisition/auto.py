@@ -72,9 +72,8 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     | | a root of the distance below the best | alternately a joint posterior draw and such bounds | one |
     | | the same, of one factor of all variables | confidence bounds | one |
     | | untransformed outcomes, of one factor of all variables | log expected improvement | none |
-    | single factors, no shared variables | untransformed, root, fourth root, logarithm | log expected improvement | one
-    \
-    per factor; with several, none while there is promise elsewhere, and alternately once stalled |
+    | single factors, no shared variables | untransformed, root, fourth root, logarithm | log expected improvement | \
+    one per factor; with several, none while there is promise elsewhere, and alternately once stalled |
     | | a sum over the factor's variables | the same, variable by variable | none |
     | single factors, shared variables | untransformed outcomes | confidence bounds as above | none |
     | any, with a time axis | untransformed outcomes | confidence bounds as above | none |

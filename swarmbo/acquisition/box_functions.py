@@ -79,11 +79,7 @@ class BoxFunctions(ABC):
         return replace(self, owned=frozenset(factors))
 
     def check_owned(self, stack: FactorStack) -> None:
-        """Refuse factors of other owners.
-
-        Raises:
-            OwnershipError: If there is one.
-        """
+        """Refuse factors of other owners."""
         if self.owned is not None and (foreign := [factor for factor in stack.factors if factor not in self.owned]):
             raise OwnershipError(
                 f"asked for factor {foreign[0]!r}; wanted one of {sorted(self.owned)}: these are the owner's functions"

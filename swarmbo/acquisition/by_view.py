@@ -67,15 +67,7 @@ class EachSays(NamedTuple):
 
 
 class InTurn(NamedTuple):
-    """The same sequentially: an agent's value depends on those sent before.
-
-    Args:
-        purpose: Purpose of the messages.
-        speakers: Sending agents, in order.
-        of: Value of an agent, given the values of those before it.
-        participants: Recipients.
-        fits: Check of a received value.
-    """
+    """The same sequentially: an agent's value depends on those sent before."""
 
     purpose: str
     speakers: tuple[str, ...]

@@ -23,7 +23,7 @@ from swarmbo.registry.plugins import checked_as
 from swarmbo.settings import require, within
 from swarmbo.spaces import Domain, place_keys
 
-# from this team size on all tables share a limit of entries, as far as agents get enough candidates ...
+# beyond this team size all tables share a limit of entries, as far as agents get enough candidates ...
 _LARGE = 48
 _FULL_TABLES = 8  # ... in units of full tables
 
@@ -202,11 +202,7 @@ class ChainAcquisition(Acquisition, frozen=True):
 
 
 def utility_of(acquisition: ChainAcquisition, situation: Situation, n_agents: int | None = None) -> Utility:
-    """Utility of an acquisition's places, which may be a user's own.
-
-    Raises:
-        ShapeError: If it is not a ``Utility``.
-    """
+    """Utility of an acquisition's places, which may be a user's own."""
     return checked_as(Utility, acquisition.utility(situation, n_agents), acquisition, "utility")
 
 
@@ -273,8 +269,7 @@ def local_acquisition(
     One axis per agent; a last row of NaN in ``options`` is to abstain. Entries are -inf if two agents would be at one
     place; if agent n abstains, the utility of idleness.
 
-    Source:
-        Daxberger & Low 2017, eqs. (3) and (5).
+    Source: Daxberger & Low 2017, eqs. (3) and (5).
     """
     table = utility.table_of(belief, options, price)
     copied = type(utility) is LocalUtility  # creates a new table each time; others may keep theirs

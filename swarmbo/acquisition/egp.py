@@ -75,11 +75,7 @@ class EGPEI(Acquisition, frozen=True, tag="egp-ei"):
 
 
 def require_ensemble(model: Model, kind: str) -> EnsembleModel:
-    """The model, if it is of an ensemble.
-
-    Raises:
-        ConfigError: If it is not.
-    """
+    """The model, if it is of an ensemble."""
     if isinstance(model, EnsembleModel):
         return model
     raise ConfigError(f"got {kind!r} with a belief that is no ensemble; wanted belief = 'ensemble'", at="$.belief.kind")

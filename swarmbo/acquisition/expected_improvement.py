@@ -25,9 +25,8 @@ class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improveme
 
     The settings are those of ``ChainAcquisition``, for fields; nothing is set for functions.
 
-    Source:
-        Mockus et al. 1978, Jones et al. 1998, for expected improvement; Ginsbourger et al. 2010 for that of a batch;
-        Ament et al. 2023 for its logarithm.
+    Source: Mockus et al. 1978, Jones et al. 1998, for expected improvement; Ginsbourger et al. 2010 for that of a
+    batch; Ament et al. 2023 for its logarithm.
 
     Example:
         >>> import numpy as np

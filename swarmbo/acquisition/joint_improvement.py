@@ -64,7 +64,7 @@ class JointImprovement(PlaceUtility):
     def rank(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
         """Logarithm of the improvement, which also orders places with almost none."""
         gap = mean - self.over
-        least = _LEAST_STD * np.abs(gap) + np.finfo(float).tiny  # squares of smaller numbers would underflow
+        least = _LEAST_STD * np.abs(gap) + np.finfo(float).tiny  # with smaller ones z² would overflow
         return log_improvement(gap, np.maximum(np.sqrt(var), least))[0]
 
     def table(self, block: Block, price: float) -> Float[np.ndarray, "..."]:

@@ -17,7 +17,7 @@ from swarmbo.belief.gp.joint_posterior import JointPosterior
 from swarmbo.belief.views import PosteriorCache
 
 _AT_ONCE = 2**15  # entries of a table at once, 256 KiB: their intermediates fit the second-level cache
-# picks per place from which on all covariances between places are computed at once
+# all covariances between places are computed at once if so many times the picks are at least the places
 MANY = 32
 _ROWS = 8  # the same for beliefs with fast single rows
 _FIRST = 128  # size of the first block of places evaluated, and of each next one

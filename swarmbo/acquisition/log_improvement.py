@@ -26,8 +26,7 @@ def log_improvement(
 ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
     """Logarithm of E[max(Y, 0)] for normal Y (std > 0), and its derivatives by mean and standard deviation.
 
-    Source:
-        Ament et al. 2023, section 4, for the use of the logarithm.
+    Source: Ament et al. 2023, section 4, for the use of the logarithm.
 
     Example:
         >>> value, by_mean, by_std = log_improvement(np.array([0.0, -40.0]), np.array([1.0, 1.0]))

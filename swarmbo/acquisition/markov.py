@@ -26,8 +26,8 @@ class Block:
     An abstaining row, the last candidate, has mean, variance and covariances 0.
 
     Args:
-        means: Of each agent (C_i,), C_i candidates.
-        variances: Of each agent (C_i,), without noise.
+        means: Means of each agent (C_i,), C_i candidates.
+        variances: Variances of each agent (C_i,), without noise.
         covariances: covariances[i][j], j > i, between agent i and agent j: (C_i, C_j).
         measures: Masks (C_i,) of entries that are places.
     """
@@ -94,12 +94,7 @@ class Block:
 
 
 class Taken(NamedTuple):
-    """A successor given all after it, for conditioning those before it.
-
-    Args:
-        variance: Of its candidates, with noise.
-        covariances: With those of each successor before it.
-    """
+    """A successor given all after it, for conditioning those before it."""
 
     variance: Float[np.ndarray, "..."]
     covariances: dict[int, Float[np.ndarray, "..."]]

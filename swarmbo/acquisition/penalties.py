@@ -24,7 +24,7 @@ _SLACK = 0.1  # tolerated missing logits: what the bend may leave
 _MARGIN = 0.01  # sides of the box around a region, over which its penalty bends
 _STEEP_BORDER = 40.0  # penalty of a side of the box, in spreads of the objective
 _SAMPLED = 64  # random points for the spread of a factor's function
-_TRIED = 64  # points on the way back
+_TRIED = 64  # points on the line back
 
 Lacks = Callable[[Float[np.ndarray, "m b"]], tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m b"]]]
 

@@ -25,12 +25,7 @@ Place = tuple[str, Float[np.ndarray, " d"]]  # with the agent that measures ther
 
 @dataclass(frozen=True)
 class _Sight:
-    """Other agents that an agent takes into account.
-
-    Args:
-        order: Number of agents ahead in the chain, measuring or not.
-        to_the_letter: Use the noise that scales Psi for their measurements, rather than their sensors'.
-    """
+    """Number of agents ahead that an agent considers; ``to_the_letter`` uses the noise that scales Psi for them."""
 
     order: int
     to_the_letter: bool = False

@@ -20,15 +20,7 @@ ANNEALED_FROM, ANNEALED_TO = 5.0, 1.0  # of sqrt(beta): chosen on the landscapes
 
 @dataclass(frozen=True)
 class Progress:
-    """Time and size of a decision.
-
-    Args:
-        round: 1 for the first decision.
-        horizon: Planned rounds; None if unknown.
-        n_data: Measurements so far.
-        n_dims: Dimensions of a location, d.
-        n_sites: Number of candidate locations, |D|.
-    """
+    """Time and size of a decision."""
 
     round: int
     horizon: int | None
@@ -85,8 +77,7 @@ def practical_beta(n_dims: float, t: int) -> float:
     """0.2 d log(2t), with at least one evaluation counted; d is the size of a group, the largest factor, or all
     (DuMBO).
 
-    Source:
-        Kandasamy et al. 2015, section 4.4; DuMBO: its authors' program, with all variables for d.
+    Source: Kandasamy et al. 2015, section 4.4; DuMBO: its authors' program, with all variables for d.
 
     Example:
         >>> round(practical_beta(4, 50), 4)
@@ -98,9 +89,8 @@ def practical_beta(n_dims: float, t: int) -> float:
 def group_beta(group_size: int, n_groups: int, n_dims: int, t: int, delta: float) -> float:
     """2 log(M pi² t² / (2 delta)) + 2 d log(D t³), floored at 0, with d the group's variables, M groups, D variables.
 
-    Source:
-        Kandasamy et al. 2015, theorem 5. The regret bound of that theorem is not proved: its proof takes the sum of the
-        groups' variances to be at most the variance of the sum, which is false in general. The weight stands.
+    Source: Kandasamy et al. 2015, theorem 5. The regret bound of that theorem is not proved: its proof takes the sum of
+    the groups' variances to be at most the variance of the sum, which is false in general. The weight stands.
     """
     t = max(t, 1)
     union = 2.0 * math.log(n_groups * math.pi**2 * t**2 / (2.0 * delta))
@@ -110,8 +100,7 @@ def group_beta(group_size: int, n_groups: int, n_dims: int, t: int, delta: float
 def finite_beta(log_n_points: float, n_factors: int, t: int, delta: float) -> float:
     """2 log(|D| |U| pi_t / delta) with pi_t = pi² t² / 6; |U| factors, 1 for GP-UCB and DuMBO.
 
-    Source:
-        Hoang et al. 2018, theorem 1; Bardou et al. 2024, theorem 5.2, with one bound for the sum.
+    Source: Hoang et al. 2018, theorem 1; Bardou et al. 2024, theorem 5.2, with one bound for the sum.
 
     Example:
         >>> round(finite_beta(math.log(1000), 1, 50, 0.1), 4)
@@ -127,8 +116,7 @@ def continuous_beta(n_dims: int, n_factors: int, t: int, delta: float, a: float,
     ``a`` and ``b`` are those of the assumption that a partial derivative of a factor exceeds L with probability at most
     a exp(-(L/b)²), with 4 |U| a > delta, b in units of the outcome per side of the domain.
 
-    Source:
-        Hoang et al. 2018, theorem 3 and lemma 6.
+    Source: Hoang et al. 2018, theorem 3 and lemma 6.
     """
     t = max(t, 1)
     union = 2.0 * math.log(4.0 * n_factors * math.pi**2 * t**2 / (6.0 * delta))
@@ -139,8 +127,8 @@ def continuous_beta(n_dims: int, n_factors: int, t: int, delta: float, a: float,
 def growing_lattice(n_dims: int, n_factors: int, t: int, delta: float, a: float, b: float) -> int:
     """D b t² r sqrt(log(2 |U| a / delta)) points along each variable of the cube [0, r]^d with r = 1, rounded up.
 
-    Source:
-        Hoang et al. 2018, lemma 5, tau_t. Lemma 6, the source of :func:`continuous_beta`, applies it with delta / 2.
+    Source: Hoang et al. 2018, lemma 5, tau_t. Lemma 6, the source of :func:`continuous_beta`, applies it with delta /
+    2.
 
     Example:
         >>> [growing_lattice(2, 1, t, 0.1, 1.0, 1.0) for t in (1, 3, 10)]
@@ -150,5 +138,4 @@ def growing_lattice(n_dims: int, n_factors: int, t: int, delta: float, a: float,
 
 
 def _lattice_points(n_dims: int, n_factors: int, t: int, delta: float, a: float, b: float) -> float:
-    """tau_t of lemma 5, before it is rounded up."""
     return n_dims * t**2 * b * math.sqrt(math.log(2.0 * n_factors * a / delta))

@@ -57,11 +57,7 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
             )
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
-        """Uncertainty about the field's side of the level.
-
-        Raises:
-            ConfigError: If neither the settings nor the world states a level.
-        """
+        """Uncertainty about the field's side of the level."""
         self.check_world(situation.level)
         level = situation.level if self.level is None else self.level
         assert level is not None

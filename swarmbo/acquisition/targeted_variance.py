@@ -82,11 +82,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
             )
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> TargetUtility:
-        """Information of measurements about the places that count.
-
-        Raises:
-            ConfigError: If the task is the level, and neither the settings nor the world states one.
-        """
+        """Information of measurements about the places that count."""
         belief, targets = situation.belief, planning_places(situation.domain, situation.sites, self.places)
         cache, prior = belief.posterior_cache(targets), max(belief.prior_variance, np.finfo(float).tiny)
         every = np.arange(len(targets))

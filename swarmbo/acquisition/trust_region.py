@@ -81,13 +81,9 @@ class TrustRegion(Settings, frozen=True):
         """State after outcomes; the other arguments are those of ``side``.
 
         Args:
-            outcomes: As in ``side``, like the next two.
-            n_initial: See ``side``.
-            steps: See ``side``.
             places: Locations in the unit cube. Those outside the region of that time are no steps, but move it if they
                 are better. None: all were inside.
             gain: Least notable gain, as a share >= 0 of the spread. Small gains add up, also those outside the region.
-            basis: See ``side``.
         """
         counted = _after(n_initial, outcomes, steps)
         batches = _batches(counted, basis)
@@ -163,8 +159,6 @@ class Restarts(Settings, frozen=True):
             since: Evaluations before this one belong to an earlier search and do not count.
             begun: Turns are counted from this one on.
             patience: Factor on the waiting time, >= 1.
-            steps: See ``TrustRegion.side``.
-            basis: See ``TrustRegion.side``.
         """
         counts = _after(design, outcomes, steps)
         batches = _batches(counts & ~np.isnan(outcomes) & (np.arange(len(outcomes)) >= begun), basis)

@@ -79,7 +79,6 @@ def _value_and_slope(
     span: Float[np.ndarray, " n"],
     share: Float[np.ndarray, " n"],
 ) -> tuple[float, Float[np.ndarray, " n"]]:
-    """The sum and its gradient, by shares of the box's sides."""
     n = len(share)
     if functions.n_exchanges:
         shift = _DIFFERENCE * np.eye(n)

@@ -203,16 +203,7 @@ def sweep(
     start: tuple[float, float] | None = None,
     reach: float = np.inf,
 ) -> Float[np.ndarray, "rounds 2"]:
-    """Places of an agent at the end of each round.
-
-    Args:
-        ground: The measurable ground.
-        strip: Index of the strip, from 0 in the west.
-        n_strips: Number of strips.
-        rounds: Number of rounds, >= 1.
-        start: Position before the first; None: its first measurement is the first of the sweep.
-        reach: Distance that it gets in a round, > 0.
-    """
+    """Places of an agent at the end of each round."""
     west, east = ground.strip(strip, n_strips)
     judged, n_steps = _judged(ground, west, east), rounds - (start is None)
     even = np.sqrt(rounds * (east - west) / ground.side[1])  # lane distance equals the distance along lanes
@@ -228,7 +219,6 @@ def sweep(
 
 
 def _judged(ground: SweptGround, west: float, east: float) -> Float[np.ndarray, "j 2"]:
-    """Places spread over a strip."""
     if ground.sites is not None:
         own = ground.sites[(ground.sites[:, 0] >= west) & (ground.sites[:, 0] <= east)]
         own = own if len(own) else ground.sites
@@ -300,7 +290,6 @@ def _cells(lanes: list[list[Lane]]) -> list[list[Lane]]:
 
 
 def _along(path: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
-    """Length of the path up to each bend."""
     return np.append(0.0, np.linalg.norm(np.diff(path, axis=0), axis=1).cumsum())
 
 

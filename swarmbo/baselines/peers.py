@@ -16,11 +16,7 @@ from swarmbo.settings import Count, Fraction, Settings, require, within
 
 
 def peer_package(name: str, kind: str) -> Any:
-    """Import a module of the extra ``peers`` for a kind of coordination, untyped for type checks without it.
-
-    Raises:
-        ConfigError: If it, or a package that it needs, is not installed.
-    """
+    """Import a module of the extra ``peers`` for a kind of coordination, untyped for type checks without it."""
     return needed(name, "peers", repr(kind), at="$.coordination.kind")
 
 
@@ -33,7 +29,8 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
 
     It starts from the best point of the initial design. It has no stored state: generations are replayed in the order
     of the history, so a decision is a function of history, pending points and seed. When the strategy stops (it has
-    converged, or finds no differences), it restarts from a random point with twice the population.
+    converged, or finds no differences), it restarts from a random point with twice the population. Needs the extra
+    ``peers``.
 
     Source: Hansen & Ostermeier 2001; restarts: Auger & Hansen 2005 (IPOP).
 
@@ -58,9 +55,6 @@ class CMAES(Settings, frozen=True, tag_field="kind", tag="cma-es"):
         """Next point of the present generation, in the unit cube; the acquisition is not used.
 
         While more points are pending than the generation has, further ones come from the same distribution.
-
-        Raises:
-            ConfigError: If the package ``cma`` is not installed.
         """
         U, y = seen_totals(situation)
         n = situation.domain.n_dims
@@ -117,7 +111,7 @@ class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
     decision. Improvement is over the unknown values at the evaluated points (``qLogNoisyExpectedImprovement``, with the
     baseline pruned), with or without noise: the noise is inferred, so the best *outcome* is no bound. Pending points
     are integrated over. Half of the candidate starts lie around the best evaluated points (``sample_around_best``, an
-    option that is off by default).
+    option that is off by default). Needs the extra ``peers``.
 
     Source: Ament et al. 2023 (log EI and its noisy form); Hvarfner et al. 2024 (priors); Papenmeier et al. 2025 (effect
     of starts around the best in tens of variables).
@@ -144,11 +138,7 @@ class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
         require(self, "raw_samples", lambda v: v >= self.restarts, "an integer >= `restarts`")
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Maximise log noisy expected improvement; the team's acquisition is not used.
-
-        Raises:
-            ConfigError: If BoTorch is not installed.
-        """
+        """Maximise log noisy expected improvement; the team's acquisition is not used."""
         n, report = situation.domain.n_dims, SolveReport(status="not_needed")
         U, y = known_totals(situation)
         rng = stream(situation.seed, "botorch baseline", evaluations=n_asked(situation))
@@ -196,7 +186,8 @@ class AxDefault(Settings, frozen=True, tag_field="kind", tag=_AX):
     Ax transforms and winsorises outcomes, fits a BoTorch process and maximises log noisy expected improvement from 20
     starts out of 1,024 points. The client is rebuilt for each decision: the points of the team's initial design, which
     replace Ax's own centre and Sobol points, then all others in order; pending points are running trials, failed
-    evaluations are failed trials. So a decision is a function of history, pending points and seed.
+    evaluations are failed trials. So a decision is a function of history, pending points and seed. Needs the extra
+    ``peers``.
 
     Source: Ax (Olson et al. 2025), its ``Client``.
 
@@ -211,11 +202,7 @@ class AxDefault(Settings, frozen=True, tag_field="kind", tag=_AX):
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Next point of the client; the team's acquisition is not used.
-
-        Raises:
-            ConfigError: If Ax is not installed.
-        """
+        """Next point of the client; the team's acquisition is not used."""
         handler = peer_package("ax.utils.common.logger", _AX).ROOT_STREAM_HANDLER
         level, rng = handler.level, stream(situation.seed, "ax baseline", evaluations=n_asked(situation))
         handler.setLevel(logging.ERROR)  # avoids some lines for each replayed trial
@@ -261,7 +248,7 @@ class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
     rebuilt for each decision: the points of the team's initial design, which replace Optuna's random ones, then all
     others in order; pending points are running trials, failed evaluations are failed trials. So a decision is a
     function of history, pending points and seed. (A persistent study starts its fit from the previous one; here it
-    starts from the defaults.)
+    starts from the defaults.) Needs the extra ``peers``.
 
     Source: Optuna (Akiba et al. 2019), its ``GPSampler``.
 
@@ -276,11 +263,7 @@ class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Suggestion of the sampler; the team's acquisition is not used.
-
-        Raises:
-            ConfigError: If Optuna, or PyTorch, is not installed.
-        """
+        """Suggestion of the sampler; the team's acquisition is not used."""
         peer_package("torch", "optuna-gp")  # Optuna imports it late, with a long message
         return _suggested(situation, "GPSampler", "optuna-gp")
 
@@ -290,6 +273,7 @@ class OptunaTPE(Settings, frozen=True, tag_field="kind", tag="optuna-tpe"):
     """Optuna's ``TPESampler``, its default, centralised: Parzen estimators of good and of other points.
 
     Since version 5 it is multivariate for one objective. The study is rebuilt for each decision, as for ``OptunaGP``.
+    Needs the extra ``peers``.
 
     Source: Bergstra et al. 2011; Watanabe 2023; Optuna (Akiba et al. 2019).
 
@@ -304,11 +288,7 @@ class OptunaTPE(Settings, frozen=True, tag_field="kind", tag="optuna-tpe"):
     """
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Suggestion of the sampler; the team's acquisition is not used.
-
-        Raises:
-            ConfigError: If Optuna is not installed.
-        """
+        """Suggestion of the sampler; the team's acquisition is not used."""
         return _suggested(situation, "TPESampler", "optuna-tpe")
 
 

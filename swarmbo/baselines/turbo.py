@@ -95,8 +95,6 @@ class RegionState:
 
     Args:
         first: Evaluations before this one are set aside.
-        restarts: Number of restarts.
-        length: Its base length.
         n_fresh: Number of points of its initial design still to come.
     """
 
@@ -142,7 +140,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     Matern-5/2 with one lengthscale per variable, outcomes standardised by median and standard deviation, lengthscales
     in [0.005, 2], signal variance in [0.05, 20], noise in [0.0005, 0.2], as in the authors' program. Joint draws at the
     candidates are made by Matheron's rule on 2,048 random features instead of by factorising their covariance. The
-    region is replayed from the history.
+    region is replayed from the history. Needs the extra ``peers``.
 
     Source: Eriksson et al. 2019; Wilson et al. 2020, for the draws.
 
@@ -164,11 +162,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     candidates: AtOnce | None = None
 
     def decide_joint(self, situation: JointSituation, acquisition: Any) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """Maximise one draw from the posterior among candidates; the acquisition is not used.
-
-        Raises:
-            ConfigError: If GPyTorch is not installed.
-        """
+        """Maximise one draw from the posterior among candidates; the acquisition is not used."""
         n, seed, report = situation.domain.n_dims, situation.seed, SolveReport(status="not_needed")
         U, y = seen_totals(situation)
         state = self.region.replay(y, 0, n, chosen=situation.chosen, steps=situation.steps())

@@ -26,12 +26,7 @@ _ENTRIES = 2**26  # most stored covariances with data: 512 MiB
 
 @dataclass(frozen=True, eq=False)
 class Looked:
-    """Posterior at some of the places, given the pending ones.
-
-    Args:
-        cache: Posterior given the data alone.
-        told: Information of pending places about each (p, k): L⁻¹ C, with L Lᵀ the covariance of their outcomes.
-    """
+    """Posterior at some of the places, given the pending ones."""
 
     cache: JointPosterior
     told: Float[np.ndarray, "p k"]
@@ -227,13 +222,6 @@ def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]
     measurements each agent uses the 800 most informative about the middle of its places; up to 2,000 if its places
     extend farther than these do, and all beyond that. Agents are then fast at their own places, if memory suffices for
     all.
-
-    Args:
-        belief: A shared belief, or ``Views``.
-        places: Candidates of agents (k, d), physical; of some at least one.
-
-    Returns:
-        One for all, or ``Views``.
     """
     if isinstance(belief, Views):
         # none is made fast at others' places: an agent that knows only its own would get other last digits

@@ -37,12 +37,9 @@ class ComparisonRow(msgspec.Struct, frozen=True):
     """One method on one problem by one metric; less is better in all but F1 scores.
 
     Args:
-        problem: Its name.
         method: Its name; the settings in which methods differ.
-        metric: The metric.
-        unit: Unit of its values; empty for F1 scores.
+        unit: Unit of the values; empty for F1 scores.
         mean: Mean over all seeds of this method.
-        n_seeds: Number of seeds.
         reference: The method that it is compared to.
         difference: This method minus the reference, seed by seed. None for the reference itself, and without common
             seeds.
@@ -65,11 +62,6 @@ class ScoreTrace:
     """One run, round by round, by the score of its task: simple regret, map error or F1.
 
     Args:
-        problem: Its name.
-        method: Its name.
-        seed: Of the run.
-        scored: The score.
-        unit: Its unit.
         measurements: Attempted by the whole team up to each round, those at reset included (k,).
         values: After them (k,).
     """
@@ -321,7 +313,6 @@ def _differing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> s
 
 
 def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Settings of nested tables by their dotted path."""
     found: dict[str, Any] = {}
     for key, value in settings.items():
         found |= _flat(value, f"{path}{key}.") if isinstance(value, Mapping) and value else {f"{path}{key}": value}

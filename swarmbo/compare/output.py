@@ -44,11 +44,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
 
 
 def write_csv(comparison: Comparison, path: Path) -> Path:
-    """Write one line per problem, metric and method.
-
-    Raises:
-        RunFolderError: If the file cannot be written.
-    """
+    """Write one line per problem, metric and method."""
     names = ["problem", "method", "metric", "unit", "n_seeds", "mean", "reference"]
     more = ["difference", "low", "high", "n_pairs", "unpaired"]
     try:
@@ -82,9 +78,6 @@ def draw_comparison(comparison: Comparison, path: Path, dpi: int = 150) -> Path:
     """Draw a comparison: the primary score of all methods, round by round, and the paired differences.
 
     For a peak also those of cumulative regret. The ending of ``path`` names the format.
-
-    Raises:
-        RunFolderError: If a run is damaged, or the figure cannot be written.
     """
     curves = [_curves(key, list(traces)) for key, traces in itertools.groupby(comparison.traces, _curve_of)]
     differences = _differences(row for row in comparison.rows if row.decides)

@@ -18,7 +18,6 @@ class Number:
     """A parameter that is a number.
 
     Args:
-        low: Least value.
         high: Largest value, >= low; with a step a whole number of steps above ``low``.
         step: Between values; None for a continuous one.
         is_log: True for a logarithmic scale.

@@ -210,7 +210,6 @@ class _Work:
 
 
 def _parameter(distribution: Any) -> Parameter:
-    """Parameter of an Optuna distribution."""
     if isinstance(distribution, optuna.distributions.CategoricalDistribution):
         return Choice(tuple(distribution.choices))
     is_whole = isinstance(distribution, optuna.distributions.IntDistribution)

@@ -71,10 +71,6 @@ _CALLED: dict[str, Callable[..., Any]] = {
 class Expression:
     """An expression of variables.
 
-    Args:
-        text: One Python expression.
-        at: Its path in a file, for messages.
-
     Attributes:
         names: The variables in it, in the order of their first appearance.
         n_steps: Number of its parts, each evaluated at most once.
@@ -112,11 +108,7 @@ class Expression:
         return tuple(self._names)
 
     def of(self, values: Values) -> float:
-        """Value of the expression for those of its variables.
-
-        Raises:
-            ConfigError: If there is none: division by zero, comparison of a number with a text, no number.
-        """
+        """Value of the expression for those of its variables."""
         try:
             value = self._value(values)
             if isinstance(value, int | float):

@@ -28,9 +28,6 @@ def read_problem(path: str | os.PathLike[str]) -> TableProblem:
 
     No code in a file is run. Sizes are checked before tables are made.
 
-    Args:
-        path: Path of the file.
-
     Returns:
         The problem, to be maximised: ``sb.MaxSum().solve(problem.graph, problem.tables)``.
 

@@ -22,7 +22,7 @@ class TableProblem:
     """Variables with finite domains, and factors with the utility of joint choices.
 
     Args:
-        name: Of the problem.
+        name: Name of the problem.
         graph: Scopes and owners.
         tables: One array per factor, axes in scope order, to be maximised in sum; -inf forbids a combination. Costs
             have the opposite sign.
@@ -99,11 +99,7 @@ class Room:
     _taken = _steps = 0
 
     def take(self, shape: Sequence[int], at: str, n_steps: int = 0) -> tuple[int, ...]:
-        """Reserve the room of a table and return its shape; ``n_steps`` is the size of the expression for each entry.
-
-        Raises:
-            ConfigError: If there is not enough room.
-        """
+        """Reserve the room of a table, and return its shape; ``n_steps`` is the size of its entries' expression."""
         if len(shape) > _MOST_AXES:
             raise ConfigError(f"got a table of {len(shape)} variables; wanted at most {_MOST_AXES}", at=at)
         self._taken += math.prod(shape)

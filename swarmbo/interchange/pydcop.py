@@ -36,10 +36,6 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
     A variable's ``cost_function`` is a separate factor ``cost_…``; a variable without constraint and cost gets a
     constant factor ``free_…``. ``distribution_hints.must_host`` gives owners; other variables go to the agents in turn
     (each is an agent if the file has none), other constraints to the owner of their first variable.
-
-    Raises:
-        ConfigError: If the text is invalid, or a table would be too large; with the path.
-        MissingPackageError: If PyYAML is not installed.
     """
     data = _loaded(text)
     objective: Objective = _one_of(data.get("objective"), ("min", "max"), "$.objective")
@@ -90,12 +86,7 @@ def problem_of_yaml(text: str, name: str) -> TableProblem:
 
 
 def yaml_of_problem(problem: TableProblem) -> str:
-    """Text of a problem; all constraints are extensional.
-
-    Raises:
-        ConfigError: If a value of a domain has spaces or bars in it, which pyDCOP's tables cannot represent.
-        MissingPackageError: If PyYAML is not installed.
-    """
+    """Text of a problem; all constraints are extensional."""
     yaml, graph = needed("yaml", "dcop", "a YAML file"), problem.graph
     named: dict[str, tuple[str, list[Value]]] = {}  # by their text: (1, 0) is equal to (True, False)
     for variable in graph.variables:

@@ -25,15 +25,7 @@ _MOST_SHOWN = 24  # variables on a terminal
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """Solution of a problem.
-
-    Args:
-        problem: The problem.
-        method: The solver.
-        seed: Seed of the agents' draws.
-        solution: In terms of tables, which are maximised.
-        trace: Progress, in the same terms.
-    """
+    """Solution of a problem."""
 
     problem: TableProblem
     method: TableMethod

@@ -22,8 +22,6 @@ _MOST_VARIABLES = 100_000
 
 
 class _Words:
-    """Words of a text, read one after the other."""
-
     def __init__(self, text: str) -> None:
         self._words, self._next = text.split(), 0
 
@@ -63,9 +61,6 @@ def problem_of_uai(text: str, name: str) -> TableProblem:
     """Problem of a text with variables ``x0``, ``x1``, … and factors ``f0``, ….
 
     A variable without a factor gets a constant one.
-
-    Raises:
-        ConfigError: If the text is invalid, or a table would be too large.
     """
     words, room = _Words(text), Room()
     if (kind := words.take("MARKOV")) not in _KINDS:
@@ -110,11 +105,7 @@ def problem_of_uai(text: str, name: str) -> TableProblem:
 
 
 def uai_of_problem(problem: TableProblem) -> str:
-    """Text of a problem, variables in the graph's order; each factor is divided by its largest entry.
-
-    Raises:
-        ConfigError: If an entry is so far below its factor's largest that its exponential is 0, or all are forbidden.
-    """
+    """Text of a problem, variables in the graph's order; each factor is divided by its largest entry."""
     graph = problem.graph
     place = graph.column_of
     scopes = [[place[x] for x in graph.scope(f)] for f in graph.factors]

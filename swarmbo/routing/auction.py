@@ -117,13 +117,6 @@ class Pilot:
         possible.
 
         None if it abstains, or all is taken; its base if it has to return and there is nothing to measure en route.
-
-        Args:
-            tour: Its route.
-            left_over: Gains of places over all way-points.
-            planned: Mask of way-points.
-            picks: Others' measurements in this round off their way-points.
-            taken: Others' measurements in this round, as bytes.
         """
         left = self.untaken(taken)
         if tour.stops and (first := self.places[tour.stops[0]]).tobytes() in keys_of(left):
@@ -146,7 +139,7 @@ class Pilot:
         return self.candidates[[key not in taken for key in keys_of(self.candidates)]]
 
     def in_time(self, tour: Tour, left: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "m d"]:
-        """Candidates from which it gets home, and to its first way-point in time or soonest."""
+        """Candidates from which it can return to base, and that keep the schedule as far as possible."""
         base = self.travel.base(self.agent)
         if base is not None and len(left):
             left = left[in_time(self.agent, self.travel, left, base, self.travel.rounds_left(self.agent))]
@@ -160,13 +153,7 @@ Pick = Callable[[Pilot, Sequence[Float[np.ndarray, " d"]]], Float[np.ndarray, " 
 
 
 class Legs(NamedTuple):
-    """Result of a program for some agents of a part.
-
-    Args:
-        points: Next measurement of each (d,); abstaining agents are missing.
-        routes: Way-points of each (w, d), in the order of visits.
-        rounds: Steps of the part's exchange.
-    """
+    """Result of a program for some agents of a part; ``points`` lack abstaining agents, ``rounds`` are exchanges."""
 
     points: dict[str, Float[np.ndarray, " d"]]
     routes: dict[str, Float[np.ndarray, "w d"]]
@@ -222,14 +209,6 @@ def on_schedule(
 ) -> Steps[dict[str, Float[np.ndarray, " d"]]]:
     """Next measurements of agents in turn: at their first way-points, or en route to them.
 
-    Args:
-        agents: All of these, in their order.
-        own: Pilots of the own ones.
-        tours: Routes of the own ones.
-        left_over: Gains of places over all way-points, by the own beliefs.
-        planned: Mask of way-points.
-        taken: Others' next measurements, as bytes; new choices are added.
-
     Returns:
         Places of the own ones; abstaining agents are missing.
     """
@@ -278,8 +257,6 @@ def _is_bid(
 
 
 class _Bidder:
-    """An agent with its route in the course of an auction."""
-
     def __init__(self, pilot: Pilot, number: int) -> None:
         self.pilot, self.number, self.tour = pilot, number, pilot.tour()
         self.extra = self.tour.extra()

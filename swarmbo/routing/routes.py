@@ -75,11 +75,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         return Greedy().steps(situation, acquisition)
 
     def explores(self, situation: Situation, acquisition: Acquisition) -> bool:
-        """True if routes are planned in this round, where possible.
-
-        Raises:
-            ConfigError: If an acquisition would never be used.
-        """
+        """True if routes are planned in this round, where possible."""
         targeted = isinstance(acquisition, TargetedVariance)
         share = self.explore_share if self.explore_share is not None else 1.0 if targeted else _SHARE
         if share == 1.0:
@@ -94,11 +90,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         return horizon is not None and horizon >= _FEWEST and situation.round <= share * horizon
 
     def planned(self, situation: Situation, acquisition: Acquisition) -> "Planned | None":
-        """Plan and pilots of this round; None if agents choose one step ahead.
-
-        Raises:
-            ConfigError: If an acquisition would never be used.
-        """
+        """Plan and pilots of this round; None if agents choose one step ahead."""
         agents, climbs = situation.movers, self._climbs(situation, acquisition)
         if not agents or situation.travel is None or not (self.explores(situation, acquisition) or climbs):
             return None

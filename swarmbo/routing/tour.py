@@ -11,13 +11,8 @@ FREE = 0.5  # rounds that a way-point en route counts as
 class Tour:
     """Way-points in the order in which one agent visits them, each in a separate round.
 
-    Args:
-        agent: The agent.
-        travel: Travel times in rounds.
-        start: Its position (d,); None if unknown: then it has no route.
-        places: Possible way-points (p, d).
-        is_open: Mask of those permitted to this agent.
-        horizon: Rounds of the route; the return to base may take more, if the battery permits.
+    The route takes at most ``horizon`` rounds; the return to base may take more, if the battery permits. With an
+    unknown ``start`` there is no route.
 
     Attributes:
         stops: The way-points so far, as indices of places.
@@ -51,7 +46,6 @@ class Tour:
             self._left = min(self._left, battery)
         # costs of each place before each stop, and after the last one; every leg takes at least a round, which bounds
         # the number of stops
-        # how many stops there can be
         most = int(min(self._left, len(places)))
         self._added = np.empty((most + 1, len(places)))
         self._added[0] = self._from[0]
@@ -116,7 +110,7 @@ def in_rounds(told: Int[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
 
 
 def unspared(home: Float[np.ndarray, " p"], horizon: float, battery: float) -> Float[np.ndarray, " p"]:
-    """Rounds that returns to base add to a route, if the battery does not last for them after its end.
+    """Rounds of returns to base that count towards a route: those that the battery does not cover after its end.
 
     A route is short enough, and leads home in time, if both fit into the smaller of ``horizon`` and ``battery``.
 

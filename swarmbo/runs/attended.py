@@ -175,9 +175,6 @@ def spawned(
 
     Yields the receiving end of a pipe, and the process; ``work`` gets the sending end and picklable arguments. ``at``
     names the setting that needs the process, for messages.
-
-    Raises:
-        ConfigError: If another process could not make the world.
     """
     identifier, entry_point = scenario.environment["id"], _entry_point(scenario, at)
     context = get_context("spawn")

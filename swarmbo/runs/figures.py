@@ -53,11 +53,7 @@ _MISFITS = (
 
 
 def world_of(folder: RunFolder) -> World:
-    """World of a run for figures.
-
-    Raises:
-        RunFolderError: If it is missing or damaged.
-    """
+    """World of a run for figures."""
     record = read_world(folder)
     arrays = read_truth(folder)
     return World(
@@ -162,7 +158,7 @@ def views_of(folder: RunFolder) -> AgentViews | None:
             return None
         # only the belief is needed here, and no user code is loaded for a figure
         team = Team.from_state_dict(checkpoint.team, acquisition="db-gp-ucb", coordination="exact")
-    except (ConfigError, RunFolderError, StateVersionError):  # the figure is drawn without it, and says so
+    except (ConfigError, RunFolderError, StateVersionError):  # the figure is drawn without it, with a note
         return None
     belief = team.belief if team.problem.is_field else None
     return AgentViews(checkpoint.round, belief.views) if isinstance(belief, FusedBelief) else None
@@ -197,11 +193,7 @@ def is_drawn(path: Path, formats: Formats | None = None) -> bool:
 
 
 def drawn_files(path: Path) -> list[Path]:
-    """Last drawn figures of a run, complete or not.
-
-    Raises:
-        RunFolderError: As ``is_drawn``.
-    """
+    """Last drawn figures of a run, complete or not."""
     drawn = _noted(RunFolder.open(path))
     return [] if drawn is None else [path / "figures" / name for name in drawn.files]
 

@@ -75,9 +75,6 @@ class RunFolder:
         """Begin a run in a folder without one, made by ``make``; concurrent callers must hold its lock.
 
         ``code`` has digests of the user's own code, by its name.
-
-        Raises:
-            RunFolderError: If it cannot be written.
         """
         folder = cls(path)
         text, used = dump(scenario), {**versions(), **(code or {})}
@@ -108,9 +105,6 @@ class RunFolder:
         """Delete the files of the run and no others.
 
         The scenario goes last: a folder whose clearing was killed still holds a run, and can be cleared again.
-
-        Raises:
-            RunFolderError: If a file cannot be deleted.
         """
         for file in own_files(self.path):
             self._delete(file)
@@ -120,11 +114,7 @@ class RunFolder:
         self._delete(self.path / SCENARIO)
 
     def sweep_out(self) -> None:
-        """Delete partial files of a killed process, and cut torn lines of the logs.
-
-        Raises:
-            RunFolderError: If a file cannot be deleted or shortened.
-        """
+        """Delete partial files of a killed process, and cut torn lines of the logs."""
         for file in stale_files(self.path):
             self._delete(file)
         timings = self._read("timings.jsonl")
@@ -145,11 +135,7 @@ class RunFolder:
                 os.truncate(log, length)
 
     def scenario(self) -> Scenario:
-        """Read the resolved scenario.
-
-        Raises:
-            RunFolderError: If it was changed or damaged.
-        """
+        """Read the resolved scenario."""
         settings, _ = self._told
         try:
             return scenario_of(settings)
@@ -157,19 +143,11 @@ class RunFolder:
             raise RunFolderError(f"{self.path / SCENARIO}: {error.at}: {error.message}") from error
 
     def versions(self) -> dict[str, str]:
-        """Versions that wrote the run.
-
-        Raises:
-            RunFolderError: If its scenario was changed or damaged.
-        """
+        """Versions that wrote the run."""
         return self._told[1]
 
     def require_same_code(self, code: Mapping[str, str]) -> None:
-        """Refuse to continue a run with changed code; ``code`` has the present digests, by name.
-
-        Raises:
-            RunFolderError: If the code was changed since the run began.
-        """
+        """Refuse to continue a run with changed code; ``code`` has the present digests, by name."""
         then = self.versions()
         if changed := [name for name, digest in code.items() if then.get(name) != digest]:
             raise RunFolderError(
@@ -258,7 +236,7 @@ class RunFolder:
 
     @contextmanager
     def reading(self, name: str, how: str) -> Generator[None]:
-        """Block that reads a file: errors in it name the file, and ``how`` to go on without it."""
+        """Block that reads a file: errors in it name the file, and have ``how`` to continue without it."""
         try:
             yield
         except (RunFolderError, StateVersionError):
@@ -295,11 +273,7 @@ class RunFolder:
         return logged_lines(self._read("rounds.jsonl"), self._start, self.path / "rounds.jsonl")
 
     def lines(self) -> list[bytes]:
-        """Complete lines of the log, without line ends and digests; a torn last line is left out.
-
-        Raises:
-            RunFolderError: If the log cannot be read, or a line was changed or damaged.
-        """
+        """Complete lines of the log, without line ends and digests; a torn last line is left out."""
         return self._log().lines
 
     def records(self) -> list[RoundRecord]:
@@ -312,11 +286,7 @@ class RunFolder:
         return [msgspec.json.decode(line, type=RoundRecord) for line in log.lines], log.damage
 
     def append(self, line: bytes, timing: Timing) -> None:
-        """Log a round; it is on the disk on return.
-
-        Raises:
-            RunFolderError: If it cannot be written.
-        """
+        """Log a round; it is on the disk on return."""
         noted, after = msgspec.json.encode(timing), self._last_digest()
         if after is not None:
             line, noted = seal(line, after), seal(noted)
@@ -338,11 +308,7 @@ class RunFolder:
         return start if last is None else last.digest
 
     def network(self) -> list[NetworkRecord]:
-        """Records of a fleet's network, one a round; empty without a fleet. A torn last line is left out.
-
-        Raises:
-            RunFolderError: If it is damaged, or cannot be read.
-        """
+        """Records of a fleet's network, one a round; empty without a fleet. A torn last line is left out."""
         lines = self._read(NETWORK).splitlines(keepends=True)
         try:
             return [msgspec.json.decode(line, type=NetworkRecord) for line in lines if line.endswith(b"\n")]
@@ -350,11 +316,7 @@ class RunFolder:
             raise RunFolderError(f"{self.path / NETWORK}: is damaged: {error}") from error
 
     def timings(self) -> list[Timing]:
-        """Durations of the rounds; timings lost in a crash are missing.
-
-        Raises:
-            RunFolderError: If a line was changed.
-        """
+        """Durations of the rounds; timings lost in a crash are missing."""
         path = self.path / "timings.jsonl"
         return list(logged_timings(self._read(path.name), sealed=self.is_sealed, path=path))
 

@@ -42,9 +42,6 @@ class Pictures(tuple[Path, ...]):
 class Run:
     """A run in its folder. Properties are read once: load it again for newer rounds.
 
-    Args:
-        folder: Its folder.
-
     Example:
         >>> import tempfile
         >>> import swarmbo as sb
@@ -173,9 +170,6 @@ class Run:
 def load_run(path: str | os.PathLike[str]) -> Run:
     """Load a run from its folder, complete or not, without running any of its code.
 
-    Args:
-        path: Path of the folder.
-
     Raises:
         RunFolderError: If there is no run.
 
@@ -216,11 +210,7 @@ def _shown(path: Path) -> str:
 
 
 def read_summary(folder: RunFolder) -> Summary | None:
-    """Summary of a complete run; None while rounds are missing from the log.
-
-    Raises:
-        RunFolderError: If it is damaged, or cannot be read.
-    """
+    """Summary of a complete run; None while rounds are missing from the log."""
     path = folder.path / "summary.json"
     if not path.is_file():
         return None
@@ -230,11 +220,7 @@ def read_summary(folder: RunFolder) -> Summary | None:
 
 
 def read_report(path: Path) -> Summary:
-    """Summary of a complete run.
-
-    Raises:
-        RunFolderError: If there is none, or the run is not complete.
-    """
+    """Summary of a complete run."""
     summary = read_summary(RunFolder.open(path))
     if summary is None:
         raise RunFolderError(f"{path}: this run is not complete; `swarmbo resume {path}` goes on with it")

@@ -63,16 +63,7 @@ def record_round(
     links: list[tuple[str, str]],
     truth: GroundTruth | None,
 ) -> RoundRecord:
-    """Record of a round after the measurements were learned.
-
-    Args:
-        previous: The previous round, with the best so far.
-        team: After it learned from them.
-        actions: Requested location of each agent, or its part of the joint point.
-        infos: From ``env.step``; an agent that is missing has failed, and stays at its location.
-        links: Communication links at the time of the decision.
-        truth: Ground truth of any round, if the world gives one.
-    """
+    """Record of a round after the measurements were learned."""
     before = {sample.agent: sample.location for sample in previous.samples}
     samples: list[Sample] = []
     for agent in team.agents:
@@ -134,14 +125,9 @@ def _stop(told: Report) -> Evaluation:
 
 @dataclass(frozen=True)
 class _Believed:
-    """Belief of the team after a round.
+    """Belief of the team after a round; ``mean`` (of agents, ``means``) is that at the truth's evaluation points.
 
-    Args:
-        noise_std: Standard deviation of one measurement's noise.
-        hyperparameters: Data to rebuild the belief from the samples so far.
-        recommendation: Expected maximum and its location.
-        mean: Posterior mean at the truth's evaluation points (m,); None for joint points, which have no map.
-        means: Posterior mean there of each agent with a separate belief.
+    Joint points have no map, so ``mean`` is None; ``hyperparameters`` suffice to rebuild the belief from the samples.
     """
 
     noise_std: float

@@ -23,11 +23,8 @@ class Summary(msgspec.Struct, frozen=True):
     """Final summary of a run, written last: a folder with it is complete.
 
     Args:
-        name: Name of the scenario.
-        seed: Seed of the scenario.
         rounds: Rounds after the one at reset; fewer than the scenario's if the world ended before.
         measurements: Successful measurements, those at reset included; joint points count one each.
-        failures: Failed measurements.
         best: Largest measurement of all rounds, and its location.
         recommendation: The belief's maximum.
         score: The last round's, if the ground truth is known.
@@ -37,8 +34,6 @@ class Summary(msgspec.Struct, frozen=True):
         agreement: Traffic of agreements.
         sharing: Traffic of sharing measurements.
         seconds: Duration of all rounds, by the wall clock.
-        unit: Unit of the outcome.
-        axis_unit: Unit of the locations.
         is_joint: True if agents set variables of one function, False in a field.
         source: Source of the measurements, if the world gives it: the part common to all rounds.
         references: Best true value of heuristic baselines within as many rounds, by name, if the world gives them.

@@ -42,17 +42,7 @@ def no_beat(step: int | None) -> None:
 
 @dataclass(frozen=True)
 class Drive:
-    """Parts of a run.
-
-    Args:
-        scenario: Scenario of the run.
-        folder: Its locked folder.
-        env: The world, not yet reset.
-        team: The team; it changes as it learns.
-        on_round: Called after each round.
-        failures: Rounds whose step is known to hang, with the reason; they are not tried again.
-        heartbeat: Called at the begin and end of a step.
-    """
+    """Parts of a run; the steps of rounds in ``failures`` are known to hang, and are not tried again."""
 
     scenario: Scenario
     folder: RunFolder
@@ -80,15 +70,7 @@ class _Run(Drive):
 
 @dataclass(frozen=True)
 class _Standing:
-    """State between two rounds.
-
-    Args:
-        record: Record of the last one.
-        observations: The world's observations at its end.
-        infos: The world's infos at its end.
-        state: The world's saved state, if it has one.
-        behind: Failed rounds, which did not advance the world.
-    """
+    """State between two rounds; ``behind`` counts failed rounds, which did not advance the world."""
 
     record: RoundRecord
     observations: Mapping[str, Any]
@@ -110,12 +92,7 @@ class _Answer:
 
 
 def drive(given: Drive) -> Summary:
-    """Run from the state of the folder to the end.
-
-    Raises:
-        ConfigError: If the world cannot be reset.
-        RunFolderError: If logged rounds do not come out again, or a file cannot be written.
-    """
+    """Run from the state of the folder to the end."""
     scenario, folder, env, team = given.scenario, given.folder, given.env, given.team
     folder.sweep_out()
     logged = folder.lines()
@@ -148,11 +125,7 @@ def drive(given: Drive) -> Summary:
 
 
 def reset(env: Environment, seed: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Reset a world; one that would end the process is refused.
-
-    Raises:
-        ConfigError: If it raises ``SystemExit``.
-    """
+    """Reset a world; one that would end the process is refused."""
     try:
         observations, infos = env.reset(seed=seed)
     except SystemExit as error:

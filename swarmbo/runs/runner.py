@@ -128,11 +128,7 @@ def resume(
 
 
 def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team]:
-    """World and team of a scenario, not yet reset.
-
-    Raises:
-        ConfigError: If a setting is refused, or code is named without ``trust``.
-    """
+    """World and team of a scenario, not yet reset."""
     require_trust(scenario, trust)
     require_within_reason(scenario)
     env = make_environment(scenario, trust)
@@ -202,11 +198,7 @@ def _resume(out: Path, trust: bool, on_round: OnRound, failures: Mapping[int, st
 
 
 def ended(scenario: Scenario, path: Path, trust: bool) -> Summary | None:
-    """Summary of this very run, if complete; a partial run is checked later, under its lock.
-
-    Raises:
-        RunFolderError: If it is damaged, or user code was changed.
-    """
+    """Summary of this very run, if complete; a partial run is checked later, under its lock."""
     if not RunFolder.holds_run(path) or (folder := RunFolder.open(path)).scenario() != scenario:
         return None
     if trust:

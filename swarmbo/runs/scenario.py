@@ -60,7 +60,7 @@ class Scenario(Settings, frozen=True):
         step_timeout_s: Wall-clock limit of ``reset`` and every ``step`` of the world, 0.001 to 1e6 s. A round whose
             step takes longer is recorded as failed, and the run continues. The run then has a separate process, as a
             step can only be ended with its process. None (the default) sets no limit.
-        when_step_fails: Handling of a round whose step raises: ``record`` it as failed and go on, with the world as
+        when_step_fails: Handling of a round whose step raises: ``record`` it as failed and continue, with the world as
             before; or ``stop`` the run, to be resumed.
         modules: Absolute folders of the modules that the scenario names; set by ``load``.
         no_go: Regions that the team must avoid, tables of ``kind`` box, ball or polygon (``swarmbo.problem.no_go``).
@@ -87,11 +87,7 @@ class Scenario(Settings, frozen=True):
 
 
 def require_no_stranger(data: dict[str, Any]) -> None:
-    """Refuse a key at the top, or of a table of a kind, that belongs elsewhere in a scenario.
-
-    Raises:
-        ConfigError: With the right path of the key.
-    """
+    """Refuse a key at the top, or of a table of a kind, that belongs elsewhere in a scenario."""
     places = {"$": (data, Scenario.__struct_fields__)}
     for table in SLOTS:
         if isinstance(stated := data.get(table), dict) and (settings := kinds(table).get(str(stated.get("kind")))):
@@ -137,7 +133,6 @@ def setting_paths(data: dict[str, Any]) -> list[str]:
 
 
 def _stated_in(table: Mapping[str, Any], above: str) -> Iterator[str]:
-    """Paths of all settings of a table, tables within tables too."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _stated_in(value, f"{above}{key}.")
@@ -249,23 +244,14 @@ def _own_environment(scenario: Scenario, name: str) -> Environment:
 
 
 def require_within_reason(scenario: msgspec.Struct) -> None:
-    """Refuse numbers without practical use in the tables of a scenario that define its team.
-
-    Raises:
-        ConfigError: If a count is above 100 000 (2^31 for entries of tables), or another number is neither zero nor
-            from 1e-12 to 1e12 in size.
-    """
+    """Refuse numbers without practical use in the tables of a scenario that define its team."""
     for table in SLOTS:
         for path, key, value in _numbers(msgspec.to_builtins(getattr(scenario, table)), f"$.{table}"):
             _require(path, key, value)
 
 
 def require_shallow(data: Mapping[str, Any], at: str) -> None:
-    """Refuse deeply nested tables, which would exhaust the stack of recursive functions.
-
-    Raises:
-        ConfigError: If tables and lists are nested more than 32 deep.
-    """
+    """Refuse deeply nested tables, which would exhaust the stack of recursive functions."""
     level: list[Any] = [data]
     for _ in range(DEEPEST):
         level = [part for value in level for part in _parts(value)]

@@ -105,11 +105,7 @@ def dump(scenario: Scenario, versions: dict[str, str] | None = None) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Tables of a TOML file.
-
-    Raises:
-        ConfigError: If it cannot be read, or is not TOML; with the name of the file.
-    """
+    """Tables of a TOML file."""
     if path.suffix in _PROBLEMS:
         wanted = f"a scenario, in TOML; `swarmbo solve {path}` solves it, in one process"
         raise ConfigError(f"is a problem in tables; wanted {wanted}", at=str(path))
@@ -139,7 +135,6 @@ def _find_modules(data: dict[str, Any], beside: Path) -> None:
 
 
 def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
-    """Make the paths of the environment table absolute."""
     if isinstance(environment := data.get("environment"), dict):
         data["environment"] = _absolute(environment, folder)
 
@@ -178,9 +173,6 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str], trust: bool 
         overrides: ``table.key=value``. The value is TOML, or else a string.
         trust: Permit loading a user's world, to find the kinds that suit it.
 
-    Returns:
-        New tables.
-
     Raises:
         ConfigError: If an override is malformed, or leads through something that is not a table.
 
@@ -216,11 +208,7 @@ def _default_kind(
 
 
 def parse_override(text: str) -> tuple[tuple[str, ...], Any]:
-    """Key of an override, as the path of tables, and its value.
-
-    Raises:
-        ConfigError: If there is no ``=``, a part of the key is empty, or a value that starts as TOML is not.
-    """
+    """Key of an override, as the path of tables, and its value."""
     key, equals, value = text.partition("=")
     path = tuple(part.strip() for part in key.split("."))
     if not equals or not all(path):

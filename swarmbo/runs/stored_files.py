@@ -56,9 +56,6 @@ def require_own(run: Path) -> None:
     """Refuse a folder in which something else than a regular file has the name of a file of a run.
 
     A link would lead out of the folder, and writing through it would overwrite other data; a pipe or device may block.
-
-    Raises:
-        RunFolderError: With the name of the first one.
     """
     figures = run / "figures"
     _require(figures, stat.S_ISDIR, "a folder")
@@ -139,15 +136,7 @@ def _digest(body: bytes, after: str = "") -> str:
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """Durations of one round by the wall clock, s.
-
-    Args:
-        round: Number of the round.
-        decide: Choice of the next locations; 0 in round 0.
-        measure: Step of the world.
-        learn: Update of the belief.
-        record: Scores and the log.
-    """
+    """Durations of one round by the wall clock, s."""
 
     round: int
     decide: float
@@ -205,11 +194,7 @@ def logged_lines(text: bytes, start: str | None, path: Path) -> LoggedLines:
 
 
 def logged_timings(text: bytes, *, sealed: bool, path: Path) -> Iterator[Timing]:
-    """Rows of ``timings.jsonl``; torn lines are left out, as they hold durations only.
-
-    Raises:
-        RunFolderError: If a line was changed.
-    """
+    """Rows of ``timings.jsonl``; torn lines are left out, as they hold durations only."""
     for number, row in enumerate(text.split(b"\n")):
         found = read_seal(row)
         if sealed and found is not None and not found.fits:

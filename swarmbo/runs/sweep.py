@@ -106,9 +106,6 @@ def sweep(trials: Sequence[Trial], jobs: int = 1, on_run: Callable[[Outcome], No
         trials: From ``plan``.
         jobs: Processes at a time, at least 1.
         on_run: Called at the end of each trial.
-
-    Raises:
-        ConfigError: If ``jobs`` is not at least 1.
     """
     if jobs < 1:
         raise ConfigError(f"got {jobs}; wanted an integer >= 1", at="--jobs")
@@ -190,7 +187,7 @@ def _execute(trial: Trial) -> Outcome:
             run(trial.scenario, trial.out, trust=trial.trust)
     except SwarmboError as error:
         return Outcome(trial, "failed", str(error))
-    except (Exception, SystemExit) as error:  # noqa: BLE001  a world's own failure: reported, the others go on
+    except (Exception, SystemExit) as error:  # noqa: BLE001  a world's own failure: reported, the others continue
         return Outcome(trial, "failed", error_text(error))
     return Outcome(trial, "resumed" if begun else "done")
 

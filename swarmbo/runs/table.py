@@ -108,11 +108,7 @@ def stacked(tables: Mapping[str, Columns]) -> Columns:
 
 
 def to_frame(table: Columns) -> Any:
-    """Table as a ``pandas.DataFrame``.
-
-    Raises:
-        ConfigError: If pandas is not installed.
-    """
+    """Table as a ``pandas.DataFrame``."""
     pandas = needed("pandas", "pandas", "to_dataframe()")
     return pandas.DataFrame({name: _typed(name, cells) for name, cells in table.items()})
 
@@ -134,11 +130,7 @@ def write_rows(table: Columns, file: Any) -> None:
 
 
 def write_parquet(table: Columns, path: str | os.PathLike[str]) -> None:
-    """Write the table as Parquet, completely or not at all.
-
-    Raises:
-        ConfigError: If pyarrow is not installed.
-    """
+    """Write the table as Parquet, completely or not at all."""
     arrow = needed("pyarrow", "pandas", "Parquet")
     parquet = needed("pyarrow.parquet", "pandas", "Parquet")
     types = {"text": arrow.string(), "whole": arrow.int64(), "number": arrow.float64()}

@@ -56,11 +56,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 def estimate(scenario: Scenario, trust: bool = False) -> Estimate:
-    """Try one of the last rounds of a run, for at most 20 s each for reset and round, and the start of a process.
-
-    Raises:
-        ConfigError: If the world or the team refuse their settings, or a round needs more memory than there is.
-    """
+    """Try one of the last rounds of a run, for at most 20 s each for reset and round, and the start of a process."""
     with spawned(scenario, "$.environment.id", _try, scenario, trust) as (receiving, process):
         try:
             if not (receiving.poll(_START_S) and receiving.recv() and receiving.poll(PATIENCE_S)):
@@ -185,7 +181,6 @@ def _bound_memory() -> None:
 
 
 def _peak() -> float | None:
-    """Peak memory of this process, bytes."""
     if sys.platform == "win32":
         return None
     import resource

@@ -152,11 +152,7 @@ def folders_of(tables: Mapping[str, Any], *folders: str | os.PathLike[str]) -> l
 
 
 def digests(scenario: msgspec.Struct) -> dict[str, str]:
-    """Digests of the files with user code that a trusted scenario names.
-
-    Raises:
-        ConfigError: If it cannot be loaded.
-    """
+    """Digests of the files with user code that a trusted scenario names."""
     told: dict[str, str] = {}
     for at, name in own_names(msgspec.structs.asdict(scenario)).items():
         find_in(getattr(scenario, "modules", None) or (), name, at)

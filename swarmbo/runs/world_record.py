@@ -28,13 +28,9 @@ class WorldRecord(msgspec.Struct, frozen=True):
     1, d); the values here are then those of round 0.
 
     Args:
-        id: Id of the environment.
         name: Name of the field, for titles.
-        unit: Unit of the outcome.
-        axis_unit: Unit of the locations.
         low: Lower bounds (d,) of a location, or of a joint point.
         high: Upper bounds (d,).
-        agents: Their names.
         starts: Locations measured at reset.
         maximum: True maximum; None if unknown, as ``argmax``.
         argmax: One location (d,) of it.
@@ -82,11 +78,7 @@ def keep_world(
     truth: GroundTruth | None,
     labels: Labels,
 ) -> None:
-    """Write the world, or check that it equals the one already written.
-
-    Raises:
-        RunFolderError: If the world of the run differs: its data or its code changed.
-    """
+    """Write the world, or check that it equals the one already written."""
     identifier: str = scenario.environment["id"]
     domain, joint = _places(team)
     field = team.world if isinstance(team.world, FieldWorld) else None
@@ -133,21 +125,13 @@ def keep_world(
 
 
 def read_world(folder: RunFolder) -> WorldRecord:
-    """Read the world of a run.
-
-    Raises:
-        RunFolderError: If it is missing or damaged.
-    """
+    """Read the world of a run."""
     with folder.reading("world.json", _WITHOUT.format(folder.path)):
         return msgspec.json.decode(folder.read_sealed("world.json"), type=WorldRecord)
 
 
 def read_truth(folder: RunFolder) -> dict[str, np.ndarray]:
-    """Read the arrays of a run's world; empty without a ground truth.
-
-    Raises:
-        RunFolderError: If they are missing or damaged.
-    """
+    """Read the arrays of a run's world; empty without a ground truth."""
     with folder.reading("world.npz", _WITHOUT.format(folder.path)):
         arrays = folder.read_arrays("world.npz")
         if folder.is_sealed and digest_of_arrays(arrays) != read_world(folder).arrays:

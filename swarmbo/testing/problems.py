@@ -29,13 +29,6 @@ def graphs() -> Iterator[tuple[str, FactorGraph, "nx.Graph[str]"]]:
 class Bowls:
     """Concave quadratics, one per factor, with a preferred location and near-equal variables.
 
-    Args:
-        graph: Scopes and owners.
-        low: Lower corner (n,) of the box, in the unit cube.
-        high: Upper corner (n,).
-        starts: Suggested starting points (k, n).
-        allowed: Factors that may be evaluated; None for all.
-
     Example:
         >>> import swarmbo as sb
         >>> from swarmbo.graph import stacks_of

@@ -95,7 +95,6 @@ class FunctionWorld:
         return self._world.factor_graph()
 
     def _ordered(self, scopes: Mapping[str, Sequence[str]], owners: Mapping[str, str] | None) -> FactorGraph:
-        """Graph with its variables in the world's order."""
         covered = {variable for scope in scopes.values() for variable in scope}
         if strangers := sorted(covered - set(self.variables)):
             raise ConfigError(f"got scopes with {strangers}, which have no bounds", at=f"{_AT}.factor_graph")

@@ -108,7 +108,6 @@ class World(Protocol):
 
         Args:
             sent: The requested joint point, as in ``actions``; None without one.
-            step: Result of ``env.step``.
         """
         ...
 

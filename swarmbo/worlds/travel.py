@@ -19,11 +19,7 @@ class WorldTravel:
     def rounds(
         self, agent: str, origins: Float[np.ndarray, "n d"], places: Float[np.ndarray, "m d"]
     ) -> Int[np.ndarray, "n m"]:
-        """Fewest rounds from each origin to each place.
-
-        Raises:
-            ShapeError: If the environment returns anything but whole numbers (n, m), >= 0.
-        """
+        """Fewest rounds from each origin to each place."""
         told, wanted = np.asarray(self._world.travel_rounds(agent, origins, places)), (len(origins), len(places))
         if told.shape != wanted or told.dtype.kind not in "iu" or (told < 0).any():
             raise ShapeError(

@@ -37,14 +37,7 @@ _DECIMALS = 4
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """Content of a CSV file, in the order of its rows.
-
-    Args:
-        places: To the east and north (n, 2), m.
-        values: Measured values (n,).
-        times: Times (n,); None without a column of times.
-        projection: Projection of longitudes and latitudes; None if the file has metres.
-    """
+    """Content of a CSV file, in the order of its rows."""
 
     places: Float[np.ndarray, "n 2"]
     values: Float[np.ndarray, " n"]
@@ -154,11 +147,7 @@ def _number(settings: MeasuredSettings, row: list[str], column: int, line: int, 
 
 
 def coordinate_columns(settings: MeasuredSettings, header: list[str], at: str) -> tuple[str, str]:
-    """Columns of coordinates to the east and north: stated, or else the only ones with such names.
-
-    Raises:
-        ConfigError: If one is not stated, and no column or several have such a name.
-    """
+    """Columns of coordinates to the east and north: stated, or else the only ones with such names."""
     if settings.x is not None and settings.y is not None:
         return settings.x, settings.y
     free = [name for name in header if name not in (settings.value, settings.time)]
@@ -198,8 +187,7 @@ def projection_of(
 ) -> LocalProjection | None:
     """Projection of a file's coordinates to metres; None if they are metres already.
 
-    Unless stated, columns named ``lon``, ``latitude`` or ``x_deg`` with numbers in range are degrees; this is told in a
-    warning.
+    Unless stated, columns named ``lon``, ``latitude`` or ``x_deg`` with numbers in range are degrees, with a warning.
 
     Raises:
         ConfigError: If degrees are stated or named, and numbers cannot be any; if they are named in the wrong order; or

@@ -24,8 +24,6 @@ class Field:
 
     Args:
         name: Title; of a measured field it has the use of the sites.
-        quantity: Measured quantity, for labels.
-        unit: Its unit.
         low: South-west corner of the map.
         high: North-east corner.
         sites: Candidate locations (k, 2): the only measurable ones if ``sites_only``, else a lattice.

@@ -35,15 +35,7 @@ _OXFORD = "Oxford soil, pH"
 
 @dataclass(frozen=True, eq=False)
 class ElevationModel:
-    """Heights on a rectilinear grid, as stored: one row per latitude.
-
-    Args:
-        title: Name of the landscape.
-        heights: In metres.
-        latitudes: Of the rows, in degrees, rising or falling.
-        longitudes: Of the columns, in degrees, rising.
-        window: Default rows and columns.
-    """
+    """Heights on a rectilinear grid, as stored: one row per latitude."""
 
     title: str
     heights: Float[np.ndarray, "rows columns"]
@@ -76,9 +68,6 @@ def elevation_field(settings: ElevationSettings, max_sites: int, at: str = "$.fi
     """Window of an elevation model, bilinear between its cells; the candidate sites are the cells.
 
     Above ``max_sites`` only every n-th row and column has sites.
-
-    Raises:
-        ConfigError: If the window lies outside the model or has fewer than 2 rows or columns.
     """
     model = load(settings.elevation)
     row, column, rows, columns = window = settings.window or model.window
@@ -145,9 +134,6 @@ def build_field(table: dict[str, Any] | None, max_sites: int, at: str = "$.field
     """Field of a table: an elevation model, a CSV file, a raster, a survey or a draw from a prior.
 
     ``None`` is the default elevation model. All sites of a CSV file are kept, even more than ``max_sites``.
-
-    Raises:
-        ConfigError: If the table, or the data that it names, cannot be used, or the field would change.
     """
     settings = field_settings(table, at)
     if isinstance(settings, ElevationSettings):

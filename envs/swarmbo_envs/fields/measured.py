@@ -130,11 +130,7 @@ class Kriging:
 
 
 class Hull:
-    """Convex hull of the sites: the region in which data support a map.
-
-    Raises:
-        ConfigError: If the sites lie on one line.
-    """
+    """Convex hull of the sites: the region in which data support a map."""
 
     def __init__(self, sites: Float[np.ndarray, "n 2"], at: str = "$.field") -> None:
         self._centre, self._scale = sites.mean(axis=0), float(np.ptp(sites, axis=0).max())
@@ -226,9 +222,6 @@ class Stations:
 
     ``table`` has rows x, y, time, value; rows of one site and time are averaged. ``time_step`` is the time of a round;
     None for the median distance between neighbouring times.
-
-    Raises:
-        ConfigError: If all rows are of one time.
     """
 
     def __init__(self, table: Float[np.ndarray, "n 4"], time_step: float | None, interpolated: bool, at: str) -> None:

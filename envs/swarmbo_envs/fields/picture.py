@@ -22,7 +22,7 @@ class FieldPicture:
         size, largest = (field.high - field.low).max(), np.abs(field.low).max()
         self._unit_m, self._unit = (1000.0, "km") if size >= 5000 else (1.0, "m")
         self._origin = field.low if largest > 100 * size else np.zeros(2)
-        is_said = field.unit.lower() in ("", field.quantity.lower())  # "pH (pH)" says nothing more
+        is_said = field.unit.lower() in ("", field.quantity.lower())  # "pH (pH)" would be redundant
         label = (field.unit or field.quantity) if is_said else f"{field.quantity} ({field.unit})"
         with look.applied():
             self._figure = Figure(figsize=_size_in_inches(field), dpi=_PIXELS_PER_INCH, layout="constrained")

@@ -62,11 +62,7 @@ class LocalProjection:
 
     @classmethod
     def about(cls, degrees: Float[np.ndarray, "n 2"], at: str) -> "LocalProjection":
-        """Projection about the middle of places in degrees, with the origin at their south-west corner.
-
-        Raises:
-            ConfigError: If they extend farther east and west than one plane can show.
-        """
+        """Projection about the middle of places in degrees, with the origin at their south-west corner."""
         around = np.sort(np.unique(np.mod(degrees[:, 0], 360.0)))
         gaps = np.diff(around, append=around[0] + 360.0)
         widest = int(gaps.argmax())  # the arc without sites: the map begins at its end

@@ -55,16 +55,11 @@ class Raster:
 
 
 def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:
-    """Read one band of a GeoTIFF; ``what`` names its purpose in messages.
-
-    Raises:
-        ConfigError: If it cannot be read, is too large or has no such band.
-        MissingPackageError: If the extra ``geo`` is not installed.
-    """
+    """Read one band of a GeoTIFF; ``what`` names its purpose in messages."""
     rasterio = needed("rasterio", "geo", what, at)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of files that say nothing of where they lie
+            warnings.simplefilter("ignore")  # of files without georeference
             with rasterio.open(path) as file:
                 if file.width * file.height > _MOST_PIXELS:
                     got = f"got {file.width} x {file.height} pixels"
@@ -87,11 +82,7 @@ def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:
 
 
 def read_array(path: str, at: str) -> Raster:
-    """Read a ``.npy`` array of rows and columns, which is not georeferenced.
-
-    Raises:
-        ConfigError: If it cannot be read, is too large, or is no array of rows and columns of numbers.
-    """
+    """Read a ``.npy`` array of rows and columns, which is not georeferenced."""
     try:
         values = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:

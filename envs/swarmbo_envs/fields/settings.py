@@ -103,8 +103,8 @@ class RasterFieldSettings(Settings, frozen=True):
     the raster's south-west corner. Longitudes and latitudes are converted to metres by a local transverse Mercator
     projection, and the map is the largest rectangle in metres that all rows and columns cover.
 
-    Cells have no value if the file says so, if they are NaN, or if they are ``missing``. Then nothing is known within
-    the cell nor between its centre and those of its neighbours: robots avoid this area like a no-go region.
+    Cells have no value if the file marks them, if they are NaN, or if they are ``missing``. The field is then unknown
+    within the cell, and between its centre and those of its neighbours: robots avoid this area like a no-go region.
 
     Args:
         raster: Path of the file; relative to the current directory.
@@ -273,11 +273,7 @@ _MOVING = {**_STILL, "plume": CarriedSettings}
 
 
 def require_table(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a world over a field, if its field is a table.
-
-    Raises:
-        ConfigError: If the field is text; the message has the table that it may stand for.
-    """
+    """Arguments of a world over a field, if its field is a table."""
     if isinstance(given := arguments.get("field"), str):
         ending = given.rpartition(".")[2].lower()
         key = "csv" if ending in ("csv", "txt") else "raster" if ending in ("tif", "tiff", "npy") else None
@@ -296,9 +292,6 @@ def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bo
     """Settings of a field table, whose kind is given by its key.
 
     ``None`` is the default, the elevation model; ``moving`` permits fields that change from round to round.
-
-    Raises:
-        ConfigError: If the kind is unclear, or a value is wrong.
     """
     if table is None:
         return ElevationSettings(elevation="jacksboro")

@@ -28,11 +28,7 @@ TRIMODAL = (
 
 
 def blocks(n_variables: int, size: int) -> dict[str, tuple[int, ...]]:
-    """Scopes of factors of consecutive variables.
-
-    Raises:
-        ConfigError: If the number of variables is no multiple of the size.
-    """
+    """Scopes of factors of consecutive variables."""
     if size < 1 or n_variables < size or n_variables % size:
         raise ConfigError(f"got {n_variables} variables; wanted a multiple of {size}", at="$.environment.n_variables")
     return {f"f{i}": tuple(range(size * i, size * (i + 1))) for i in range(n_variables // size)}

@@ -23,13 +23,7 @@ _N_TRUTH_POINTS = 1024
 
 @dataclass
 class Episode(WorldEpisode):
-    """State of an episode, in addition to the fields of all worlds.
-
-    Args:
-        setting: Value of each variable.
-        last: Last good measurement of each agent; NaN while there is none.
-        best: Best true value after each round; NaN while there is none.
-    """
+    """State of an episode, in addition to the fields of all worlds; NaN marks missing measurements."""
 
     setting: Float[np.ndarray, " n"]
     last: Float[np.ndarray, " agents"]
@@ -63,7 +57,7 @@ and that did not fail |
 
     Args:
         function: Name of a function of the library, or an ``AdditiveFunction``.
-        parameters: Of that function, such as ``{n_variables = 24}``.
+        parameters: Settings of that function, such as ``{n_variables = 24}``.
         moved: Move the optimum to a random point.
         rescaled: Stretch the axes at random.
         function_seed: Seed of the function's randomness; not of the noise.
@@ -165,7 +159,6 @@ and that did not fail |
         return Episode(seed, number, 0, True, middle, nothing, [])
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        """Evaluate the function at the joint point."""
         episode.setting = episode.setting.copy()
         for agent, values in asked.items():
             episode.setting[self._columns[agent]] = values
@@ -181,7 +174,7 @@ and that did not fail |
         error = ""
         try:
             values = self.function.factor_values(episode.setting[None].copy())[0].astype(float)
-        except Exception as problem:  # noqa: BLE001  a simulation that crashes is an outcome: it failed, and says why
+        except Exception as problem:  # noqa: BLE001  a crash of a simulation is a failed outcome with a reason
             values, error = np.full(len(self._scopes), np.nan), f"{type(problem).__name__}: {problem}"
         so_far = episode.best[-1] if episode.best else np.nan
         true = float(values.sum())

@@ -63,9 +63,6 @@ def share_out(variables: Sequence[str], scopes: Mapping[str, Sequence[str]], n_a
     A variable belongs to the owner of the first factor that it is in. A factor without new variables belongs to the
     owner of its first variable. Factors that add variables are dealt out evenly, in order, by default one per agent.
     Variables in no factor go to the last agent.
-
-    Raises:
-        ConfigError: If there are more agents than factors that add variables.
     """
     brings: list[str] = []
     seen: set[str] = set()

@@ -33,9 +33,6 @@ class Ground:
         anchors: Places (k, 2) that must be free, by their path in the settings.
         at: Path of the regions in the settings, for messages.
 
-    Raises:
-        ConfigError: If nothing is free, an anchor is blocked, or regions have too many corners to plan around.
-
     Example:
         >>> pond = Region([np.array([[40.0, 0.0], [60.0, 0.0], [60.0, 70.0], [40.0, 70.0]])])
         >>> ground = Ground(np.zeros(2), np.array([100.0, 100.0]), [pond], cells=50)

@@ -194,10 +194,6 @@ def read_regions(
     ``low`` and ``high`` are the map's corners; ``projection`` converts longitudes and latitudes to the map; ``frame``
     is the map's location in a projected system.
 
-    Raises:
-        ConfigError: If a table, or the file that it names, cannot be used.
-        MissingPackageError: If a GeoTIFF is named and the extra ``geo`` is not installed.
-
     Example:
         >>> lake = {"corners": [[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]]}
         >>> region, = read_regions([lake], np.zeros(2), np.full(2, 10.0))

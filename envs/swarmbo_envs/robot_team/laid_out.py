@@ -129,9 +129,6 @@ def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarra
 
     Robots with bases and no starts start there, or at the free sites nearest to a shared base. If only sites can be
     measured, every start moves to the nearest free one.
-
-    Raises:
-        ConfigError: If two starts are equal, or there are more robots than sites to start at.
     """
     if (settings.starts is None or field.sites_only) and settings.robots > len(field.sites):
         raise ConfigError(f"got {settings.robots}; wanted at most one per site: {len(field.sites)}", at="$.robots")

@@ -20,17 +20,7 @@ Stops = Callable[[float], Float[np.ndarray, " k"]]
 
 @dataclass(frozen=True, eq=False)
 class Drive:
-    """Drive of a robot in a round.
-
-    Args:
-        pose: Final pose.
-        trace: Points along the driven path.
-        length_m: Driven distance.
-        busy_s: Time of turning and driving.
-        is_done: True if the robot reached the end of its path.
-        stops: Positions after the requested distances.
-        failure: Failure in words; None without one.
-    """
+    """Drive of a robot in a round; ``stops`` are its positions after the requested distances."""
 
     pose: Float[np.ndarray, " 3"]
     trace: Float[np.ndarray, "k 2"]

@@ -47,7 +47,6 @@ def _draw_bases(axes: Axes, episode: Episode, to_axes: Any) -> None:
 
 
 def _draw_batteries(axes: Axes, episode: Episode, charge: Float[np.ndarray, " robots"], to_axes: Any) -> None:
-    """Draw a bar under each robot, as full as its battery."""
     for robot, (pose, share) in enumerate(zip(episode.poses, charge, strict=True)):
         look.draw_battery(axes, to_axes(pose[None, :2])[0], float(share), look.agent_colour(robot))
 

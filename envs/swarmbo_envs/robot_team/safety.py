@@ -223,11 +223,7 @@ class Homes:
             episode.batteries[robot] = self.rules.batteries[robot] if self.is_home(episode, robot) else left
 
     def require(self, starts: Float[np.ndarray, "robots 2"], agents: Sequence[str]) -> None:
-        """Refuse batteries that do not last from a start to its base.
-
-        Raises:
-            ConfigError: If a battery does not last.
-        """
+        """Refuse batteries that do not last from a start to its base."""
         if self.rules.batteries is None or self.rules.bases is None:
             return
         for robot, (start, base) in enumerate(zip(starts, np.array(self.rules.bases, dtype=float), strict=True)):

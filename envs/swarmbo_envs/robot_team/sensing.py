@@ -41,11 +41,7 @@ class Sensors:
         return self.rules.samples_per_leg > 0 or self.rules.sample_every_m is not None
 
     def require_few(self, longest_m: float) -> None:
-        """Refuse too many measurements en route, for the longest drive of a round.
-
-        Raises:
-            ConfigError: If there may be too many.
-        """
+        """Refuse too many measurements en route, for the longest drive of a round."""
         if (every := self.rules.sample_every_m) is not None and longest_m / every > _MOST_ON_THE_WAY:
             got = f"got {every:g} m, up to {longest_m / every:.0f} measurements on the way of a round"
             raise ConfigError(f"{got}; wanted at most {_MOST_ON_THE_WAY}", at="$.sample_every_m")
@@ -61,15 +57,7 @@ class Sensors:
     def measure(
         self, episode: Episode, robot: int, distance: float = 0.0, reached: bool = True, measurable: bool = True
     ) -> dict[str, Any]:
-        """Measure with one robot at its position, updating the episode; return its info.
-
-        Args:
-            episode: State of the team; it changes.
-            robot: Its number.
-            distance: Driven distance, m.
-            reached: True if the robot is at the requested location.
-            measurable: False if there is nothing to measure here.
-        """
+        """Measure with one robot at its position, unless nothing is ``measurable`` there; return its info."""
         location, site = episode.poses[robot, :2].copy(), -1
         # a robot near a site measures it: rovers stop a little off
         if measurable and self.field.sites_only:

@@ -44,11 +44,7 @@ class MujocoSettings(Settings, frozen=True):
 
 
 class PhysicsSettings(Settings, frozen=True):
-    """Table of an engine: ``{mujoco = {...}}``.
-
-    Args:
-        mujoco: Rovers in MuJoCo.
-    """
+    """Table of an engine: ``{mujoco = {...}}``."""
 
     mujoco: MujocoSettings = MujocoSettings()
 

@@ -24,11 +24,7 @@ from swarmbo_envs.robot_team.settings import RobotTeamSettings
 
 
 class World:
-    """Immutable rules of the robot team; all changing state is in the episode that methods receive.
-
-    Raises:
-        ConfigError: If the starts are wrong, or there are more robots than free places.
-    """
+    """Immutable rules of the robot team; all changing state is in the episode that methods receive."""
 
     def __init__(
         self, settings: RobotTeamSettings, field: Field, agents: list[str], ground: Ground | None = None

@@ -31,9 +31,8 @@ class SensorField(SimulatedWorld[SensorFieldSettings, Episode], arguments=Sensor
     | Agents | ``sensor_0`` ... ``sensor_{n-1}``, fixed for the episode |
     | Action | Box (3,), float64, one per sensor: x to the east and y to the north of the location in m, within \
     reach, and a number from 0 to 1: the sensor samples from 0.5 on |
-    | Observation | Box (5,), float64: x and y of the location (m), last good measurement (unit of the field; the lower
-    \
-    bound while there is none; clipped into the box), share of the battery left, share of rounds left |
+    | Observation | Box (5,), float64: x and y of the location (m), last good measurement (unit of the field; the \
+    lower bound while there is none; clipped into the box), share of the battery left, share of rounds left |
     | State | the observations of all sensors in turn: Box (5 n,) |
     | Reward | with the task ``peak`` the own measurement (0 if none succeeded), with ``map`` an equal share of the \
     drop in map error, with ``level`` one of the gain in F1; minus the own cost |
@@ -164,7 +163,6 @@ class SensorField(SimulatedWorld[SensorFieldSettings, Episode], arguments=Sensor
         return infos
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        """Let every sensor sample its location or save its energy."""
         infos = {agent: self._world.look(episode, sensor, asked[agent]) for sensor, agent in enumerate(asked)}
         return infos, self._world.rewards(infos, self._world.learn(episode, infos))
 

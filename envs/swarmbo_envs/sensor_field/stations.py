@@ -52,11 +52,7 @@ class SensorFieldSettings(Settings, frozen=True):
 
 
 class Stations:
-    """Fixed positions and boxes of the sensors.
-
-    Raises:
-        ConfigError: If a position lies outside the map, two are equal, or there are more sensors than sites.
-    """
+    """Fixed positions and boxes of the sensors."""
 
     def __init__(self, settings: SensorFieldSettings, field: Field) -> None:
         self.places = _checked_places(settings, field) if settings.places else _even_places(settings, field)

@@ -33,13 +33,11 @@ def best_known(
     | utility | method |
     |---|---|
     | ``sum``, ``proportional-fair`` | best of many climbs by L-BFGS-B, with the analytic gradient |
-    | ``minimum-rate`` | bisection of the rate: a few linear systems decide if all users can have it, and give the least
-    \
-    powers for it. This is the true maximum, to 1e-9 of it |
-    | ``cell-minimum``, ``users-above`` | climbs on smooth surrogates that become sharper, then coordinate search on 25
-    \
-    levels; for ``users-above`` also from the powers after removing the worst-served users, one at a time, until all \
-    others can have the rate |
+    | ``minimum-rate`` | bisection of the rate: a few linear systems decide if all users can have it, and give the \
+    least powers for it. This is the true maximum, to 1e-9 of it |
+    | ``cell-minimum``, ``users-above`` | climbs on smooth surrogates that become sharper, then coordinate search on \
+    25 levels; for ``users-above`` also from the powers after removing the worst-served users, one at a time, until \
+    all others can have the rate |
 
     All but ``minimum-rate`` have many local maxima, most of them in corners where some access points use the least
     power. Climbs start at a scrambled Sobol sequence; every other start is moved to the nearest corner. The result is a
@@ -50,12 +48,8 @@ def best_known(
     1992, Performance of optimum transmitter power control in cellular radio systems, for removals.
 
     Args:
-        network: The access points and users.
-        low: Least power, dBm.
-        high: Largest power, dBm.
         starts: Number of climbs, >= 1; by default 512, and fewer, but at least 16, if access points times users are
             more than 16,384.
-        utility: Utility to maximise.
 
     Returns:
         Powers (k,) in dBm, and the utility there, in its unit.
@@ -236,7 +230,6 @@ class Reference:
     """Result of a heuristic baseline.
 
     Args:
-        label: Description in a few words.
         powers: Transmit powers (k,), dBm.
         value: Noise-free utility, in its unit.
         evaluations: Joint settings that it tried, the last one included.
@@ -265,25 +258,17 @@ def references(
     | ``maximum`` | all at largest power |
     | ``equal`` | best of ``budget`` equal powers |
     | ``random`` | best of ``budget`` uniform joint settings |
-    | ``independent`` | rounds in which all access points try all levels at the same time; each keeps the level at which
-    \
-    its own users got most |
+    | ``independent`` | rounds in which all access points try all levels at the same time; each keeps the level at \
+    which its own users got most |
     | ``greedy`` | access points in turn try each level, and keep the one at which the network got most |
 
     Tuning starts in the middle of the range. Each baseline returns its best setting, except ``independent``, which
     measures no total and returns its last setting.
 
     Args:
-        network: The access points and users.
-        low: Least power, dBm.
-        high: Largest power, dBm.
         budget: Joint settings that each baseline may try, >= 1.
         levels: Power levels for tuning, evenly from least to largest, >= 2.
         seed: Seed of the random settings.
-        utility: Utility to maximise.
-
-    Raises:
-        ConfigError: If budget or levels are out of range.
     """
     if budget < 1 or levels < 2:
         raise ConfigError(f"got budget {budget} and levels {levels}; wanted budget >= 1 and levels >= 2")

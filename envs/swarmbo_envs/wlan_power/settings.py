@@ -85,9 +85,6 @@ _TABLE_BY_KEY: dict[str, Any] = {
 def topology_settings(table: dict[str, Any] | None, at: str = "$.topology") -> TopologySettings:
     """Settings of a topology table, whose kind is given by its key; None is a random one of 12 access points.
 
-    Raises:
-        ConfigError: If the kind is unclear, or a value is wrong.
-
     Example:
         >>> topology_settings({"generated": {"users": 20}}).users
         20

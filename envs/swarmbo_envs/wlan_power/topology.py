@@ -114,11 +114,7 @@ class Topology:
 
 
 def topology_of(settings: WlanPowerSettings) -> Topology:
-    """Topology of a WLAN: drawn, stated or read.
-
-    Raises:
-        ConfigError: If its table is wrong, or cannot be drawn.
-    """
+    """Topology of a WLAN: drawn, stated or read."""
     table = topology_settings(settings.topology)
     if isinstance(table, GeneratedSettings):
         return _generated(table, settings)

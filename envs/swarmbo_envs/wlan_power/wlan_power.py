@@ -251,7 +251,6 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return self._world.begin(seed, number)
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        """Let users move, transmit at the given powers, and measure."""
         self._transmit(episode, np.concatenate(list(asked.values())))
         infos = self._world.measure(episode, self._now)
         share = len(asked) if self.settings.outcomes == "total" else 1

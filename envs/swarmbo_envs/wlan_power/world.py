@@ -80,11 +80,7 @@ class World:
 
     @classmethod
     def of(cls, settings: WlanPowerSettings) -> "World":
-        """Build the world of settings.
-
-        Raises:
-            ConfigError: If the topology is wrong, or a departing user is not part of it.
-        """
+        """Build the world of settings."""
         topology = topology_of(settings)
         m = len(topology.users)
         for place, (_, user) in enumerate(settings.departures):
@@ -141,7 +137,7 @@ class World:
         return Episode(seed, number, 0, True, middle, np.full(k, np.nan), [], users.copy(), present)
 
     def network(self, users: Float[np.ndarray, "m 2"], present: Bool[np.ndarray, " m"]) -> Network:
-        """Noise-free network with users at locations, m, of whom some are present."""
+        """Noise-free network with users at locations, m, of which some are present."""
         s, t = self.settings, self.topology
         loss = t.loss_db(users)
         serving = loss.argmin(axis=0) if t.serving is None else t.serving

@@ -41,14 +41,6 @@ from swarmbo.spaces import Domain
 class Ensemble:
     """An immutable belief about a sum of functions, made by ``learned``.
 
-    Args:
-        settings: The dictionary.
-        graph: Scopes.
-        domain: The box of joint points.
-        hyper: Hyper-parameters of all members.
-        parts: One of all factors, or one each.
-        data: The learned data.
-
     Example:
         >>> graph, domain = FactorGraph.from_scopes({"f": ["x"]}), Domain(np.zeros(1), np.ones(1))
         >>> X = np.linspace(0.0, 1.0, 12)[:, None]
@@ -84,14 +76,11 @@ class Ensemble:
         outcomes had not shown their scale before. Otherwise it is updated outcome by outcome.
 
         Args:
-            settings: The dictionary.
-            graph: Scopes.
             domain: The box of joint points, in the order of ``graph.variables``.
             data: The history; it may be empty, or without outcomes.
             coupled: Members are of all factors in sum, as outcomes of the sum require.
-            seed: Seed of features.
             previous: Hyper-parameters of an earlier ensemble with fewer data; None at first.
-            last: That ensemble. It saves time, with bit-identical results.
+            last: The earlier ensemble itself. It saves time, with bit-identical results.
         """
         k = len(graph.factors)
         groups, scopes = [tuple(range(k))] if coupled else [(i,) for i in range(k)], scopes_of(graph)

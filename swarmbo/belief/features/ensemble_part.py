@@ -29,12 +29,6 @@ class EnsemblePart:
 
     In member m factor i is c_i + scale √(share_i) w_i·phi_i(x): separate features for each factor, one vector of
     weights w = (w_1, …, w_k) for all. An outcome of the sum sees all features, one of a factor that factor's.
-
-    Args:
-        hyper: Hyper-parameters of the members.
-        scopes: Columns of a joint point in each factor's scope.
-        bases: Features of each member, factor by factor.
-        models: Posteriors of the members' weights.
     """
 
     hyper: PartHyperparameters

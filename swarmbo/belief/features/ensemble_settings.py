@@ -36,7 +36,7 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
         n_features: Random features of each factor in each member, an even number >= 2.
         floor: Smallest weight of a member, >= 0 and less than 1 / number of members.
         refit_every: After this many evaluations, >= 1, members are fitted again, with new features.
-        outputscale_log_std: Of the prior on each member's outputscale, > 0. Its median is 1.
+        outputscale_log_std: Log standard deviation of the prior on each member's outputscale, > 0. Its median is 1.
         noise_median: Median > 0 of the prior on the noise variance.
         noise_log_std: Its standard deviation in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
@@ -87,7 +87,7 @@ class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         lengthscales: For each factor one per variable of its scope, > 0, in shares of the domain's sides.
         shares: Each factor's share of the prior variance; in sum 1.
         outputscale: Prior variance > 0 of the sum.
-        noise_variance: Of every outcome, > 0.
+        noise_variance: Noise variance of every outcome, > 0.
         constant: Prior mean of the sum, divided evenly.
     """
 

@@ -88,22 +88,14 @@ class FeatureBasis:
         return self.frequencies.shape[1]
 
     def features(self, U: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m p"]:
-        """Features (m, 2k) of points (m, d) in the unit cube: all sines, then all cosines.
-
-        Raises:
-            ShapeError: If the points have another number of coordinates.
-        """
+        """Features (m, 2k) of points (m, d) in the unit cube: all sines, then all cosines."""
         phase = self._phase(U)
         return np.sqrt(2.0 * self.outputscale / self.n_features) * np.concatenate(
             [np.sin(phase), np.cos(phase)], axis=1
         )
 
     def feature_gradients(self, U: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d p"]:
-        """Derivatives (m, d, 2k) of the features: entry [i, j] is d features(U[i]) / d U[i, j].
-
-        Raises:
-            ShapeError: If the points have another number of coordinates.
-        """
+        """Derivatives (m, d, 2k) of the features: entry [i, j] is d features(U[i]) / d U[i, j]."""
         phase = self._phase(U)[:, None, :]
         slopes = np.concatenate([np.cos(phase), -np.sin(phase)], axis=2)
         along = np.tile(self.frequencies.T, 2)

@@ -77,11 +77,7 @@ class FeatureGP(FieldGP):
 
     @classmethod
     def create(cls, domain: Domain, hyperparameters: Hyperparameters, n_features: int, seed: int) -> "FeatureGP":
-        """A belief without data.
-
-        Raises:
-            ConfigError: If there is no noise, or the basis is refused.
-        """
+        """A belief without data."""
         h = hyperparameters
         if h.noise_variance <= 0.0:
             raise ConfigError(f"got {h.noise_variance}; wanted a number > 0", at="$.noise_variance")
@@ -98,9 +94,6 @@ class FeatureGP(FieldGP):
 
         Returns:
             The new belief; this one if n is 0.
-
-        Raises:
-            ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
         """
         points = self._points(X)
         outcomes, noise = checked_outcomes(y, len(points)), checked_noise(noise_variance, len(points))[:, 1]
@@ -169,9 +162,6 @@ class FeatureGP(FieldGP):
         ``X`` (q, d), physical, will be measured with the usual noise; it is added to the pending points.
 
         Source: Desautels, Krause & Burdick 2014, section 4.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
         """
         points = self._points(X)
         if points.shape[0] == 0:
@@ -179,11 +169,7 @@ class FeatureGP(FieldGP):
         return replace(self, pending=points if self.pending is None else np.concatenate([self.pending, points]))
 
     def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
-        """Mean (m,) of the field at physical points (m, d), without the cost of a variance.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
+        """Mean (m,) of the field at physical points (m, d), without the cost of a variance."""
         points, mean = self._points(X), np.empty(np.shape(X)[0])
         for start in range(0, points.shape[0], CHUNK):
             rows = slice(start, start + CHUNK)
@@ -191,11 +177,7 @@ class FeatureGP(FieldGP):
         return mean
 
     def posterior_cache(self, X: ArrayLike) -> FeatureCache:
-        """Posterior at fixed physical points (m, d), with fast covariances between subsets.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
+        """Posterior at fixed physical points (m, d), with fast covariances between subsets."""
         Phi, scale = self._features(X), self.hyperparameters.scale
         V = solve_lower(self._root, Phi.T)
         return FeatureCache(self._mean(Phi), scale**2 * np.einsum("pm,pm->m", V, V), V, scale)
@@ -203,11 +185,7 @@ class FeatureGP(FieldGP):
     def posterior_gradient(
         self, X: Float[np.ndarray, "m d"]
     ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m d"], Float[np.ndarray, " m"], Float[np.ndarray, "m d"]]:
-        """Means (m,), their gradients (m, d), variances (m,), their gradients (m, d) at points (m, d), all physical.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
+        """Means (m,), their gradients (m, d), variances (m,), their gradients (m, d) at points (m, d), all physical."""
         cache, slopes = self.posterior_cache(X), self._slopes(X)
         mean_gradient = cache.scale * slopes @ self.weights
         A = solve_lower_transposed(self._root, cache.V)

@@ -12,14 +12,7 @@ from swarmbo.graph import FactorGraph, FactorStack
 
 @dataclass(frozen=True, eq=False)
 class FeatureSample:
-    """Sums of waves c_i + scale_i w_i·phi_i(u). Made by ``Ensemble.draw``.
-
-    Args:
-        graph: Scopes.
-        draws: The waves of each factor, standardised.
-        constants: Added to each factor (k,), physical.
-        scales: Units (k,).
-    """
+    """Sums of waves c_i + scale_i w_i·phi_i(u). Made by ``Ensemble.draw``."""
 
     graph: FactorGraph
     draws: Mapping[str, PriorDraw]

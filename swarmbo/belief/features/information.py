@@ -51,13 +51,7 @@ class Information:
     def of(
         cls, Phi: Float[np.ndarray, "n p"], z: Float[np.ndarray, " n"], noise_variance: float | Float[np.ndarray, " n"]
     ) -> "Information":
-        """Information of outcomes.
-
-        Args:
-            Phi: Features (n, p) of the points.
-            z: Outcomes (n,), standardised and minus the prior mean.
-            noise_variance: Of the same outcomes, > 0: one for all, or one each (n,).
-        """
+        """Information of outcomes."""
         if isinstance(noise_variance, np.ndarray):  # in units of its own noise each outcome has a noise of 1
             std = np.sqrt(noise_variance)
             Phi, z, noise_variance = Phi / std[:, None], z / std, 1.0
@@ -81,11 +75,7 @@ class Information:
 
     @classmethod
     def unpacked(cls, vector: Float[np.ndarray, " q"], n_features: int) -> "Information":
-        """Inverse of ``packed``.
-
-        Raises:
-            ShapeError: If the vector has another length.
-        """
+        """Inverse of ``packed``."""
         if vector.shape != (size := packed_size(n_features),):
             raise ShapeError(f"information: got shape {vector.shape}; wanted ({size},) for {n_features} features")
         upper, shift = np.triu_indices(n_features), vector[1 : 1 + n_features].copy()

@@ -22,12 +22,6 @@ class EnsembleModel(Model):
 
     ``belief`` are the exact Gaussian processes of the drawn members, so that any acquisition works on an ensemble: a
     member is drawn by weight, then the rule is applied to it (Lu et al. 2022, remark 1).
-
-    Args:
-        ensemble: Given the data alone.
-        chosen: The drawn member of each part.
-        out: Pending joint points (p, n), physical.
-        awaited: Mask of factors (p, k) with pending outcomes.
     """
 
     ensemble: Ensemble

@@ -9,11 +9,7 @@ from swarmbo.graph import FactorGraph
 
 
 def check_disjoint(graph: FactorGraph) -> None:
-    """Refuse a graph in which a variable has two factors.
-
-    Raises:
-        ConfigError: With the variable and the factors.
-    """
+    """Refuse a graph in which a variable has two factors."""
     for variable in graph.variables:
         if len(factors := graph.factors_of(variable)) > 1:
             raise ConfigError(

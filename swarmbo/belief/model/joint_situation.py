@@ -45,7 +45,7 @@ class JointSituation:
         round: 1 for the first decision.
         horizon: Number of planned rounds; None if unknown.
         seed: The team's seed, for named random streams.
-        initial: Number of the first evaluations that belong to the initial design, if the history does not say.
+        initial: Number of the first evaluations that belong to the initial design, if the history has no record.
         structure: ``known``: the graph has the true factors. ``unknown``: it has one over all variables, and a method
             may search for others. ``learned``: its scopes were learned elsewhere.
         pending_rounds: The round (p,) of each pending point's query; None as in ``Dataset``.

@@ -30,7 +30,7 @@ class Learned(msgspec.Struct, frozen=True):
     """State that a model passes to the next one, besides the history; plain data.
 
     Args:
-        hyperparameters: Of the belief.
+        hyperparameters: Those of the belief.
         fitted_at: Number of evaluations in the history when they were fitted; 0: not yet.
         scopes: A learned decomposition, as groups of variables; None with the team's own graph.
         decomposed_at: Number of evaluations when it, or transforms and splits, were chosen.
@@ -140,12 +140,9 @@ def learned_belief(
         graph: Scopes; variables in the order of the history's columns. With other scopes than the situation's only
             totals are learned.
         history: Data of the belief: the situation's history, or a transformed one or a part of it.
-        settings: Of the belief.
+        settings: Settings of the belief.
         previous: State learned before; not used if it has other transforms or splits.
         warps: Transforms of the history's outcomes, as in ``Learned``.
-
-    Raises:
-        ShapeError: If outcomes fade and the history does not say of which rounds they are.
     """
     if previous is not None and (previous.splits or _transforms(previous.warps) != _transforms(warps)):
         previous = None

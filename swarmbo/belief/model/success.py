@@ -84,8 +84,7 @@ class SuccessGP:
         fade: Temporal weight of each result (t,), from 0 to 1.
         odds: Log odds of this model against one in which failures are random.
 
-    Source:
-        Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
+    Source: Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
 
     Example:
         >>> U = np.linspace(0.0, 1.0, 9)[:, None]

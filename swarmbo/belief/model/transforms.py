@@ -34,7 +34,7 @@ _TIE = 0.1  # nats per evaluation: models of totals with closer evidences altern
 _OF_FACTORS: tuple[tuple[WarpKind, float], ...] = (("none", 1.0), ("power", 0.5), ("power", 0.25), ("log", 1.0))
 _GROWTH = 1.5  # choices are repeated when the history has grown by this factor
 _ODDS_OF_WHOLE = {  # prior ones, as logarithms
-    "known": math.log(10.0),  # a factor that somebody names is rather not a sum over its variables
+    "known": math.log(10.0),  # a factor named by the user is rather not a sum over its variables
     "learned": math.log(10.0),
     "unknown": -math.log(50.0),  # few data can show interactions but not disprove them, and a sum is learned sooner
 }
@@ -94,7 +94,6 @@ def _chosen_of_totals(situation: JointSituation, settings: AdditiveGPSettings) -
 def _model_of_totals(
     situation: JointSituation, settings: AdditiveGPSettings, place: int, previous: Learned | None
 ) -> tuple[Model, float]:
-    """One of the models, and its evidence."""
     kind, power, is_whole = _OF_TOTALS[place]
     graph, totals = situation.graph, situation.history.totals
     scopes = (graph.variables,) if is_whole else None

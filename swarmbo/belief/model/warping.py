@@ -29,7 +29,7 @@ class Warp(msgspec.Struct, frozen=True):
     Args:
         kind: Its form.
         best: The largest outcome it was fitted to.
-        spread: That less the median, > 0.
+        spread: The best minus the median, > 0.
         power: Exponent in (0, 1], for ``power``.
 
     Example:
@@ -49,13 +49,7 @@ class Warp(msgspec.Struct, frozen=True):
 
     @classmethod
     def fitted(cls, kind: WarpKind, y: Float[np.ndarray, " t"], power: float = 0.5) -> "Warp":
-        """Transform for given outcomes; ``none`` if they are constant.
-
-        Args:
-            kind: Its form.
-            y: Outcomes; NaN is left out.
-            power: Exponent in (0, 1].
-        """
+        """Transform for given outcomes; ``none`` if they are constant."""
         seen = y[np.isfinite(y)]
         if kind == "none" or not len(seen):
             return cls()

@@ -14,7 +14,7 @@ from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.standardising import standardisation
 from swarmbo.belief.structure.partitions import Scopes
 
-_SHORT_LENGTHSCALE = 0.15  # of a side: where a first search looks for narrow peaks
+_SHORT_LENGTHSCALE = 0.15  # of a side: a first search for narrow peaks starts here
 
 
 class StartingPoint(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ class StartingPoint(msgspec.Struct, frozen=True):
     Args:
         lengthscales: One per variable, in sides of the domain, for a scope of that variable alone; in larger scopes
             they grow with the root of the size, like their prior.
-        noise_variance: Of standardised totals.
+        noise_variance: Noise variance of standardised totals.
     """
 
     lengthscales: tuple[float, ...]
@@ -35,11 +35,10 @@ class ScopeFit:
     """Hyper-parameters of a sum over scopes.
 
     Args:
-        scopes: In the order of the hyper-parameters.
         log_weight: Log evidence at the hyper-parameters, plus log of their prior density over its largest value.
         lengthscales: For each scope (a,).
         outputscales: One per scope; outcomes are standardised.
-        noise_variance: Of standardised outcomes.
+        noise_variance: Noise variance of standardised outcomes.
     """
 
     scopes: Scopes

@@ -117,8 +117,7 @@ def promises(
     The slope is (alphaᵀ C alpha - tr K⁻¹ C) / 2, C the new scope's correlations, alpha = K⁻¹ (y - mean). Under the
     present scopes its mean is 0, and its standard deviation is estimated from draws of y; no fit is needed.
 
-    Source:
-        Rasmussen & Williams 2006, eq. 5.9, for the slope; Lin 1997 for variance components tested by it.
+    Source: Rasmussen & Williams 2006, eq. 5.9, for the slope; Lin 1997 for variance components tested by it.
     """
     U, (z, _), kernel = evidence.U, evidence.standardised(), evidence.settings.kernel
     known = evidence.known_noise()

@@ -49,12 +49,7 @@ class Rovers(Mover):
         limits: list[tuple[float, float]],
         round_time_s: float,
     ) -> "Rovers":
-        """Build the rovers of a world.
-
-        Raises:
-            ConfigError: If the map is too small for them, they are too fast for a step, or a round has too many steps.
-            MissingPackageError: If MuJoCo is not installed.
-        """
+        """Build the rovers of a world."""
         at, length, step = "$.physics", settings.rover_m, settings.step_s
         needed("mujoco", "mujoco", "physics = 'mujoco'", at)
         if (least := _MAP * length) > (side := float((field.high - field.low).min())):

@@ -30,9 +30,6 @@ class Scene:
 
     Rovers are drawn longer and terrain higher than they are if too small to be seen: by factors ``larger`` and
     ``higher``.
-
-    Raises:
-        MissingPackageError: If MuJoCo is not installed, or this machine cannot render without a display.
     """
 
     def __init__(self, terrain: Terrain, settings: MujocoSettings, robots: int, width: int, height: int) -> None:
@@ -115,7 +112,6 @@ class Scene:
         return drawn.upright(pose[:2], float(pose[2]), 0.4 * self._length)
 
     def _paint(self, ground: UInt8[np.ndarray, "rows columns 3"]) -> None:
-        """Lay a picture over the map."""
         middles = (np.arange(_TEXTURE) + 0.5) / _TEXTURE
         row, column = ((middles * n).astype(int) for n in ground.shape[:2])
         painted, begin = ground[np.ix_(row, column)], self._model.tex_adr[0]
@@ -196,11 +192,7 @@ def _rover(length: float, colour: str) -> str:
 
 
 def _context(width: int, height: int) -> Any:
-    """Context that renders without a display: EGL, or else OSMesa.
-
-    Raises:
-        MissingPackageError: If there is neither; the message has the error of each.
-    """
+    """Context that renders without a display: EGL, or else OSMesa."""
     said = list[str]()
     for name in ("egl", "osmesa"):
         try:

@@ -90,7 +90,6 @@ class Follower:
         return (speed * cos(error) * max(0.0, 1.0 - abs(error) / _OFF), turn)
 
     def _go_on(self, x: float, y: float) -> None:
-        """Update the progress."""
         while self._piece < len(self._points) - 1:
             share, _ = self._nearest(self._piece, x, y)
             begin, end = self._along[self._piece], self._along[self._piece + 1]
@@ -125,15 +124,7 @@ class Follower:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Result of a drive.
-
-    Args:
-        state: Final state of the engine.
-        poses: (x, y, heading) at each command, and at the end.
-        busy_s: Time for which the motors ran.
-        failure: None if it arrived, or its time was over.
-        back: Point of the route that it had reached.
-    """
+    """Result of a drive; ``failure`` is None if it arrived, or its time was over."""
 
     state: Float[np.ndarray, " n"]
     poses: Float[np.ndarray, "k 3"]
@@ -143,11 +134,7 @@ class Outcome:
 
 
 class Simulator:
-    """A rover and its ground; stateless: states are passed in and returned.
-
-    Raises:
-        MissingPackageError: If MuJoCo is not installed.
-    """
+    """A rover and its ground; stateless: states are passed in and returned."""
 
     def __init__(self, terrain: Terrain, settings: MujocoSettings, speed_m_s: float, turn_rate_rad_s: float) -> None:
         self._mujoco: Any = needed("mujoco", "mujoco", "physics = 'mujoco'", "$.physics")

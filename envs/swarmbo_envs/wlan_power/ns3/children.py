@@ -162,8 +162,6 @@ def _made(arguments: dict[str, Any]) -> Children:
 
 
 class _Child:
-    """One child process."""
-
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None) -> None:
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed when the child is ended
         try:
@@ -207,7 +205,7 @@ class _Child:
                 self._process.stdin.write(text)
                 self._process.stdin.flush()
                 line = self._process.stdout.readline(_LONGEST)
-            except OSError:  # nobody reads any more
+            except OSError:  # the reader has closed the pipe
                 line = b""
         if line.endswith(b"\n"):
             return _decoded(line)
@@ -233,7 +231,6 @@ class _Child:
             timer.join()
 
     def _why(self) -> str:
-        """Reason for the end of a process, in words."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5.0)
         code = self._process.returncode

@@ -151,9 +151,6 @@ class Ns3Radio:
     users of an 802.11n network receive in the simulated time, including beacons, association, carrier sense, rates,
     acknowledgements and collisions. Every access point always has 1500-byte frames for each of its users, and every
     access point disturbs every other.
-
-    Raises:
-        ConfigError: If ns-3 is not installed, its part cannot be compiled, or it does not start; in one line.
     """
 
     def __init__(self, objective: Literal["capacity", "throughput"], settings: SimulationSettings) -> None:
