@@ -127,7 +127,7 @@ def test_the_prediction_of_a_query_is_what_the_model_says_there():
     assert (query.mean, query.std) == (float(mean[0]), float(std[0]))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.permutations(range(4)), st.booleans())
 def test_outcomes_told_in_any_order_teach_the_same(order, parts):
     def learned(sequence):

@@ -67,8 +67,9 @@ def test_a_refused_question_leaves_a_field_team_where_it_was(belief):
     }
 
 
-@pytest.mark.parametrize("error", [StoppedError, KeyboardInterrupt, SystemExit, MemoryError])
-@pytest.mark.parametrize("count", [None, 3])
+@pytest.mark.parametrize(
+    ("error", "count"), [(StoppedError, None), (KeyboardInterrupt, 3), (SystemExit, 3), (MemoryError, None)]
+)
 def test_a_question_that_ends_in_any_exception_leaves_a_joint_team_where_it_was(error, count, monkeypatch):
     team = play(joint_team(acquisition="thompson"), 4)
     twin, before = sb.Team.from_state_dict(team.state_dict()), of(team)
@@ -167,11 +168,11 @@ def busy(monkeypatch):
     sys.setswitchinterval(interval)
 
 
-def test_four_threads_that_tell_a_joint_team_2000_outcomes_lose_none(busy):
-    team = joint_team(coordination="sobol", initial=2000)
-    queries = team.ask(2000)
+def test_four_threads_that_tell_a_joint_team_400_outcomes_lose_none(busy):
+    team = joint_team(coordination="sobol", initial=400)
+    queries = team.ask(400)
     in_threads(4, lambda number: [team.tell(query, 1.0) for query in queries[number::4]])
-    assert (team.n_data, len(team.history)) == (2000, 2000)
+    assert (team.n_data, len(team.history)) == (400, 400)
     told = {tuple(x) for x in team.history.X.tolist()}
     assert told == {tuple(query.point.values()) for query in queries}
 

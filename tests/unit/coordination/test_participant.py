@@ -94,7 +94,7 @@ class Lossy(InProcessTransport):
 
 @pytest.mark.parametrize("method", METHODS)
 @given(problem=problems(), links=st.none() | connected_links())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_agents_decide_and_report_as_the_fast_path_to_the_bit(
     method: Method, problem: tuple[FactorGraph, Tables], links: nx.Graph | None
 ) -> None:
@@ -109,7 +109,7 @@ def test_agents_decide_and_report_as_the_fast_path_to_the_bit(
 
 @pytest.mark.parametrize("method", METHODS)
 @given(problem=problems(most_variables=4), seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_order_delay_and_repetition_of_messages_do_not_matter(
     method: Method, problem: tuple[FactorGraph, Tables], seed: int
 ) -> None:
@@ -146,7 +146,7 @@ def unruly_searches(method: sb.ADMM | sb.RefinedMaxSum, seed: int) -> tuple[bool
 
 @pytest.mark.parametrize("method", SEARCHES)
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_nor_do_they_where_domains_are_continuous(method: sb.ADMM | sb.RefinedMaxSum, seed: int) -> None:
     same, repeated = unruly_searches(method, seed)
     assert same
@@ -197,7 +197,7 @@ def test_a_number_of_a_decision_that_fits_no_label_is_refused(decision: int) -> 
 
 @pytest.mark.parametrize("method", METHODS)
 @given(problem=problems(most_variables=4), names=st.permutations(AGENTS))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_the_names_of_the_agents_do_not_matter(
     method: Method, problem: tuple[FactorGraph, Tables], names: Sequence[str]
 ) -> None:
