@@ -143,6 +143,7 @@ def test_a_joint_team_goes_on_from_its_failures_to_the_bit() -> None:
 def test_failures_of_every_query_are_survived() -> None:
     team, asked = _run(lambda u: True, np.array([0.5, 0.5, 0.5]), None, acquisition="auto", initial=5)
     assert team.failures == len(asked) == N_QUERIES
+    assert team.recommend() is None
     U = np.array([u for u, _, _ in asked])
     assert min(np.abs(U[i] - U[:i]).max(axis=1).min() for i in range(1, len(U))) > 1e-3
 

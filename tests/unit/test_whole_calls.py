@@ -104,8 +104,7 @@ def test_a_users_own_acquisition_that_raises_changes_nothing(error):
     assert team.n_data == 3
 
 
-@pytest.mark.parametrize("belief", ["exact", FUSED], ids=["exact", "fused"])
-@pytest.mark.parametrize("error", [StoppedError, KeyboardInterrupt])
+@pytest.mark.parametrize(("error", "belief"), [(StoppedError, "exact"), (KeyboardInterrupt, FUSED)])
 def test_a_field_team_that_is_stopped_while_it_decides_is_where_it_was(error, belief, monkeypatch):
     team = play(field_team(belief=belief), 2)
     before = of(team)
@@ -217,8 +216,19 @@ def test_threads_that_ask_tell_attach_save_and_copy_at_once_leave_a_whole_team(m
     assert state["log"]["asked"] == n * 12
 
 
-@pytest.mark.parametrize("make", [field_team, joint_team, *(partial(field_team, belief=b) for b in (FUSED, READINGS))])
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda team: pickle.loads(pickle.dumps(team))])
+def pickled(team):
+    return pickle.loads(pickle.dumps(team))
+
+
+@pytest.mark.parametrize(
+    ("make", "copied"),
+    [
+        (field_team, copy.deepcopy),
+        (joint_team, pickled),
+        (partial(field_team, belief=FUSED), pickled),
+        (partial(field_team, belief=READINGS), copy.deepcopy),
+    ],
+)
 def test_a_copy_goes_on_alike_by_itself_with_a_lock_of_its_own(make, copied):
     team = play(make(), 3)
     other = copied(team)

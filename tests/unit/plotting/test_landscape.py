@@ -79,6 +79,7 @@ def scene():
     made.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("turn", [0.0, 30.0])
 def test_what_is_painted_is_where_its_pixels_are_said_to_be(scene, turn):
     """The camera's equations against what MuJoCo drew: a green square on a blue ground."""
