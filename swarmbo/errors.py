@@ -1,6 +1,6 @@
-"""The exceptions that swarmbo raises. A message says what is wrong, what was got, what is wanted, and the fix.
+"""Exceptions of swarmbo. A message has the error, the value, what is wanted, and the fix.
 
-Numerical trouble and failed measurements are reported as values, never raised; these are for bad input only.
+They are for bad input only: numerical trouble and failed measurements are reported as values.
 """
 
 
@@ -21,8 +21,8 @@ class ConfigError(SwarmboError, ValueError):
     """A setting or a scenario file is wrong.
 
     Args:
-        message: What is wrong, without the place.
-        at: Where, as a path from the top of what was given: ``$.environment.robots``.
+        message: Error, without its location.
+        at: Location as a path from the top of the input: ``$.environment.robots``.
     """
 
     def __init__(self, message: str, at: str = "$") -> None:
@@ -55,7 +55,7 @@ class TransportError(SwarmboError, OSError):
 
 
 class UnknownQueryError(SwarmboError, KeyError):
-    """An outcome was told for a query that was never asked, or was told already."""
+    """An outcome was told for a query that was never made, or was told already."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
@@ -66,11 +66,11 @@ class StateVersionError(SwarmboError, ValueError):
 
 
 class LostStateError(SwarmboError, ValueError):
-    """An agent came back without its state, and others know of readings it had: new ones can't be told from them."""
+    """An agent returned without its state, and others have its old measurements: new ones cannot be distinguished."""
 
 
 class OwnCodeError(SwarmboError, RuntimeError):
-    """Code of a user's own that a scenario names raised something; the message says which method, and where."""
+    """A user's own code that a scenario names raised an exception; the message has the method and the location."""
 
 
 class RunFolderError(SwarmboError, OSError):
@@ -78,30 +78,30 @@ class RunFolderError(SwarmboError, OSError):
 
 
 class SwarmboWarning(UserWarning):
-    """Base of what swarmbo warns of; on the command line each is one line on standard error."""
+    """Base of the warnings of swarmbo; on the command line each is one line on standard error."""
 
 
 class AimWarning(SwarmboWarning):
-    """An acquisition that was stated looks for something else than the field is watched for.
+    """A stated acquisition has another aim than the field's task.
 
     Example:
         >>> import warnings
         >>> from swarmbo.errors import AimWarning
-        >>> warnings.simplefilter("ignore", AimWarning)  # who compares methods
+        >>> warnings.simplefilter("ignore", AimWarning)  # to compare methods
     """
 
 
 class CompilingWarning(SwarmboWarning):
-    """Compiled code is not kept where the next process looks first, so that this may have to compile it again."""
+    """The first folder for compiled code is not writable, so the next process may have to compile again."""
 
 
 class DataWarning(SwarmboWarning):
-    """Data were not taken as they are, or not shown as they could be: rows or a film are left out, say.
+    """Data were changed, or not shown completely: for instance rows or a film are left out.
 
-    The message says which and why.
+    The message has the data and the reason.
 
     Example:
         >>> import warnings
         >>> from swarmbo.errors import DataWarning
-        >>> warnings.simplefilter("ignore", DataWarning)  # who knows the data well
+        >>> warnings.simplefilter("ignore", DataWarning)  # with well-known data
     """

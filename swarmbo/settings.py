@@ -1,7 +1,7 @@
 """Settings: frozen, and at the same time the schema of a scenario file.
 
-A table of a scenario *is* the settings object it names. ``convert`` turns plain data into one and says in one line
-where a value is wrong, what was got and what is wanted.
+A table of a scenario is the settings object that it names. ``convert`` turns plain data into settings; its one-line
+errors have the path, the value and the wanted range.
 """
 
 import difflib
@@ -20,11 +20,11 @@ from swarmbo.errors import ConfigError
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of all settings. Unknown keys are refused, and so are numbers outside the range that their field declares.
+    """Base of all settings. Unknown keys are refused, and numbers outside the declared range of their field.
 
     A range is declared once, as ``msgspec.Meta`` in the annotation (see ``within``), and holds for tables of a scenario
-    as for settings made in Python. A float that is not finite is in no range. A ``__post_init__`` of a kind's own, for
-    what binds several fields (``require``), calls this one first.
+    and for settings made in Python. A float that is not finite is in no range. A kind's own ``__post_init__``, for
+    conditions on several fields (``require``), calls this one first.
 
     Example:
         >>> class Kettle(Settings, frozen=True):
@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class _FieldError(ValueError):
-    """One field holds a value of the right type but outside its range."""
+    """A value of the right type, but outside the range of its field."""
 
     def __init__(self, field: str, got: object, wanted: str) -> None:
         super().__init__(f"{field}: got {short(got)}; wanted {wanted}")
@@ -59,13 +59,9 @@ def within(
     noun: str | None = None,
     unit: str | None = None,
 ) -> msgspec.Meta:
-    """The range of a number, ends included, for the annotation of a field.
+    """Range of a number, ends included, for the annotation of a field.
 
-    Args:
-        lowest: Its lower end; None for none.
-        highest: Its upper end; None for none.
-        noun: What it is, for messages: ``"a speed"``.
-        unit: What it is measured in.
+    ``noun`` describes it for messages, such as ``"a speed"``; ``unit`` is its unit. None leaves an end open.
     """
     return msgspec.Meta(ge=lowest, le=highest, title=noun, extra=None if unit is None else {"unit": unit})
 
@@ -84,7 +80,7 @@ Whole = Annotated[int, msgspec.Meta(ge=0)]
 Even = Annotated[int, msgspec.Meta(ge=2, multiple_of=2, title="an even number")]
 
 
-_GONE = {  # names of kinds and of methods that earlier versions had, and what serves instead
+_GONE = {  # names of kinds and methods of earlier versions, and their replacements
     "summaries": "use 'readings', which is cheaper and more accurate below 2,800 measurements an agent",
     "bounded-max-sum": "use 'mplp', which is tighter at all sizes",
     "sum-of-maxima": "use 'mplp', which is tighter at all sizes",
@@ -94,17 +90,13 @@ _GONE = {  # names of kinds and of methods that earlier versions had, and what s
 }
 
 T = TypeVar("T")
-_RENAMED = {"beta": "exploration"}  # keys of earlier versions, and what they are called now
+_RENAMED = {"beta": "exploration"}  # keys of earlier versions, and their present names
 
 
 def require(settings: object, field: str, holds: Callable[[Any], bool], wanted: str) -> None:
-    """Refuse a field for what a range cannot say; call it from ``__post_init__``.
+    """Refuse a field for a condition other than a range; call it from ``__post_init__``.
 
-    Args:
-        settings: The object under construction.
-        field: Name of the field.
-        holds: The claim its value must satisfy; a float that is not finite never does.
-        wanted: The claim in words: ``"a number > 0"``.
+    ``wanted`` has the condition in words: ``"a number > 0"``. A float that is not finite never satisfies it.
     """
     value = getattr(settings, field)
     finite = not isinstance(value, float) or math.isfinite(value)
@@ -118,13 +110,10 @@ def convert(data: object, kind: type[T] | Any, at: str = "$") -> T:
     Args:
         data: Mappings, lists, strings and numbers.
         kind: A Settings class, or a union of tagged ones.
-        at: Path of ``data`` in what the user wrote, for messages.
-
-    Returns:
-        The settings, checked.
+        at: Path of ``data`` in the user's input, for messages.
 
     Raises:
-        ConfigError: With the path of the offending key, the value got and what is wanted.
+        ConfigError: With the path of the wrong key, its value and the wanted range.
     """
     try:
         return msgspec.convert(exact(data), kind)
@@ -146,11 +135,7 @@ _SPANS: dict[tuple[str, ...], str] = {
 
 
 class _Number:
-    """What a field that holds a number accepts.
-
-    Args:
-        kind: Its type: ``int`` or ``float``, with a range or without, perhaps with ``None``, or with a list of such.
-    """
+    """Accepted values of a field with type ``int`` or ``float``, perhaps with a range, ``None``, or a list of such."""
 
     def __init__(self, kind: Any) -> None:
         parts = (kind,) if get_origin(kind) is Annotated else get_args(kind) or (kind,)
@@ -172,7 +157,7 @@ class _Number:
             return all(
                 one is not None and not isinstance(one, list) and self.holds(one) for one in cast(list[Any], value)
             )
-        if type(value) is not (int if self.is_whole else float):  # of those the answer is known, and quick
+        if type(value) is not (int if self.is_whole else float):  # a quick answer for the usual types
             wanted = numbers.Integral if self.is_whole else numbers.Real
             if isinstance(value, bool) or not isinstance(value, wanted):
                 return False
@@ -185,7 +170,7 @@ class _Number:
 
     @property
     def wanted(self) -> str:
-        """In words: ``"a number > 0"``."""
+        """Description of the range: ``"a number > 0"``."""
         plain = "an integer" if self.is_whole else "a number" if self.ends else "a finite number"
         span = _SPANS[tuple(self.ends)].format(*map(_shown, self.ends.values()))
         words = [self.meta.title or plain, span, (self.meta.extra or {}).get("unit")]
@@ -194,13 +179,13 @@ class _Number:
 
 
 def _shown(end: float) -> str:
-    """An end of a range: 1e-6 and 1e12, not 1e-06 and 1e+12."""
+    """End of a range as text: 1e-6 and 1e12, not 1e-06 and 1e+12."""
     return str(end) if isinstance(end, int) else re.sub(r"e\+?(-?)0*", r"e\1", f"{end:g}")
 
 
 @functools.cache
 def _numbers(kind: type[msgspec.Struct]) -> dict[str, _Number]:
-    """The fields of a struct that hold numbers."""
+    """Fields of a struct that hold numbers."""
     found = {field.name: _Number(field.type) for field in msgspec.structs.fields(kind)}
     return {name: number for name, number in found.items() if number.is_number}
 
@@ -233,7 +218,7 @@ def _explain(error: msgspec.ValidationError, data: object, kind: Any, at: str) -
 
 
 def hint_for(name: str, near: str | None) -> str:
-    """What an error adds about a name that is not known: that it was removed, or which one is near; or nothing."""
+    """Hint of an error for an unknown name: that it was removed, or a near one; or nothing."""
     if name in _GONE:
         return f"; it was removed: {_GONE[name]}"
     return "" if near is None else f"; did you mean {near!r}?"
@@ -256,7 +241,7 @@ def _value_at(data: object, path: str) -> object:
 
 
 def _type_at(kind: Any, data: object, path: str) -> tuple[Any, object]:
-    """The type and the value at a path: walks the schema along it, choosing union members by tag."""
+    """Type and value at a path: walks the schema along it, choosing union members by tag."""
     for step in re.findall(r"\.([^.\[\]]+)", path):
         table = _table_type(kind, data)
         fields = {} if table is None else {field.encode_name: field.type for field in msgspec.structs.fields(table)}
@@ -279,7 +264,7 @@ def _table_type(kind: Any, data: object) -> type[msgspec.Struct] | None:
 
 
 def _known_fields(kind: Any, data: object, path: str) -> list[str]:
-    """The keys that the table at a path accepts."""
+    """Keys that the table at a path accepts."""
     table = _table_type(*_type_at(kind, data, path))
     if table is None:
         return []
@@ -288,13 +273,13 @@ def _known_fields(kind: Any, data: object, path: str) -> list[str]:
 
 
 def _tables_with(key: str, kind: Any, data: object, path: str) -> list[str]:
-    """The tags of the other tables that could stand at a path, and have a key."""
+    """Tags of other tables that could be at a path, and have a key."""
     members = _struct_members(_type_at(kind, data, path)[0])
     return [str(part.__struct_config__.tag) for part in members if key in part.__struct_fields__]
 
 
 def _choices(kind: Any, data: object, path: str) -> list[str]:
-    """The words that are accepted at a path, where it takes one of a few: a tag, or a literal."""
+    """Words accepted at a path, if it takes one of a few: a tag, or a literal."""
     parent, _, key = path.rpartition(".")
     members = _struct_members(_type_at(kind, data, parent)[0]) if key else []
     if tags := [part.__struct_config__.tag for part in members if part.__struct_config__.tag_field == key]:
@@ -305,12 +290,7 @@ def _choices(kind: Any, data: object, path: str) -> list[str]:
 
 
 def resolve(given: object, kinds: type[T] | Any, at: str) -> T:
-    """Settings from what a user may give for them: the settings object, the name of a kind, or a table.
-
-    Args:
-        given: A Settings instance, a kind's name, or a mapping with ``kind`` and other fields.
-        kinds: The Settings class, or union of classes tagged by ``kind``, that is wanted.
-        at: Path for messages.
+    """Settings from a user's argument: the settings object, the name of a kind, or a table with ``kind``.
 
     Example:
         >>> from swarmbo.coordination import MaxSum

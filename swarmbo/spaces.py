@@ -1,4 +1,4 @@
-"""The box that queries live in, and its unit cube."""
+"""Box of queries, and its unit cube."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int, UInt64
 from swarmbo.boundary.values import real_array, short
 from swarmbo.errors import ConfigError, ShapeError
 
-_FAR = 1e6  # sides of the box: nobody measures there, and squares of such distances are still exact enough
+_FAR = 1e6  # sides of the box; no measurement is so far away, and squares of such distances are still exact enough
 _ODD = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], dtype=np.uint64)  # multiplying by an odd number loses nothing
 _HALF = np.uint64(29)
 
@@ -52,20 +52,20 @@ class Domain:
         return self.low.size
 
     def to_unit(self, X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """Physical coordinates to the unit cube."""
+        """Convert physical coordinates to the unit cube."""
         return (X - self.low) / (self.high - self.low)
 
     def from_unit(self, U: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
-        """The unit cube to physical coordinates."""
+        """Convert the unit cube to physical coordinates."""
         return self.low + U * (self.high - self.low)
 
     def is_near(self, X: Float[np.ndarray, "*n d"]) -> Bool[np.ndarray, "*n"]:
-        """Whether points are in the box, or not out of all proportion away; no point is that is not finite."""
+        """Mask of points in the box, or moderately far from it; points that are not finite are excluded."""
         return np.asarray((np.abs(self.to_unit(X)) <= _FAR).all(axis=-1))
 
     @classmethod
     def of_space(cls, space: gymnasium.Space) -> "Domain":  # pyright: ignore[reportMissingTypeArgument]
-        """The box of an action space.
+        """Box of an action space.
 
         Raises:
             ConfigError: If it is not a finite one-dimensional ``gymnasium.spaces.Box`` of floats.
@@ -80,11 +80,7 @@ class Domain:
 
 
 def place_keys(X: Float[np.ndarray, "m d"]) -> UInt64[np.ndarray, " m"]:
-    """A number for each place, equal for equal ones; different places nearly always have different ones.
-
-    Args:
-        X: Places.
-    """
+    """Hash of each location, equal for equal ones; collisions are rare."""
     keys = np.zeros(len(X), dtype=np.uint64)
     for column in np.ascontiguousarray(X.T + 0.0):  # -0 is 0
         keys ^= column.view(np.uint64)
@@ -95,10 +91,7 @@ def place_keys(X: Float[np.ndarray, "m d"]) -> UInt64[np.ndarray, " m"]:
 
 
 class PlaceTable:
-    """Places, each found by its key at once.
-
-    Args:
-        places: Different ones (m, d), m >= 1.
+    """Distinct locations (m, d), m >= 1, found by their hashes.
 
     Example:
         >>> PlaceTable(np.array([[2.0, 0.0], [1.0, 5.0]])).rows_of(np.array([[1.0, 5.0], [2.0, -0.0]])).tolist()
@@ -115,11 +108,7 @@ class PlaceTable:
         self._late_keys = keys[self._late]
 
     def rows_of(self, X: Float[np.ndarray, "k d"]) -> Int[np.ndarray, " k"] | None:
-        """Which of the places some places are; None if any is none of them, or has the key of another one.
-
-        Args:
-            X: Places.
-        """
+        """Index of each location in the table; None if any is not in it, or has the hash of another one."""
         keys = place_keys(X)
         rows = self._slots.first_of(keys)
         late = np.flatnonzero(self._differ(rows, X))
@@ -139,28 +128,20 @@ class PlaceTable:
 
 
 class _Slots:
-    """The first of some keys that begin alike, by how they begin.
-
-    Args:
-        keys: At least one.
-    """
+    """First index of keys by their leading bits."""
 
     def __init__(self, keys: UInt64[np.ndarray, " m"]) -> None:
         bits = (8 * len(keys)).bit_length()
         self._shift, self._rows = np.uint64(64 - bits), np.zeros(1 << bits, dtype=np.int32)
-        self._rows[(keys >> self._shift)[::-1]] = np.arange(len(keys))[::-1]  # of several the last one written stays
+        self._rows[(keys >> self._shift)[::-1]] = np.arange(len(keys))[::-1]  # of several, the last written stays
 
     def first_of(self, keys: UInt64[np.ndarray, " k"]) -> Int[np.ndarray, " k"]:
-        """Which keys may be those of others, by the slots of these."""
+        """Candidate index of each key, by its slot."""
         return self._rows[keys >> self._shift].astype(np.intp)
 
 
 def are_among(X: Float[np.ndarray, "m d"], others: Float[np.ndarray, "p d"]) -> Bool[np.ndarray, " m"]:
-    """Whether places are some of others.
-
-    Args:
-        X: Places.
-        others: Places, too.
+    """Mask of locations that are among others.
 
     Example:
         >>> are_among(np.array([[2.0, 0.0], [1.0, 5.0]]), np.array([[2.0, -0.0], [1.0, 4.0]])).tolist()
@@ -173,13 +154,9 @@ def are_among(X: Float[np.ndarray, "m d"], others: Float[np.ndarray, "p d"]) -> 
 
 
 def unique_places(X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, "u d"], Int[np.ndarray, " m"]]:
-    """``np.unique`` of rows, by their keys: quick where there are many of each.
+    """Distinct locations in the order of coordinates, and the index of each; ``np.unique`` of rows, by hashes.
 
-    Args:
-        X: Places, finite.
-
-    Returns:
-        Different places, ordered by their coordinates, the first one first; and which of them each place is.
+    It is faster if many rows are equal. Locations must be finite.
 
     Example:
         >>> places, number = unique_places(np.array([[2.0, 0.0], [1.0, 5.0], [2.0, -0.0]]))
@@ -189,21 +166,17 @@ def unique_places(X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, "u d"]
     first, number = first_of_each(place_keys(X))
     order = np.lexsort(X[first].T[::-1])
     places, number = X[first[order]], np.argsort(order)[number]
-    if not (places[number] == X).all():  # two places with one key
+    if not (places[number] == X).all():  # two locations with one key
         places, number = np.unique(X, axis=0, return_inverse=True)
     return places, number.reshape(-1)
 
 
 def first_of_each(keys: UInt64[np.ndarray, " m"]) -> tuple[Int[np.ndarray, " u"], Int[np.ndarray, " m"]]:
-    """Where the first of each different key is, and which of these each key is.
-
-    Args:
-        keys: Of places.
-    """
+    """Index of the first occurrence of each distinct key, and the number of each key's value among these."""
     if not len(keys):
         return np.zeros(0, dtype=int), np.zeros(0, dtype=int)
     leader = _Slots(keys).first_of(keys)
-    late = np.flatnonzero(keys[leader] != keys)  # they begin like another one
+    late = np.flatnonzero(keys[leader] != keys)  # same slot as another key
     _, first, number = np.unique(keys[late], return_index=True, return_inverse=True)
     leader[late] = late[first][number]
     leads = leader == np.arange(len(keys))

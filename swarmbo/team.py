@@ -1,4 +1,4 @@
-"""A team: asks what to evaluate together, learns from the outcomes, and drives a PettingZoo environment."""
+"""Team: it chooses evaluations jointly, learns from their outcomes, and drives a PettingZoo environment."""
 
 import math
 import os
@@ -42,52 +42,52 @@ if TYPE_CHECKING:
 
 
 class Team(AskTell):
-    """A team of agents that agree on what to evaluate next, and learn from what came of it. It maximises.
+    """A team of agents that agree on the next evaluations, and learn from their outcomes. It maximises.
 
     ``Team(graph, bounds)`` has agents that own the factors and variables of one function: a query is a joint point, and
-    outcomes are of the sum or of single factors. ``Team.for_field`` has agents that each measure a place of their own
-    in one field. ``Team.for_env`` makes the one that fits a PettingZoo environment, and drives it.
+    outcomes are of the sum or of single factors. ``Team.for_field`` has agents that each measure at their own location
+    in one field. ``Team.for_env`` makes the team that fits a PettingZoo environment, and drives it.
 
-    Decisions repeat to the bit for one seed and one number of linear-algebra threads (``swarmbo run`` sets it to one),
-    in whichever order agents and outcomes come. Queries may be told in any order and in parts; those that are pending
-    count as evaluated for the variance, so that a further one looks elsewhere.
+    Decisions are bit-identical for one seed and one number of linear-algebra threads (``swarmbo run`` sets it to one),
+    in any order of agents and outcomes. Queries may be told in any order and in parts. Pending ones count as evaluated
+    for the variance, so that further ones explore elsewhere.
 
-    Of a function the first ``initial`` points are a scrambled Sobol design, the same for all methods. No point of it is
-    asked for twice: one within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2.
-    Where outcomes fade, only pending points count. No point lies within 0.001 sides of a pending one, in its widest
-    coordinate; where outcomes are told by factor, that holds for the variables of each factor whose outcome is pending.
-    This is so for every acquisition, with noise too; to measure a point again, ``expect`` it.
+    With a function the first ``initial`` points are a scrambled Sobol design, the same for all methods. No point is
+    queried twice: one within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2. If
+    outcomes fade, only pending points count. No point lies within 0.001 sides of a pending one, in its widest
+    coordinate; with outcomes per factor, that holds for the variables of each pending factor. This holds for every
+    acquisition, with noise too; to measure a point again, ``expect`` it.
 
-    Evaluations that were attached are data: they teach, and one may be the incumbent, but no method failed or gained by
-    them. ``team.history`` says which they are.
+    Attached evaluations are data: the team learns from them, and one may be the incumbent, but they are no steps of a
+    method. ``team.history`` marks them.
 
-    Several threads may call a team; one call runs at a time. A call that ends in an exception, be it
-    ``KeyboardInterrupt``, changes nothing; but where agents have beliefs of their own, an interrupt while they talk may
-    leave some of them knowing more.
+    Several threads may call a team; one call runs at a time. A call that ends in an exception, even
+    ``KeyboardInterrupt``, changes nothing. Only an interrupt during the fusion of local beliefs may leave some of them
+    with more data.
 
     Args:
-        graph: Scopes and owners; None where the structure is not known; or a whole ``Problem``. Of a
-            networkx graph nodes without bounds are factors; if all have some, each edge is.
-        bounds: (low, high) of every variable, physical; part of a ``Problem``. So are ``outcomes`` and
+        graph: Scopes and owners; None if the structure is unknown; or a whole ``Problem``. Of a networkx graph nodes
+            without bounds are factors; if all have bounds, each edge is a factor.
+        bounds: (low, high) of every variable, physical; part of a ``Problem``, like ``outcomes`` and
             ``variable_owners``.
-        belief: What the team thinks: a kind's name, its settings, or a table. So are the next three. Each by default
-            what suits the problem: ``additive``, ``auto`` and ``admm`` of a function, ``exact``, ``auto`` (by what the
-            field is watched for) and ``exact`` in a field.
-        acquisition: What a query is worth; of a function also an instance of your own subclass of ``Acquisition``.
-        coordination: How the agents agree on it; also an object of your own, see ``swarmbo.deciding.setup.Maximiser``.
-        transport: How messages travel.
-        seed: Drives everything random, >= 0.
+        belief: Belief: a kind's name, its settings, or a table, like the next three. Defaults depend on the problem:
+            ``additive``, ``auto`` and ``admm`` of a function, ``exact``, ``auto`` (by the field's task) and ``exact``
+            in a field.
+        acquisition: Acquisition; of a function also an instance of your own subclass of ``Acquisition``.
+        coordination: Coordination method; also an object of your own, see ``swarmbo.deciding.setup.Maximiser``.
+        transport: Transport of messages.
+        seed: Seed of everything random, >= 0.
         rounds: Number of queries planned, >= 1; None if unknown.
-        outcomes: What is observed of a function: the ``total``, or every factor by itself.
-        initial: Points of the initial design of a function, >= 1, 10 by default; evaluations that were attached count.
+        outcomes: Observed outcomes of a function: the ``total``, or those of every factor.
+        initial: Points of the initial design of a function, >= 1, 10 by default; attached evaluations count.
         variable_owners: Without a graph, the agent that sets each variable; by default one agent for each.
-        no_go: Regions that must not be asked, beside those of the ``Problem``: ``NoGoBox``, ``NoGoBall`` and
-            ``NoGoPolygon``, or tables of such. No query and no recommendation lies in one; who has nowhere else to go
-            in a field sits the round out.
-        **unknown: Refused, with what does the same.
+        no_go: No-go regions, added to those of the ``Problem``: ``NoGoBox``, ``NoGoBall`` and ``NoGoPolygon``, or
+            tables of such. No query and no recommendation lies in one; an agent in a field without other candidates
+            skips the round.
+        **unknown: Refused, with a hint at the right argument.
 
     Raises:
-        ConfigError: If bounds do not fit the graph, a setting is refused, or regions leave nothing to ask for.
+        ConfigError: If bounds do not fit the graph, a setting is refused, or regions leave nothing to evaluate.
 
     Example:
         >>> import swarmbo as sb
@@ -146,24 +146,23 @@ class Team(AskTell):
         level: float | None = None,
         **settings: Any,
     ) -> "Team":
-        """A team whose agents may each measure anywhere in a box.
+        """Make a team with agents that may each measure anywhere in a box.
 
         Args:
-            agents: Their names.
+            agents: Names of the agents.
             low: Lower bounds (d,) of a location.
             high: Upper bounds (d,).
-            aim: What the field is watched for: its ``peak``, a ``map`` of it, or where it exceeds a ``level``. By
-                default the level where one is stated, else the peak. It chooses what a query is worth, unless
-                ``acquisition`` does.
-            level: That is watched, in the unit of the field.
+            aim: Task of the field: its ``peak``, a ``map`` of it, or the set above a ``level``. By default the level if
+                one is stated, else the peak. It determines the acquisition, unless ``acquisition`` is given.
+            level: Level to be watched, in the unit of the field.
             **settings: ``belief``, ``acquisition``, ``coordination``, ``transport``, ``seed``, ``rounds`` and
-                ``no_go``, as of a ``Team``.
+                ``no_go``, as for a ``Team``.
 
         Raises:
-            ConfigError: If bounds are none, the aim is none or lacks its level, or a setting is refused.
+            ConfigError: If bounds are invalid, the aim is invalid or lacks its level, or a setting is refused.
 
         Warns:
-            AimWarning: If the acquisition that is stated looks for something else.
+            AimWarning: If the stated acquisition has another aim.
         """
         team = cls(Problem.of_field(agents, Domain(np.asarray(low), np.asarray(high)), aim, level), **settings)
         warn_of_aim(team.setup, aim)
@@ -179,26 +178,27 @@ class Team(AskTell):
         hold: int = 1,
         **settings: Any,
     ) -> Self:
-        """A policy for an environment; docs/worlds.md says what one may offer.
+        """Make a policy for an environment; docs/worlds.md describes environments.
 
         Args:
-            env: With a measurement, any whose actions are finite boxes. Else, if it has ``factor_graph()``, its agents
-                set the variables of one function. Else every agent measures a place of its own in one field.
-            measurement: The outcome of an agent's factor, from its (observation, reward, info) after a step. The team
-                then tunes one action for each agent; ``swarmbo.worlds.OneShotWorld`` says what an evaluation is.
-            scopes: With a measurement: ``{agent: [agents whose actions its factor depends on]}``. Without, the team
-                learns from the sum of all agents' measurements, and knows no structure.
-            hold: With a measurement: the steps for which an action is held, >= 1.
+            env: With a measurement, any environment with finite boxes of actions. Otherwise, if it has
+                ``factor_graph()``, its agents set the variables of one function. Otherwise every agent measures at its
+                own location in one field.
+            measurement: Outcome of an agent's factor, from its (observation, reward, info) after a step. The team then
+                tunes one action for each agent; ``swarmbo.worlds.OneShotWorld`` defines an evaluation.
+            scopes: With a measurement: ``{agent: [agents whose actions its factor depends on]}``. Without scopes, the
+                team learns from the sum of all agents' measurements, without structure.
+            hold: With a measurement: number of steps for which an action is held, >= 1.
             **settings: ``belief``, ``acquisition``, ``coordination``, ``transport``, ``seed``, ``rounds`` (by default
                 the environment's ``max_cycles``; None with a measurement) and ``no_go``; of a function also
                 ``initial``.
 
         Raises:
             ConfigError: If the environment is of neither form, a setting is refused, or the acquisition needs a level
-                and nobody states one.
+                and none is stated.
 
         Warns:
-            AimWarning: If the acquisition that is stated looks for something else than the environment's ``task``.
+            AimWarning: If the stated acquisition has another aim than the environment's ``task``.
         """
         require_parallel(env)
         if measurement is None and (scopes is not None or hold != 1):
@@ -217,11 +217,11 @@ class Team(AskTell):
 
     @whole_or_not_at_all
     def begin(self, infos: Infos) -> None:
-        """Start an episode: pending queries are given up, what was learned is kept.
+        """Start an episode: pending queries are given up, learned data are kept.
 
-        In a field agents say in the infos of ``env.reset`` where they are and what they measured there. ``act`` calls
-        this before the first round. Call it yourself before a further episode. Rounds in a field are counted from 0
-        again: where data fade, those of an earlier episode count as of the same round of this one.
+        In a field the infos of ``env.reset`` have each agent's location and measurement. ``act`` calls this before the
+        first round; call it yourself before a further episode. Rounds in a field are counted from 0 again: if data
+        fade, those of an earlier episode count as of the same round of this one.
         """
         self._acting, self._log = None, self._log.in_new_episode()
         self._learn(self._present_links)
@@ -232,15 +232,14 @@ class Team(AskTell):
 
     @whole_or_not_at_all
     def act(self, observations: Mapping[str, Any], infos: Infos | None = None) -> dict[str, np.ndarray]:
-        """Actions for every live agent: its own variables of the next joint point, or where it measures next.
+        """Actions for every live agent: its own variables of the next joint point, or its next location.
 
         Args:
-            observations: As returned by the environment; only its keys are used.
-            infos: As ``observations``; used in the first round only, where they are those of ``reset``.
+            observations: Observations of the environment; only their keys are used.
+            infos: Infos of ``reset``; used in the first round only.
 
         Returns:
-            In a field, an agent with nowhere to go is told to stay where it is, or to do without a measurement where it
-            can.
+            Actions. In a field, an agent without candidates stays, or does not measure if the environment allows that.
         """
         world, agents = self._in_world, list(observations)
         if self.round == 0 and not self._learner.positions and infos:
@@ -249,7 +248,7 @@ class Team(AskTell):
             if (held := world.held(agents)) is not None:
                 self.last_sharing, self.sharing_links = Traffic(), None
                 return held
-            self._log = self._log.without([self._acting])  # its outcome was never observed, and now it can't be
+            self._log = self._log.without([self._acting])  # its outcome was never observed, and no longer can be
         offers = world.offers(agents)
         query = self._ask(offers)
         self._acting = query.id
@@ -265,11 +264,11 @@ class Team(AskTell):
         truncations: Mapping[str, bool],
         infos: Infos,
     ) -> None:
-        """Learn from what ``env.step`` returned: ``team.observe(*env.step(actions))``. Only the infos are used,
-        unless the team has a measurement of its own.
+        """Learn from the results of ``env.step``: ``team.observe(*env.step(actions))``.
 
-        Outcomes that are missing, no numbers, not finite or beyond 1e60 count as failed, and so do those that were
-        made nowhere near the field, or out of bounds; the others are learned from.
+        Only the infos are used, unless the team has a measurement of its own. Outcomes that are missing, no numbers,
+        not finite or beyond 1e60 count as failed, and so do those far from the field or out of bounds; others are
+        learned.
         """
         query = self._log.open.get(self._acting) if self._acting is not None else None
         sent = None if query is None else self.problem.named(query.point)
@@ -282,13 +281,13 @@ class Team(AskTell):
             self._take(acting if query is not None else None, self._heard(news), is_all=True)
 
     def _heard(self, news: News) -> News:
-        """What anybody hears of a round's news: the channels of agents that are there."""
+        """News of a round from present agents' channels."""
         if (present := self._present()) is None:
             return news
         return news.of([channel for agent in present for channel in self.graph.factors_owned_by(agent)])
 
     def _present(self) -> Collection[str] | None:
-        """Who is neither dead nor yet to join when a round ends; None: all are there."""
+        """Agents present at the end of a round; None: all."""
         if not isinstance(self.transport, Faults):
             return None
         return self.transport.present(self.agents, self.round, math.inf)
@@ -304,21 +303,21 @@ class Team(AskTell):
         acquisition: object = None,
         coordination: object = None,
     ) -> "Team":
-        """The team whose ``state_dict`` this is, going on to the bit.
+        """Restore the team of a ``state_dict``; it continues bit-identically.
 
         Args:
-            state: The saved state.
-            env: The environment that it acts in, if it does.
-            trust: Whether classes of your own that the state names may be loaded; those that are ``Settings`` are made
-                again with their settings.
-            belief: The team's, if it is of your own making: without ``trust`` a state loads no code.
+            state: Saved state.
+            env: Environment of the team, if it has any.
+            trust: True to load your own classes that the state names; those that are ``Settings`` are made again with
+                their settings.
+            belief: Belief of your own making, if the team had one: without ``trust`` a state loads no code.
             acquisition: As ``belief``.
             coordination: As ``belief``.
 
         Raises:
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
-            ConfigError: If a part is of your own making and was not given again; with ``trust``, if it cannot be loaded
-                or the state does not have its settings.
+            ConfigError: If a part of your own making is missing; with ``trust``, if it cannot be loaded or the state
+                does not have its settings.
         """
         plain = state["json"]
         require_version(plain)
@@ -347,21 +346,21 @@ class Team(AskTell):
         acquisition: object = None,
         coordination: object = None,
     ) -> "Team":
-        """The team that ``save`` wrote, going on to the bit.
+        """Load the team that ``save`` wrote; it continues bit-identically.
 
         Args:
-            path: Of the file.
-            env: As of ``from_state_dict``, and so are all that follow. A team made with a ``measurement`` is made again
-                by ``for_env`` and then told ``load_state_dict(Team.load(path).state_dict())``.
-            trust: Whether classes of your own that the file names may be loaded.
-            belief: The team's, if it is of your own making.
+            path: Path of the file.
+            env: As for ``from_state_dict``, like all that follow. To restore a team with a ``measurement``, make it by
+                ``for_env`` and call its ``load_state_dict(Team.load(path).state_dict())``.
+            trust: True to load your own classes that the file names.
+            belief: Belief of your own making, if the team had one.
             acquisition: As ``belief``.
             coordination: As ``belief``.
 
         Raises:
             OSError: If there is no such file.
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
-            ConfigError: If it is damaged, or no team, or a part is of your own making and was not given again.
+            ConfigError: If it is damaged, or no team, or a part of your own making is missing.
 
         Example:
             >>> import tempfile, pathlib

@@ -79,7 +79,7 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
         Args:
             situation: What is known.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what places are worth")
+        raise NotImplementedError(f"{type(self).__name__} lacks a utility of locations (implement local_problem)")
 
     @property
     def splits(self) -> bool:
@@ -144,4 +144,6 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
             One function per factor of ``model.belief.graph``, whose variables are those of the team's graph in the same
             order; its factors may be others.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what agents maximise")
+        raise NotImplementedError(
+            f"{type(self).__name__} lacks the functions that agents maximise (implement local_functions)"
+        )

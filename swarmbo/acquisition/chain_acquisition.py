@@ -99,7 +99,7 @@ class ChainAcquisition(Acquisition, frozen=True):
             situation: What is known.
             n_agents: How many measure; by default all that have somewhere to go.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say what a place is worth")
+        raise NotImplementedError(f"{type(self).__name__} lacks a utility of locations (implement utility)")
 
     def valued_by(self, situation: Situation) -> PlaceBelief:
         """What places are valued by: what agents believe, unless a subclass makes something else of that.

@@ -45,7 +45,8 @@ class Utility(ABC):
     """The rule by which places are ranked and batches valued, from what an agent believes of them.
 
     The value of a batch is a sum with a term for each agent: what its place is worth given those of its successors.
-    ``opt_out_utility`` is that of not measuring: a measurement is declined unless it brings more than this and its cost.
+    ``opt_out_utility`` is that of not measuring: an agent declines a measurement that brings no more than this and its
+    price.
     ``PlaceUtility`` is a base for rules that look at the means and variances of the places themselves only.
     """
 

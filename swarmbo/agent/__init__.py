@@ -1,4 +1,4 @@
-"""Agents that hold what they know, decide by themselves, and agree by messages; each may be a process of its own."""
+"""Agents that hold their own data, decide, and agree by messages; each may run in its own process."""
 
 from swarmbo.agent.agent import Agent as Agent
 from swarmbo.agent.process import RemoteAgent as RemoteAgent, serve as serve

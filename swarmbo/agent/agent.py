@@ -1,4 +1,4 @@
-"""An agent: its own data, its own fit, its own decision; of all others it uses what has arrived by message."""
+"""An agent with its own data, fit and decisions; it uses others' data only as received by message."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,57 +24,57 @@ from swarmbo.records import Recommendation
 
 
 class Agent(Returning):
-    """One agent: of a function it owns some factors and variables, in a field the place where it measures.
+    """One agent: of a function it owns some factors and variables, in a field its measurement location.
 
-    What it uses is what it alone was told, what everybody knows beforehand (the problem, the settings, the seed, the
-    links), and what has arrived by message. All agents of a problem decide in step, and come to the decisions of a
-    ``Team`` with the same settings, to the bit.
+    It uses its own data, common knowledge (the problem, the settings, the seed, the links), and received messages. All
+    agents of a problem decide in step, and their decisions are bit-identical to those of a ``Team`` with the same
+    settings.
 
-    Of a function with outcomes by factor it is told those of its own factors and tells them to nobody; it fits its
-    factors by itself. With totals the first agent is told each total. Before a decision agents tell one another what
-    came, and where variables stood; totals are told then, outcomes by factor are not.
+    With a function and outcomes per factor, an agent gets the outcomes of its own factors, keeps them, and fits its
+    factors. With totals the first agent gets each total. Before a decision agents report which evaluations are done and
+    where variables were set; totals are reported then, outcomes per factor are not.
 
-    In a field it is told what it measured itself. Before a decision agents tell one another what they measured and
-    where they can go; from that each works out by itself what all believe and would choose in turn, and makes the one
-    table that is its own. With ``belief="fused"`` it keeps what it measured, and has a belief of its own: agents tell
-    those that they hear what their way to fuse has them say, and all others what they would choose in turn, and their
-    shortlists.
+    In a field an agent gets its own measurements. Before a decision agents report measurements and reachable locations.
+    From these each agent computes the common belief, the sequential choices of all, and its own table only. With
+    ``belief="fused"`` it keeps its measurements and has a local belief: it sends its neighbours the messages of the
+    fusion method, and all agents its sequential choice and shortlist.
 
-    With a deadline agents still tell one another before and after the agreement what it takes and what it comes to, and
-    wait for that; in between nobody waits. While an agent ``keeps_time``, tick it once for each tick of your clock; in
-    a field ``word`` says at the deadline where it goes, whoever has fallen silent.
+    With a deadline, agents still exchange messages before and after the agreement and wait for these; during the
+    agreement no agent waits. While an agent ``keeps_time``, tick it once for each tick of your clock. In a field
+    ``word`` has its location at the deadline, whatever other agents do.
 
-    With a deadline a decision may also be made without some agents: set ``company`` before it, alike for all who take
-    part. ``give_up`` takes a decision back that somebody left in its middle; an agent that comes back takes over with
-    ``adopt`` what another one has to ``lend``.
+    With a deadline a decision may also be made without some agents: set ``participants`` before it, alike for all
+    participants. ``give_up`` takes back a decision that an agent left midway. A returning agent takes over another's
+    ``snapshot`` with ``restore``.
 
-    ``tick`` it with what arrives until ``is_finished``; ``run`` does so for agents that share a process, and ``serve``
-    puts one into a process of its own.
+    ``tick`` it with arrivals until ``is_finished``; ``run`` does so for agents that share a process, and ``serve`` puts
+    an agent into its own process.
 
     Args:
-        name: As in the problem.
-        problem: What all work on.
-        links: Who hears whom; None means everyone. It may be set anew before a decision, alike for all agents.
-        patience: For how long, on the clock of ``tick``, it waits for messages while none arrives.
-        level: In a field, the level that it is watched for, where the problem has none; alike for all.
-        sites: In a field, every place (k, d) that can be measured at all, alike for all agents; None: anything in the
-            box. Recommendations are some of them, and a few acquisitions look at them.
-        has_base: Whether a base station hands on what agents tell all others, where no path of links does, as a team
-            has one; whatever carries the messages has to have it. Without, links must join all agents.
-        travel: In a field, how many rounds its own ways take, for ``coordination="routes"``: an object with the methods
-            of ``Travel``, asked by its own name only. All agents have one or none has, and then they choose one step
-            ahead. A state does not hold it.
-        **settings: ``belief``, ``acquisition``, ``coordination``, ``seed``, ``rounds`` and ``initial``, as of a
+        name: Name in the problem.
+        problem: Common problem of all agents.
+        links: Radio graph of the agents; None: every agent reaches every other. It may be replaced before a decision,
+            alike for all agents.
+        patience: Time on the clock of ``tick`` that it waits for messages without any arrival.
+        level: In a field, the level to be watched if the problem has none; alike for all.
+        sites: In a field, all measurable locations (k, d), alike for all agents; None: the whole box. Recommendations
+            are some of them, and a few acquisitions use them.
+        has_base: True if a base station forwards messages to all agents if links have no path, as for a team; your
+            transport has to do so. Otherwise links must join all agents.
+        travel: In a field, travel times of its own paths in rounds, for ``coordination="routes"``: an object with the
+            methods of ``Travel``, called with its own name only. All agents have such an object or none has; without it
+            they choose one step ahead. A saved state does not hold it.
+        **settings: ``belief``, ``acquisition``, ``coordination``, ``seed``, ``rounds`` and ``initial``, as for a
             ``Team``, the same for all agents.
 
     Attributes:
-        company: Who takes part in decisions; None: all.
-        sent: What its messages of the present decision took, or of the last: by purpose.
-        report: How the last agreement ended; it names senders whose messages were dropped.
-        refused: How many messages it has dropped, as if they had been lost, for they held what they may not: by sender.
+        participants: Participants of decisions; None: all agents.
+        sent: Traffic of its messages in the present or last decision, by purpose.
+        report: Report of the last agreement; it names senders of dropped messages.
+        refused: Number of messages dropped for inadmissible content, by sender.
 
     Raises:
-        ConfigError: If a setting is refused, needs more than one agent knows, or the agent owns nothing.
+        ConfigError: If a setting is refused or needs more than one agent's knowledge, or the agent owns nothing.
 
     Example:
         >>> import swarmbo as sb
@@ -113,7 +113,7 @@ class Agent(Returning):
 
     @property
     def belief(self) -> ExactGP | FusedBelief:
-        """What it believed of a field when it last decided: as a team's, of fused ones its own only."""
+        """Belief about a field at its last decision: the team's, or its local belief if beliefs are fused."""
         if isinstance(self._learner, FieldLearner):
             return self._learner.believed.seen
         raise AttributeError("an agent fits its factors of a function when it decides, and keeps no belief")
@@ -149,25 +149,24 @@ class Agent(Returning):
         position: ArrayLike | None = None,
         takes_part: bool = True,
     ) -> str | list[str]:
-        """Begin to decide what to evaluate next, or a batch of points one after the other.
+        """Begin to decide the next evaluation, or a batch of points one after the other.
 
         Args:
-            count: How many, 1 to 10,000; None for one that is not in a list.
-            candidates: In a field, the places (k, d) that it could measure itself, k >= 0; with none it sits the round
-                out. By default 512 random ones in the box.
-            price: In a field, what a measurement costs it, in the unit of the outcome, >= 0: one that is not worth it
-                is declined. Who pays nothing measures in any case.
-            position: In a field, where it stands (d,), if not where it measured last.
-            takes_part: In a field, whether it is there at all. One that is gone chooses nothing, but still says what it
-                knows.
+            count: Number of points, 1 to 10,000; None: one, returned without a list.
+            candidates: In a field, the locations (k, d) that it could measure, k >= 0; with none it skips the round. By
+                default 512 random ones in the box.
+            price: In a field, the cost of its measurement, in the unit of the outcome, >= 0. It abstains from a
+                measurement of less utility; at a price of 0 it always measures.
+            position: In a field, its present position (d,), if not that of its last measurement.
+            takes_part: In a field, False if it is absent. It then chooses nothing, but still reports its data.
 
         Returns:
             The query's id.
 
         Raises:
-            ConfigError: If it is deciding, the count is not from 1 to 10,000, the price is no finite number >= 0, or
-                what only a field has is given for a function.
-            ShapeError: If places are no finite numbers of the box's dimensions.
+            ConfigError: If it is deciding, or the count is not from 1 to 10,000; if the price is no finite number >= 0;
+                if an argument of fields is given for a function.
+            ShapeError: If locations are not finite numbers of the box's dimensions.
         """
         self._require_idle("asked again")
         number = 1 if count is None else whole_number(count, 1, "$.count", MOST_QUERIES)
@@ -180,16 +179,15 @@ class Agent(Returning):
         return names[0] if count is None else names
 
     def word(self, query: object = None) -> dict[str, float] | None:
-        """The values of its own variables, as decided; None while that is not decided.
+        """Decided values of its own variables; None before the decision.
 
-        In a field these are the coordinates of where it measures; there are none where it sits the round out or
-        declines.
+        In a field these are the coordinates of its measurement; they are empty if it skips the round or abstains.
 
         Args:
-            query: Of what was asked last, its id; by default the last of them.
+            query: Id of a query of the last ``ask``; by default the last of them.
 
         Raises:
-            UnknownQueryError: If it was not asked last.
+            UnknownQueryError: If the query is not of the last ``ask``.
         """
         name = query_name(query) if query is not None else next(reversed(self._words), "")
         if name not in self._words:
@@ -197,10 +195,10 @@ class Agent(Returning):
         return self._words[name]
 
     def recommend(self) -> None:
-        """Begin to find out what is worth most in expectation; ``recommended`` says it when that is finished.
+        """Begin to find the best point in expectation; ``recommended`` has it when that is finished.
 
-        All agents are asked for it in step, as for decisions. Of a function no later decision depends on it; in a field
-        the belief is fitted where that is due.
+        All agents are asked for it in step, as for decisions. With a function no later decision depends on it; in a
+        field the belief is fitted if a fit is due.
 
         Raises:
             ConfigError: If it is deciding.
@@ -210,10 +208,10 @@ class Agent(Returning):
         self._begin(0, Offer())
 
     def recommended(self) -> Recommendation | None:
-        """What was recommended last, as a ``Team`` recommends it; None while nothing was, or there is no data.
+        """Last recommendation, as of a ``Team``; None before the first one, or without data.
 
-        The point is the team's to the bit. Of a function with outcomes by factor, mean and standard deviation are sums
-        of what the owners of factors say, so last digits may differ.
+        The point is bit-identical to the team's. With outcomes per factor, mean and standard deviation are sums over
+        the owners of factors, so last digits may differ.
         """
         return self._recommended
 
@@ -227,28 +225,28 @@ class Agent(Returning):
         location: ArrayLike | None = None,
         noise_std: Noise = None,
     ) -> None:
-        """Learn what came of a query, of its own factors, all at once or some now and others later.
+        """Learn the outcomes of a query for its own factors, all at once or in parts.
 
         Args:
-            query: Its id; in a field None for what it measured unasked, such as where it starts.
-            outcome: A table of its own factors' outcomes, or a number if it owns one; with totals the first agent is
-                told the total. In a field what it measured. None, NaN, infinite or beyond 1e60 means failed.
-            failed: Whether what is not told failed.
-            point: Of a function: where its own variables really stood, if not as decided.
-            location: In a field: where it really measured (d,), if not as decided.
-            noise_std: Standard deviation of the noise of what is told, >= 0: a number, or a table of factors; None
-                where it is not known.
+            query: Id of the query; in a field None for an unrequested measurement, such as at the start.
+            outcome: Outcomes of its own factors by name, or a number if it owns one; with totals the first agent gets
+                the total. In a field its measurement. None, NaN, infinite or beyond 1e60 means failed.
+            failed: True if all outcomes that are not given failed.
+            point: Of a function: actual values of its own variables, if not as decided.
+            location: In a field: actual location (d,) of the measurement, if not as decided.
+            noise_std: Standard deviation of the noise of these outcomes, >= 0: a number, or numbers by factor; None if
+                unknown.
 
         Raises:
             UnknownQueryError: If no such query is pending, or it does not wait for a factor.
-            ConfigError: If a factor or a variable is not its own, a total is told to another than the first agent, or a
-                value is not in bounds.
-            ShapeError: If an outcome is no number, or a location is no place in or near the box.
+            ConfigError: If a factor or a variable is not its own, a total is given to another than the first agent, or
+                a value is not in bounds.
+            ShapeError: If an outcome is no number, or a location is not in or near the box.
         """
         own = self._own
         if self.problem.is_field:
             if point is not None:
-                raise ConfigError("got a point; in a field tell location = place", at="$.point")
+                raise ConfigError("got a point; wanted location = …, as this is a field", at="$.point")
             query_id = UNASKED if query is None else query_name(query)
             before = own.told.get(query_id)
             row = self._owned.measured(
@@ -256,7 +254,9 @@ class Agent(Returning):
             )
         else:
             if location is not None:
-                raise ConfigError("got a location; of a function tell point = {variable: value}", at="$.location")
+                raise ConfigError(
+                    "got a location; wanted point = {variable: value}, as this is a function", at="$.location"
+                )
             query_id = query_name(query)
             before = own.told.get(query_id)
             row = self._teller.told(
@@ -265,29 +265,29 @@ class Agent(Returning):
         self._own = own.with_told(query_id, row)
 
     def observe(self, query: object, info: Mapping[str, Any], *, is_all: bool = True) -> None:
-        """Learn what its own world says of a round in a field, as ``Team.observe`` learns it of all agents.
+        """Learn its own environment's info of a round in a field, as ``Team.observe`` does for all agents.
 
-        That is what it measured, there or where it was not sent, and what it measured on the way; or that it measured
-        nothing, which is no failure. A round in which nobody measures is an occasion to talk of beliefs, too.
+        The info has its measurement, as decided or elsewhere, and those en route, or no measurement, which is no
+        failure. Beliefs are also fused in a round without measurements.
 
         Args:
-            query: Its id; None for what it measured unasked, such as where it starts.
-            info: Its own of what ``env.step`` returned: ``location``, ``measurement``, ``noise_std``, ``sampled`` and
-                ``on_the_way``. What is no number, or nowhere near the field, has failed.
-            is_all: Whether nothing more will come of the query, from anybody. All agents say so alike.
+            query: Id of the query; None for an unrequested measurement, such as at the start.
+            info: Its own info from ``env.step``: ``location``, ``measurement``, ``noise_std``, ``sampled`` and
+                ``on_the_way``. Values that are not numbers, or far from the field, count as failed.
+            is_all: True if no agent will add to the query. All agents must give the same value.
 
         Raises:
-            UnknownQueryError: If no such query is pending, or it was told of it before.
+            UnknownQueryError: If no such query is pending, or it got its outcome before.
             ConfigError: If the problem is a function.
         """
         if not self.problem.is_field:
-            raise ConfigError("got an info; of a function tell what came of a query", at="$.info")
+            raise ConfigError("got an info; wanted the outcome of a query, as this is a function", at="$.info")
         query_id = UNASKED if query is None else query_name(query)
         if self.is_finished and query_id not in self._log.open and self._words.get(query_id) is not None:
-            query_id = UNASKED  # nobody takes part in it, so it is not pending
+            query_id = UNASKED  # a query without participants is not pending
         if (before := self._own.told.get(query_id)) is not None and before.has_come:
-            raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; it was told before")
-        has_ended = is_all and (query_id != UNASKED or self._log.asked > 0)  # where it starts is no round
+            raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; its outcome is already known")
+        has_ended = is_all and (query_id != UNASKED or self._log.asked > 0)  # the start is no round
         row = self._owned.observed(self._log, query_id, info, order=self._own.count, is_all=has_ended)
         self._own = self._own.with_told(query_id, row)
 
@@ -300,17 +300,18 @@ class Agent(Returning):
         agents: str | Sequence[str] | None = None,
         noise_std: ArrayLike | float | None = None,
     ) -> None:
-        """Learn evaluations that were never asked for. All agents are told of the same ones, each what it knows.
+        """Learn evaluations that were not requested. All agents get the same ones, each with its own part.
 
         Args:
-            points: Joint points (t, n), physical; of an agent's own variables only they are looked at. In a field
-                places (t, d), or (t, d + 1) with the round last; an agent looks at those only that are its own.
-            outcomes: Of its own factors (t, k), in the order of ``factors``; or totals (t,), of which the first agent's
-                count; in a field measurements (t,). Entries that are not finite, or beyond 1e60, count as failed.
-            rounds: The round of each (t,), or one for all; by default the present one.
-            agents: In a field who made all of them, or each (t,); by default the first agent. They tell the others.
+            points: Joint points (t, n), physical; an agent reads its own variables only. In a field locations (t, d),
+                or (t, d + 1) with the round last; an agent reads its own rows only.
+            outcomes: Outcomes of its own factors (t, k), in the order of ``factors``; or totals (t,), read by the first
+                agent; in a field measurements (t,). Entries that are not finite, or beyond 1e60, count as failed.
+            rounds: Round of each (t,), or one for all; by default the present one.
+            agents: In a field the author of all or of each (t,); by default the first agent. Authors report to the
+                others.
             noise_std: Standard deviation of the noise: one for all, one for each point (t,), or of the shape of
-                outcomes; NaN where it is not known.
+                outcomes; NaN if unknown.
 
         Raises:
             ShapeError: If shapes do not fit.

@@ -1,4 +1,4 @@
-"""Answers of one agent to the requests of a decision: from what it knows, and by messages."""
+"""Answers of one agent to the requests of a decision: from its own data, and by messages."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ from swarmbo.transport import Routes
 
 
 class Answering(Saying):
-    """Base of an agent's stages: what it answers where the steps of a decision ask."""
+    """Base of an agent's stages: answers to the requests of a decision."""
 
     def _answer(self, request: Request | Choose | Visit | EachSays | InTurn) -> Staged[Any]:
         match request:
@@ -60,7 +60,7 @@ class Answering(Saying):
         return shares_outcomes(self.setup.problem)
 
     def _ranked(self, request: Rank) -> Staged[Ranking | None]:
-        """The best of what was evaluated, by sums over the parts that it takes part in."""
+        """Best of the evaluated points, by sums over the parts of which it owns something."""
         belief, means = request
         U, shared = incumbents.evaluated(belief), ranked_parts(belief.graph, self.setup.coordination)
         mine = [(i, part) for i, part in shared if self.name in part.agents]
@@ -94,26 +94,26 @@ class Answering(Saying):
         own = np.array([numbers[factor] if graph.owner(factor) == self.name else 0.0 for factor in graph.factors])
         sums = (yield from self._sum("spread", own[None], fitting.each_own(graph.factor_owners, 0.0)))[0]
         if self._members != self.setup.problem.agents:
-            # nobody knows the number of a factor whose owner is absent: let it be as others are
+            # the number of an absent owner's factor is unknown: use that of others
             known = np.array([graph.owner(factor) in self._members for factor in graph.factors])
             sums = np.where(known, sums, sums[known].mean() if known.any() else 1.0)
         return dict(zip(graph.factors, sums.tolist(), strict=True))
 
     def _best(self, request: Whole) -> Staged[Float[np.ndarray, " n"]]:
-        """A joint point, of which the owner of each variable's first factor says where that is."""
+        """Joint point composed of values from the owner of each variable's first factor."""
         graph = self.setup.problem.graph
         owners = [graph.owner(graph.factors_of(variable)[0]) for variable in graph.variables]
         return (yield from self._composed("best", request.point, owners))
 
     def _expected(self, request: Expect) -> Staged[tuple[float, float]]:
-        """Expected sum and its standard deviation, by the owners of factors."""
+        """Expected sum and its standard deviation, from the owners of factors."""
         (model, point), graph = request, self.setup.problem.graph
         if self._knows_all:
             mean, std = model.posterior(point[None])
             return float(mean[0]), float(std[0])
         numbers = np.zeros((2, len(graph.factors)))
         for place, factor in enumerate(graph.factors):
-            if graph.owner(factor) == self.name:  # an only factor, which may be modelled in parts, is the sum
+            if graph.owner(factor) == self.name:  # a single factor, which may be modelled in parts, is the sum
                 is_sum = len(graph.factors) == 1
                 found = model.posterior(point[None]) if is_sum else model.factor_posterior(factor, point[None])
                 numbers[:, place] = [float(array[0]) for array in found]
@@ -123,7 +123,7 @@ class Answering(Saying):
         return float(means.sum()), float(np.sqrt((stds**2).sum()))
 
     def _agreed(self, request: Agree) -> Staged[Agreement]:
-        """Agreement with others, then made known to all: every agent says its own variables."""
+        """Agree with others, then exchange all agents' own variables."""
         functions, graph, timed = request.functions, request.functions.graph, self.setup.coordination
         if isinstance(timed, TimedClimbs) and has_deadline(timed):
             return (yield from self._agreed_in_time(timed, request))
@@ -139,7 +139,7 @@ class Answering(Saying):
         return Agreement((yield from self._composed("point", point)), 0.0, report)
 
     def _agreed_in_time(self, timed: TimedClimbs, request: Agree) -> Staged[Agreement]:
-        """The same by a deadline."""
+        """Agree by a deadline."""
         functions, graph, variables = request.functions, request.functions.graph, self.setup.problem.graph.variables
         word: Mapping[str, float] = {}
         if self.name in graph.agents:
@@ -157,10 +157,7 @@ class Answering(Saying):
         return Agreement(point, 0.0, SolveReport("deadline", timed.deadline))
 
     def _chosen(self, request: Choose) -> Staged[Solution]:
-        """Agreement with others by the agent's own tables; then all learn what each chose, and its value.
-
-        Of tables it makes its own only, and of places, which it has all, no table is needed.
-        """
+        """Agree with others by the agent's own tables only; then exchange the choices and their values."""
         problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
         timed: object = self.setup.coordination
         if isinstance(timed, TimedTables) and has_deadline(timed):
@@ -181,9 +178,8 @@ class Answering(Saying):
         return solution_with(graph, assignment, values[0], outcomes, Traffic())
 
     def _chosen_in_time(self, timed: TimedTables, request: Choose) -> Staged[Solution]:
-        """The same by a deadline: before it everybody says what its tables forbid, after it what was chosen.
-
-        Where it goes is known at the deadline, whoever else is heard of.
+        """Agree by a deadline: before it exchange forbidden pairs, after it the choices; its own location is known in
+        time.
         """
         problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
         own = {f: problem.tables[f] for f in graph.factors if graph.owner(f) == self.name}
@@ -213,7 +209,7 @@ class Answering(Saying):
         return settled(graph, chosen, values, SolveReport("deadline", timed.deadline))
 
     def _visited(self, request: Visit) -> Staged[Decision]:
-        """Auction by messages for the agent's own route; then all learn where each goes."""
+        """Auction for the agent's own route by messages; then all exchange their destinations."""
         plan, pilots = request.planned.plan, request.planned.pilots
         own = {self.name: pilots[self.name]} if self.name in pilots else {}
         legs: list[Legs] = yield Stage("agreement", lambda post: plan.programs(self.name, own, post) if own else [])

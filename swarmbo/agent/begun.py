@@ -1,4 +1,4 @@
-"""What an agent is doing: decisions that are being made, and what it goes back to if they come to nothing."""
+"""An agent's decisions in progress, and the state to which a failed decision returns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,17 +17,11 @@ TICK = ("", b"")  # no agent has this name
 
 
 class Deciding(msgspec.Struct, frozen=True):
-    """Decisions that are being made: where they began, and what has arrived since. All else follows from that.
+    """Decisions in progress: their inputs, and all arrivals since. Everything else follows from these.
 
-    Args:
-        count: How many, one after the other; 0: a recommendation.
-        said: What the agent was told before.
-        offer: In a field, where it can go.
-        turn: How many decisions and recommendations came before.
-        heard: Who sent what, in the order of arrival; ``("", b"")`` where a tick of an agreement by a deadline began.
-        is_under_way: Whether anything was said yet: then it is not said again.
-        company: Who takes part; None: all.
-        known: In a field, what each offered in the report before, if all heard it.
+    ``said`` has the agent's own data before. ``heard`` has sender and payload in the order of arrival, and ``("",
+    b"")`` at each tick of an agreement by a deadline. Once ``is_under_way``, messages were sent, and are not sent
+    again. ``known`` has offers of the last report in a field, if all received it. A ``count`` of 0 is a recommendation.
     """
 
     count: int
@@ -40,7 +34,7 @@ class Deciding(msgspec.Struct, frozen=True):
     known: dict[str, PackedOffer] = {}
 
     def by_tick(self, agent: str) -> list[list[Envelope]]:
-        """What an agent heard: before the first tick of an agreement by a deadline, and from each such tick on."""
+        """Arrivals before the first tick of an agreement by a deadline, and from each such tick on."""
         out: list[list[Envelope]] = [[]]
         for sender, payload in self.heard:
             if (sender, payload) == TICK:
@@ -52,14 +46,7 @@ class Deciding(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class Begun:
-    """Decisions that are being made, and what was known before them.
-
-    Args:
-        deciding: What is being made.
-        log: What was known.
-        learner: What was made of it.
-        offered: In a field, what each offered in the report before.
-    """
+    """Decisions in progress, and the log, learner and offers before them."""
 
     deciding: Deciding
     log: Logbook
@@ -67,7 +54,7 @@ class Begun:
     offered: dict[str, PackedOffer]
 
     def hearing(self, letters: Sequence[Envelope], *, is_tick: bool = False) -> "Begun":
-        """The same once something has arrived, or nothing has; ``is_tick``: by a deadline."""
+        """Copy with new arrivals, perhaps none; ``is_tick`` marks a tick of an agreement by a deadline."""
         new = ((letter.sender, letter.payload) for letter in letters)
         heard = (*self.deciding.heard, *((TICK,) if is_tick else ()), *new)
         return replace(self, deciding=msgspec.structs.replace(self.deciding, heard=heard, is_under_way=True))

@@ -1,4 +1,4 @@
-"""An agent in a process of its own, behind a pipe."""
+"""An agent in its own process, behind a pipe."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,22 +17,19 @@ from swarmbo.problem import Problem
 from swarmbo.records import Recommendation, Traffic
 from swarmbo.transport import Envelope
 
-_ENDING = 5.0  # seconds that a process has to end by itself
+_ENDING = 5.0  # seconds that a process has to end
 
 
 def serve(connection: "Connection[Any, Any]") -> None:
-    """Be an agent, for whoever holds the other end, until that is closed.
+    """Run an agent for the other end of a connection, until that is closed.
 
-    First comes a tuple that says how the agent is made: ``("new", (name, problem), settings)``, or
-    ``("again", (state,), {})``; then tuples of a method of ``Agent``, its arguments and its keywords. Each is
-    answered by what it returns or raises, whether the agent is finished, whether it keeps time, and what its messages
-    took. What comes is unpickled: hold the other end yourself.
-
-    Args:
-        connection: Of ``multiprocessing``.
+    The first message is a tuple that makes the agent: ``("new", (name, problem), settings)``, or ``("again", (state,),
+    {})``. Others are a method of ``Agent``, its arguments and its keywords. Each is answered by the result or
+    exception, whether the agent is finished, whether it keeps time, and the traffic of its messages. Received data are
+    unpickled: keep the other end trusted.
     """
     agent: Agent | None = None
-    with threadpool_limits(1, user_api="blas"):  # as many threads give other last digits
+    with threadpool_limits(1, user_api="blas"):  # the number of threads changes last digits
         while True:
             try:
                 name, arguments, keywords = connection.recv()
@@ -48,31 +45,17 @@ def serve(connection: "Connection[Any, Any]") -> None:
                     answer = agent.name
                 else:
                     answer = getattr(agent, name)(*arguments, **keywords)
-            except Exception as error:  # noqa: BLE001 - it is raised where the call was made
+            except Exception as error:  # noqa: BLE001 - it is raised in the caller
                 answer = error
             known = (True, False, {}) if agent is None else (agent.is_finished, agent.keeps_time, agent.sent)
             connection.send((answer, *known))
 
 
 class RemoteAgent:
-    """An agent that runs in a process of its own; its methods are those of ``Agent``.
+    """An agent in its own process; its arguments and methods are those of ``Agent``.
 
-    The process starts anew (``spawn``), so it has nothing but what it is told. As with any use of ``multiprocessing``,
-    a script that makes one does so under ``if __name__ == "__main__":``.
-
-    Args:
-        name: As of an ``Agent``.
-        problem: As ``name``.
-        links: As ``name``.
-        patience: As ``name``.
-        level: As ``name``.
-        sites: As ``name``.
-        has_base: As ``name``.
-        travel: As ``name``; it is pickled.
-        **settings: As ``name``.
-
-    Raises:
-        ConfigError: As an ``Agent`` does.
+    The process starts fresh (``spawn``), so it has only the data that it is given; ``travel`` is pickled. As with any
+    use of ``multiprocessing``, a script makes one under ``if __name__ == "__main__":``.
 
     Example:
         >>> import swarmbo as sb
@@ -102,7 +85,7 @@ class RemoteAgent:
 
     @classmethod
     def from_state_dict(cls, state: Any, **own: Any) -> Self:
-        """The agent whose ``state_dict`` this is, in a new process."""
+        """Restore the agent of a ``state_dict`` in a new process."""
         made = cls.__new__(cls)
         made._start(state["json"]["name"])
         made._call("again", state, **own)
@@ -124,44 +107,44 @@ class RemoteAgent:
     def ask(self, count: int, **offered: Any) -> list[str]: ...
 
     def ask(self, count: int | None = None, **offered: Any) -> str | list[str]:
-        """As of an ``Agent``."""
+        """See ``Agent.ask``."""
         return self._call("ask", count, **offered)
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """As of an ``Agent``."""
+        """See ``Agent.tick``."""
         return self._call("tick", now, list(inbox))
 
     def word(self, query: str | None = None) -> dict[str, float] | None:
-        """As of an ``Agent``."""
+        """See ``Agent.word``."""
         return self._call("word", query)
 
     def recommend(self) -> None:
-        """As of an ``Agent``."""
+        """See ``Agent.recommend``."""
         self._call("recommend")
 
     def recommended(self) -> Recommendation | None:
-        """As of an ``Agent``."""
+        """See ``Agent.recommended``."""
         return self._call("recommended")
 
     def tell(self, query: str | None, outcome: Any = None, **more: Any) -> None:
-        """As of an ``Agent``."""
+        """See ``Agent.tell``."""
         self._call("tell", query, outcome, **more)
 
     def observe(self, query: str | None, info: Mapping[str, Any], **more: Any) -> None:
-        """As of an ``Agent``."""
+        """See ``Agent.observe``."""
         self._call("observe", query, info, **more)
 
     def attach(self, points: ArrayLike, outcomes: ArrayLike, **more: Any) -> None:
-        """As of an ``Agent``."""
+        """See ``Agent.attach``."""
         self._call("attach", points, outcomes, **more)
 
     def state_dict(self) -> dict[str, Any]:
-        """As of an ``Agent``."""
+        """See ``Agent.state_dict``."""
         return self._call("state_dict")
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process runs."""
+        """True if its process runs."""
         return self._process.is_alive()
 
     def close(self) -> None:

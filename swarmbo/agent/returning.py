@@ -1,4 +1,4 @@
-"""An agent that goes on without others, and one that comes back: it takes over what was decided without it."""
+"""Agents that continue without others, and that return with the state of decisions made without them."""
 
 import zlib
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, stops_by_round
 from swarmbo.errors import ConfigError
 
-_MOST = 2**28  # bytes of what is lent, once it is unpacked
+_MOST = 2**28  # bytes of an unpacked snapshot
 
 
 class _Array(msgspec.Struct, frozen=True, array_like=True):
-    """An array of numbers: what they are, how many, and their bytes."""
+    """Numbers of an array, packed for sending."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -35,16 +35,13 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Returning(Saved):
-    """Base of agents of which some may be absent for a while."""
+    """Base of agents that may be absent for a while."""
 
     def give_up(self, last: int) -> None:
-        """Take back what was begun or decided after a decision, as if it had never been asked for.
+        """Take back what was begun or decided after decision number ``last``, as if it had not been requested.
 
-        Nothing may have been told of it. Its number is not used again, so messages of it that are still under way are
-        not taken for others; messages of decisions that are yet to come are kept.
-
-        Args:
-            last: Number of the last decision that holds.
+        No outcome of it may have been given. Its number is not used again, so late messages of it are recognised;
+        messages of future decisions are kept.
         """
         if self._participant.decision <= last or self._before is None:
             return
@@ -54,12 +51,8 @@ class Returning(Saved):
         self._stop()
 
     def snapshot(self) -> bytes:
-        """What everybody knows, for one who comes back: the log, and where all learn alike what was learned.
-
-        Outcomes of factors that are its own it keeps to itself, where agents do.
-
-        Raises:
-            ConfigError: If it is deciding.
+        """Common knowledge for a returning agent: the log and, if all learn alike, the learner's state; no private
+        outcomes.
         """
         if self._steps is not None:
             raise ConfigError(f"{self.name!r} is deciding; wanted it finished before it lends")
@@ -77,19 +70,19 @@ class Returning(Saved):
         return zlib.compress(msgspec.msgpack.encode(_State({"log": plain, **learned}, packed)))
 
     def restore(self, lent: bytes, own: Mapping[str, OwnRow], last: int, since: int = 0) -> None:
-        """Take over what another one lent; what this one did not know that was decided is given up.
+        """Take over another agent's snapshot; its own decisions after number ``since`` are given up.
 
-        A belief of its own is what it was after the last decision that it took part in, and learns what came since of
-        its own measurements; what others measured it hears when next they talk.
+        A local belief continues from the agent's last decision, and learns its own measurements since then; others'
+        measurements arrive with the next fusion.
 
         Args:
-            lent: What it was.
-            own: By query, what came of own factors, where that is nobody else's to tell.
-            last: Number of the last decision that holds.
-            since: Number of the last of these that it took part in.
+            lent: Snapshot of another agent.
+            own: Outcomes of own factors by query, if no other agent may know them.
+            last: Number of the last valid decision.
+            since: Number of the last of these in which it took part.
 
         Raises:
-            ConfigError: If it is nothing that an agent of the same problem lends.
+            ConfigError: If the data are not a snapshot of the same problem.
         """
         self.give_up(since)
         try:
@@ -113,22 +106,15 @@ class Returning(Saved):
         self._stop()
 
     def note(self, query: str, row: OwnRow) -> None:
-        """Learn what came of a query, as somebody says it who has checked it, such as the hub of a fleet.
-
-        Args:
-            query: Its id; ``UNASKED`` for what it measured unasked.
-            row: Its own part of what came; how much it was told of before is known here.
+        """Learn the checked outcome of a query (or ``UNASKED``), for instance from the hub of a fleet; its order is set
+        here.
         """
         self._own = self._own.with_told(query, msgspec.structs.replace(row, order=self._own.count))
 
     def told_again(self, rows: OwnRows) -> None:
-        """What it was told since the last decision that holds, and has yet to say; all of it, and nothing else.
-
-        Raises:
-            ConfigError: If it is deciding.
-        """
+        """Replace its data since the last valid decision, which it has yet to report."""
         if self._steps is not None:
-            raise ConfigError(f"{self.name!r} is deciding; wanted it finished before it is told again")
+            raise ConfigError(f"{self.name!r} is deciding; wanted the decision finished before the next outcome")
         self._own = rows
 
     @property
@@ -137,36 +123,39 @@ class Returning(Saved):
 
     @property
     def _teller(self) -> Owned:
-        """Its own, with who is told totals in this company."""
+        """Its own data rules, with the participant that gets totals."""
         return self._owned if self.participants is None else replace(self._owned, teller=self.participants.members[0])
 
     def _stop(self) -> None:
-        """Wait for nothing any more."""
+        """Wait for no more messages."""
         self._steps = self._begun = self._before = self._clocked = None
         number = self._participant.decision
         self._participant = Participant[Any](self.name, number)
         self._n_agreed = max(self._n_agreed, 2 * number + 2)
 
     def _require_participants(self, count: int) -> None:
-        """Refuse a decision in a company that cannot make it."""
+        """Refuse a decision that its participants cannot make."""
         if (participants := self.participants) is None:
             return
         participants.checked(self.name, self.problem)
         if count != 1:
-            raise ConfigError(f"got {count}; wanted one decision at a time, in a company", at="$.count")
+            raise ConfigError(f"got {count}; wanted one decision at a time, with its participants", at="$.count")
         if not has_deadline(self._setup.coordination):
-            raise ConfigError("got a company; wanted mode = 'asynchronous': others wait for all", at="$.company")
+            raise ConfigError(
+                "got participants; wanted mode = 'asynchronous', as other modes wait for all agents",
+                at="$.participants",
+            )
         if participants.number <= self._participant.decision:
             raise ConfigError(f"got decision {participants.number}; wanted later than {self._participant.decision}")
 
     def _lent_log(self) -> Logbook:
-        """The log without outcomes that are only this agent's."""
+        """The log without private outcomes of this agent."""
         if self._learns_alike:
             return self._log
         history, own = self._log.history, [self.problem.channels.index(factor) for factor in self.factors]
         factors, noise = history.factors.copy(), history.known_noise
         came = ~np.isnan(factors[:, own])
-        if self.problem.is_field:  # others do not know that a measurement failed, only that it was made
+        if self.problem.is_field:  # others know of a measurement, not of its failure
             came |= history.failed[:, own]
         factors[:, own] = np.where(came, UNHEARD, np.nan)
         noise[:, [0, *(1 + column for column in own)]] = np.nan
@@ -174,7 +163,7 @@ class Returning(Saved):
         return replace(self._log, history=history)
 
     def _filled(self, log: Logbook, own: Mapping[str, OwnRow]) -> Logbook:
-        """A log that was lent, with what came of own factors; what nobody knows any more was not heard of."""
+        """Fill a received log with outcomes of own factors; outcomes that no agent knows any more count as unheard."""
         if self._learns_alike:
             return log
         history = log.history
@@ -204,7 +193,7 @@ class Returning(Saved):
 
 
 def round_of(query_id: str) -> int:
-    """The round of a function that a query is: they are numbered from 1.
+    """Round of a function's query: queries are numbered from 1.
 
     Example:
         >>> round_of("q00012")

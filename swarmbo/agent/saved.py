@@ -1,4 +1,4 @@
-"""An agent written down, and going on from there."""
+"""Saving and restoring of an agent."""
 
 import math
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ STATE_VERSION = 4  # 4: what each agent offered before the last decision
 
 
 class Saved(Talking):
-    """Base of agents that can be saved while they are deciding, too."""
+    """Base of agents that can be saved, also while they are deciding."""
 
     def state_dict(self) -> dict[str, Any]:
-        """All of the agent, as ``{"json": plain data, "arrays": {name: array}}``; also while it is deciding."""
+        """State of the agent as ``{"json": plain data, "arrays": {name: array}}``, also while it is deciding."""
         begun, links = self._begun, self.links
         log, learner = (self._log, self._learner) if begun is None else (begun.log, begun.learner)
         plain_log, arrays = log.to_state()
@@ -66,18 +66,18 @@ class Saved(Talking):
         coordination: object = None,
         travel: Travel | None = None,
     ) -> Self:
-        """The agent whose ``state_dict`` this is, going on to the bit; what it had said is not said again.
+        """Restore the agent of a ``state_dict``; it continues bit-identically, and does not send messages again.
 
         Args:
-            state: The saved state.
-            belief: The agent's, if it is of your own making: a state has its name only, and loads no code.
+            state: Saved state.
+            belief: Belief of your own making, if the agent had one: a state has its name only, and loads no code.
             acquisition: As ``belief``.
             coordination: As ``belief``.
-            travel: How many rounds its ways take, if it had been told.
+            travel: Travel times, if the agent had any.
 
         Raises:
             StateVersionError: If another version of swarmbo wrote it.
-            ConfigError: If a part is of your own making, or what says how long ways take, and was not given again.
+            ConfigError: If a part of your own making, or travel times, are missing.
         """
         plain = state["json"]
         if plain.get("version") != STATE_VERSION:
@@ -91,7 +91,7 @@ class Saved(Talking):
             links = nx.Graph()
             links.add_nodes_from(plain["links"]["agents"])
             links.add_edges_from(plain["links"]["edges"])
-        made = cls(  # an ``Agent``, which makes its setup of its settings
+        made = cls(  # an ``Agent``, which makes its own setup
             plain["name"],
             Problem.from_plain(plain["problem"]).watching(plain["level"]),
             links=links,
@@ -117,7 +117,7 @@ class Saved(Talking):
             made._begin(begun.count, begun.offer)
             for inbox in (before, *ticks) if begun.is_under_way else ():
                 made.tick(0.0, inbox)
-            made._participant.since = None  # the clock is another
+            made._participant.since = None  # the clock differs
         else:
             early = msgspec.convert(plain["early"], tuple[tuple[str, bytes], ...])
             made._words = dict(plain["words"])

@@ -21,12 +21,12 @@ from swarmbo.deciding.words import all_of
 from swarmbo.transport import Routes
 
 Out = TypeVar("Out")
-_NEAR = 1.0  # of the cube's side: how far outside it a point may be
+_NEAR = 1.0  # distance outside the cube that a point may have, in sides
 Program = Generator[Mapping[Key, fitting.Wanted], dict[Key, Message], Out]
 
 
 class Stage(NamedTuple):
-    """Programs that run side by side, and what they are for; answered by what comes out of them."""
+    """Parallel programs of one purpose; answered by their outcomes."""
 
     purpose: str
     programs: Callable[[Post], Iterable[Program[Any]]]
@@ -37,17 +37,7 @@ Staged = Generator[Stage | Timed | Known, Any, Out]
 
 @dataclass(frozen=True, eq=False)
 class Saying:
-    """Base of what one agent does: words to all others, and sums over all.
-
-    Args:
-        name: Of the agent.
-        setup: What everybody knows beforehand.
-        routes: Who reaches whom.
-        links: Who hears whom; None: everyone hears everyone.
-        company: Who takes part; None: all.
-        sites: Every place of a field that can be measured at all; None: nobody says.
-        refused: Where messages are counted that held what they may not, by sender.
-    """
+    """Base of an agent's stages: messages to all others, and sums over all."""
 
     name: str
     setup: Setup
@@ -63,18 +53,18 @@ class Saying:
 
     @property
     def _everybody(self) -> Part:
-        """All agents that take part."""
+        """One part of all participants."""
         return all_of(self.setup.problem.graph, self.routes, self._members)
 
     def _said(self, purpose: str, steps: Steps[dict[str, bytes]]) -> Staged[dict[str, bytes]]:
-        """Messages to everybody, by this agent and by others."""
+        """Exchange data with every agent."""
         (said,) = yield Stage(purpose, lambda post: [ByMessages(self._everybody, self.name, post).program(steps)])
         return said
 
     def _sum(
         self, purpose: str, numbers: Float[np.ndarray, "k m"], fits: fitting.Fits
     ) -> Staged[Float[np.ndarray, "k m"]]:
-        """The sum over all agents, up a tree of them and down again."""
+        """Sum over all agents, up a tree of them and down again."""
         (sums,) = yield Stage(purpose, lambda post: [self._reduced(self._everybody, numbers[None], post, fits)])
         return sums
 
@@ -86,9 +76,9 @@ class Saying:
     def _composed(
         self, purpose: str, point: Float[np.ndarray, " n"], owners: Sequence[str] = (), who: Sequence[str] = ()
     ) -> Staged[Float[np.ndarray, " n"]]:
-        """A joint point of the unit cube, of which each agent says the variables that are its own in this.
+        """Joint point of the unit cube, to which each agent contributes the variables that it owns here.
 
-        The first of those who know of all (by default anybody) says the absent's, too.
+        The first participant, or the first of ``who``, contributes those of absent agents.
         """
         members, owners = self._members, owners or self.setup.problem.graph.variable_owners
         first = next((agent for agent in members if agent in who), members[0])

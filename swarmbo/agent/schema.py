@@ -1,6 +1,6 @@
-"""What agents may tell one another before and after they agree: what does not fit is dropped where it arrives.
+"""Admissible content of agents' messages before and after an agreement; others are dropped on arrival.
 
-Each is made of what all of them know: who owns what, which queries are pending, the box.
+Each test uses common knowledge only: owners, pending queries, the box.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,11 +22,11 @@ from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
 
-_MOST = 2**31  # evaluations that anybody was told of
+_MOST = 2**31  # largest number of evaluations of an agent
 
 
 def decoded(word: bytes, kind: Any = Any) -> Any:
-    """What was said; None if it is nothing of the kind."""
+    """Decode data of a kind; None if they do not fit."""
     try:
         return msgspec.msgpack.decode(word, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):
@@ -34,7 +34,7 @@ def decoded(word: bytes, kind: Any = Any) -> Any:
 
 
 def of_kind(kind: Any, fits: Callable[[str, Any], bool]) -> FitsWord:
-    """Words of a kind that fit; one that is None is none."""
+    """Test of data of a kind; None is refused."""
 
     def is_one(agent: str, word: bytes) -> bool:
         found = decoded(word, kind)
@@ -50,15 +50,7 @@ def reports(
     sites: Float[np.ndarray, "s d"] | None = None,
     known: Mapping[str, PackedOffer] | None = None,
 ) -> FitsWord:
-    """What agents in a field report.
-
-    Args:
-        problem: The field.
-        log: What all know.
-        attached: What this agent was told of evaluations that nobody asked for; others were told of as many.
-        sites: Every place that can be measured at all, of which offers say indices; None: nobody says.
-        known: What each offered in the report before, if all heard it.
-    """
+    """Test of agents' reports in a field; offers are checked against ``sites`` and the ``known`` last offers."""
     of_whom: set[str | int] = {UNASKED, *log.open}
 
     def is_measurement(measurement: Any) -> bool:
@@ -97,18 +89,18 @@ def _is_offer(offer: PackedOffer, problem: Problem, sites: Float[np.ndarray, "s 
 
 
 def is_place(place: Sequence[float], problem: Problem) -> bool:
-    """Whether coordinates are a place in or near the box of a field."""
+    """True if coordinates are in or near the box of a field."""
     return len(place) == problem.box.n_dims and bool(problem.box.is_near(np.array(place, dtype=float)))
 
 
 def is_stop(stop: Stop, problem: Problem) -> bool:
-    """Whether something can be a measurement in a field."""
+    """True if a measurement in a field is admissible."""
     is_outcome = stop.outcome is None or abs(stop.outcome) <= LARGEST_OUTCOME
     return is_outcome and (stop.noise is None or 0.0 <= stop.noise < np.inf) and is_place(stop.place, problem)
 
 
 def places(problem: Problem) -> FitsWord:
-    """Where agents say that they go: a place, or None."""
+    """Test of agents' destinations: a location, or None."""
 
     def fits(agent: str, word: bytes) -> bool:
         return word == _NOBODY or of_kind(tuple[float, ...], lambda _, place: is_place(place, problem))(agent, word)
@@ -120,12 +112,7 @@ _NOBODY = msgspec.msgpack.encode(None)
 
 
 def forbidding(graph: FactorGraph, sizes: Mapping[str, int]) -> FitsWord:
-    """What factors forbid, as their owners say it.
-
-    Args:
-        graph: Scopes and owners.
-        sizes: Number of values by variable.
-    """
+    """Test of factors' forbidden pairs, from their owners."""
 
     def are_pairs(f: str, told: Sequence[Packed]) -> bool:
         scope = graph.scope(f)
@@ -142,18 +129,11 @@ def forbidding(graph: FactorGraph, sizes: Mapping[str, int]) -> FitsWord:
 
 
 def news(problem: Problem, log: Logbook, n_attached: int, tellers: Collection[str]) -> Fits:
-    """Sums of what agents of a function were told: a row for each query that is pending, then what was attached.
-
-    Args:
-        problem: The function.
-        log: What all know.
-        n_attached: Evaluations that nobody asked for.
-        tellers: Who may be told a total.
-    """
+    """Test of sums of agents' data of a function: a row for each pending query, then the attached evaluations."""
     layout, graph, k = Layout.of(problem), problem.graph, len(problem.channels)
     owners = [graph.owner(channel) for channel in problem.channels]
     low, high = problem.domain.low, problem.domain.high
-    side = high - low  # it may be as far outside the box
+    side = high - low  # values may be so far outside the box
     waits = [np.array([c in query.waits for c in problem.channels]) for query in log.open.values()]
     is_open = np.array([*waits, *[np.ones(k, dtype=bool)] * n_attached], dtype=bool).reshape(-1, k)
     of_factors, of_variables = each_own(owners), each_own(graph.variable_owners)
@@ -182,7 +162,7 @@ def news(problem: Problem, log: Logbook, n_attached: int, tellers: Collection[st
 
 
 def indices(agents: Sequence[str], sizes: Mapping[str, int], least: int) -> Fits:
-    """Which of its places each agent says it has chosen; ``least``: 0, or -1 for none."""
+    """Test of each agent's chosen index among its locations; ``least`` is 0, or -1 for none."""
     most = np.array([max(sizes.get(agent, 1) - 1, 0) for agent in agents], dtype=float)
     whose = each_own(agents, least, whole=True)
     return lambda sums, members: whose(sums, members) and bool((sums <= most).all())

@@ -1,4 +1,4 @@
-"""What one agent can do with what it knows, and what is refused."""
+"""Limits of a single agent's knowledge: settings that it refuses."""
 
 from swarmbo.baselines import Random, Sobol
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings
@@ -12,14 +12,7 @@ from swarmbo.errors import ConfigError
 
 
 def require_own(setup: Setup) -> None:
-    """Refuse what one agent can't do with what it knows.
-
-    Args:
-        setup: What everybody knows beforehand.
-
-    Raises:
-        ConfigError: It names the setting.
-    """
+    """Refuse settings that need more than one agent's knowledge."""
     if setup.problem.is_field:
         _require_field(setup)
         return
@@ -51,7 +44,7 @@ def _require_field(setup: Setup) -> None:
 
 
 def _require_shares(setup: Setup) -> None:
-    """Refuse what looks at the beliefs of all, where each agent has one of its own."""
+    """Refuse settings that need all agents' beliefs, if each has a local belief."""
     acquisition, coordination = setup.rule(), setup.coordination
     if isinstance(coordination, Solver) and not acquisition.splits:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The stages of one agent: what all were told becomes known, then they decide, or recommend."""
+"""Stages of one agent: the exchange of data, then a decision or a recommendation."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -32,7 +32,7 @@ Learner = FieldLearner | FunctionLearner
 
 
 class Stages(Answering):
-    """The stages of one agent; its arguments are those of its base, ``Saying``."""
+    """Stages of one agent."""
 
     @property
     def _absent(self) -> dict[str, OwnRows]:
@@ -40,7 +40,7 @@ class Stages(Answering):
 
     @property
     def _heard_over(self) -> "nx.Graph[str] | None":
-        """Links between agents that take part; None: all hear one another."""
+        """Links between participants; None: all reach one another."""
         if not self._absent:
             return self.links
         links = nx.complete_graph(self.setup.problem.agents) if self.links is None else self.links
@@ -49,15 +49,7 @@ class Stages(Answering):
     def reports(
         self, log: Logbook, learner: FieldLearner, own: OwnRows, offer: Offer, known: Mapping[str, PackedOffer]
     ) -> Staged[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
-        """What all in a field know once each has told all others what it measured, and where it can go.
-
-        Args:
-            log: What was known.
-            learner: What was made of it.
-            own: What this agent was told since the last decision.
-            offer: Where this agent can go.
-            known: What each offered in the report before, if all heard it.
-        """
+        """Exchange measurements and reachable locations in a field, and merge them into log and learner."""
         keeps, problem = not learner.believed.is_shared, self.setup.problem
         reports = Reports(problem, self.name, own, offer, self._heard_over, keeps, self.sites, known)
         fits = schema.reports(problem, log, own.attached, self.sites, known)
@@ -67,7 +59,7 @@ class Stages(Answering):
         return (yield from answered(reports.merged(log, learner, heard), self._talked))
 
     def _talked(self, due: Sequence[Talk]) -> Staged[None]:
-        """What it has to say of its belief, said to those that it hears, and what they say heard."""
+        """Exchange messages about beliefs with neighbours."""
         for talk in due:
             for view in talk.agents.values():
                 view.refused = self.refused
@@ -84,7 +76,7 @@ class Stages(Answering):
         return {self.name: inbox}
 
     def _notes(self, said: Mapping[str, bytes], neighbours: Sequence[str], post: Post) -> Program[dict[str, bytes]]:
-        """A note to everybody that it hears, and one from each: who has nothing to say, or loses it, says that."""
+        """Exchange a note with every neighbour; an empty note means nothing to send, or a loss."""
         for neighbour in neighbours:
             post(neighbour, Note(self.name, said.get(neighbour, b"")))
         heard: dict[Key, Any] = {}
@@ -93,43 +85,26 @@ class Stages(Answering):
         return {message.agent: message.content for message in heard.values()}
 
     def news(self, log: Logbook, own: OwnRows) -> Staged[Logbook]:
-        """What all who set variables of a function were told since the last decision, in one logbook.
-
-        Args:
-            log: What was known then.
-            own: What this agent was told since.
-        """
+        """Log of a function with the data of all agents since the last decision."""
         exchange = Exchange(self.setup.problem, self.name, log, own)
         if not exchange.is_due:
             return log
         problem = self.setup.problem
         tellers = (
             problem.agents[:1] if self.participants is None else problem.agents
-        )  # by then it was another that was told
+        )  # another agent may have got the total
         fits = schema.news(problem, log, len(own.attached), tellers)
         sums = yield from self._sum("news", exchange.numbers(), fits)
-        for name, rows in self._absent.items():  # 0 of all others, as with anybody's numbers: the sum stays exact
+        for name, rows in self._absent.items():  # 0 for all others, as for any agent's numbers: the sum stays exact
             sums = sums + Exchange(self.setup.problem, name, log, rows).numbers()
         return exchange.merged(sums).without(() if self.participants is None else self.participants.over)
 
     def decided(self, log: Logbook, learner: Learner, offers: Offers) -> Staged[tuple[Learner, Choice]]:
-        """The next joint point, as it is decided by anybody; what others know is asked by message.
-
-        Args:
-            log: What is known.
-            learner: What was made of it before.
-            offers: What there is to choose from.
-        """
+        """Decide the next joint point by the common code; others' data are requested by message."""
         return answered(learner.steps(log, offers), self._answer)
 
     def recommended(
         self, log: Logbook, learner: Learner, sites: Float[np.ndarray, "k d"] | None
     ) -> Staged[tuple[Learner, Recommendation | None]]:
-        """What is worth most in expectation.
-
-        Args:
-            log: What is known.
-            learner: What was made of it before.
-            sites: In a field, every place that can be measured at all; None: anything in the box.
-        """
+        """Find the best point in expectation."""
         return answered(learner.recommend(log, sites), self._answer)

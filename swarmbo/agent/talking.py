@@ -1,4 +1,4 @@
-"""What an agent does tick by tick: decisions are stages of messages, which go on as far as what arrived allows."""
+"""An agent's ticks: decisions are stages of messages, which continue as far as arrivals allow."""
 
 import math
 from collections import Counter
@@ -34,22 +34,11 @@ from swarmbo.records import LinkReport, Recommendation, SolveReport, Traffic
 from swarmbo.transport import Envelope, Routes
 from swarmbo.worlds import Offers
 
-_AHEAD = 1000  # decisions: nobody is so far before another, as they wait for one another
+_AHEAD = 1000  # decisions; no agent is so far ahead of another, as they wait for one another
 
 
 class Talking:
-    """Base of agents: what they know, and the decisions that they are making.
-
-    Args:
-        name: Of the agent.
-        problem: What all work on.
-        setup: What everybody knows beforehand.
-        links: Who hears whom; None: everyone hears everyone.
-        patience: For how long it waits for messages while none arrives.
-        sites: In a field, every place that can be measured at all.
-        has_base: Whether a base station hands on what no path of links does.
-        travel: In a field, how many rounds its ways take.
-    """
+    """Base of agents: their data, and their decisions in progress; see ``Agent`` for its arguments."""
 
     def __init__(
         self,
@@ -80,60 +69,60 @@ class Talking:
         self._log, self._own = Logbook.empty(problem), OwnRows()
         self._learner = FieldLearner.empty(setup, name) if problem.is_field else FunctionLearner(setup)
         self.refused = Counter[str]()
-        self._reported = Counter[str]()  # of these what a report has named
-        self._offered: dict[str, PackedOffer] = {}  # by all, in the report before the last decision
+        self._reported = Counter[str]()  # refused messages that a report has named
+        self._offered: dict[str, PackedOffer] = {}  # by agent, in the report before the last decision
         self._words: dict[str, dict[str, float] | None] = {}
         self._recommended: Recommendation | None = None
         self._early: list[Envelope] = []
-        self._bundles: list[Envelope] = []  # of an agreement by a deadline that has not begun here
+        self._bundles: list[Envelope] = []  # messages of an agreement by a deadline that has not begun here
         self._clocked: Clocked | None = None
         self._n_agreed = 0  # agreements by a deadline with smaller numbers are over
         self._begun: Begun | None = None
-        self._before: Begun | None = None  # what the last decision began with, also once it is made
+        self._before: Begun | None = None  # state before the last decision, also once it is made
         self._steps: Staged[None] | None = None
         self._participant = Participant[Any](name)
         self._routes = Routes(problem.agents, links, has_base=has_base)
 
     @property
     def is_finished(self) -> bool:
-        """Whether it waits for nothing: all that was asked is decided."""
+        """True if it waits for nothing: every request is decided."""
         return self._steps is None
 
     @property
     def keeps_time(self) -> bool:
-        """Whether it agrees by a deadline: then tick it once for each tick of your clock, whatever has arrived.
+        """True during an agreement by a deadline: then tick it once for each tick of your clock, whatever has arrived.
 
-        Of what it says, what ``swarmbo.agent.may_be_lost`` says so of may be lost or late. All else has to arrive, also
-        of what it says in such ticks: as in that of the deadline, in which it goes on.
+        Messages for which ``swarmbo.agent.may_be_lost`` is True may be lost or late. All others have to arrive, also
+        those of such ticks, as at the deadline, when it continues.
         """
         return self._clocked is not None
 
     @property
     def agreement(self) -> int:
-        """The number of the agreement that it keeps time for, two for each decision; -1 if it keeps none."""
+        """Number of the agreement for which it keeps time, two for each decision; -1 for none."""
         return -1 if self._clocked is None else self._clocked.number
 
     @property
     def log(self) -> Logbook:
-        """What it knows; of outcomes by factor that others were told it only knows that they came."""
+        """Log of its knowledge; it has no outcomes per factor of others, only that they are done."""
         return self._log
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Take what has arrived, in any order and however often, and go on as far as that allows.
+        """Process arrivals, in any order and repeated, and continue as far as they allow.
 
-        Messages of a decision that was not asked for yet are kept until it is.
+        Messages of a decision that was not requested yet are kept.
 
         Args:
-            now: The time, on any clock that does not go back.
+            now: Time on any clock that does not go back.
             inbox: Messages that arrived since the last tick.
 
         Returns:
             Messages to other agents.
 
         Raises:
-            TransportError: If a message was changed on the way; then none of the inbox was taken. If nothing that it
-                waits for has arrived for longer than its patience. What arrived as it was sent, and holds what it may
-                not, is dropped as if it had been lost, and counted in ``refused``.
+            TransportError: If a message was changed on the way; then none of the inbox was taken. Also if no message
+                that it waits for has arrived for longer than its patience. Unchanged messages with inadmissible content
+                are dropped as if lost, and counted in ``refused``.
         """
         fresh = self._put_aside(inbox)
         if self._begun is not None:
@@ -150,9 +139,9 @@ class Talking:
         return said
 
     def _put_aside(self, inbox: Sequence[Envelope]) -> list[Envelope]:
-        """Put aside what has arrived: what is waited for, and what is said by a deadline. What is too late is dropped.
+        """Sort arrivals into expected messages and messages by a deadline, and drop late ones.
 
-        By a deadline what was changed on the way is dropped, too: nothing may stop the clock.
+        By a deadline changed messages are dropped, too, so that nothing stops the clock.
         """
         last, fresh, bundles, early = self._participant.decision, list[Envelope](), list[Envelope](), list[Envelope]()
         is_deciding = self._steps is not None
@@ -181,7 +170,7 @@ class Talking:
         return fresh
 
     def _clocked_tick(self, clocked: Clocked) -> list[Envelope]:
-        """A tick of the clock of an agreement by a deadline; when the time is up, the decision goes on."""
+        """Tick an agreement by a deadline; when the time is up, the decision continues."""
         numbers = [(read(envelope)[0].decision, envelope) for envelope in self._bundles]
         self._bundles = [envelope for number, envelope in numbers if number > clocked.number]
         said = clocked.tick([envelope for number, envelope in numbers if number == clocked.number])
@@ -197,7 +186,7 @@ class Talking:
         self._routes = Routes(self.problem.agents, self.links, has_base=self.has_base)
         heard = tuple((envelope.sender, envelope.payload) for envelope in (*self._early, *self._bundles))
         participants = self.participants if count else None
-        known = self._offered if participants is None else {}  # who was absent, or begins anew, has not heard it
+        known = self._offered if participants is None else {}  # absent or new agents have not received it
         deciding = Deciding(
             count, self._own, offer, self._participant.decision, heard, participants=participants, known=known
         )
@@ -210,11 +199,11 @@ class Talking:
         self._advance(None)
 
     def _next_participant(self) -> Participant[Any]:
-        """Of the next decision: all agents number them alike."""
+        """Participant of the next decision; all agents number decisions alike."""
         return Participant[Any](self.name, self._participant.decision + 1, patience=self.patience, refused=self.refused)
 
     def _due(self) -> list[Envelope]:
-        """Early messages whose decision has begun."""
+        """Early messages of decisions that have begun."""
         now = self._participant.decision
         due = [envelope for envelope in self._early if read(envelope)[0].decision <= now]
         self._early = [envelope for envelope in self._early if read(envelope)[0].decision > now]
@@ -235,7 +224,7 @@ class Talking:
                 self._participant.begin(stage.programs(self._counted(stage.purpose)))
         except StopIteration:
             self._steps = self._begun = None
-        except Exception:  # nothing is decided, and nothing that it was told is lost
+        except Exception:  # nothing is decided, and no data are lost
             begun = self._begun
             assert begun is not None
             self._log, self._learner, self._own = begun.log, begun.learner, begun.deciding.said.then(self._own)
@@ -245,7 +234,7 @@ class Talking:
             raise
 
     def _counted(self, purpose: str) -> Post:
-        """Posts messages, and notes what they take."""
+        """Post function that also counts the traffic."""
 
         def post(recipient: str, message: Message) -> None:
             if recipient != self.name:
@@ -256,13 +245,13 @@ class Talking:
         return post
 
     def _decided(self, deciding: Deciding) -> Staged[None]:
-        """What it does in some decisions."""
+        """Program of some decisions."""
         stages = Stages(
             self.name, self._setup, self._routes, self.links, deciding.participants, self.sites, self.refused
         )
         problem, given = self.problem, None
         if isinstance(self._learner, FieldLearner):
-            learner = self._learner.copied()  # what was known stays as it is until all is decided
+            learner = self._learner.copied()  # the present state is kept until all is decided
             told = yield from stages.reports(self._log, learner, deciding.said, deciding.offer, deciding.known)
             self._log, self._learner, offered = told
             given = {name: offer.unpacked(problem.box.n_dims, self.sites) for name, offer in offered.items()}

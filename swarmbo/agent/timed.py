@@ -1,4 +1,4 @@
-"""What an agent does in an agreement by a deadline: nothing that it waits for; it is ticked until the time is up."""
+"""An agent's stage in an agreement by a deadline: it is ticked until the time is up, and waits for nothing."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,13 +13,9 @@ from swarmbo.transport import Envelope, Routes
 
 
 class Timed(NamedTuple):
-    """A stage in which nobody waits; answered by what the agent does with its own variables.
+    """A stage of ``deadline`` ticks without waiting; answered by the values of the agent's own variables.
 
-    Args:
-        deadline: Ticks until everyone acts.
-        routes: Who reaches whom.
-        agent: Who agrees, given the number of the agreement.
-        again: Whether it is the second agreement of a decision.
+    ``again`` is True for the second agreement of a decision.
     """
 
     deadline: int
@@ -29,24 +25,13 @@ class Timed(NamedTuple):
 
 
 class Known(NamedTuple):
-    """No stage: where the agent measures, None for nowhere, known before all has been heard that the decision takes."""
+    """The agent's measurement location (None: nowhere), known before the rest of the decision has arrived."""
 
     place: Float[np.ndarray, " d"] | None
 
 
 class Clocked:
-    """A stage that is under way.
-
-    Args:
-        stage: What it is.
-        decision: Number of the decision.
-        refused: Where messages are counted that held what they may not, by sender.
-
-    Attributes:
-        number: Of the agreement: two for each decision.
-        sent: What its messages took.
-        word: What the agent does with its own variables; None before the deadline.
-    """
+    """A timed stage in progress; ``word`` has the values of the agent's own variables after the deadline."""
 
     def __init__(self, stage: Timed, decision: int, refused: Counter[str]) -> None:
         self.number = 2 * decision + int(stage.again)
@@ -57,7 +42,7 @@ class Clocked:
     word: dict[str, Any] | None
 
     def tick(self, inbox: Sequence[Envelope]) -> list[Envelope]:
-        """A tick of the clock: what has arrived is taken, and what there is to say returned."""
+        """Tick the clock: process arrivals, and return messages to send."""
         routes, name, out = self._stage.routes, self._agent.name, list[Envelope]()
         reached = routes.hops_from(name)
         for envelope in self._agent.tick(self._now, inbox):

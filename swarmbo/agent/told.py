@@ -1,4 +1,4 @@
-"""What an agent may be told: outcomes of its own factors, and where its own variables stood."""
+"""Checks of an agent's inputs: outcomes of its own factors, and values of its own variables."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,12 +27,9 @@ OwnOutcome = float | Mapping[str, float | None] | None
 
 @dataclass(frozen=True)
 class Owned:
-    """What is an agent's own.
+    """Factors and variables of an agent, and checks of its inputs.
 
-    Args:
-        name: Of the agent.
-        problem: What all work on.
-        teller: Who is told totals, and tells the others; None: the first agent.
+    ``teller`` is the agent that gets totals, and reports them; None: the first agent.
     """
 
     name: str
@@ -61,18 +58,7 @@ class Owned:
         failed: bool,
         order: int,
     ) -> OwnRow:
-        """What it is told of a query; see ``Agent.tell``.
-
-        Args:
-            log: That has the query.
-            query_id: Its id.
-            before: What it was told of it since it last heard of the others.
-            outcome: Of own factors, or the total.
-            point: Where own variables stood.
-            noise_std: Standard deviation of the noise of what is told.
-            failed: Whether what is not told failed.
-            order: How many evaluations it was told of before.
-        """
+        """Check outcomes of a query; see ``Agent.tell``. ``before`` are those that it got since its last report."""
         known = OwnRow(order) if before is None else before
         query = log.query(query_id)
         waits = [factor for factor in query.waits if factor in self.factors and factor not in known.factors]
@@ -108,16 +94,7 @@ class Owned:
         present: int,
         order: int,
     ) -> list[OwnRow]:
-        """What it is told of evaluations that were never asked for; see ``Agent.attach``.
-
-        Args:
-            points: Joint points (t, n), physical.
-            outcomes: Of own factors (t, k), or totals (t,).
-            rounds: The round of each.
-            noise_std: One for all, one of each point (t,), or of the shape of outcomes.
-            present: The round, if nobody says.
-            order: How many evaluations it was told of before.
-        """
+        """Check unrequested evaluations; see ``Agent.attach``. ``present`` is the default round."""
         y, channels = real_array(outcomes), self.problem.channels
         is_by_factor = not shares_outcomes(self.problem) or (y is not None and y.ndim == 2)
         if y is not None and y.ndim == 2:
@@ -169,24 +146,15 @@ class Owned:
         failed: bool,
         order: int,
     ) -> OwnRow:
-        """What it measured in a field; see ``Agent.tell``.
-
-        Args:
-            log: That has the query.
-            query_id: Its id; ``UNASKED``: nobody asked.
-            before: What it was told of it since it last told the others.
-            outcome: What it measured.
-            location: Where.
-            noise_std: Standard deviation of the noise.
-            failed: Whether the measurement failed.
-            order: How many evaluations it was told of before.
-        """
+        """Check a measurement in a field; see ``Agent.tell``."""
         if before is not None and before.has_come:
-            raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; it was told before")
+            raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; its outcome is already known")
         factors, _ = self._outcome(None if failed else outcome)
         if query_id == UNASKED:
             if location is None:
-                raise ConfigError("got none; wanted the location of what nobody asked for", at="$.location")
+                raise ConfigError(
+                    "got none; wanted the location, as no query asked for this measurement", at="$.location"
+                )
             place = measured_place(self.problem, self.name, location)
         else:
             query = log.query(query_id, [self.name])
@@ -197,15 +165,7 @@ class Owned:
         return OwnRow.measured(order, self.problem, Measurement(self.name, place, y, noise.get(self.name, np.nan)))
 
     def observed(self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool) -> OwnRow:
-        """What its own world says of a round; see ``Agent.observe``.
-
-        Args:
-            log: That has the query.
-            query_id: Its id; ``UNASKED``: nobody asked.
-            info: Of the agent, as ``env.step`` returned it.
-            order: How many evaluations it was told of before.
-            is_all: Whether nothing more will come of the query, or of the round.
-        """
+        """Check its environment's info of a round; see ``Agent.observe``."""
         sent: Mapping[str, np.ndarray] = {}
         if query_id != UNASKED:
             point = log.query(query_id).point
@@ -225,18 +185,7 @@ class Owned:
         *,
         fades: bool,
     ) -> OwnRows:
-        """What it knows with measurements in a field that were never asked for; see ``Agent.attach``.
-
-        Args:
-            points: Places (t, d), or (t, d + 1) with the round last.
-            outcomes: Measurements (t,).
-            rounds: The round of each.
-            agents: Who made them.
-            noise_std: One for all, or one of each (t,).
-            present: The round, if nobody says.
-            before: What it was told since it last told the others.
-            fades: Whether rounds are of account.
-        """
+        """Check unrequested measurements in a field, and add them to its data; see ``Agent.attach``."""
         data = attached(points, outcomes, self.problem, rounds, agents, noise_std=noise_std)
         return before.surveyed(self.problem, self.name, data, present, fades=fades)
 
@@ -248,19 +197,12 @@ class Owned:
         *,
         takes_part: bool,
     ) -> Offer:
-        """Where it can go in a round; see ``Agent.ask``.
-
-        Args:
-            candidates: Places (k, d).
-            price: Of a measurement.
-            position: Where it stands (d,).
-            takes_part: Whether it is there at all.
-        """
+        """Check its reachable locations in a round; see ``Agent.ask``."""
         if not reported_number(price) >= 0.0:
             raise ConfigError(f"got {short(price)}; wanted a finite number >= 0", at="$.price")
         if not self.problem.is_field:
             if not (candidates is None and position is None and price == 0.0 and takes_part):
-                raise ConfigError("got candidates, a price or a position; wanted none: only a field has places")
+                raise ConfigError("got candidates, a price or a position; wanted none: only a field has locations")
             return Offer()
         places = None
         if candidates is not None:
@@ -279,7 +221,9 @@ class Owned:
         number = _known(told_number(outcome, "the evaluation"))
         if shares_outcomes(self.problem):
             if self.name != (first := self.teller or self.problem.agents[0]):
-                raise ConfigError(f"got a total; wanted it told to {first!r}, who tells the others", at="$.outcome")
+                raise ConfigError(
+                    f"got a total; wanted it given to {first!r}, which reports it to the others", at="$.outcome"
+                )
             return {}, number
         if number is None:
             return {}, UNSET
@@ -289,21 +233,12 @@ class Owned:
 
 
 def checked_sites(sites: ArrayLike, problem: Problem) -> Float[np.ndarray, "k d"]:
-    """Every place that can be measured in a field.
-
-    Args:
-        sites: (k, d), k >= 1.
-        problem: The field.
-
-    Raises:
-        ConfigError: If the problem is no field, or there is none.
-        ShapeError: If they are no finite places in or near the box.
-    """
+    """Check all measurable locations (k, d), k >= 1, of a field."""
     if not problem.is_field or not len(checked := checked_candidates({"": sites}, [""], problem.box)[""]):
         raise ConfigError("got none, or those of a function; wanted places in a field", at="$.sites")
     return checked
 
 
 def _known(number: float) -> float | None:
-    """None for an outcome that failed."""
+    """None for a failed outcome."""
     return None if math.isnan(number) else number

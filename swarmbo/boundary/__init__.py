@@ -1,1 +1,1 @@
-"""The boundary to the outside: values of users and worlds, files, and what is said of data."""
+"""Boundary to the outside: values of users and environments, files, and warnings about data."""

@@ -1,4 +1,4 @@
-"""Arrays on disk: files of numbers that can be read without trusting them."""
+"""Arrays on disk: files of numbers that can be read without trust."""
 
 import math
 import os
@@ -13,13 +13,13 @@ from swarmbo.boundary.files import open_regular, replacing
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file that ``numpy.savez`` wrote.
+    """Read the arrays of a file that ``numpy.savez`` wrote.
 
-    No header is believed: room is made only for as many numbers as the file holds.
+    Headers are not trusted: memory is allocated only for as many numbers as the file holds.
 
     Raises:
         OSError: If there is no such regular file.
-        ValueError: If it is damaged, or holds anything but arrays of numbers; it says how.
+        ValueError: If it is damaged, or holds anything but arrays of numbers; it has the reason.
     """
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
@@ -30,12 +30,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays of numbers into one file, whole or not at all.
-
-    Raises:
-        OSError: If it cannot be written.
-        ValueError: If one holds Python objects, which could only be pickled.
-    """
+    """Write arrays of numbers into one file, atomically."""
     if objects := [key for key, array in arrays.items() if array.dtype.hasobject]:
         raise ValueError(f"{path.name}: arrays {objects} hold objects; wanted numbers")
     with replacing(path) as file:
@@ -56,7 +51,7 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> np.nd
 
 
 def _claimed_size(stream: IO[bytes]) -> int:
-    """Bytes that the numbers of an array take, as its header has it."""
+    """Bytes of an array's numbers by its header."""
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"got arrays of format {version}; wanted 1.0 or 2.0")

@@ -1,7 +1,7 @@
-"""Compiled code that is kept on disk for the next process. Import it late: numba is slow to load.
+"""Compiled code cached on disk for the next process. Import it late: numba is slow to load.
 
-Numba keeps what it compiled, and sees when the file of a function changes, but not when another one does whose
-functions or constants were taken in. Here what is kept goes by all of them.
+Numba's own cache notices changes of a function's file only, not of files with inlined functions or constants. This
+cache depends on all of them.
 """
 
 import os
@@ -22,27 +22,23 @@ from swarmbo.errors import CompilingWarning
 
 
 def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate a function as ``numba.njit`` does, and keep what becomes of it on disk.
+    """Compile as ``numba.njit`` does, with a cache on disk.
 
-    The folder is the first of these that can be written to: ``NUMBA_CACHE_DIR``, that of the source, the user's cache,
-    one of the user's own among temporary files. Without any it is compiled anew in each process.
-
-    Args:
-        signature: What it is compiled for at once; None: when it is called.
-        **options: Of ``numba.njit``.
+    The folder is the first writable one of: ``NUMBA_CACHE_DIR``, that of the source, the user's cache, the user's own
+    among temporary files. Without any it is compiled again in each process.
 
     Warns:
-        CompilingWarning: Once, where the first three folders cannot be written to.
+        CompilingWarning: Once, if the first three folders are not writable.
     """
 
     def decorated(function: Callable[..., Any]) -> Any:
         made: Any = numba.njit(**options)(function)
-        if made is function:  # where the environment says that nothing is to be compiled
+        if made is function:  # the environment disables compilation
             return made
         try:
             made._cache = _Kept(function)
-        except RuntimeError:  # there is no folder for it
-            _warn("in memory, and anew in each process")
+        except RuntimeError:  # no folder is writable
+            _warn("in memory, and again in each process")
         if signature is not None:
             with typeinfer.register_dispatcher(made):
                 made.compile(signature)
@@ -54,13 +50,7 @@ def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., A
 
 @cache
 def stamp(path: str) -> bytes:
-    """The digest of a source file, and of all of its package that its compiled code may take in.
-
-    These are the files that it imports names from, those that they do if they compile as well, and so on.
-
-    Args:
-        path: Of the file.
-    """
+    """Digest of a source file, and of all files of its package that its compiled code may inline."""
     package = Path(path).parent
     while (package.parent / "__init__.py").is_file():
         package = package.parent
@@ -77,7 +67,7 @@ def stamp(path: str) -> bytes:
 
 
 class _Stamped:
-    """Stamp by which compiled code is kept."""
+    """Stamp of cached compiled code."""
 
     _py_file: str
 
@@ -98,7 +88,7 @@ class _OfUser(_Stamped, caching.UserWideCacheLocator):
 
 
 class _Temporary(_Stamped, caching.InTreeCacheLocator):
-    """A folder that is the user's own: what lies in it is run, and others may write among temporary files."""
+    """Folder of the user's own: its content is executed, and others may write among temporary files."""
 
     def get_cache_path(self) -> str:
         return os.path.join(_temporary_folder(), self.get_suitable_cache_subpath(self._py_file))
@@ -110,7 +100,7 @@ class _Temporary(_Stamped, caching.InTreeCacheLocator):
         if not stat.S_ISDIR(there.st_mode) or (
             os.name != "nt" and (there.st_uid, there.st_mode & 0o77) != (_user(), 0)
         ):
-            raise PermissionError(f"{folder}: is somebody else's")
+            raise PermissionError(f"{folder}: belongs to another user")
         super().ensure_cache_path()
         _warn(f"in {folder}")
 

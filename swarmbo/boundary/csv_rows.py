@@ -1,4 +1,4 @@
-"""CSV files, as the text in their cells."""
+"""CSV files as text cells."""
 
 import csv
 import os
@@ -9,22 +9,17 @@ from swarmbo.boundary.files import open_regular
 
 
 class CsvRows(NamedTuple):
-    """Content of a CSV file.
-
-    Args:
-        header: Names of the columns.
-        rows: The cells of each row that is not empty, with the number of its line; there may be fewer than columns.
-    """
+    """Content of a CSV file: columns, and line number and cells (perhaps fewer) of each row that is not empty."""
 
     header: list[str]
     rows: list[tuple[int, list[str]]]
 
 
 def read_csv(path: str | os.PathLike[str]) -> CsvRows:
-    """The cells of a file, without the space around them.
+    """Read the cells of a file, without surrounding space.
 
     Raises:
-        OSError: If it cannot be read; ``strerror`` says why.
+        OSError: If it cannot be read; ``strerror`` has the reason.
         ValueError: If it is no CSV file in UTF-8; also a ``UnicodeDecodeError``.
     """
     with open_regular(path) as raw, TextIOWrapper(raw, newline="", encoding="utf-8-sig") as file:
@@ -38,5 +33,5 @@ def read_csv(path: str | os.PathLike[str]) -> CsvRows:
 
 
 def other_separator(header: list[str]) -> str | None:
-    """Separator of the columns of a file, if it is something else than commas."""
+    """Separator of the columns of a file, if it is not a comma."""
     return next((mark for mark in ";\t|" if mark in header[0]), None) if len(header) == 1 else None

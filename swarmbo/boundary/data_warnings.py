@@ -1,4 +1,4 @@
-"""Warnings of a process of the command line: in one line, once, without the place in the code."""
+"""Warnings of the command line: one line each, once, without the location in the code."""
 
 import sys
 import warnings
@@ -8,7 +8,7 @@ from swarmbo.errors import AimWarning, SwarmboWarning
 
 
 def tell_in_one_line() -> None:
-    """From now on show each ``SwarmboWarning`` as one line on standard error; other warnings as before.
+    """Show each ``SwarmboWarning`` as one line on standard error from now on; other warnings as before.
 
     Within ``warnings.catch_warnings()`` this ends with the block.
     """
@@ -21,5 +21,5 @@ def tell_in_one_line() -> None:
             told.add(line)
             sys.stderr.write(f"swarmbo: {line}\n")
 
-    warnings.simplefilter("always", AimWarning)  # whoever turns warnings into errors: a misfit stops no run
+    warnings.simplefilter("always", AimWarning)  # even if warnings are errors: a misfit stops no run
     warnings.showwarning = show

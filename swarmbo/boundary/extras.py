@@ -1,4 +1,4 @@
-"""Packages that only an extra brings: imported when they are used, and missed in one clear line."""
+"""Packages of extras, imported on use, with a clear one-line error if missing."""
 
 import importlib
 from typing import Any
@@ -7,16 +7,9 @@ from swarmbo.errors import MissingPackageError
 
 
 def needed(module: str, extra: str, what: str, at: str = "$") -> Any:
-    """Import a module of an extra.
+    """Import a module of an extra, untyped, as type checks must not depend on installed packages.
 
-    Args:
-        module: Its name.
-        extra: What brings it: ``pip install swarmbo[extra]``.
-        what: What needs it, for messages.
-        at: Path for messages.
-
-    Returns:
-        The module, untyped: type checks must not depend on what is installed.
+    ``what`` names the feature that needs it, and ``extra`` the argument of ``pip install swarmbo[extra]``.
 
     Raises:
         MissingPackageError: If it, or a package that it needs, is not installed.

@@ -1,4 +1,4 @@
-"""Files on disk: only regular ones are read, as a pipe or a device may never end; what is written is whole."""
+"""Files on disk: only regular ones are read, as a pipe or a device may never end; writes are atomic."""
 
 import errno
 import os
@@ -8,19 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-PARTIAL = ".partial"  # how the name of a file ends that is not whole yet
+PARTIAL = ".partial"  # suffix of an incomplete file
 
-# On a system without the first, a named pipe that nobody writes to is not found in the file system either.
+# A system without the first flag has no named pipes in the file system either.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
-    """A regular file, open for reading bytes.
+    """Open a regular file for reading bytes; links are followed.
 
-    A pipe that nobody writes to would be waited for without end, and a device such as ``/dev/zero`` never ends.
-
-    Args:
-        path: Of the file; links are followed.
+    A pipe without a writer would block for ever, and a device such as ``/dev/zero`` never ends.
 
     Raises:
         OSError: If it cannot be opened, or is a folder, a pipe, a socket or a device; ``strerror`` says which.
@@ -34,13 +31,10 @@ def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
 
 
 def read_regular(path: str | os.PathLike[str]) -> bytes:
-    """All bytes of a regular file.
-
-    Args:
-        path: Of the file; links are followed.
+    """Read all bytes of a regular file; links are followed.
 
     Raises:
-        OSError: As ``open_regular``.
+        OSError: As for ``open_regular``.
 
     Example:
         >>> try:
@@ -54,7 +48,7 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
 
 
 def kind_of(mode: int) -> str:
-    """Name of the sort of a file that is no regular one, by the mode that ``stat`` tells."""
+    """Name of the kind of a file that is not regular, by its ``stat`` mode."""
     kinds = {
         stat.S_ISLNK: "a link",
         stat.S_ISDIR: "a folder",
@@ -67,7 +61,7 @@ def kind_of(mode: int) -> str:
 
 
 def regular_file(path: Path) -> bool:
-    """Test that a regular file lies at a path; a link to one is none."""
+    """True if a path is a regular file, and no link."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -76,13 +70,10 @@ def regular_file(path: Path) -> bool:
 
 @contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
-    """A file that takes the place of another when it is whole and on the disk.
+    """File that replaces another once it is complete on the disk.
 
-    Whatever lies at the path, a link too, is replaced and not written into. If writing fails, the other stays, and
-    nothing is left beside it.
-
-    Raises:
-        OSError: If it cannot be written.
+    The path itself is replaced, also a link, and not written into. If writing fails, the old file stays, and no partial
+    file remains.
     """
     partial = path.with_name(path.name + PARTIAL)
     partial.unlink(missing_ok=True)

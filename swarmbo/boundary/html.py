@@ -1,4 +1,4 @@
-"""Small tables for notebooks, in which nothing that a user named is taken for HTML."""
+"""Small tables for notebooks, with all user text escaped."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -7,12 +7,7 @@ _CELL = "text-align:left;padding:0.1em 1em 0.1em 0"
 
 
 def html_table(title: str, rows: Iterable[Sequence[object]], header: Sequence[str] = ()) -> str:
-    """A table with a caption; all texts are escaped.
-
-    Args:
-        title: Above it.
-        rows: Cells of each. Without a header the first cell of a row is its label.
-        header: Names of the columns.
+    """Table with a caption; without a header the first cell of a row is its label.
 
     Example:
         >>> "<b>" in html_table("<b>", [("a < b", 1)])

@@ -1,7 +1,7 @@
-"""The look of every picture, of figures and worlds alike: fonts, colours and colour maps.
+"""Style of every picture, of figures and environments alike: fonts, colours and colour maps.
 
-Colours are those of Okabe and Ito (2008), told apart under the common forms of colour blindness; the colour maps
-rise evenly in lightness, so they also survive a grey print.
+Colours are those of Okabe and Ito (2008), distinct under the common forms of colour blindness; the colour maps rise
+evenly in lightness, so they survive a grey print.
 """
 
 import re
@@ -28,9 +28,10 @@ GRID = "#e3e7eb"
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
 
 _AGENT_COLOURS = (
-    *(VERMILLION, SKY, ORANGE, PURPLE, GREEN, BLUE, "#f0e442", "#4d4d4d"),
+    *(VERMILLION, SKY, PURPLE, BLUE, GREEN, ORANGE, "#f0e442", "#4d4d4d"),
     *("#7b3294", "#8c510a", "#a6d854", "#b2182b"),  # beyond those of Okabe and Ito: for teams of up to twelve
 )
+_AGENT_MARKERS = ("o", "^", "D", "v", "P", "h", "<", ">")
 _AGENT_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4)))
 
 BEST_COLOUR = "#fff200"
@@ -56,7 +57,7 @@ RC: dict[Any, Any] = {
     "grid.color": GRID,
     "grid.linewidth": 0.8,
     "text.color": INK,
-    "text.parse_math": False,  # names and units are shown as they are, whatever a dollar in them could mean
+    "text.parse_math": False,  # names and units are shown literally, even with dollar signs
     "xtick.color": MUTED,
     "ytick.color": MUTED,
     "xtick.labelcolor": INK,
@@ -76,33 +77,34 @@ RC: dict[Any, Any] = {
 }
 
 MEAN_COLOURS: Colormap = mpl.colormaps["viridis"]
+ERROR_COLOURS: Colormap = LinearSegmentedColormap.from_list("rust", ["#ffffff", "#f3d5c0", "#dd8452", "#8c3a12"])
 STD_COLOURS: Colormap = LinearSegmentedColormap.from_list("slate", ["#ffffff", "#c3ccd6", "#8492a3", "#4a586b"])
 
 
 @contextmanager
 def applied() -> Generator[None]:
-    """The look, for as long as artists are made within the block."""
+    """Apply the style to artists made within the block."""
     with mpl.rc_context(RC):
         yield
 
 
 def agent_colour(index: int) -> str:
-    """Colour of the agent with this place in the team."""
+    """Colour of the agent with this index in the team."""
     return _AGENT_COLOURS[index % len(_AGENT_COLOURS)]
 
 
+def agent_marker(index: int) -> str:
+    """Marker of the measurements of the agent with this index in the team."""
+    return _AGENT_MARKERS[index % len(_AGENT_MARKERS)]
+
+
 def agent_dashes(index: int) -> Any:
-    """Line style of the agent with this place in the team: colours repeat after twelve agents, dashes do not."""
+    """Line style of the agent with this index: colours repeat after twelve agents, dashes do not."""
     return _AGENT_DASHES[(index // len(_AGENT_COLOURS)) % len(_AGENT_DASHES)]
 
 
 def cased(width: float, colour: str = "white") -> list[AbstractPathEffect]:
-    """Path effects that keep a line or a mark readable on any background.
-
-    Args:
-        width: Total width of the casing, in points.
-        colour: Its colour.
-    """
+    """Path effects that keep a line or a mark readable on any background, with a casing of this width in points."""
     return [Stroke(linewidth=width, foreground=colour), Normal()]
 
 
@@ -121,22 +123,14 @@ BASE: dict[str, Any] = {
     "markeredgewidth": 1.4,
     "linestyle": "none",
     "clip_on": False,
-    "zorder": 4.6,  # above what was driven there and back
+    "zorder": 4.6,  # above paths
 }
-BATTERY_POINTS = (16.0, 4.5, 15.0)  # width, height, and how far below the agent it reaches
+BATTERY_POINTS = (16.0, 4.5, 15.0)  # width, height, and extent below the agent
 _NEARLY_EMPTY = 0.2
 
 
 def draw_no_go(ax: Axes, rings: Sequence[Float[np.ndarray, "k 2"]]) -> Artist:
-    """Draw a region that is no-go.
-
-    Args:
-        ax: Where to draw.
-        rings: Its closed outlines, in the coordinates of the axes; a hole is a ring within another.
-
-    Returns:
-        What was drawn.
-    """
+    """Draw a no-go region from its closed outlines in the coordinates of the axes; a hole is a ring within another."""
     depth = [sum(Path(other).contains_point(ring[0]) for other in rings if other is not ring) for ring in rings]
     whole = [_turned(ring, 1.0 if level % 2 == 0 else -1.0) for ring, level in zip(rings, depth, strict=True)]
     outline = Path.make_compound_path(*(Path(np.vstack([ring, ring[:1]]), closed=True) for ring in whole))
@@ -144,7 +138,7 @@ def draw_no_go(ax: Axes, rings: Sequence[Float[np.ndarray, "k 2"]]) -> Artist:
 
 
 def _turned(ring: Float[np.ndarray, "k 2"], side: float) -> Float[np.ndarray, "k 2"]:
-    """A ring that runs anticlockwise (1) or clockwise (-1): what overlaps is filled, holes are not."""
+    """Ring in anticlockwise (1) or clockwise (-1) order: overlaps are filled, holes are not."""
     x, y = ring.T
     area = float(x @ np.roll(y, -1) - y @ np.roll(x, -1))
     return ring if area * side >= 0 else ring[::-1]
@@ -153,18 +147,7 @@ def _turned(ring: Float[np.ndarray, "k 2"], side: float) -> Float[np.ndarray, "k
 def draw_battery(
     ax: Axes, place: Float[np.ndarray, " 2"], share: float, colour: str, is_above: bool = False
 ) -> list[Artist]:
-    """Draw a battery under an agent, as full as it is; the outline of a nearly empty one is red and bold.
-
-    Args:
-        ax: Where to draw.
-        place: Of the agent, in the coordinates of the axes.
-        share: What is left, 0 to 1.
-        colour: The agent's.
-        is_above: Draw it over the agent instead.
-
-    Returns:
-        What was drawn.
-    """
+    """Draw an agent's battery below (or above) it, filled by ``share`` (0 to 1); if nearly empty, in red outline."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     x, y = place.tolist()
@@ -190,7 +173,7 @@ class Powers(LogFormatterSciNotation):
     """Labels of a logarithmic axis as plain text: 10⁻², as dollars are not read as mathematics here."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        """The label of a tick."""
+        """Label of a tick."""
         text = super().__call__(x, pos).removeprefix(r"$\mathdefault{").removesuffix("}$").replace(r"\times", "×")
         return re.sub(r"\^\{(-?\d+)\}", lambda found: found.group(1).translate(_RAISED), text).replace("-", "−")
 
@@ -199,13 +182,7 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def set_log(ax: Axes, scale: Literal["log", "symlog"] = "log", **options: Any) -> Axes:
-    """Make the y axis logarithmic.
-
-    Args:
-        ax: The axes.
-        scale: ``symlog`` for values that may be zero or less.
-        **options: Of the scale, as ``linthresh``.
-    """
+    """Make the y axis logarithmic; ``symlog`` is for values of zero or less."""
     ax.set_yscale(scale, **options)
     ax.yaxis.set_major_formatter(Powers())
     if scale == "log":

@@ -1,4 +1,4 @@
-"""Numbers that stand for a measurement that was not made: -9999 and its kind."""
+"""Numbers that mark missing measurements, such as -9999."""
 
 import math
 import re
@@ -17,12 +17,12 @@ _POSITIVE_SPREADS = 3.0
 
 
 def is_missing(cell: str) -> bool:
-    """Test that a cell is empty, or says that there is nothing: NA, nan, null, none, missing, -, ? and the like."""
+    """True if a cell is empty, or has a word for nothing: NA, nan, null, none, missing, -, ? and the like."""
     return cell.strip().lower() in _WORDS
 
 
 def is_fill(number: float) -> bool:
-    """Test that a number is one of those, beyond any measurement, with which formats of data fill gaps."""
+    """True if a number is a fill value of data formats, beyond any measurement."""
     return any(math.isclose(abs(number), fill, rel_tol=1e-6) for fill in _FILL)
 
 
@@ -30,9 +30,7 @@ def is_fill(number: float) -> bool:
 class Marked:
     """Values in a column that look like marks for missing numbers.
 
-    Args:
-        rows: Those that hold one which is surely a mark (n,).
-        doubtful: Numbers that may be marks or measurements, and how often each occurs; they are kept.
+    ``rows`` (n,) masks sure marks. ``doubtful`` counts numbers that may be marks or measurements, and are kept.
     """
 
     rows: Bool[np.ndarray, " n"]
@@ -40,19 +38,14 @@ class Marked:
 
 
 def marked(numbers: Float[np.ndarray, " n"], missing: list[float] | None, *, is_coordinate: bool) -> Marked:
-    """Find marks for missing numbers: those that are stated, or such as are in use and stand apart from the others.
+    """Find marks for missing numbers: the stated ones, or common marks that are far from the other numbers.
 
-    In use are -99, -999, -9999 and so on, with nines behind the point too, the same from 999 on without the sign, the
-    least numbers of two-byte and four-byte integers, and the fill values 1e20, 1e30, 9.96921e36, 3.40282e38 and
-    1.79769e308 of either sign. A fill value is a mark wherever it is. Another negative one is if no other number of the
-    column is negative (of a coordinate that is not enough), or if it is farther from them than they are from one
-    another. A positive one is from 9999 on, and three times as far, since a large value may well be what is looked
-    for. One that is outside the range of the others, but not as clearly, is doubtful.
-
-    Args:
-        numbers: Of a column; NaN where there is none.
-        missing: Stated marks, which are taken as they are; None to find them.
-        is_coordinate: Of a place, which may well be negative once.
+    Common are -99, -999, -9999 and so on, with nines behind the point too, and the same from 999 on without the sign.
+    So are the least numbers of two-byte and four-byte integers, and the fill values 1e20, 1e30, 9.96921e36, 3.40282e38
+    and 1.79769e308 of either sign. A fill value is always a mark. Another negative number is a mark if it is farther
+    from the others than their range. Except for coordinates, it is also one if no other number is negative. A positive
+    number is a mark from 9999 on, at three times that distance, since large values may be real. A number outside the
+    range of the others, but less clearly, is doubtful.
     """
     if missing is not None:
         return Marked(np.isin(numbers, missing), {})

@@ -1,7 +1,7 @@
 """Named streams of random numbers, all derived from one seed.
 
-No stream depends on how often, or in which order, another one was used; so adding an agent or a metric never
-changes what the others draw, and a resumed run draws what the uninterrupted one would have drawn.
+A stream does not depend on the use of others. So adding an agent or a metric never changes the draws of others, and a
+resumed run draws the same numbers as an uninterrupted one.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ from swarmbo.boundary.values import whole_number
 
 
 def stream(seed: int, *names: str, **numbers: int | str) -> np.random.Generator:
-    """A generator of its own for one named purpose.
+    """Random generator for one named purpose.
 
     Args:
-        seed: The run's seed, an integer >= 0.
-        *names: What the stream is for, from the general to the special: ``"environment", "noise"``.
+        seed: Seed of the run, an integer >= 0.
+        *names: Purpose of the stream, from the general to the special: ``"environment", "noise"``.
         **numbers: Indices within that purpose, for example ``round=7`` or ``agent="robot_0"``.
 
     Returns:
@@ -40,14 +40,7 @@ def stream(seed: int, *names: str, **numbers: int | str) -> np.random.Generator:
 
 
 def sobol(n: int, n_dims: int, rng: np.random.Generator | None, skip: int = 0) -> Float[np.ndarray, "n d"]:
-    """Points of a Sobol sequence in the unit cube.
-
-    Args:
-        n: How many.
-        n_dims: Number of coordinates.
-        rng: Scrambles the sequence; None leaves it as it is.
-        skip: How many points of the sequence come before them.
-    """
+    """Points of a Sobol sequence in the unit cube, scrambled by ``rng`` unless None, after ``skip`` others."""
     from scipy.stats import qmc  # late: it doubles the time that swarmbo takes to load
 
     sequence = qmc.Sobol(n_dims, scramble=rng is not None, rng=rng)

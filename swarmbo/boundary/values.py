@@ -1,7 +1,7 @@
-"""Checks of what users and worlds give where a number, a name or a table is wanted.
+"""Checks of numbers, names and tables from users and environments.
 
-Users are told in one line what is wrong. What a world reports is an outcome whatever it is: there, what is no number
-has failed, and the run goes on.
+Users get a one-line error. An environment's report is always an outcome: one that is no number failed, and the run
+continues.
 """
 
 import operator
@@ -22,14 +22,7 @@ _NO_NUMBER = (TypeError, ValueError, RuntimeError)  # that float(…) of others'
 
 
 def told_number(value: object, what: str) -> float:
-    """An outcome that somebody tells; NaN where it failed.
-
-    Args:
-        value: A number, or None where there is none.
-        what: What it is the outcome of, for messages.
-
-    Returns:
-        The number; NaN for None, NaN, and what is infinite or beyond 1e60.
+    """Check an outcome from a user; NaN for None, NaN, and numbers that are infinite or beyond 1e60.
 
     Raises:
         ShapeError: If it is no number: text, a list, complex.
@@ -45,7 +38,7 @@ def told_number(value: object, what: str) -> float:
 
 
 def told_noise(value: object, what: str) -> float:
-    """The standard deviation of an outcome's noise that somebody tells; NaN for None, which is not known.
+    """Check the standard deviation of noise from a user; NaN for None, which is unknown.
 
     Raises:
         ShapeError: If it is anything but a finite number >= 0, or None.
@@ -64,19 +57,19 @@ def told_noise(value: object, what: str) -> float:
 
 
 def reported_noise(value: object) -> float:
-    """The same of what a world reports: what is no such number is not known."""
+    """Standard deviation of noise from an environment; NaN, which is unknown, if invalid."""
     noise = reported_number(value)
     return noise if noise >= 0.0 else np.nan
 
 
 def reported_number(value: object) -> float:
-    """The same of what a world reports: what is no number failed too."""
+    """Outcome from an environment; NaN, which is failed, if invalid."""
     number = _as_number(value)
     return np.nan if number is None else number
 
 
 def reported_place(value: object) -> Float[np.ndarray, " d"] | None:
-    """Coordinates that a world reports; None where these are no numbers within reason.
+    """Coordinates from an environment; None if they are not reasonable numbers.
 
     Example:
         >>> reported_place([0.5, 1]), reported_place("here"), reported_place([1e300, 0.0])
@@ -88,7 +81,7 @@ def reported_place(value: object) -> Float[np.ndarray, " d"] | None:
 
 
 def real_array(value: object) -> Float[np.ndarray, "..."] | None:
-    """A copy as an array of floats; None where it is none: text, complex numbers, ragged lists."""
+    """Copy as an array of floats; None for text, complex numbers, ragged lists."""
     try:
         given = np.asarray(value)
         return np.array(given, dtype=float) if given.dtype.kind in "biufO" else None
@@ -97,13 +90,7 @@ def real_array(value: object) -> Float[np.ndarray, "..."] | None:
 
 
 def whole_number(value: object, smallest: int, at: str, largest: int | None = None) -> int:
-    """An integer from a user.
-
-    Args:
-        value: What was given.
-        smallest: The least that will do.
-        at: Path for messages.
-        largest: The most that will do; None: any.
+    """Check an integer from a user; ``at`` is its path for messages.
 
     Raises:
         ConfigError: If it is no integer, too small or too large.
@@ -124,10 +111,9 @@ def whole_number(value: object, smallest: int, at: str, largest: int | None = No
 
 
 def exact(value: Any) -> Any:
-    """Plain data whose texts are ``str``, not of a class such as NumPy's, which no message and no file takes.
+    """Plain data with texts as ``str``, not of a class such as NumPy's, which neither messages nor files accept.
 
-    Args:
-        value: Text, or lists, tuples and tables of it; all else is left as it is.
+    Lists, tuples and tables are converted; all else is left as it is.
 
     Example:
         >>> exact({np.str_("a"): [np.str_("b"), 1]})
@@ -141,16 +127,7 @@ def exact(value: Any) -> Any:
 
 
 def distinct_names(given: object, what: str, at: str) -> tuple[str, ...]:
-    """Names from a user, at least one, none twice.
-
-    Args:
-        given: What was given.
-        what: What one names, for messages.
-        at: Path for messages.
-
-    Raises:
-        ConfigError: If there are none, or they are no such names.
-    """
+    """Check names from a user, at least one, none twice; ``what`` describes one for messages."""
     names = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else None
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
         raise ConfigError(f"got {short(given)}; wanted at least one {what}, no name twice", at=at)
@@ -158,16 +135,7 @@ def distinct_names(given: object, what: str, at: str) -> tuple[str, ...]:
 
 
 def table(given: object, wanted: str, at: str) -> dict[str, Any]:
-    """A copy of a table from a user.
-
-    Args:
-        given: What was given.
-        wanted: What the table is to be, for messages: ``{variable: (low, high)}``.
-        at: Path for messages.
-
-    Raises:
-        ConfigError: If it is none, or a key of it is no text.
-    """
+    """Copy a table from a user; ``wanted`` describes it for messages: ``{variable: (low, high)}``."""
     if not isinstance(given, Mapping):
         raise ConfigError(f"got {short(given)}; wanted a table {wanted}", at=at)
     entries = cast(Mapping[Any, Any], given)
@@ -177,11 +145,7 @@ def table(given: object, wanted: str, at: str) -> dict[str, Any]:
 
 
 def query_name(query: object) -> str:
-    """The id of a query, from the query or the id itself.
-
-    Raises:
-        ConfigError: If it is neither.
-    """
+    """Id of a query, from the query or the id itself."""
     name = getattr(query, "id", query)
     if not isinstance(name, str):
         raise ConfigError(f"got {short(query)}; wanted a query, or its id", at="$.query")
@@ -189,11 +153,7 @@ def query_name(query: object) -> str:
 
 
 def check_links(links: object) -> None:
-    """Refuse what does not say who hears whom.
-
-    Raises:
-        ConfigError: If it is neither None nor an undirected graph.
-    """
+    """Refuse links that are neither None nor an undirected graph."""
     if links is None:
         return
     import networkx as nx  # late: takes a tenth of a second to import
@@ -205,7 +165,7 @@ def check_links(links: object) -> None:
 
 
 def _as_number(value: object) -> float | None:
-    """A float, NaN for what is missing or absurd; None for what is no number."""
+    """A float, NaN if missing or absurd; None if it is no number."""
     if value is None:
         return np.nan
     try:
@@ -221,18 +181,18 @@ def _as_number(value: object) -> float | None:
 
 
 def is_plain(number: str) -> bool:
-    """Test that a number is written in ASCII's digits: Python reads others too, and ``_`` between digits."""
+    """True if a number is written in ASCII's digits: Python reads others too, and ``_`` between digits."""
     return number.isascii() and "_" not in number
 
 
 def short(value: object) -> str:
-    """Text of a value for a message, on one line and cut off where it is long."""
+    """Text of a value for a message, on one line and shortened."""
     text = " ".join(repr(value).split())
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
 
 
 def error_text(error: BaseException) -> str:
-    """Text of an exception and where it was raised, in one line that is not long."""
+    """Text of an exception and its location, in one short line."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename.replace(chr(92), '/').rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
     text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")

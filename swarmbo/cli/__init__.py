@@ -1,4 +1,4 @@
-"""The command line: ``swarmbo run | resume | sweep | compare | solve | plot | export | check | list | fleet | agent``.
+"""The command line: ``swarmbo run``, ``resume``, ``sweep``, ``compare``, ``solve``, ``explain`` and others.
 
 Modules that load numpy are imported inside the commands, so that ``--help`` is quick.
 """
@@ -12,7 +12,7 @@ import typer
 
 from swarmbo.cli.options import app as app
 
-for commands in ("runs", "fleet"):  # each adds its own
+for commands in ("runs", "fleet", "explain"):  # each adds its own
     import_module(f"swarmbo.cli.{commands}")
 
 

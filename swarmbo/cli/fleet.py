@@ -62,7 +62,9 @@ def run_fleet(
     ] = None,
     measures: Annotated[
         list[str] | None,
-        typer.Option("--measures", metavar="NAME", help="An agent elsewhere that measures by itself; may be repeated."),
+        typer.Option(
+            "--measures", metavar="NAME", help="An agent on another machine that measures there; may be repeated."
+        ),
     ] = None,
     patience: Annotated[float, typer.Option(help="Seconds for which members wait for one another.")] = 60.0,
     tick: Annotated[float, typer.Option(help="Seconds of a tick, for agents that agree by a deadline.")] = 0.05,
@@ -139,7 +141,8 @@ def agent(
     measure: Annotated[
         str | None,
         typer.Option(
-            metavar="MODULE:FUNCTION", help="Function that measures at a place, the agent's own world; needs --trust."
+            metavar="MODULE:FUNCTION",
+            help="Function that measures at a location, the agent's own environment; needs --trust.",
         ),
     ] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Run the code that --measure names.")] = False,

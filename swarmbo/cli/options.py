@@ -1,5 +1,6 @@
 """Parts that all commands share: the application, its options, and how commands end."""
 
+import re
 import shutil
 import sys
 import traceback
@@ -135,6 +136,8 @@ def one_line_errors() -> Generator[None]:
             yield
     except SwarmboError as error:
         text = f"{error.at}: {error.message}" if isinstance(error, ConfigError) else str(error)
+        if isinstance(error, ConfigError) and (key := re.fullmatch(r"\$\.(\w+\.\w+)[^ ]*", error.at)):
+            text += f" (see: swarmbo explain {key[1]})"
         typer.echo("swarmbo: " + one_line(text), err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:

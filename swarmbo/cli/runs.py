@@ -156,6 +156,7 @@ def list_known() -> None:
             for name, settings in kinds(slot).items():
                 teams = ", ".join(team for team in TEAMS if name in kinds(slot, team))
                 _say(f"  {name:<20} {teams:<15} ", summary_of(settings))
+        _say("", "Meaning, keys and defaults of a name: swarmbo explain NAME")
         for name, why in load_plug_ins().items():
             typer.echo(f"swarmbo: plug-in {name!r} failed: {' '.join(why.split())}", err=True)
 

@@ -1,4 +1,4 @@
-"""Coordination: joint choices by message passing on factor graphs. Sees tables, never a GP."""
+"""Coordination: joint choices by message passing on factor graphs, from tables or functions, without any belief."""
 
 from swarmbo.coordination.agreement import Solution as Solution
 from swarmbo.coordination.methods.exact import Exact as Exact, exact as exact

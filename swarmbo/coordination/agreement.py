@@ -1,4 +1,4 @@
-"""Outcomes of a part, agent by agent, and the agreement that they make together."""
+"""Outcomes of a part, per agent, and the joint choice that they make together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,21 +8,16 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo.boundary.html import html_table
 from swarmbo.coordination.tables import Table, factor_values, total, violated
 from swarmbo.graph import FactorGraph
 from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 
+_MOST_SHOWN = 20  # variables in a notebook
+
 
 class TableOutcome(NamedTuple):
-    """Outcome of a part for one agent, where it chooses from tables.
-
-    Args:
-        assignment: The index of each variable that it owns.
-        status: How that was reached, like the next.
-        rounds: Taken.
-        part: The index of the part.
-        bound: No choice of the part is worth more, up to rounding; None where that was not asked for.
-    """
+    """Outcome of a part for one agent, on tables; ``bound`` holds for every choice of the part, up to rounding."""
 
     assignment: dict[str, int]
     status: Status
@@ -32,18 +27,7 @@ class TableOutcome(NamedTuple):
 
 
 class BoxOutcome(NamedTuple):
-    """Outcome of a part for one agent, where domains are continuous.
-
-    Args:
-        part: Its index.
-        x: Values of the variables that it owns.
-        values: Of the factors that it owns, at the joint point.
-        rounds: Taken.
-        has_converged: Whether the method says so.
-        primal: The primal residual at the end; None where there is none.
-        dual: As ``primal``.
-        gain: By how much polishing raised the sum; None where nothing was polished.
-    """
+    """Outcome of a part for one agent, on a box, with final residuals and the rise of the sum by polishing."""
 
     part: int
     x: dict[str, float]
@@ -59,11 +43,11 @@ class Solution(msgspec.Struct, frozen=True):
     """A joint choice.
 
     Args:
-        assignment: For each variable the index of its value, in the graph's order of variables. Where agents were cut
-            off from one another, variables that nobody decided are missing.
-        value: Sum of the tables at the assignment; -inf if it is a forbidden one, or variables are missing.
-        upper_bound: No assignment has a larger sum, up to rounding; None where nothing is known. -inf: every one is
-            forbidden. It holds for these tables, so of candidates for them, not of all that lies between.
+        assignment: Index of each variable's value, in the graph's order of variables. A variable is missing if agents
+            were disconnected and none decided it.
+        value: Sum of the tables at the assignment; -inf if the assignment is forbidden or incomplete.
+        upper_bound: No assignment has a larger sum, up to rounding; None if no bound is known, -inf if every assignment
+            is forbidden. The bound holds for these tables (candidates), not for values between them.
         report: Status, rounds, traffic and gap.
 
     Example:
@@ -81,14 +65,23 @@ class Solution(msgspec.Struct, frozen=True):
     upper_bound: float | None
     report: SolveReport
 
+    def _repr_html_(self) -> str:
+        """Table of status, value, bound and the first choices for notebooks."""
+        rows: list[tuple[str, object]] = [("value", self.value), ("upper bound", self.upper_bound)]
+        rows += [("rounds", self.report.rounds), ("messages", self.report.messages)]
+        rows += [(name, f"value number {index}") for name, index in [*self.assignment.items()][:_MOST_SHOWN]]
+        if (left := len(self.assignment) - _MOST_SHOWN) > 0:
+            rows.append(("…", f"{left} more variables"))
+        return html_table(f"Solution: {self.report.status}", [row for row in rows if row[1] is not None])
+
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
     """A joint point.
 
     Args:
-        point: In the unit cube (n,), in the order of ``graph.variables``.
-        value: Sum of all factors there.
+        point: Joint point in the unit cube (n,), in the order of ``graph.variables``.
+        value: Sum of all factors at the point.
         report: Status, rounds, residuals, traffic.
 
     Example:
@@ -109,14 +102,7 @@ class Agreement:
 def solution_of(
     graph: FactorGraph, tables: Mapping[str, Table], outcomes: Sequence[TableOutcome], traffic: Traffic
 ) -> Solution:
-    """Put together what all agents came out with: a graph is solved exactly where every connected part is.
-
-    Args:
-        graph: The whole graph.
-        tables: Of all factors.
-        outcomes: Of all agents and parts. Parts do not wait for one another: the most rounds that any took are counted.
-        traffic: Of all parts.
-    """
+    """Combine the outcomes of all agents and parts; a solution is exact only if every part is."""
     found = {variable: index for outcome in outcomes for variable, index in outcome.assignment.items()}
     assignment = {variable: found[variable] for variable in graph.variables}
     return solution_with(graph, assignment, factor_values(graph, tables, assignment), outcomes, traffic)
@@ -129,27 +115,19 @@ def solution_with(
     outcomes: Sequence[TableOutcome],
     traffic: Traffic,
 ) -> Solution:
-    """The solution that an assignment is, whoever knows it.
-
-    Args:
-        graph: The whole graph.
-        assignment: Of all variables.
-        values: Of all factors, in the graph's order.
-        outcomes: That are known.
-        traffic: To be reported.
-    """
+    """Make the solution of an assignment, given the values of all factors in the graph's order."""
     exact = all(outcome.status == "exact" for outcome in outcomes)
     open_ended = any(outcome.status == "max_rounds" for outcome in outcomes)
     by_factor = dict(zip(graph.factors, values.tolist(), strict=True))
     value, broken = total(values), violated(by_factor)
     bound = value if exact else _bound_of(graph, by_factor, outcomes)
     if bound is not None:
-        bound = max(bound, value)  # where rounding put it below
+        bound = max(bound, value)  # rounding may put it below
     report = SolveReport(
         status="infeasible" if broken else "exact" if exact else "max_rounds" if open_ended else "converged",
         rounds=max((outcome.rounds for outcome in outcomes), default=0),
         value=value,
-        gap=None if broken or bound is None else bound - value,  # -inf less -inf is nothing
+        gap=None if broken or bound is None else bound - value,  # -inf less -inf is undefined
         traffic=traffic,
         violated=broken,
     )
@@ -157,7 +135,7 @@ def solution_with(
 
 
 def _bound_of(graph: FactorGraph, values: Mapping[str, float], outcomes: Sequence[TableOutcome]) -> float | None:
-    """The sum of what bounds the parts: a part that was solved exactly is its own bound."""
+    """Sum of the parts' bounds; a part that was solved exactly is its own bound."""
     bounds: dict[int, float] = {}
     for outcome in outcomes:
         if outcome.bound is not None:
@@ -170,13 +148,7 @@ def _bound_of(graph: FactorGraph, values: Mapping[str, float], outcomes: Sequenc
 
 
 def agreement_of(graph: FactorGraph, outcomes: Sequence[BoxOutcome], traffic: Traffic) -> Agreement:
-    """Put together what all agents came out with.
-
-    Args:
-        graph: The whole graph.
-        outcomes: Of all agents and parts.
-        traffic: Of all parts.
-    """
+    """Combine the outcomes of all agents and parts into a joint point."""
     x = {variable: value for outcome in outcomes for variable, value in outcome.x.items()}
     values = {factor: value for outcome in outcomes for factor, value in outcome.values.items()}
     by_factor = {factor: values[factor] for factor in graph.factors}
@@ -199,14 +171,7 @@ def agreement_of(graph: FactorGraph, outcomes: Sequence[BoxOutcome], traffic: Tr
 def unfinished_solution(
     graph: FactorGraph, outcomes: Sequence[TableOutcome], traffic: Traffic, links: LinkReport
 ) -> Solution:
-    """The solution where some agents wait for ever: the choices of those that have finished.
-
-    Args:
-        graph: The whole graph.
-        outcomes: Of agents and parts that have finished.
-        traffic: Of all.
-        links: How links fared.
-    """
+    """Make the solution of a blocked run, in which some agents wait for ever: the choices of those that finished."""
     found = {variable: index for outcome in outcomes for variable, index in outcome.assignment.items()}
     assignment = {variable: found[variable] for variable in graph.variables if variable in found}
     rounds = max((outcome.rounds for outcome in outcomes), default=0)

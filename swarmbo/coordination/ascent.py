@@ -1,8 +1,8 @@
 """Spectral projected gradient ascent in a box: of many independent problems, and of joint points by messages.
 
-By messages a variable moves along the sum of its factors' slopes. Every step costs one message from each factor to the
-owners of its shared variables (slopes), one back (their sum), and one up and down a tree of the part's agents (sums
-that accept or shorten the step).
+By messages a variable moves along the sum of its factors' gradients. Each step costs one message from each factor to
+the owners of its shared variables (gradients) and one back (their sum). It also costs one message up and one down a
+tree of the part's agents (sums that accept or shorten the step).
 
 Source: Birgin, Martínez & Raydan 2000 (SPG2, monotone); Barzilai & Borwein 1988.
 """
@@ -22,18 +22,19 @@ from swarmbo.coordination.view import BoxView, Rows
 Climbing = tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]  # values and gradients
 Climbable = Callable[[Float[np.ndarray, "g m a"]], Climbing]
 
-_SUFFICIENT = 1e-4  # share of the rise promised by the gradient that a step must bring (Armijo)
+_SUFFICIENT = 1e-4  # share of the rise predicted by the gradient that a step must reach (Armijo)
 _SHRINK = 0.25
 _LARGEST_STEP = 1e10
 _NOWHERE = 1e-7  # sides of the box
-_STEPS = 4  # that are looked back on
+# steps over which `polish` measures the rise of the best sum
+_STEPS = 4
 
 Lengths = Float[np.ndarray, "*m"]  # one number for each problem
 Polished = tuple[Float[np.ndarray, "m n"], Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
 
 
 class Climbed(NamedTuple):
-    """The best points (g, m, a), their values (g, m), and the step lengths (g, m) to go on with."""
+    """Best points (g, m, a), their values (g, m), and the step lengths (g, m) to continue with."""
 
     X: Float[np.ndarray, "g m a"]
     value: Float[np.ndarray, "g m"]
@@ -49,24 +50,15 @@ def ascend(
     tolerance: float = 1e-9,
     first_step: Float[np.ndarray, "g m"] | None = None,
 ) -> Climbed:
-    """Spectral projected gradient ascent, every one of the g x m problems with a step of its own.
+    """Run spectral projected gradient ascent on g x m problems, each with its own step length; values never fall.
 
-    A step goes along the projected gradient, in coordinates scaled by the sides of the box, with the length of Barzilai
-    and Borwein; a step that brings too little is shortened and tried again. Values never fall.
-
-    Args:
-        function: Values (g, m) and gradients (g, m, a) at points (g, m, a).
-        X: Where to start, in the box.
-        low: Lower corners.
-        high: Upper corners.
-        steps: Evaluations of the function after the first.
-        tolerance: A row of problems is left as it is once none of them moves by more than this share of the box's
-            sides. Rows never wait for one another, so what comes out for one does not depend on which others there are.
-        first_step: Of an earlier climb of nearly the same functions, in sides of the box per slope; by default a tenth
-            of the box along the steepest coordinate. The first step never goes beyond half the box.
+    Coordinates are scaled by the sides of the box; ``steps`` counts evaluations after the first. A row of problems
+    stops once none of them moves by more than ``tolerance`` sides, and does not depend on other rows. ``first_step``
+    may be that of an earlier climb of nearly the same functions; by default it is a tenth of the box along the steepest
+    coordinate, and at most half the box.
     """
     sides = np.where(high > low, high - low, 1.0)
-    X = np.ascontiguousarray(X)  # sums along the last axis then run in one order, however many rows there are
+    X = np.ascontiguousarray(X)  # sums along the last axis then have one order for any number of rows
     value, gradient = function(X)
     gradient = np.ascontiguousarray(gradient) * sides
     steepest = np.abs(gradient).max(axis=-1)
@@ -81,7 +73,7 @@ def ascend(
             break
         new_value, new_gradient = function(trial)
         new_gradient = np.ascontiguousarray(new_gradient) * sides
-        # Armijo: below the promised share a step is not taken, so values never fall
+        # Armijo: a step below the predicted share is not taken, so values never fall
         sufficient = new_value >= value + _SUFFICIENT * (gradient * moved).sum(axis=-1)
         accepted: Bool[np.ndarray, "g m"] = active & sufficient
         curvature = ((gradient - new_gradient) * moved).sum(axis=-1)
@@ -98,7 +90,7 @@ def augmented(
     centre: Float[np.ndarray, "g m a"],
     weight: Float[np.ndarray, "g #m a"],
 ) -> Climbable:
-    """Augmented Lagrangian of factors, phi(x) - 1/2 |x - centre|² by weights, where the centre is z - u.
+    """Augmented Lagrangian of factors, phi(x) - weight/2 |x - centre|², with centre z - u.
 
     Source: Boyd et al. 2011, section 3.1.1, in scaled form; Bardou et al. 2024, eq. 10.
     """
@@ -114,20 +106,10 @@ def augmented(
 def polish(
     view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = _NOWHERE, least: float = 0.0
 ) -> Steps[Polished]:
-    """Ascent from joint points of a part, each with a step length of its own.
+    """Ascend from joint points of a part, and return the points and the part's sum after and before, which never falls.
 
-    The sum at a point never falls: a step that brings too little is shortened and tried again.
-
-    Args:
-        view: Of the part.
-        Z: Joint points in the box.
-        steps: At most this many.
-        tolerance: Stop when no point moves by more than this length, in sides of the box, in a step that brings enough
-            and is as long as the one before it says; the first step's length, or a shortened one's, tells nothing.
-        least: Stop too when four steps have raised the best sum by less than this share of all that it rose.
-
-    Returns:
-        The points, and the part's sum there after and before.
+    It stops when no point moves by more than ``tolerance`` sides in an accepted step of full Barzilai-Borwein length.
+    It also stops when four steps raise the best sum by less than ``least`` of its total rise.
     """
     low, high, sides = view.functions.low, view.functions.high, view.sides
     values, slope = yield from _look(view, Z)
@@ -154,18 +136,18 @@ def polish(
 
 
 def _look(view: BoxView, Z: Float[np.ndarray, "m n"]) -> Steps[tuple[Rows, Float[np.ndarray, "m n"]]]:
-    """The own factors' values at joint points, and the slopes of the part's sum by variable, in sides of the box."""
+    """Values of the own factors at joint points, and gradients of the part's sum by variable, in sides of the box."""
     functions, points = view.functions, view.take(Z)
     received = yield from exchange(view, points)
     both = [functions.value_and_gradient(*row) for row in zip(view.stacks, points, received, strict=True)]
-    # where neighbours matter, what a factor climbs is a model, and its value not its term of the sum
+    # if neighbours matter, a factor climbs a model, whose value is not the factor's term of the sum
     values = view.values(points, received) if functions.n_exchanges else [value for value, _ in both]
     slope = yield Reduce(view, Slope, [gradient for _, gradient in both], len(Z))
     return values, slope * view.sides
 
 
 def _next_step(step: Lengths, accepted: Bool[np.ndarray, "*m"], curvature: Lengths, square: Lengths) -> Lengths:
-    """The length of Barzilai and Borwein after a step that brought enough, else a shorter one."""
-    # where the function curves upwards that length has no meaning: the step grows until it does not
+    """Length of Barzilai and Borwein after an accepted step, else a shorter one."""
+    # the length is undefined where the function curves upwards: the step then grows
     longer = np.where(curvature > 0.0, square / np.where(curvature > 0.0, curvature, 1.0), 4.0 * step)
     return np.where(accepted, np.clip(longer, 1e-300, _LARGEST_STEP), _SHRINK * step)

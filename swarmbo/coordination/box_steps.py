@@ -1,4 +1,4 @@
-"""Steps that methods on a box share: starts, exchange between neighbours, sums over a part, and telling a result."""
+"""Steps shared by methods on a box: starts, exchange between neighbours, sums over a part, and reporting a result."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,17 +12,11 @@ from swarmbo.coordination.messages import Consensus
 from swarmbo.coordination.requests import AllReduce, Exchange, Send, Steps, to_factor, to_variable
 from swarmbo.coordination.view import BoxView, Copies, LocalView
 
-FEWEST = 16  # random points by which the spread of values is judged: the spread of one is 0, of few anything
+FEWEST = 16  # random points for the spread of values: too few would give an arbitrary spread
 
 
 def tell_factors(view: LocalView, numbers: Mapping[str, float], below: float | None = None) -> Steps[dict[str, float]]:
-    """Owners of variables tell those of factors a number; what comes back is that of the own factors' variables.
-
-    Args:
-        view: Own factors and variables.
-        numbers: Of own variables.
-        below: They are at least 0 and less than this; None: any.
-    """
+    """Send a number of each own variable, in [0, ``below``), to its factors' owners, and return those received."""
     graph = view.graph
     letters = [
         to_factor(graph, Consensus(f, x, np.array([numbers[x]]))) for x in view.variables for f in graph.factors_of(x)
@@ -32,7 +26,7 @@ def tell_factors(view: LocalView, numbers: Mapping[str, float], below: float | N
 
 
 def tell_variables(view: BoxView, point: Float[np.ndarray, " n"]) -> Steps[dict[str, float]]:
-    """The first factor of each variable tells its owner the value; what comes back is that of the own variables."""
+    """Send each variable's value from its first factor to its owner, and return those of the own variables."""
     graph, place = view.graph, view.place
     letters = [
         to_variable(graph, Consensus(f, x, point[[place[x]]]))
@@ -56,7 +50,7 @@ def exchange(view: BoxView, points: Copies) -> Steps[list[Received]]:
 
 
 def part_total(view: BoxView, Z: Float[np.ndarray, "m n"]) -> Steps[Float[np.ndarray, " m"]]:
-    """The sum of the part's factors at joint points."""
+    """Sum of the part's factors at joint points."""
     points = view.take(Z)
     received = yield from exchange(view, points)
     totals = yield AllReduce.of(view, len(Z), view.values(points, received))
@@ -64,7 +58,7 @@ def part_total(view: BoxView, Z: Float[np.ndarray, "m n"]) -> Steps[Float[np.nda
 
 
 def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) -> Steps[BoxOutcome]:
-    """Tell the owners of variables what was agreed, and note the own factors' values there."""
+    """Send the agreed values to the owners of variables, and add the own factors' values to the outcome."""
     points = view.take(point[None])
     received = yield from exchange(view, points)
     found = by_factor(view.stacks, view.values(points, received))
@@ -76,14 +70,10 @@ def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) 
 def drawn_starts(
     functions: LocalFunctions, variables: Iterable[str], seed: int, n_given: int, n_random: int
 ) -> Float[np.ndarray, "m n"]:
-    """Joint points that are looked at for starts: the given ones, then random ones that everyone can draw.
+    """Joint points that are candidates for starts: given ones, then random ones, which every agent can draw.
 
-    Args:
-        functions: For the box, and the points that are given.
-        variables: Only their columns are drawn; others are 0.
-        seed: Of the draws, one stream for each variable.
-        n_given: Most of the given ones.
-        n_random: How many random ones; the first ones are the same, however many there are.
+    Each variable has its own random stream, so the first random points do not depend on ``n_random``. Columns of
+    variables that are not named are 0.
     """
     low, high = functions.low, functions.high
     given = np.clip(functions.starts[:n_given], low, high)
@@ -95,15 +85,10 @@ def drawn_starts(
 
 
 def natural_penalty(values: Float[np.ndarray, " m"], n_given: int) -> float:
-    """The spread of a part's values over the squared spread of its box, whatever their unit.
+    """Spread of a part's values over the squared spread of its box; always above 0, and 1 if all values are equal.
 
-    Args:
-        values: At the starts that were given, then at random points of the box.
-        n_given: How many were given. They lie where the sum is large and would bias the spread, so they count only
-            where it is flat at all random points.
-
-    Returns:
-        Above 0: 1 where every value is the same, for then any penalty will do.
+    The first ``n_given`` values are at given starts. These lie where the sum is large and would bias the spread, so
+    they count only if the sum is flat at all random points.
     """
     for seen in (values[n_given:], values):
         known = seen[np.isfinite(seen)]

@@ -1,6 +1,6 @@
-"""The compiled form of max-sum's messages: a pass over factors, one over variables. Import it late.
+"""Compiled form of max-sum's messages: a pass over factors, and one over variables. Import it late.
 
-Additions are those of ``swarmbo.coordination.updates`` in the same order, so both forms give the same bits.
+It adds in the order of ``swarmbo.coordination.updates``, so both forms are bit-identical.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from swarmbo.coordination.tables import Flat, Messages, Table, by_axis
 
 
 def read_only(n_dims: int, of: Any = types.float64) -> Any:
-    """The type of arrays that are only read, in C order; writable ones are taken too."""
+    """Numba type of C-ordered read-only arrays; writable arrays are accepted too."""
     return types.Array(of, n_dims, "C", readonly=True)
 
 
@@ -27,13 +27,15 @@ READ, PLACES, WRITTEN = read_only(1), read_only(1, types.int64), types.float64[:
 SPARE = types.UniTuple(WRITTEN, 4)
 Places = Int[np.ndarray, " n"]
 Spare = tuple[Flat, Flat, Flat, Flat]
-Whole = Any  # a whole number out of an array, as compiled code has it
-_unsigned: Any = np.uint64  # of an index that is signed compiled code asks whether it counts from the end
+Whole = Any  # an integer from an array in compiled code
+_unsigned: Any = np.uint64  # compiled code would test a signed index for counting from the end
 
 
 @intrinsic
 def _larger(_typing: Any, a: Any, b: Any) -> Any:
-    """The larger of two float64, neither of them NaN, with any sign of zero: else no vector instruction takes it."""
+    """The larger of two float64, neither of them NaN; the sign of zero is ignored, or no vector instruction could be
+    used.
+    """
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()] * 2)
@@ -50,14 +52,14 @@ larger: Any = _larger  # called without the first argument, which numba supplies
 def _maxima(
     table: Flat, at: Whole, along: Flat, start: Whole, others: Flat, rest: Flat, fresh: Flat, d: Whole, n: Whole
 ) -> None:
-    """Of a table (d, n) the maxima over its rows, ``others`` added, and over its columns, ``along`` added.
+    """Maxima of a table (d, n) over its rows, ``others`` added, and over its columns, ``along`` added.
 
-    Rows are read once and in order, as memory brings them soonest; the maxima over columns stay in the cache meanwhile.
+    Rows are read once and in order, which is fastest in memory; the maxima over columns stay in the cache meanwhile.
     """
     first, begin, width = _unsigned(at), _unsigned(start), _unsigned(n)
     for k in range(width):
         rest[k] = -np.inf
-    # both maxima in one loop: in one of its own each, the table would be read twice
+    # both maxima in one loop, as two loops would read the table twice
     for j in range(_unsigned(d)):
         own, best = along[begin + j], -np.inf
         for k in range(width):
@@ -70,19 +72,19 @@ def _maxima(
 
 @numba.njit(nogil=True)
 def _renew(fresh: Flat, at: Whole, previous: Flat, out: Flat, start: Whole, d: Whole, damping: float) -> float:
-    """Put one message in its place, normalised and damped; its largest change."""
+    """Write one message, normalised and damped, and return its largest change."""
     first, begin, size = _unsigned(at), _unsigned(start), _unsigned(d)
     highest, change = -np.inf, 0.0
     for j in range(size):
         highest = larger(highest, fresh[first + j])
-    if highest == -np.inf:  # all is forbidden, and stays so
+    if highest == -np.inf:  # all values are forbidden, and stay so
         highest = 0.0
     for j in range(size):
         old, new = previous[begin + j], fresh[first + j] - highest
-        if damping != 0.0:  # else 0 * -inf would be no number
+        if damping != 0.0:  # 0 * -inf would be NaN
             new = damping * old + (1.0 - damping) * new
         out[begin + j] = new
-        if new != old:  # of two that are forbidden the difference would be no number
+        if new != old:  # the difference of two -inf would be NaN
             change = larger(change, abs(new - old))
     return change
 
@@ -101,25 +103,12 @@ def renew_factor(
     damping: float,
     spare: Spare,
 ) -> float:
-    """Renew the messages of one factor; its table is read once.
+    """Renew the messages of one factor, normalised and damped, into ``out``, and return the largest change.
 
-    Args:
-        tables: Of many factors, end to end, each in C order.
-        at: Where the factor's begins.
-        sizes: Of axes of many factors.
-        starts: For each axis where its message begins.
-        first: Which of these is the factor's first.
-        n_axes: How many are the factor's.
-        said: What variables say.
-        previous: What factors said before.
-        out: The new messages are put here, normalised and damped.
-        damping: Share of the last message in the new one.
-        spare: Overwritten; see :func:`new_spare`.
-
-    Returns:
-        The largest change of an entry.
+    The factor's table begins at ``at``, its axes at ``first`` in ``sizes`` and ``starts``; the table is read once.
+    ``spare`` (:func:`new_spare`) is overwritten.
     """
-    # a table over x_1 … x_a is read as x_1 against all others, and leaves one of an axis less (`factor_messages`)
+    # a table over x_1 … x_a is read as x_1 against all others, and leaves one with an axis less (`factor_messages`)
     fresh, summed, rest, half = spare
     joint = 1
     for axis in range(first, first + n_axes):
@@ -128,7 +117,7 @@ def renew_factor(
     for axis in range(first, first + n_axes - 1):
         d = sizes[axis]
         joint //= d
-        # all sums of one entry from each message of the axes behind, put in place from the end
+        # all sums of one entry from each message of the later axes, written from the end
         width = 1
         summed[0] = 0.0
         for other in range(axis + 1, first + n_axes):
@@ -157,7 +146,7 @@ def _factor_pass(
     out: Flat,
     spare: Spare,
 ) -> float:
-    """See ``updates.renew_factors``; ``starts`` is overwritten."""
+    """Loop of ``updates.renew_factors``; ``starts`` is overwritten."""
     n_axes, joint, largest = len(sizes), len(tables) // len(spreads), 0.0
     for i in range(len(spreads)):
         change = renew_factor(tables, i * joint, sizes, starts, 0, n_axes, said, previous, out, damping, spare)
@@ -171,16 +160,10 @@ def _factor_pass(
 def renew_variable(
     starts: Places, first: Whole, degree: Whole, d: Whole, heard: Flat, said: Flat, spare: Spare
 ) -> None:
-    """Renew the messages of one variable: as (sum of those before) + (sum of those after).
+    """Renew the messages of one variable: the sum of earlier factors' messages plus the sum of later ones'.
 
-    Args:
-        starts: Where messages to many variables begin, of each in the graph's order of factors.
-        first: Which of these is the variable's first.
-        degree: How many are the variable's.
-        d: Number of values.
-        heard: What factors say.
-        said: What variables say is put here.
-        spare: Overwritten; the sum of what its factors say is put first.
+    The variable's entries begin at ``first`` in ``starts``. The first array of ``spare`` receives the sum of all
+    messages.
     """
     sums, after, _, _ = spare
     size = _unsigned(d)
@@ -202,7 +185,7 @@ def renew_variable(
 def _variable_pass(
     starts: Places, degree: Whole, size: Whole, heard: Flat, said: Flat, choices: Places, spare: Spare
 ) -> None:
-    """See ``updates.renew_variables``."""
+    """Loop of ``updates.renew_variables``."""
     for i in range(len(choices)):
         renew_variable(starts, i * degree, degree, size, heard, said, spare)
         best = 0

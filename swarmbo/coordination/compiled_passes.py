@@ -1,7 +1,7 @@
 """Compiled passes over a whole graph: all messages of a tree, each once, and the last choices. Import it late.
 
-What Python does message by message (``methods.max_sum``, ``decoding``) is done here to the same bits. Edges are those
-of ``swarmbo.graph.edges``.
+They are bit-identical to the loops over messages in ``methods.max_sum`` and ``decoding``. Edges are those of
+``swarmbo.graph.edges``.
 """
 
 import numba
@@ -31,19 +31,7 @@ _NONE = -1
 def breadth_first(
     first: Places, variables: Places, first_of: Places, by_variable: Places, factors: Places
 ) -> tuple[Places, Places, Places]:
-    """Variables and factors from the first variable of each connected part on.
-
-    Args:
-        first: Of the edges (:class:`swarmbo.graph.Edges`), as the others.
-        variables: Theirs.
-        first_of: By variable.
-        by_variable: The edges by variable.
-        factors: Theirs.
-
-    Returns:
-        The variables in the order of ``decoding_order``; the factors, each after the variable that led to it; and for
-        each factor the edge by which it was found.
-    """
+    """Order variables and factors breadth-first, and note for each factor the edge by which it was found."""
     n_variables, n_factors = len(first_of) - 1, len(first) - 1
     order, factor_order = np.empty(n_variables, dtype=np.int64), np.empty(n_factors, dtype=np.int64)
     up, seen = np.full(n_factors, _NONE), np.zeros(n_variables, dtype=np.bool_)
@@ -75,16 +63,8 @@ def breadth_first(
 
 @compiled(nogil=True)
 def tree_rounds(factor_order: Places, up: Places, first: Places, variables: Places, n_variables: Whole) -> Whole:
-    """Rounds after which all messages of a forest are final, as many as ``part.tree_levels``: half its longest path.
-
-    Args:
-        factor_order: See :func:`breadth_first`, like the next.
-        up: Its edges towards the first variable.
-        first: Of the edges.
-        variables: Of the edges.
-        n_variables: How many there are.
-    """
-    behind = np.zeros(n_variables, dtype=np.int64)  # edges to what is furthest from a variable, away from the first
+    """Rounds until all messages of a forest are final: half its longest path, as in ``part.tree_levels``."""
+    behind = np.zeros(n_variables, dtype=np.int64)  # edges to the furthest node below a variable
     longest = 1
     for back in range(len(factor_order)):
         f = factor_order[len(factor_order) - 1 - back]
@@ -118,10 +98,9 @@ def _tree_pass(
     from_factors: Flat,
     spare: Spare,
 ) -> None:
-    """Every message of a forest: towards the first variable, then away from it.
+    """Compute every message of a forest: towards the first variable, then away from it.
 
-    What a recipient has said to its sender does not matter, so the first pass renews all messages of a sender, and the
-    second one puts right those that were not yet final.
+    The first pass renews all messages of a sender, also those that are not final yet; the second pass corrects these.
     """
     said, heard = from_variables, from_factors
     # towards the root: a factor has all messages from below when its variables below have been renewed
@@ -134,7 +113,7 @@ def _tree_pass(
                 renew_variable(of_variables, first_of[x], degree, sizes[edge], heard, said, spare)
         n_axes = first[f + 1] - first[f]
         renew_factor(tables, begins[f], sizes, starts, first[f], n_axes, said, heard, heard, 0.0, spare)
-    # away from it: a variable has heard the factor above it before its own turn comes
+    # away from the root: the factor above a variable has sent before the variable's turn
     for x in order:
         size, degree = sizes[by_variable[first_of[x]]], first_of[x + 1] - first_of[x]
         renew_variable(of_variables, first_of[x], degree, size, heard, said, spare)
@@ -159,21 +138,7 @@ def _conditioned(
     index: Places,
     out: Flat,
 ) -> None:
-    """Compiled form of :func:`swarmbo.coordination.decoding.conditioned_message`.
-
-    Args:
-        table: The factor's.
-        edge: From the factor to the variable that is told.
-        begin: The factor's first edge.
-        end: After its last one.
-        variables: Of the edges.
-        sizes: Of the edges.
-        starts: Where the edges' messages begin.
-        chosen: The index of each decided variable, -1 of others.
-        said: What variables say.
-        index: Overwritten; one number for each edge.
-        out: It is put here.
-    """
+    """Compiled form of ``decoding.conditioned_message``; ``chosen`` is -1 for undecided variables."""
     fixed, stride, own = 0, 1, 0
     for other in range(end - 1, begin - 1, -1):
         if other == edge:
@@ -185,7 +150,7 @@ def _conditioned(
         best = -np.inf
         index[: end - begin] = 0
         is_left = True
-        while is_left:  # all values of the variables that are open
+        while is_left:  # all values of undecided variables
             place, stride = fixed + j * own, 1
             for other in range(end - 1, begin - 1, -1):
                 place += index[other - begin] * stride
@@ -211,7 +176,7 @@ def _best_value(heard: Flat, degree: Whole, size: Whole) -> int:
     """Compiled form of :func:`swarmbo.coordination.decoding.best_value`."""
     best, highest = 0, -np.inf
     for j in range(size):
-        # from the first factor to the last, as `best_value` adds, or ties would fall otherwise
+        # from the first factor to the last, as in `best_value`, so that ties are resolved alike
         summed = heard[j]
         for k in range(1, degree):
             summed += heard[k * size + j]
@@ -249,7 +214,7 @@ def _decoding_pass(
     heard: Flat,
     index: Places,
 ) -> Places:
-    """The choices of all variables, by what :func:`swarmbo.coordination.decoding.decode` does."""
+    """Choose all variables as :func:`swarmbo.coordination.decoding.decode` does."""
     chosen = np.full(len(order), _NONE)
     for x in order:
         size = sizes[by_variable[first_of[x]]]
@@ -270,19 +235,12 @@ def _decoding_pass(
 
 
 def order_of(edges: Edges) -> tuple[Places, Places, Places]:
-    """See :func:`breadth_first`."""
+    """Apply :func:`breadth_first` to a graph's edges."""
     return breadth_first(edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors)
 
 
 def tree_messages(flooding: Flooding) -> tuple[Flat, Flat, int]:
-    """All messages of a forest, each as it is when all that it needs is final.
-
-    Args:
-        flooding: Of all factors and variables.
-
-    Returns:
-        Those of variables, those of factors, and in how many rounds agents would come to them.
-    """
+    """Final messages of a forest: of variables, of factors, and the number of rounds that agents would take."""
     edges = flooding.graph.edges
     found = (*order_of(edges), edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors)
     starts = flooding.edge_starts
@@ -307,13 +265,7 @@ def tree_messages(flooding: Flooding) -> tuple[Flat, Flat, int]:
 
 
 def last_choices(flooding: Flooding, from_variables: Flat, from_factors: Flat) -> Int[np.ndarray, " n_variables"]:
-    """Compiled form of :func:`swarmbo.coordination.decoding.decode`, where all factors and variables are in one place.
-
-    Args:
-        flooding: Of all.
-        from_variables: The variables' last messages.
-        from_factors: The factors' last ones.
-    """
+    """Compiled form of :func:`swarmbo.coordination.decoding.decode` for a whole graph in one process."""
     edges = flooding.graph.edges
     order, _, _ = order_of(edges)
     sizes = flooding.edge_sizes

@@ -1,8 +1,8 @@
-"""Values that forbid one another, and who may take which without hearing more: what keeps joint choices allowed.
+"""Pairs of values that forbid each other, and a protocol that keeps joint choices allowed whatever messages are lost.
 
-Whatever is lost, two agents never take values that forbid each other. Neighbours speak in an order that all know. Who
-comes first may take any value. Who comes later may take a value that some value of an earlier one forbids only once it
-has heard the earlier one's word, which is final. So it does not matter when words arrive, or how often, or whether.
+Neighbours decide in an order that all know. The first may take any value. A later one takes a value that conflicts with
+some value of an earlier one only after it received the earlier one's decision, which is final. So arrival times,
+repetitions and losses do not matter.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,17 +16,12 @@ from jaxtyping import Bool
 from swarmbo.coordination.tables import Table
 from swarmbo.graph import FactorGraph
 
-Pairs = tuple[str, str, Bool[np.ndarray, "_a _b"]]  # two variables, and which values of theirs are not allowed together
-Packed = tuple[str, str, tuple[int, int], bytes]  # two variables, how many values they have, which pairs are forbidden
+Pairs = tuple[str, str, Bool[np.ndarray, "_a _b"]]  # two variables, and a mask of forbidden pairs of values
+Packed = tuple[str, str, tuple[int, int], bytes]  # two variables, the shape of the mask, its bits
 
 
 def forbidden_by(scope: Sequence[str], table: Table) -> Iterator[Pairs]:
-    """Pairs of values that a factor forbids, for each two of its variables.
-
-    Args:
-        scope: Its variables.
-        table: Its entries, an axis for each.
-    """
+    """Pairs of values that a factor forbids, for each two of its variables."""
     allowed = table > -np.inf
     if allowed.all():
         return
@@ -40,47 +35,26 @@ def forbidden_by(scope: Sequence[str], table: Table) -> Iterator[Pairs]:
 
 @dataclass(frozen=True, eq=False)
 class Conflicts:
-    """Values that forbid one another, as every agent knows them beforehand.
-
-    Args:
-        graph: Scopes and owners.
-        forbidden: For each two variables, both ways round, which pairs of values (a, b) are not allowed together.
-    """
+    """Pairs of values that forbid each other, as masks (a, b) for each two variables in both orders."""
 
     graph: FactorGraph
     forbidden: Mapping[tuple[str, str], Bool[np.ndarray, "_a _b"]]
 
     @classmethod
     def of(cls, graph: FactorGraph, tables: Mapping[str, Table]) -> "Conflicts":
-        """Pairs that tables forbid whatever the other variables are; what they forbid of three or more is left out.
-
-        Args:
-            graph: Scopes and owners.
-            tables: Of all factors.
-        """
+        """Pairs that tables forbid for all values of other variables; combinations of three or more are left out."""
         return cls._joined(graph, (pair for f in graph.factors for pair in forbidden_by(graph.scope(f), tables[f])))
 
     @staticmethod
     def packed(graph: FactorGraph, tables: Mapping[str, Table], agent: str) -> bytes:
-        """Forbidden pairs of an agent's own factors, packed for sending.
-
-        Args:
-            graph: Scopes and owners.
-            tables: At least those of its factors.
-            agent: Which.
-        """
+        """Forbidden pairs of an agent's own factors, packed for sending."""
         own = {f: forbidden_by(graph.scope(f), tables[f]) for f in graph.factors if graph.owner(f) == agent}
         said = {f: [(x, y, p.shape, np.packbits(p).tobytes()) for x, y, p in forbidden] for f, forbidden in own.items()}
         return msgspec.msgpack.encode(said)
 
     @classmethod
     def unpacked(cls, graph: FactorGraph, said: Mapping[str, bytes]) -> "Conflicts":
-        """Forbidden pairs of all factors, from what their owners sent (``packed``).
-
-        Args:
-            graph: Scopes and owners.
-            said: By agent.
-        """
+        """Forbidden pairs of all factors, from the packed bytes of each agent."""
         own = {agent: msgspec.msgpack.decode(word, type=dict[str, list[Packed]]) for agent, word in said.items()}
         packed = (entry for f in graph.factors for entry in own[graph.owner(f)][f])
         return cls._joined(graph, ((x, y, _unpacked(shape, bits)) for x, y, shape, bits in packed))
@@ -95,14 +69,16 @@ class Conflicts:
 
     @cached_property
     def neighbours(self) -> dict[str, tuple[str, ...]]:
-        """For each variable those that it shares a factor with, in the graph's order."""
+        """Variables that share a factor with each variable, in the graph's order."""
         place = {x: i for i, x in enumerate(self.graph.variables)}
         around = {x: {y for f in self.graph.factors_of(x) for y in self.graph.scope(f)} - {x} for x in place}
         return {x: tuple(sorted(others, key=lambda y: place[y])) for x, others in around.items()}
 
     @cached_property
     def colour(self) -> dict[str, int]:
-        """Turn of each variable's owner to speak: never that of a neighbour, which can then heed its word."""
+        """Turn of each variable's owner to decide: never that of a neighbour, so that it can use the neighbour's
+        decision.
+        """
         colours: dict[str, int] = {}
         for x in self.graph.variables:
             taken = {colours[y] for y in self.neighbours[x] if y in colours}
@@ -115,17 +91,11 @@ class Conflicts:
         return 1 + max(self.colour.values())
 
     def is_before(self, x: str, y: str) -> bool:
-        """True if a variable's owner speaks before a neighbour's."""
+        """True if a variable's owner decides before a neighbour's."""
         return self.colour[x] < self.colour[y]
 
     def allowed(self, x: str, size: int, words: Mapping[str, int | None]) -> Bool[np.ndarray, " a"]:
-        """The values of a variable that may be taken.
-
-        Args:
-            x: The variable.
-            size: Its number of values.
-            words: Of neighbours, as far as they were heard: the index of a value, or None for none at all.
-        """
+        """Mask of the values that a variable may take, given the received decisions of neighbours (None: no value)."""
         out = np.ones(size, dtype=bool)
         for y in self.neighbours[x]:
             if (pairs := self.forbidden.get((x, y))) is None:
@@ -137,7 +107,7 @@ class Conflicts:
         return out
 
     def clashes(self, words: Mapping[str, int | None]) -> int:
-        """Pairs of variables whose values forbid each other."""
+        """Number of pairs of variables with conflicting values."""
         found = 0
         for (x, y), pairs in self.forbidden.items():
             i, j = words.get(x), words.get(y)

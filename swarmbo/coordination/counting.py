@@ -1,6 +1,6 @@
-"""Numbers and lengths of messages that cross the links, where very many are alike: in arrays, none of them made.
+"""Numbers and lengths of many equal messages that cross links, computed with arrays, without making the messages.
 
-Lengths are those that ``Codec.size`` has for each, and hops those of ``Routes``; tests hold the sums to the messages.
+Lengths follow ``Codec.size`` and hops ``Routes``; tests compare the sums with real messages.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,7 @@ from swarmbo.records import Traffic
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """Traffic of messages of a part.
-
-    Args:
-        part: What everybody knows of it.
-    """
+    """Traffic of messages of a part."""
 
     part: Part
 
@@ -40,41 +36,26 @@ class Counts:
         sizes: Int[np.ndarray, " e"],
         said: Bool[np.ndarray, " e"] | None = None,
     ) -> Traffic:
-        """Messages between factors and variables, one way or the other.
-
-        Args:
-            kind: Of message, whose other fields are left as they are by default.
-            sizes: How many numbers one has, by edge.
-            said: On which edges it is said; by default on all.
-        """
+        """Traffic of messages of so many entries per edge in one direction; ``said`` masks edges with a message."""
         hops, outline = self._hops, Codec.size(kind("", "", NO_NUMBERS))
         crosses = hops > 0 if said is None else said & (hops > 0)
         lengths = outline + self._names + array_widths(sizes)
         return _sum(lengths[crosses], hops[crosses])
 
     def first_choices(self, choices: Int[np.ndarray, " v"]) -> Traffic:
-        """By how much variables' messages are longer for what they would choose, on all edges that cross a link."""
+        """Additional bytes of variables' messages that carry their present choice, on all edges that cross a link."""
         widths = index_widths(choices)[self.part.graph.edges.variables]
         return Traffic(bytes=int(widths[self._hops > 0].sum()))
 
     def words(self, choices: Int[np.ndarray, " v"]) -> Traffic:
-        """Of every variable the word of its owner, to each other owner of its factors.
-
-        Args:
-            choices: The index of each variable.
-        """
+        """Traffic of each variable's decision, from its owner to each other owner of its factors."""
         variables, owners = np.divmod(self._hearers, len(self.part.graph.agents))
         hops = _hops(self.part, self._actors[variables], owners)
         lengths = Codec.size(Choice("", 0)) + self._variable_names + index_widths(choices)
         return _sum(lengths[variables], hops)
 
     def up_tree(self, message: Message, per_factor: int) -> Traffic:
-        """Traffic up the tree, from every agent but the root to its parent.
-
-        Args:
-            message: Of an agent without a name and without numbers.
-            per_factor: How many numbers it has of each factor behind the agent.
-        """
+        """Traffic up the tree, of a message with ``per_factor`` numbers for each factor behind an agent."""
         tree = self.part.tree
         names = [agent for agent, parent in tree.parent.items() if parent is not None]
         factors = np.array([len(tree.factors[agent]) for agent in names], dtype=np.int64)
@@ -106,13 +87,13 @@ class Counts:
 
     @cached_property
     def _hops(self) -> Int[np.ndarray, " e"]:
-        """From the owner of each edge's factor to that of its variable; 0 where it is one."""
+        """Number of links from the owner of each edge's factor to that of its variable; 0 if it is one agent."""
         edges = self.part.graph.edges
         return _hops(self.part, self._owners[edges.factors], self._actors[edges.variables])
 
     @cached_property
     def _hearers(self) -> Int[np.ndarray, " n"]:
-        """Variables with other owners of their factors, each once, as one number: variable * agents + owner."""
+        """Variables with other owners of their factors, each pair once, coded as variable * agents + owner."""
         edges, n_agents = self.part.graph.edges, len(self.part.graph.agents)
         owners = self._owners[edges.factors]
         elsewhere = owners != self._actors[edges.variables]
@@ -129,7 +110,7 @@ class Counts:
 
 
 def _hops(part: Part, senders: Int[np.ndarray, " n"], recipients: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """The links between agents, who are known by their places in the graph; the same there and back."""
+    """Number of links between agents, given by their indices in the graph; equal in both directions."""
     if part.routes.is_complete:
         return (senders != recipients).astype(np.int64)
     agents, n = part.graph.agents, len(part.graph.agents)

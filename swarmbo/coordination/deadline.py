@@ -1,14 +1,14 @@
-"""An agreement by a deadline: agents that wait for nobody, what they announce to one another, and the ticks of a clock.
+"""Agreements by a deadline: agents that wait for no message, their announcements, and the ticks of a clock.
 
-Each tells each other what changed, until the other has it. Bundles are numbered. Each carries the entries that are new
-since the other acknowledged them, the newest state of each entry alone, and which bundles of the other have come. So
-nothing depends on which of them arrive, or in which order.
+Each agent announces changes to each other agent until the other has them. Bundles are numbered. A bundle carries the
+newest state of each entry that changed since the other's last acknowledgement, and says which bundles of the other have
+arrived. So losses and order do not matter.
 
-Which of the last bundles came also says how much a link loses. Who has nothing to say speaks so often that of what it
-says within the other's patience some comes, and the other waits longer where even a bundle in each tick is too few: so
-silence means that an agent is gone, on links that lose much, too.
+The record of the last bundles also estimates the loss of a link. An agent with nothing new sends often enough that some
+bundle arrives within the other's patience. On links with high loss the other also waits longer, so silence means that
+an agent has failed.
 
-What agents agree on is up to ``deadline_tables`` and ``deadline_box``.
+``deadline_tables`` and ``deadline_box`` define the content of an agreement.
 """
 
 import math
@@ -22,9 +22,11 @@ from swarmbo.errors import ConfigError, TransportError
 from swarmbo.records import LinkReport, by_name
 from swarmbo.transport import Envelope, FaultyTransport, InProcessTransport, Transport
 
-_NOTED = 32  # bundles before the newest one of which an acknowledgement says whether they came
-_FEWEST = 3  # bundles within the patience of the other, on links that lose none
-_UNLIKELY = 1e-4  # that of so many bundles none comes: then the other is gone
+# bundles before the newest one that an acknowledgement covers, one bit each
+_NOTED = 32
+_FEWEST = 3  # bundles within the patience of the other, on links without loss
+# probability of no arrival below which silence means that the other has failed
+_UNLIKELY = 1e-4
 
 
 class Paced(Protocol):
@@ -42,29 +44,25 @@ class Paced(Protocol):
 
 @runtime_checkable
 class Timed(Paced, Protocol):
-    """Settings of an agreement by a deadline, if that is the mode."""
+    """Settings of an agreement that has a deadline in one of its modes."""
 
     @property
     def mode(self) -> Literal["lockstep", "asynchronous"]: ...  # noqa: D102
 
 
 def has_deadline(settings: object) -> bool:
-    """True if settings are of a way to agree by a deadline."""
+    """True if settings are of a coordination method by a deadline."""
     return isinstance(settings, Timed) and settings.mode == "asynchronous"
 
 
 def require_lockstep(settings: Timed) -> None:
-    """Refuse to plan for agents that wait where they do not.
-
-    Raises:
-        ConfigError: If the mode is another than lockstep.
-    """
+    """Raise a ConfigError unless agents wait for one another (lockstep)."""
     if settings.mode != "lockstep":
         raise ConfigError(f"got {settings.mode!r}; wanted 'lockstep' for agents that wait", at="$.coordination.mode")
 
 
 class Entry(NamedTuple):
-    """State of one key as it is announced: the newer version holds."""
+    """State of one key as it is announced; the newest version holds."""
 
     version: int
     message: News
@@ -73,13 +71,8 @@ class Entry(NamedTuple):
 class Correspondence:
     """One agent's side of the announcements between it and another.
 
-    Args:
-        patience: Ticks, >= 1, after which one who says nothing counts as silent, on links that lose nothing.
-        retry: Ticks, >= 1, until what was not acknowledged is told again; an answer takes two.
-
-    Attributes:
-        number: Of the next bundle.
-        last_heard: The tick at which something last came; None before.
+    The other counts as silent after ``patience`` ticks, on links without loss. Entries are repeated after ``retry``
+    ticks without an acknowledgement, which takes two.
     """
 
     def __init__(self, patience: int, retry: int = 1) -> None:
@@ -87,27 +80,27 @@ class Correspondence:
         self._patience, self._retry, self._needed = patience, retry, _FEWEST
         self._entries: dict[Key, Entry] = {}
         self._known: dict[Key, int] = {}  # the version of each entry that the other has acknowledged
-        self._under_way: dict[Key, tuple[int, int]] = {}  # what was sent last: version, and when
+        self._under_way: dict[Key, tuple[int, int]] = {}  # last sent: version, and tick
         self._contents: dict[int, dict[Key, int]] = {}  # of bundles that were not acknowledged
-        self._newest, self._before = -1, 0  # of the other's bundles, and which of those before it have come, as bits
+        self._newest, self._before = -1, 0  # the other's newest bundle, and arrivals before it as bits
         self._owes_answer = False
         self._last_sent: int | None = None
 
     last_heard: int | None
 
     def put(self, message: News, version: int) -> None:
-        """Have something told, in the place of what was told of its key before."""
+        """Announce a message, in place of an earlier one of its key."""
         self._entries[message.key] = Entry(version, message)
 
     def told(self, key: Key) -> News | None:
-        """The newest message of a key; None: there is none."""
+        """Newest message of a key, or None."""
         return self._entries[key].message if key in self._entries else None
 
     def hear(self, bundle: Bundle, now: int) -> None:
-        """Take note of a bundle of the other: that it has come, and what it acknowledges."""
+        """Note a bundle of the other: its arrival, and what it acknowledges."""
         self.last_heard, self._owes_answer = now, self._owes_answer or bool(bundle.news)
         self._needed = _needed(bundle.heard, bundle.before)
-        # a number that is far ahead shifts out all bits and no more: a hostile one must not make a shift of 2^60
+        # a number far ahead shifts out all bits; the cut keeps a hostile number from a shift of 2^60
         ahead = min(bundle.number - self._newest, _NOTED + 1)
         if ahead > 0:
             came = self._before << ahead | (1 << ahead - 1 if self._newest >= 0 else 0)
@@ -117,12 +110,12 @@ class Correspondence:
         for number in _acknowledged(bundle.heard, bundle.before):
             for key, version in self._contents.pop(number, {}).items():
                 self._known[key] = max(self._known.get(key, -1), version)
-        # who says an entry has it: what is handed on until all know is not told back
+        # the sender of an entry has it, so entries that are forwarded are not sent back
         for version, message in zip(bundle.versions, bundle.news, strict=False):
             self._known[message.key] = max(self._known.get(message.key, -1), version)
 
     def bundle(self, now: int) -> Bundle | None:
-        """The next bundle, if there is anything to say at a tick."""
+        """Next bundle, or None if there is nothing to send at this tick."""
         due = {key: entry for key, entry in self._entries.items() if self._is_due(key, entry, now)}
         is_time = self._last_sent is None or now - self._last_sent >= self._pause(self._needed)
         if not (due or self._owes_answer or is_time):
@@ -136,13 +129,13 @@ class Correspondence:
         return Bundle(number, self._newest, self._before, versions, tuple(entry.message for entry in due.values()))
 
     def is_silent(self, now: int) -> bool:
-        """True if nothing has come for so long that the other is taken to be gone."""
+        """True if nothing has arrived for so long that the other is taken to have failed."""
         needed = _needed(self._newest, self._before)
         heard = 0 if self.last_heard is None else self.last_heard
         return now - heard > max(self._patience, needed * self._pause(needed))
 
     def _pause(self, needed: int) -> int:
-        """Ticks between bundles that say nothing new, where so many are needed for one to come."""
+        """Ticks between bundles without news, if so many are needed for one to arrive."""
         return max(1, self._patience // needed)
 
     def _is_due(self, key: Key, entry: Entry, now: int) -> bool:
@@ -153,7 +146,7 @@ class Correspondence:
 
 
 def _needed(newest: int, before: int) -> int:
-    """Number of bundles until one comes, all but surely, by which of the last ones have."""
+    """Number of bundles until one arrives with near certainty, estimated from the arrivals of the last ones."""
     sent, came = min(newest, _NOTED) + 1, before.bit_count() + 1
     return _FEWEST if came >= sent else max(_FEWEST, math.ceil(math.log(_UNLIKELY) / math.log1p(-came / sent)))
 
@@ -169,20 +162,15 @@ def _acknowledged(newest: int, before: int) -> Iterator[int]:
 class Correspondent(ABC):
     """Base of agents that agree by a deadline.
 
-    Nothing that arrives, or does not, makes one raise or wait: what is broken, of another decision, or not the sender's
-    to say is dropped. Of each entry the newest version holds.
+    No arrival or loss makes an agent raise or wait. It drops (and counts) messages that are broken, of another
+    decision, or not the sender's to state; ``refused`` counts inadmissible content by sender. The newest version of
+    each entry holds.
 
     Args:
-        name: Its name, as in the graph.
-        decision: Number of the decision, 0 to 2^32 - 1.
-        others: With whom it exchanges bundles.
-        patience: Ticks, >= 1, after which another one that says nothing counts as silent; more where links lose so much
-            that nothing may come for as long.
-        retry: Ticks, >= 1, until what was not acknowledged is told again: more send less, and news come later.
-
-    Attributes:
-        dropped: How many messages were of no use: broken, of another decision, or said by whom they are none of.
-        refused: How many of these held what they may not, by sender.
+        others: Agents with which it exchanges bundles.
+        patience: Ticks, >= 1, after which another agent counts as silent; more on links with high loss.
+        retry: Ticks, >= 1, until an unacknowledged entry is sent again. A larger value sends less, and news arrive
+            later.
     """
 
     def __init__(self, name: str, decision: int, others: Iterable[str], patience: int, retry: int = 1) -> None:
@@ -195,31 +183,23 @@ class Correspondent(ABC):
 
     @abstractmethod
     def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Take what has arrived, go on, and tell others what changed.
-
-        Args:
-            now: Ticks since the decision began; after the deadline nothing is said.
-            inbox: What has arrived since the last tick.
-
-        Returns:
-            Messages to others.
-        """
+        """Process arrivals, continue, and send changes to others; nothing is sent after the deadline."""
 
     @abstractmethod
     def word(self) -> dict[str, Any]:
-        """The values of its own variables; after the deadline they are final."""
+        """Values of its own variables; final after the deadline."""
 
     @property
     def unheard(self) -> tuple[str, ...]:
-        """Of whom it has heard nothing for so long that they are taken to be gone."""
+        """Agents that are silent for so long that they are taken to have failed."""
         return tuple(other for other in self._others if self.is_silent(other))
 
     @abstractmethod
     def take(self, sender: str, message: Message) -> bool:
-        """Put an entry in its place, if it is one that the sender may state."""
+        """Store an entry, and return True, if the sender may state it."""
 
     def _hear_all(self, now: int, inbox: Sequence[Envelope]) -> None:
-        """Begin a tick with what has arrived."""
+        """Begin a tick with the arrivals."""
         self._now, self._turn = max(self._now, now), self._turn + 1
         for envelope in inbox:
             self._hear(envelope)
@@ -236,7 +216,7 @@ class Correspondent(ABC):
             return
         other.hear(bundle, self._now)
         for version, message in zip(bundle.versions, bundle.news, strict=False):
-            # bundles overtake one another, so an older state of an entry may come after a newer one
+            # bundles overtake one another, so an older state of an entry may arrive after a newer one
             if version <= self._versions.get(message.key, -1):
                 continue
             if not self.take(envelope.sender, message):
@@ -248,26 +228,26 @@ class Correspondent(ABC):
                 self.put_to_all(message, version)
 
     def put(self, recipient: str, message: News, version: int) -> None:
-        """Have another told something; nothing if it is itself."""
+        """Announce a message to another agent; no effect for itself."""
         if recipient in self._others:
             self._others[recipient].put(message, version)
 
     def put_to_all(self, message: News, version: int) -> None:
-        """Have everybody told what is handed on until all know."""
+        """Announce to every other agent a message that is forwarded until all have it."""
         self._versions[message.key] = version
         for other in self._others.values():
             other.put(message, version)
 
     def told(self, recipient: str, key: Key) -> News | None:
-        """The newest message of a key to another agent."""
+        """Newest message of a key to another agent."""
         return self._others[recipient].told(key)
 
     def is_silent(self, agent: str) -> bool:
-        """True if nothing has come of another agent for so long that it is taken to be gone."""
+        """True if another agent is silent for so long that it is taken to have failed."""
         return agent in self._others and self._others[agent].is_silent(self._now)
 
     def _posted(self) -> list[Envelope]:
-        """Envelopes with what there is to say to all others."""
+        """Envelopes with all bundles that are due."""
         out: list[Envelope] = []
         for name, other in self._others.items():
             bundle = other.bundle(self._now)
@@ -284,16 +264,7 @@ def links_of(
     without: Collection[str] = (),
     clashes: int = 0,
 ) -> LinkReport:
-    """Report of links, and of agents that were gone or unheard of.
-
-    Args:
-        agents: All, by name.
-        living: Those that were there all the time.
-        deadline: Ticks.
-        transport: Over which they spoke.
-        without: Agents that found no value.
-        clashes: Pairs of values that forbid each other.
-    """
+    """Report of links, and of agents that failed or were silent; ``without`` are agents that found no value."""
     unheard = {other for name in living for other in agents[name].unheard}
     edges = transport.edges if isinstance(transport, InProcessTransport) else {}
     return LinkReport(
@@ -306,7 +277,7 @@ def links_of(
 
 
 def ticked(agents: Mapping[str, Correspondent], deadline: int, transport: Transport) -> tuple[str, ...]:
-    """Tick agents until the deadline, and return who was there all the time."""
+    """Tick agents until the deadline, and return those that were present all the time."""
     living = set(agents)
     reached = {name: transport.routes.hops_from(name) for name in agents}
     inboxes = {}

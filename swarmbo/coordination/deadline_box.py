@@ -1,15 +1,15 @@
-"""ADMM by a deadline: whoever is silent, and whatever is lost, every agent acts in time, by its own variables' values.
+"""ADMM by a deadline: every agent acts in time, by its own variables' values, whatever is lost or silent.
 
-At first factors climb from several starts at once and are pulled together, each as soon as it hears something new. For
-most of the time then variables take turns (``lanes``): from the best start and from where some runs have ended, they
-go to better values one after the other, a step away or anywhere in the box, until all agree on which of these joint
-points is worth most; from there turns go on. At the deadline each agent acts by where its variables stand.
+Factors first climb from several starts and are pulled together, each as soon as it receives news. For most of the time
+variables then take turns (``joint_starts``), from the best start and from the ends of some runs. In its turn a variable
+moves to a better value, a step away or anywhere in the box. At last agents agree on the best of these joint points, and
+turns continue from it. At the deadline each agent acts by the present values of its variables.
 
-Every variable stands at the best start, which all know, until something better is known, so silence does no harm.
+Every variable is at the best start, which all agents know, until a better value is known. So silence does no harm.
 
 Source:
-    The rounds are those of consensus ADMM (``methods.admm``) with a penalty for each factor, so that no sum over all of
-    them is needed, and with the newest that was heard of each (asynchronous ADMM is of Zhang & Kwok 2014).
+    The rounds are those of consensus ADMM (``methods.admm``) with a penalty for each factor, so that no sum over all
+    factors is needed, and with the newest message of each (asynchronous ADMM: Zhang & Kwok 2014).
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,16 +33,16 @@ from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 from swarmbo.records import SolveReport
 from swarmbo.transport import Envelope, Transport
 
-_RUNS_END, _COMPARED, _DECIDED = 0.1, 0.65, 0.85  # of the time: when turns begin, pause, and go on in the best lane
+_RUNS_END, _COMPARED, _DECIDED = 0.1, 0.65, 0.85  # shares of the time: end of runs, pause, and decision
 _RUNS = 5  # at most
-_STEPS = np.array([-1.0, 1.0])  # of how far a variable looks
+_STEPS = np.array([-1.0, 1.0])  # in units of a variable's reach
 _LATTICE = 9  # values all over the box
-_REACH = 0.1  # of the box's side: how far a variable looks at first
+_REACH = 0.1  # initial reach of a variable, in sides of the box
 
 
 @runtime_checkable
 class TimedClimbs(Timed, Protocol):
-    """Settings of an agreement by a deadline on a joint point: ``ADMM(…)`` has them; see there."""
+    """Settings of an agreement by a deadline on a joint point, as in ``ADMM(…)``."""
 
     @property
     def starts(self) -> int: ...  # noqa: D102
@@ -56,19 +56,10 @@ class TimedClimbs(Timed, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class BoxTerms:
-    """Terms of an agreement by a deadline on a joint point, which every agent knows beforehand.
+    """Terms of an agreement by a deadline on a joint point, known to every agent beforehand.
 
-    Args:
-        settings: How.
-        graph: Scopes and owners; n variables.
-        low: Lower corner (n,) of the box.
-        high: Upper corner (n,).
-        starts: Of the runs (m, n), given ones first.
-        n_given: How many of them were given.
-        drawn: Random joint points (k, n), by which factors judge their spread.
-        n_exchanges: Phases in which neighbouring factors tell each other numbers.
-        shares: Whether agents know enough to say what others' factors are worth: then those of a silent agent are
-            judged by whoever owns their variables.
+    Runs begin at ``starts`` (m, n), given ones first; factors estimate their spread at ``drawn`` points (k, n). If
+    ``shares``, agents can evaluate others' factors, and owners of variables do so for silent agents.
     """
 
     settings: TimedClimbs
@@ -83,7 +74,7 @@ class BoxTerms:
 
     @classmethod
     def of(cls, settings: TimedClimbs, functions: LocalFunctions, seed: int, *, shares: bool) -> "BoxTerms":
-        """The terms that follow from the settings, the box and the seed; no function is asked for a value."""
+        """Make the terms from the settings, the box and the seed; no function is evaluated."""
         graph, n_given = functions.graph, min(len(functions.starts), settings.starts)
         n_random = max(settings.starts, FEWEST)
         points = drawn_starts(functions, graph.variables, seed, settings.starts, n_random)
@@ -93,22 +84,22 @@ class BoxTerms:
 
     @property
     def standing(self) -> Float[np.ndarray, " n"]:
-        """The joint point at first: the best start, or the middle of the box."""
+        """Initial joint point: the best start, or the middle of the box."""
         return self.starts[0] if self.n_given else (self.low + self.high) / 2.0
 
     @cached_property
     def sides(self) -> Float[np.ndarray, " n"]:
-        """Of the box; 1 where it has no length."""
+        """Sides of the box; 1 where it has no length."""
         return np.where(self.high > self.low, self.high - self.low, 1.0)
 
     @cached_property
     def conflicts(self) -> Conflicts:
-        """The colours of variables: no two of one factor have the same."""
+        """Colours of variables: no two variables of one factor have the same."""
         return Conflicts(self.graph, {})
 
     @cached_property
     def schedule(self) -> Schedule:
-        """Lanes: the best start, and where each run has ended."""
+        """Schedule of joint starts: the best start, and the end of each run."""
         ticks = self.settings.deadline
         first, compared, decided = (int(share * ticks) for share in (_RUNS_END, _COMPARED, _DECIDED))
         return Schedule(self.conflicts, 1 + len(self.starts), first, compared, decided, self.settings.threshold)
@@ -116,7 +107,7 @@ class BoxTerms:
     def looks(
         self, variable: str, stand: Float[np.ndarray, " k"], reach: Float[np.ndarray, " k"]
     ) -> Float[np.ndarray, "k v"]:
-        """The values that a variable looks at: where it stands, a step away, and all over the box."""
+        """Values that a variable evaluates: its present one, values a step away, and a lattice over the box."""
         i = self.graph.column_of[variable]
         low, high = self.low[i], self.high[i]
         steps = (reach * self.sides[i])[:, None] * _STEPS
@@ -126,7 +117,7 @@ class BoxTerms:
 
 @dataclass(eq=False)
 class _Climber:
-    """One own factor in the rounds of consensus: copies x and scaled duals u (1, m, a), and steps (1, m) to go on."""
+    """One own factor in the rounds of consensus: copies x and scaled duals u (1, m, a), and step lengths (1, m)."""
 
     stack: FactorStack
     X: Float[np.ndarray, "1 m a"]
@@ -137,45 +128,29 @@ class _Climber:
 
 
 class OwnRuns:
-    """The own factors and variables in m runs side by side.
-
-    Args:
-        name: Of the agent.
-        terms: What all know.
-        functions: Of at least its factors.
-
-    Attributes:
-        Z: Where variables stand in each run (m, n), as far as was heard.
-    """
+    """The own factors and variables in m parallel runs; ``Z`` (m, n) has the values as last received."""
 
     def __init__(self, name: str, terms: BoxTerms, functions: LocalFunctions) -> None:
         graph = terms.graph
         self.Z = terms.starts.copy()
         self._name, self._terms, self._graph, self._functions = name, terms, graph, functions
         self._variables, self._column = graph.variables_owned_by(name), graph.column_of
-        self._fresh = set(graph.variables)  # where something is new to the own factors
+        self._fresh = set(graph.variables)  # variables with news for the own factors
         self._pulls: dict[tuple[str, str], Pull] = {}
         self._climbers = {f: self._climber(stacks_of(graph, [f])[0]) for f in graph.factors_owned_by(name)}
 
     def place(self, variable: str, entries: Vector) -> None:
-        """Note where a variable stands in each run."""
+        """Note a variable's value in each run."""
         i = self._column[variable]
         self.Z[:, i] = np.clip(entries, self._terms.low[i], self._terms.high[i])
         self._fresh.add(variable)
 
     def pulled(self, pull: Pull) -> None:
-        """Note where a factor wants an own variable."""
+        """Note the values that a factor wants for an own variable."""
         self._pulls[pull.factor, pull.variable] = pull
 
     def climb(self, received: Mapping[str, Sequence[Float[np.ndarray, "1 p"]]]) -> list[Pull]:
-        """Let every own factor of whose variables something is new climb its augmented Lagrangian.
-
-        Args:
-            received: What each of them received in each phase of exchange, at the runs first.
-
-        Returns:
-            Where they want their variables.
-        """
+        """Let every own factor with news of its variables climb its augmented Lagrangian."""
         terms, functions, graph, out = self._terms, self._functions, self._graph, list[Pull]()
         for f, climber in self._climbers.items():
             scope, stack = graph.scope(f), climber.stack
@@ -184,12 +159,12 @@ class OwnRuns:
                 continue
             z, columns = stack.take(self.Z), stack.columns[0]
             if climber.has_begun:
-                # u <- u + x - z (Boyd et al. 2011, 3.1.1), once for each mean z that is heard: nobody waits, so a mean
-                # may stand for several ticks, and would be charged to the dual in each
+                # u <- u + x - z (Boyd et al. 2011, 3.1.1), once per mean z received: agents do not wait, so a mean
+                # may hold for several ticks, and would be added to the dual in each
                 climber.U = np.where(fresh, climber.U + climber.X - z, climber.U)
             climber.has_begun = True
             is_shared = np.array([len(graph.factors_of(x)) > 1 for x in scope])
-            # nobody else wants a say in a variable of one factor, so nothing pulls at it
+            # a variable of one factor has no other copy, so nothing pulls at it
             weight = np.where(is_shared, climber.eta / terms.sides[columns] ** 2, 0.0)
             got = tuple(phase[:, : len(self.Z)] for phase in received[f])
             lagrangian = augmented(partial(functions.value_and_gradient, stack), got, z - climber.U, weight)
@@ -205,18 +180,14 @@ class OwnRuns:
         return out
 
     def agree(self) -> list[Runs]:
-        """Let every own variable stand, in each run, at the mean of where its factors want it.
-
-        Returns:
-            Where they stand, of those that have moved by more than the threshold: for less nobody climbs again.
-        """
+        """Move own variables to the means of their factors' values, and return moves beyond the threshold."""
         out: list[Runs] = []
         for x in self._variables:
             heard = [self._pulls[f, x] for f in self._graph.factors_of(x) if (f, x) in self._pulls]
             if not heard:
                 continue
-            # penalties differ from factor to factor, so z is the mean of x + u by them: what the sum of penalties is
-            # least at
+            # penalties differ from factor to factor, so z is the mean of x + u weighted by them, which minimises
+            # the sum of penalties
             weights = np.array([pull.weight for pull in heard])
             i = self._column[x]
             mean = weights @ np.array([pull.entries for pull in heard]) / weights.sum()
@@ -239,16 +210,7 @@ class OwnRuns:
 
 
 class DeadlineAgentInBox(Correspondent):
-    """One agent of an agreement by a deadline on a joint point.
-
-    Everything it uses is what it alone has, the terms that all share, and what has arrived.
-
-    Args:
-        name: Its name, as in the graph.
-        terms: What all know.
-        functions: Of at least the factors that it owns; it looks at others only where agents share what they know.
-        decision: Number of the decision, 0 to 2^32 - 1.
-    """
+    """One agent of an agreement by a deadline on a joint point, from its own data, the common terms, and arrivals."""
 
     def __init__(self, name: str, terms: BoxTerms, functions: LocalFunctions, decision: int = 0) -> None:
         graph = terms.graph
@@ -257,7 +219,7 @@ class DeadlineAgentInBox(Correspondent):
         self._terms, self._graph, self._functions = terms, graph, functions
         self._factors, self._variables = graph.factors_owned_by(name), graph.variables_owned_by(name)
         self._column = graph.column_of
-        self._numbers: dict[tuple[str, str, int], Vector] = {}  # by teller, hearer and phase
+        self._numbers: dict[tuple[str, str, int], Vector] = {}  # by sender, recipient and phase
         self._stacks = {f: stacks_of(graph, [f])[0] for f in self._factors}
         self._runs = OwnRuns(name, terms, functions)
         standing = np.clip(terms.standing, terms.low, terms.high)
@@ -265,17 +227,9 @@ class DeadlineAgentInBox(Correspondent):
         self._joint_starts = JointStarts(self, terms.schedule, standing, terms.sides, *judged, shares=terms.shares)
 
     def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Take what has arrived, climb or take turns, and tell others what changed.
-
-        Args:
-            now: Ticks since the decision began; after the deadline nothing is said.
-            inbox: What has arrived since the last tick.
-
-        Returns:
-            Messages to others.
-        """
+        """Process arrivals, climb or take turns, and send changes to others; see the base."""
         self._hear_all(now, inbox)
-        # at every tick, whatever else is done: numbers of neighbours belong to the points where these stand now
+        # at every tick, as neighbours' numbers belong to the present points
         for phase in range(self._terms.n_exchanges):
             self._publish(phase)
         if now < self._terms.schedule.first:
@@ -287,15 +241,15 @@ class DeadlineAgentInBox(Correspondent):
         return self._posted() if now < self._terms.settings.deadline else []
 
     def word(self) -> dict[str, float]:
-        """The values of its variables, within the box whatever happened."""
+        """Values of its variables, always within the box."""
         low, high = self._terms.low, self._terms.high
         at = {x: self._column[x] for x in self._variables}
         return {x: float(np.clip(self._joint_starts.stand[0, i], low[i], high[i])) for x, i in at.items()}
 
-    # What arrives
+    # Arrivals
 
     def take(self, sender: str, message: Message) -> bool:
-        """Put an entry in its place, if it is one that the sender may state."""
+        """Store an entry, and return True, if the sender may state it."""
         graph, entries = self._graph, getattr(message, "entries", None)
         if not isinstance(entries, np.ndarray) or entries.ndim != 1 or np.isnan(entries).any():
             return False
@@ -327,15 +281,15 @@ class DeadlineAgentInBox(Correspondent):
     def _is_seen(self, x: str, sender: str) -> bool:
         return x in self._column and self._graph.variable_owner(x) == sender
 
-    # What leaves
+    # Sending
 
     def _put(self, recipient: str, message: Pull | Published | Runs, changed_by: float = np.inf) -> None:
-        """Have something told, if what was told before differs by more than the threshold."""
+        """Announce a message if it differs from the last one by more than the threshold."""
         if self.told(recipient, message.key) is None or changed_by > self._terms.settings.threshold:
             self.put(recipient, message, self._turn)
 
     def _told(self, recipient: str, message: Pull | Published) -> Vector | None:
-        """The entries that were told last in the place of a message."""
+        """Entries of the last message of this key to a recipient."""
         before = self.told(recipient, message.key)
         return before.entries if isinstance(before, Pull | Published) else None
 
@@ -343,10 +297,10 @@ class DeadlineAgentInBox(Correspondent):
         graph = self._graph
         return tuple(dict.fromkeys(o for f in graph.factors_of(x) if (o := graph.owner(f)) != self.name))
 
-    # Numbers that neighbouring factors need of each other
+    # Numbers for neighbouring factors
 
     def _points(self, f: str) -> Float[np.ndarray, "1 p a"]:
-        """A factor's points in runs, as far as was heard, and then in lanes."""
+        """A factor's points, in runs and then in joint starts, as last received."""
         return self._stacks[f].take(np.concatenate([self._runs.Z, self._joint_starts.taken]))
 
     @property
@@ -354,7 +308,7 @@ class DeadlineAgentInBox(Correspondent):
         return len(self._terms.starts) + self._terms.schedule.n_joint_starts
 
     def _received(self, f: str, phases: int) -> tuple[Float[np.ndarray, "1 p"], ...]:
-        """Sums of what neighbours published there; what was not heard counts as 0."""
+        """Sums of the neighbours' published numbers; numbers not received count as 0."""
         out: list[np.ndarray] = []
         for phase in range(phases):
             summed = np.zeros(self._n_points)
@@ -378,7 +332,7 @@ class DeadlineAgentInBox(Correspondent):
     # Runs
 
     def _run(self) -> None:
-        """Let own factors climb, and own variables stand where these want them."""
+        """Let own factors climb, and move own variables to the means of the factors' values."""
         received = {f: self._received(f, self._terms.n_exchanges) for f in self._factors}
         for pull in self._runs.climb(received):
             owner = self._graph.variable_owner(pull.variable)
@@ -389,21 +343,21 @@ class DeadlineAgentInBox(Correspondent):
             for owner in self._owners_of_factors(runs.variable):
                 self._put(owner, runs)
 
-    # Lanes
+    # Joint starts
 
     def _begin(self) -> None:
-        """Let lanes start where all stand at first, and where runs have ended."""
+        """Begin joint starts at the initial point and at the ends of the runs."""
         ends = np.concatenate([self._terms.standing[None], self._runs.Z])
         self._joint_starts.begin({x: ends[:, self._column[x]] for x in self._variables}, _REACH)
 
     def _values(self, f: str, U: Float[np.ndarray, "p n"], joint_starts: Int[np.ndarray, " p"]) -> Vector:
-        """A factor's values at joint points, put into the box; -inf where it has none."""
+        """A factor's values at joint points, clipped to the box; -inf where it has none."""
         stack = self._stacks.get(f) or stacks_of(self._graph, [f])[0]
         U = np.clip(U, self._terms.low, self._terms.high)
         if f not in self._stacks or not self._terms.n_exchanges:
             at = tuple(np.zeros((1, len(U))) for _ in range(self._terms.n_exchanges))
             line = self._functions.value(stack, stack.take(U), at)[0]
-        else:  # where neighbours matter, what a factor climbs counts what moving it does to their terms
+        else:  # if neighbours matter, use the factor's model of its effect on their terms
             received = self._received(f, self._terms.n_exchanges)
             at = tuple(phase[:, len(self._terms.starts) + joint_starts] for phase in received)
             line = self._functions.value_and_gradient(stack, stack.take(U), at)[0][0]
@@ -429,17 +383,15 @@ def maximise_by_deadline(
 ) -> Agreement:
     """Let one agent per owner agree on a joint point by real messages, until all act at the same tick.
 
-    Variables of agents that are gone when the deadline comes stand where all know that they stood at first: at the best
-    start, or in the middle of the box.
+    Variables of agents that failed by the deadline keep the initial value that all know: the best start, or the middle
+    of the box.
 
     Args:
-        settings: How.
-        functions: Each agent is given those of its own factors only, unless they share what they know.
+        functions: Local functions; each agent gets its own factors only, unless agents share their knowledge.
         transport: Opened for at least the graph's agents.
-        seed: Of what agents draw.
-        decision: Its number, 0 to 2^32 - 1.
-        shares: Whether every agent knows enough to say what others' factors are worth, as where outcomes are totals:
-            then those of a silent agent are judged by whoever owns their variables.
+        decision: Number of the decision, 0 to 2^32 - 1.
+        shares: True if every agent can evaluate others' factors, as with total outcomes. Owners of variables then
+            evaluate the factors of a silent agent.
 
     Example:
         >>> import swarmbo as sb

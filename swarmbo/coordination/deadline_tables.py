@@ -1,16 +1,15 @@
-"""Max-sum by a deadline: whoever is silent, and whatever is lost, every agent acts in time, and in nobody's way.
+"""Max-sum by a deadline: every agent acts in time, and its values conflict with no other's, whatever is lost or silent.
 
-At every tick an agent renews the messages of its own factors and variables from what it has heard, and tells others
-what changed. Where values forbid one another, and on trees, variables get their values from a third of the time on,
-colour by colour: the owner of each says its word, messages that take it as given make those of later colours
-conditional, words are final, and ``Conflicts`` says which values may be taken before which words are heard. Elsewhere
-messages may mislead, as there are loops. There they say where ``lanes`` start: what they speak for at several moments,
-beside values drawn at random; these are bettered in turn, and the best is kept. At the deadline the rest is decided by
-what is known.
+At every tick an agent renews the messages of its own factors and variables from the arrivals, and sends changes. On
+trees, and if values forbid one another, variables are decided from a third of the time on, colour by colour. Each owner
+announces its final decision, and messages conditional on it inform later colours. ``Conflicts`` has the values that may
+be taken before a neighbour's decision has arrived. On other graphs, loops may mislead messages. There they provide the
+starts of ``joint_starts``: their best values at several moments, next to random values. These are improved in turn, and
+the best is kept. At the deadline the rest is decided from the present knowledge.
 
 Source:
-    Messages as of synchronous max-sum (``updates``). Asynchronous max-sum is of Farinelli et al. 2008; words by colour
-    and claims are our own.
+    Messages as in synchronous max-sum (``updates``). Asynchronous max-sum: Farinelli et al. 2008. Decisions by colour
+    and conflicts are our own.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -38,17 +37,17 @@ from swarmbo.transport import Envelope, Transport
 if TYPE_CHECKING:
     import networkx as nx
 
-NO_VALUE = -1  # on the wire: a word that takes none
+NO_VALUE = -1  # on the wire: a decision for no value
 _JOINT_STARTS, _NOTED = (
     12,
     6,
-)  # joint choices side by side where words are not final; how many of them are what messages said
-_FIRST, _COMPARED, _DECIDED = 0.2, 0.6, 0.8  # of the time: when turns begin, pause, and go on in the best lane
+)  # number of joint starts if decisions are not final, and of those taken from messages
+_FIRST, _COMPARED, _DECIDED = 0.2, 0.6, 0.8  # shares of the time: turns begin, pause, and continue
 
 
 @runtime_checkable
 class TimedTables(Timed, Protocol):
-    """Settings of an agreement by a deadline on tables: ``MaxSum(…)`` has them."""
+    """Settings of an agreement by a deadline on tables, as in ``MaxSum(…)``."""
 
     @property
     def damping(self) -> float: ...  # noqa: D102
@@ -56,14 +55,9 @@ class TimedTables(Timed, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """Terms of an agreement by a deadline on tables, which every agent knows beforehand.
+    """Terms of an agreement by a deadline on tables, known to every agent beforehand.
 
-    Args:
-        settings: Deadline, patience, threshold, and the damping where there are loops.
-        sizes: Number of values by variable.
-        claims: Which values forbid each other, with scopes and owners.
-        default: Of variables that have one, the value that stands for doing nothing.
-        seed: Of what is drawn for lanes to start at.
+    ``default`` has the index of the value for doing nothing, of variables that have one. ``seed`` is for joint starts.
     """
 
     settings: TimedTables
@@ -79,24 +73,24 @@ class Terms:
 
     @property
     def is_final(self) -> bool:
-        """Words are final where values forbid one another, and on a tree, where messages do not mislead."""
+        """True if decisions are final: values forbid one another, or the graph is a tree, where messages are exact."""
         return bool(self.conflicts.forbidden) or self.graph.is_forest
 
     @property
     def slot(self) -> int:
-        """Ticks for the words of one colour: two thirds of all are for words, as late ones cost most."""
+        """Ticks for the decisions of one colour: two thirds of all ticks are for decisions, as late ones cost most."""
         return max(1, 2 * self.settings.deadline // (3 * self.conflicts.n_colours))
 
     def start(self, variable: str) -> int:
-        """First tick at which a variable's owner may say its word; 0 where there are too few."""
+        """First tick at which a variable's owner may decide; 0 if there are too few ticks."""
         return max(0, self.settings.deadline - self.slot * (self.conflicts.n_colours - self.conflicts.colour[variable]))
 
     @cached_property
     def schedule(self) -> Schedule:
-        """Schedule of lanes, where words are not final."""
+        """Schedule of joint starts, for decisions that are not final."""
         ticks = self.settings.deadline
         first, compared, decided = (int(share * ticks) for share in (_FIRST, _COMPARED, _DECIDED))
-        # however little time there is, turns begin where messages have come, or all would start at their first values
+        # even with little time, turns begin after the first messages, or all would start at their first values
         return Schedule(
             self.conflicts, _JOINT_STARTS, max(1, first), compared, decided, self.settings.threshold, is_fixed=True
         )
@@ -104,21 +98,12 @@ class Terms:
     def looks(
         self, variable: str, stand: Float[np.ndarray, " k"], reach: Float[np.ndarray, " k"]
     ) -> Float[np.ndarray, "k v"]:
-        """All values of a variable, as numbers, wherever it stands."""
+        """All values of a variable, as numbers, whatever its present one."""
         return np.broadcast_to(np.arange(self.sizes[variable], dtype=float), (len(stand), self.sizes[variable]))
 
 
 class DeadlineAgent(Correspondent):
-    """One agent of an agreement by a deadline.
-
-    Everything it uses is what it alone has, the terms that all share, and what has arrived.
-
-    Args:
-        name: Its name, as in the graph.
-        terms: What all know.
-        tables: Of the factors that it owns.
-        decision: Number of the decision, 0 to 2^32 - 1.
-    """
+    """One agent of an agreement by a deadline on tables, from its own tables, the common terms, and arrivals."""
 
     def __init__(
         self,
@@ -128,7 +113,7 @@ class DeadlineAgent(Correspondent):
         decision: int = 0,
     ) -> None:
         graph = terms.graph
-        retry = 1 if terms.is_final else RETRY  # words are short, and late ones cost most
+        retry = 1 if terms.is_final else RETRY  # decisions are short, and late ones cost most
         super().__init__(name, decision, _correspondents(terms, name), terms.settings.patience, retry)
         self._terms, self._graph = terms, graph
         self._factors = self._graph.factors_owned_by(name)
@@ -140,8 +125,8 @@ class DeadlineAgent(Correspondent):
         self._from_factors = np.zeros(self._flooding.n_entries)
         looped = [part for part in self._graph.components if not part.is_forest]
         self._looped = frozenset(f for part in looped for f in part.factors)
-        self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # what factors were told, and what they say to that
-        self._words: dict[str, int | None] = {}  # of own variables, and others' as they were heard
+        self._renewed: tuple[np.ndarray, np.ndarray] | None = None  # input of factors, and their messages for it
+        self._words: dict[str, int | None] = {}  # decisions: own ones, and others' as received
         n = len(self._graph.variables)
         self._joint_starts = JointStarts(
             self, terms.schedule, np.zeros(n), np.ones(n), terms.looks, self._utility, terms.default
@@ -151,15 +136,7 @@ class DeadlineAgent(Correspondent):
         self._in_order = sorted(self._variables, key=lambda x: order[x])  # stable
 
     def tick(self, now: int, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Take what has arrived, renew messages, perhaps say words, and tell others what changed.
-
-        Args:
-            now: Ticks since the decision began; after the deadline nothing is said.
-            inbox: What has arrived since the last tick.
-
-        Returns:
-            Messages to others.
-        """
+        """Process arrivals, renew messages, perhaps decide variables, and send changes to others; see the base."""
         self._hear_all(now, inbox)
         is_last = now >= self._terms.settings.deadline
         if self._terms.is_final:
@@ -176,9 +153,9 @@ class DeadlineAgent(Correspondent):
         return [] if is_last else self._posted()
 
     def word(self) -> dict[str, int | None]:
-        """The index of each own variable's value; None: nothing is done, as any value might be in another's way.
+        """Index of each own variable's value; None: do nothing, as any value might conflict with another agent's.
 
-        At the deadline it is final; where values forbid one another, also once it was asked for before.
+        The result is final at the deadline. If decisions are final, it is also final once requested earlier.
         """
         if not self._terms.is_final:
             self._begin()
@@ -188,13 +165,13 @@ class DeadlineAgent(Correspondent):
         return {x: self._words[x] for x in self._variables}
 
     def best_guess(self, variable: str) -> int:
-        """The value that messages speak for, whoever may be in its way."""
+        """Best value by messages, regardless of conflicts."""
         return int(np.argmax(self._belief(variable)))
 
-    # What arrives
+    # Arrivals
 
     def take(self, sender: str, message: Message) -> bool:
-        """Put an entry in its place, if it is one that the sender may state."""
+        """Store an entry, and return True, if the sender may state it."""
         graph = self._graph
         match message:
             case FromVariable(factor=f, variable=x):
@@ -225,12 +202,12 @@ class DeadlineAgent(Correspondent):
         there[:] = message.entries
         return True
 
-    # What follows
+    # Consequences
 
     def _renew(self) -> None:
-        """New messages of own variables, then of own factors, by what is known."""
+        """Renew the messages of own variables, then of own factors, from the present knowledge."""
         flooding, graph = self._flooding, self._graph
-        # own variables first: their messages rest on what was heard, and those of own factors on them, in one tick
+        # own variables first: their messages depend on arrivals, and own factors' messages on them, in one tick
         said, _ = flooding.from_variables(self._from_factors)
         for x in self._variables:
             for f in graph.factors_of(x):
@@ -239,7 +216,7 @@ class DeadlineAgent(Correspondent):
         for f in self._factors:
             for x in graph.scope(f):
                 if (value := self._given(x)) is not None:
-                    # who has a word has one value left, so what factors say from now on is conditional on it
+                    # a decided variable has one value left, so factors' messages are conditional on it from now on
                     entries = flooding.message(given, f, x)
                     entries[:] = -np.inf
                     entries[value] = 0.0
@@ -250,13 +227,13 @@ class DeadlineAgent(Correspondent):
             unknown = [x for x in graph.scope(f) if self._given(x) is None]
             for x in graph.scope(f):
                 before, new = flooding.message(self._from_factors, f, x), flooding.message(renewed, f, x)
-                if f in self._looped and not set(unknown) <= {x}:  # else it is what the factor is worth
-                    # what was forbidden may be allowed again, when whoever was silent is heard
+                if f in self._looped and not set(unknown) <= {x}:  # else it is the factor's own value
+                    # a forbidden value may be allowed again when a silent agent sends again
                     new = np.where(np.isinf(before), new, damped(before, new, self._terms.settings.damping))
                 before[:] = new
 
     def _given(self, variable: str) -> int | None:
-        """The value that a variable has, or is taken to have; None: nobody knows."""
+        """Decided or assumed value of a variable; None if unknown."""
         word = self._words.get(variable)
         if word is not None:
             return word
@@ -268,19 +245,19 @@ class DeadlineAgent(Correspondent):
         heard = [self._flooding.message(self._from_factors, f, variable) for f in self._graph.factors_of(variable)]
         return np.sum(heard, axis=0)
 
-    # Where words are not final
+    # Decisions that are not final
 
     def _note(self) -> None:
-        """Keep what messages speak for at some moments of the time before turns."""
+        """Record the best values by messages at some moments before turns begin."""
         for x, noted in self._noted.items():
             if len(noted) < _NOTED and self._now * (_NOTED + 1) >= self._terms.schedule.first * (len(noted) + 1):
                 noted.append(self.best_guess(x))
 
     def _begin(self) -> None:
-        """Let lanes start, if they have not yet."""
+        """Begin joint starts, unless they have begun."""
         if self._joint_starts.has_begun:
             return
-        if self._renewed is None:  # it is asked for its word before its clock ran: it knows its own factors
+        if self._renewed is None:  # requested before the first tick: it knows its own factors
             self._renew()
         stand = dict[str, Vector]()
         for x, noted in self._noted.items():
@@ -292,17 +269,17 @@ class DeadlineAgent(Correspondent):
         self._joint_starts.begin(stand, 0.0)
 
     def _utility(self, f: str, U: Float[np.ndarray, "p n"], joint_starts: Int[np.ndarray, " p"]) -> Vector:
-        """A factor's entries; of variables that nobody knows of the best."""
+        """A factor's entries, maximised over variables without a known value."""
         scope = self._graph.scope(f)
         free = tuple(axis for axis, x in enumerate(scope) if not self._joint_starts.knows(x))
         places = tuple(U[:, self._graph.column_of[x]].astype(int) for x in scope if self._joint_starts.knows(x))
         left = self._tables[f].max(axis=free)
         return left[places] if places else np.full(len(U), float(left))
 
-    # Where they are
+    # Decisions that are final
 
     def _speak(self, *, is_last: bool) -> None:
-        """Say the words of own variables whose time has come."""
+        """Decide own variables that are due, and announce them."""
         for x in self._in_order:
             if x not in self._words and (is_last or self._is_time(x)):
                 best = np.where(
@@ -312,7 +289,7 @@ class DeadlineAgent(Correspondent):
                 if best[chosen] > -np.inf:
                     self._words[x] = chosen
                 elif is_last:
-                    # no value is certain to be allowed: doing nothing is in nobody's way, and the only safe word
+                    # no value is certain to be allowed: doing nothing conflicts with no agent, so it is the safe choice
                     self._words[x] = None
                 else:
                     continue
@@ -320,7 +297,7 @@ class DeadlineAgent(Correspondent):
                 self._renew()
 
     def _is_time(self, x: str) -> bool:
-        """True if all is known that a word had better wait for, or there is no more time to wait for it."""
+        """True if all decisions worth waiting for have arrived, or the time to wait is over."""
         terms, conflicts = self._terms, self._terms.conflicts
         start = terms.start(x)
         if self._now < start:
@@ -338,12 +315,12 @@ class DeadlineAgent(Correspondent):
         for other in dict.fromkeys([*recipients, *map(graph.owner, graph.factors_of(x))]):
             self.put(other, told, 0)
 
-    # What leaves
+    # Sending
 
     def _put_all(self) -> None:
         graph, flooding = self._graph, self._flooding
         for x in self._variables:
-            if x not in self._words:  # then its word is all that counts
+            if x not in self._words:  # otherwise only its decision counts
                 for f in graph.factors_of(x):
                     self._put(graph.owner(f), FromVariable(f, x, flooding.message(self._from_variables, f, x).copy()))
         for f in self._factors:
@@ -353,7 +330,7 @@ class DeadlineAgent(Correspondent):
                     self._put(graph.variable_owner(x), FromFactor(f, x, entries))
 
     def _put(self, recipient: str, message: FromVariable | FromFactor) -> None:
-        """Have a message told, if it differs enough from what was told last."""
+        """Announce a message if it differs enough from the last one."""
         if recipient == self.name:
             return
         before = self.told(recipient, message.key)
@@ -375,12 +352,7 @@ def _correspondents(terms: Terms, name: str) -> tuple[str, ...]:
 
 
 class Settled(NamedTuple):
-    """The choices at the deadline.
-
-    Args:
-        said: Without variables whose owner is gone, or found no value that is certain to be allowed.
-        solution: With the value that messages speak for in place of those.
-    """
+    """Choices at the deadline; ``solution`` replaces variables that ``said`` lacks by the best values by messages."""
 
     said: Solution
     solution: Solution
@@ -398,17 +370,15 @@ def agree_by_deadline(
 ) -> Settled:
     """Let one agent per owner agree by real messages, until all act at the same tick.
 
-    Agents that no links join say nothing to each other. One that is gone at any time takes no part from then on.
+    Agents without links exchange nothing. An agent that fails at any time takes no further part.
 
     Args:
-        settings: How.
         graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
-        tables: One array per factor, axes in scope order; each is given to the factor's owner only. Which pairs of
-            values they forbid all know beforehand.
+        tables: One array per factor, axes in scope order, given to the factor's owner only. All agents know the pairs
+            of values that tables forbid.
         transport: Opened for at least the graph's agents.
-        decision: Its number, 0 to 2^32 - 1.
-        default: Of variables that have one, the value that stands for doing nothing: a silent agent's.
-        seed: Of what agents draw.
+        decision: Number of the decision, 0 to 2^32 - 1.
+        default: Index of the value that stands for doing nothing, used for silent agents' variables.
 
     Raises:
         ShapeError: If the tables do not fit the graph.
@@ -451,19 +421,12 @@ def _judged(
 
 
 def whole_factors(graph: FactorGraph, chosen: Collection[str]) -> list[str]:
-    """The factors all of whose variables have a value."""
+    """Factors whose variables all have a value."""
     return [f for f in graph.factors if all(x in chosen for x in graph.scope(f))]
 
 
 def settled(graph: FactorGraph, chosen: Mapping[str, int], values: Sequence[float], report: SolveReport) -> Solution:
-    """The choice that is made, its value where every variable has one, and the factors that forbid it.
-
-    Args:
-        graph: The whole graph.
-        chosen: Of variables that have one, the index of the value.
-        values: Of the factors all of whose variables have one, in the graph's order.
-        report: How that came about.
-    """
+    """Solution of a choice, given the values of factors whose variables all have one, in the graph's order."""
     whole = whole_factors(graph, chosen)
     broken = tuple(f for f, value in zip(whole, values, strict=True) if value == -np.inf)
     value = total(np.array(values)) if len(whole) == len(graph.factors) else None

@@ -1,14 +1,14 @@
-"""Choosing variable by variable: the first choice from messages, and the way out of choices that are forbidden.
+"""Choosing variable by variable: the first choice from messages, and the repair of forbidden choices.
 
-Decoded so, ties cannot mix two optima: each variable is chosen given those before it.
+Each variable is chosen given those before it, so ties cannot mix two optima.
 
-A choice that is forbidden is repaired: a variable takes the value at which factors that weigh least are broken; of
-equal ones that of the largest sum. What is still broken after a sweep over all variables weighs one more in the next,
-which leads out of choices where no single variable can do better (breakout: Morris 1993; by messages: Yokoo & Hirayama
-1996). A value at which something stays broken is left if another is as good.
+A forbidden choice is repaired by sweeps. A variable takes the value that breaks factors of least weight, and of equal
+ones that of the largest sum. Factors that are still broken after a sweep weigh one more in the next. This leads out of
+choices that no single variable can improve (breakout: Morris 1993; by messages: Yokoo & Hirayama 1996). A variable
+leaves a value that breaks a factor if another value is as good.
 
-In Yokoo & Hirayama's form neighbours tell one another how much each could gain, the one that gains most moves, and
-weights grow where none gains. Here variables alternate, in the order of decoding, and weights grow after every sweep.
+In Yokoo & Hirayama's form the variable with the largest gain among neighbours moves, and weights grow if none gains.
+Here variables alternate in the order of decoding, and weights grow after every sweep.
 """
 
 from collections import ChainMap
@@ -31,19 +31,7 @@ def conditioned_message(
     from_variables: Mapping[Edge, Vector],
     factor: str,
 ) -> Vector:
-    """A factor's message to a variable once some of its other variables are decided.
-
-    Args:
-        table: The factor's table.
-        scope: Its variables.
-        variable: The recipient.
-        chosen: Index of each decided variable.
-        from_variables: Messages of the undecided others to this factor.
-        factor: Its name.
-
-    Returns:
-        For each value the best over the undecided others of table + their messages, at the decided ones' values.
-    """
+    """A factor's message to a variable: maxima over undecided variables, given the indices of decided ones."""
     line = table[tuple(chosen[x] if x in chosen and x != variable else slice(None) for x in scope)]
     if line.ndim == 1:
         return line
@@ -64,18 +52,12 @@ def decode(
 ) -> Steps[dict[str, int]]:
     """Choose variable by variable; of equal values the lowest index.
 
-    A factor none of whose variables is decided speaks by its last message; the others by :func:`conditioned_message`.
-    On a forest with final messages this is the best assignment, ties included: given its parent, each variable's sum is
-    the exact best of everything behind it.
+    A factor without decided variables uses its last message, others use :func:`conditioned_message`. On a forest with
+    final messages this is the best assignment, ties included: given its parent, each variable's sum is the exact
+    maximum over everything behind it.
 
-    Args:
-        view: Own factors and variables.
-        tables: Of the own factors.
-        from_variables: Last messages by (factor, variable), at least those to own factors with two variables or more.
-        from_factors: Last messages by (factor, variable), at least those to own variables.
-
-    Returns:
-        The choices of own variables and own factors' variables.
+    ``from_variables`` needs messages to own factors of two variables or more, ``from_factors`` those to own variables.
+    The result has the choices of own variables and of own factors' variables.
     """
     graph, earlier, mail = view.graph, view.part.earlier, Mail()
     factors, variables = set(view.factors), set(view.variables)
@@ -100,9 +82,9 @@ def decode(
 
 
 def best_value(heard: Sequence[Vector]) -> int:
-    """The index of the largest sum, added from the first message to the last; the lowest of equal ones.
+    """Index of the largest sum, added from the first message to the last; the lowest of equal ones.
 
-    Where every value is forbidden, it is one that fewest messages forbid.
+    If every value is forbidden, it is a value that the fewest messages forbid.
     """
     summed = heard[0]
     for message in heard[1:]:
@@ -112,20 +94,14 @@ def best_value(heard: Sequence[Vector]) -> int:
 
 
 def line_of(table: Table, scope: Sequence[str], variable: str, chosen: Mapping[str, int]) -> Vector:
-    """A factor's entries by the value of one of its variables, the others as they are chosen."""
+    """A factor's entries by the value of one of its variables, given the choices of all others."""
     return table[tuple(slice(None) if x == variable else chosen[x] for x in scope)]
 
 
 def least_forbidden(lines: Sequence[Vector], weights: Sequence[float], present: int | None = None) -> int:
-    """The value that a variable takes.
+    """Index of the value with the least weight of broken factors, then the largest sum, then the lowest index.
 
-    Args:
-        lines: Of each of its factors; -inf where the factor is broken.
-        weights: What breaking each counts.
-        present: Its present value, if it has one.
-
-    Returns:
-        The index; of equally good ones the lowest.
+    A ``present`` value that breaks a factor is left if another is as good.
     """
     broken, utility = weighed(lines, weights)
     best = broken == broken.min()
@@ -135,35 +111,24 @@ def least_forbidden(lines: Sequence[Vector], weights: Sequence[float], present: 
 
 
 def weighed(lines: Sequence[Vector], weights: Sequence[float]) -> tuple[Vector, Vector]:
-    """For each value of a variable what the factors count that it breaks, and the sum of those that it does not."""
+    """Weight of broken factors, and sum of unbroken ones, for each value of a variable."""
     entries = np.array(lines)
     forbidden = entries == -np.inf
     entries[forbidden] = 0.0
-    # added from the first factor to the last, so that whoever adds gets the same bits
+    # added from the first factor to the last, so that every agent's sum is bit-identical
     return np.add.accumulate(forbidden * np.array(weights)[:, None])[-1], np.add.accumulate(entries)[-1]
 
 
 def reweighed(weights: Mapping[str, float], values: Mapping[str, float]) -> dict[str, float]:
-    """The weights of factors for the next sweep, given their values after the last one."""
+    """Weights of factors for the next sweep, given their values after the last one."""
     return {factor: weight + (values[factor] == -np.inf) for factor, weight in weights.items()}
 
 
 def repaired(
     view: LocalView, tables: Mapping[str, Table], chosen: Mapping[str, int], best_so_far: Rank | None, sweeps: int
 ) -> Steps[tuple[dict[str, int] | None, bool, Rank | None]]:
-    """Sweeps until nothing is forbidden and no variable can do better by itself.
-
-    Args:
-        view: Own factors and variables.
-        tables: Of the own factors.
-        chosen: The choices of own variables and own factors' variables.
-        best_so_far: How good the best joint choice is, where that is known.
-        sweeps: How many at most.
-
-    Returns:
-        The best choice if one was better than that, whether the sweeps came to their end, and how good the best is now.
-    """
-    # all weigh alike at first: the sum of weights is then the number of broken factors
+    """Sweep until nothing is forbidden and no variable alone improves; return a better choice, if any, and its rank."""
+    # equal weights at first: the sum of weights is then the number of broken factors
     weights, best = dict.fromkeys(view.factors, 1.0), None
     for _ in range(sweeps):
         before = chosen
@@ -181,14 +146,7 @@ def repaired(
 def sweep(
     view: LocalView, tables: Mapping[str, Table], before: Mapping[str, int], weights: Mapping[str, float]
 ) -> Steps[dict[str, int]]:
-    """Every variable chooses anew, in the order of decoding.
-
-    Args:
-        view: Own factors and variables.
-        tables: Of the own factors.
-        before: The choices of own variables and own factors' variables, and so is what comes back.
-        weights: What breaking each own factor counts.
-    """
+    """Choose every variable again, in the order of decoding, given the weights of broken own factors."""
     if view.is_whole:
         return (yield from _sweep_at_once(view, tables, before, weights))
     graph, earlier, mail = view.graph, view.part.earlier, Mail()
@@ -216,7 +174,7 @@ def sweep(
 def _sweep_at_once(
     view: LocalView, tables: Mapping[str, Table], before: Mapping[str, int], weights: Mapping[str, float]
 ) -> Steps[dict[str, int]]:
-    """The same where everything is in one place, and as many messages."""
+    """Same for a whole part in one process, with the same count of messages."""
     graph, chosen = view.graph, dict(before)
     for x in view.part.order:
         factors = graph.factors_of(x)
@@ -229,7 +187,7 @@ def _sweep_at_once(
 
 
 def tell_choice(mail: Mail, graph: FactorGraph, variable: str, index: int) -> None:
-    """The word of a variable's owner, to the other owners of its factors."""
+    """Send the choice of a variable's owner to the other owners of its factors."""
     actor, word = graph.variable_owner(variable), Choice(variable, index)
     for owner in dict.fromkeys(graph.owner(factor) for factor in graph.factors_of(variable)):
         if owner != actor:
@@ -237,7 +195,7 @@ def tell_choice(mail: Mail, graph: FactorGraph, variable: str, index: int) -> No
 
 
 def hear_choices(mail: Mail, variables: Iterable[str], chosen: dict[str, int]) -> Steps[None]:
-    """Wait for choices that are not known yet, and note them."""
+    """Wait for unknown choices, and add them."""
     missing = [("choice", x) for x in variables if x not in chosen]
     if missing:
         yield from mail.wait(missing)

@@ -1,4 +1,4 @@
-"""All messages of a graph at once: factors of equal shape in one array, and variables of equal degree and size."""
+"""All messages of a graph in arrays: factors of equal shape together, and variables of equal degree and size."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,15 +14,10 @@ from swarmbo.graph import FactorGraph
 
 
 class Kernels(NamedTuple):
-    """Functions that renew messages: in NumPy or compiled, both to the same bits.
+    """Functions that renew messages, in NumPy or compiled, both bit-identical; see ``updates``.
 
-    Args:
-        messages: Of factors of one shape, given those of their variables by axis (n, d_k): normalised, by axis.
-        factors: See ``updates.renew_factors``.
-        variables: See ``updates.renew_variables``.
-        tree: All messages of a forest at once, of variables and of factors, and how many rounds they take; None:
-            they are worked out one by one.
-        decoded: The last choices at once, given the messages of variables and of factors; None: one by one.
+    ``tree`` computes all messages of a forest at once, and the number of rounds; ``decoded`` the last choices at once.
+    Without them this is done one by one.
     """
 
     messages: Callable[[Table, Sequence[Messages]], list[Messages]]
@@ -37,14 +32,10 @@ class Kernels(NamedTuple):
 
 @dataclass(frozen=True)
 class FactorGroup:
-    """Factors of one shape.
+    """Factors of one shape, by their indices.
 
-    Args:
-        places: Their places among the factors.
-        tables: Their tables (n, d_1, …, d_a).
-        spreads: Largest less smallest finite entry of each, the unit of a message's change.
-        starts: For each axis where its n messages begin among all messages; they lie end to end.
-        scopes: For each axis the places of the n variables.
+    ``spreads`` are units of changes: largest less smallest finite entry. For each axis, the n messages lie end to end
+    from ``starts`` on, and ``scopes`` has the indices of the n variables.
     """
 
     places: Int[np.ndarray, " n"]
@@ -56,13 +47,7 @@ class FactorGroup:
 
 @dataclass(frozen=True)
 class VariableGroup:
-    """Variables of one degree and size.
-
-    Args:
-        places: Their places in the graph's order.
-        starts: Where each of their messages begins among all messages (n, degree), in the graph's order of factors.
-        size: Number of values.
-    """
+    """Variables of one degree and size; ``starts`` (n, degree) has the index at which each message begins."""
 
     places: Int[np.ndarray, " n"]
     starts: Int[np.ndarray, "n degree"]
@@ -70,21 +55,10 @@ class VariableGroup:
 
 
 class Flooding:
-    """Factors and variables of a graph, laid out for synchronous rounds in which every message is renewed.
+    """Arrays of a graph's own factors and variables, for synchronous rounds in which every message is renewed.
 
-    Messages of one direction are one array: those of the edges of all factors here, then those of other edges of the
-    variables here.
-
-    Args:
-        graph: Scopes.
-        tables: Checked tables, of the factors that are here; those of other graphs are left alone.
-        kernels: By which messages are renewed.
-        variables: Those that are here; by default all.
-        sizes: Number of values by variable; by default as tables of all factors have it.
-
-    Attributes:
-        tables: Those of the factors here, end to end, those of one shape together.
-        table_starts: Where each factor's begins.
+    Messages of one direction are one array: those on edges of own factors, then those on other edges of own variables.
+    Tables of one shape lie end to end. By default all variables are own, and ``tables`` have all sizes.
     """
 
     def __init__(
@@ -130,7 +104,7 @@ class Flooding:
         sizes_here = np.array([self.sizes[x] for x in self.variables], dtype=np.int64)
         degrees = edges.first_of[columns + 1] - edges.first_of[columns]
         heard = edges.of_variables(columns)
-        # variables hear of factors that are not here, too: their messages have no table beside them
+        # variables also receive messages of factors of others, which have no table here
         is_elsewhere = ~np.isin(edges.factors[heard], own)
         here.append(heard[is_elsewhere])
         lengths.append(np.repeat(sizes_here, degrees)[is_elsewhere])
@@ -147,17 +121,14 @@ class Flooding:
             self.variable_groups.append(VariableGroup(columns[members], of_group, size))
 
     def from_variables(self, from_factors: Flat) -> tuple[Flat, Int[np.ndarray, " n_variables"]]:
-        """The variables' messages, given the factors'; and what each variable here would choose by itself.
-
-        That is the best value of its own belief, of equal ones the lowest index; 0 for variables elsewhere.
-        """
+        """Variables' messages, given the factors', and each own variable's best value (the first of equal ones)."""
         messages, chosen = np.empty(self.n_entries), np.zeros(len(self.graph.variables), dtype=np.int64)
         for group in self.variable_groups:
             chosen[group.places] = self.kernels.variables(group.starts, group.size, from_factors, messages)
         return messages, chosen
 
     def from_factors(self, previous: Flat, from_variables: Flat, damping: float) -> tuple[Flat, float]:
-        """The factors' normalised and damped messages, and the largest change in units of the tables' spreads."""
+        """Factors' normalised and damped messages, and the largest change in units of the tables' spreads."""
         messages = np.empty(self.n_entries)
         largest = 0.0
         for group in self.factor_groups:
@@ -166,7 +137,7 @@ class Flooding:
         return messages, largest
 
     def values(self, chosen: Int[np.ndarray, " n_variables"]) -> Float[np.ndarray, " n_factors"]:
-        """Entries of the factors here at a joint choice, in the graph's order of factors."""
+        """Entries of the own factors at a joint choice, in the graph's order of factors."""
         values = np.empty(len(self.factors))
         for group in self.factor_groups:
             index = (np.arange(len(group.places)), *(chosen[scope] for scope in group.scopes))
@@ -174,20 +145,20 @@ class Flooding:
         return values
 
     def by_variable(self, chosen: Int[np.ndarray, " n_variables"]) -> dict[str, int]:
-        """A joint choice by the variables' names."""
+        """Joint choice by the variables' names."""
         return dict(zip(self.graph.variables, chosen.tolist(), strict=True))
 
     def by_place(self, chosen: Mapping[str, int]) -> Int[np.ndarray, " n_variables"]:
-        """The same in the graph's order of variables; 0 for those that are not known."""
+        """Joint choice in the graph's order of variables; 0 for unknown ones."""
         return np.array([chosen.get(x, 0) for x in self.graph.variables], dtype=np.int64)
 
     def message(self, messages: Flat, factor: str, variable: str) -> Vector:
-        """One of the messages, as a view that can be written to."""
+        """One message, as an array view that can be written to."""
         start = self._start[factor, variable]
         return messages[start : start + self.sizes[variable]]
 
     def by_edge(self, messages: Flat) -> dict[Edge, Vector]:
-        """The messages by factor and variable."""
+        """Messages by factor and variable."""
         return {(factor, variable): self.message(messages, factor, variable) for factor, variable in self._start}
 
     @cached_property
@@ -200,12 +171,12 @@ class Flooding:
 
     @property
     def edge_starts(self) -> Int[np.ndarray, " e"]:
-        """First entry of each message, by edge of the graph; all factors are here."""
+        """First entry of each message, by edge of the graph; for a layout of all factors."""
         return self._by_edge(self._starts)
 
     @property
     def edge_sizes(self) -> Int[np.ndarray, " e"]:
-        """Length of each message, by edge of the graph; all factors are here."""
+        """Length of each message, by edge of the graph; for a layout of all factors."""
         return self._by_edge(self._lengths)
 
     def _by_edge(self, numbers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " e"]:
@@ -215,7 +186,7 @@ class Flooding:
 
 
 def _alike(degrees: Int[np.ndarray, " n"], sizes: Int[np.ndarray, " n"]) -> list[Int[np.ndarray, " n"]]:
-    """Places of equal degree and size together."""
+    """Groups of indices of equal degree and size."""
     order = np.lexsort((sizes, degrees))
     ordered = np.stack([degrees[order], sizes[order]])
     return np.split(order, np.flatnonzero((ordered[:, 1:] != ordered[:, :-1]).any(axis=0)) + 1) if len(order) else []

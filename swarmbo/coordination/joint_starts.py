@@ -1,17 +1,18 @@
-"""Joint choices side by side, each bettered variable by variable in turn; at last all take the one that is worth most.
+"""Parallel joint choices, each improved variable by variable in turn; at last all agents continue from the best one.
 
-In every lane each variable stands somewhere. Its owner says where, and how far it looks from there; the owners of its
-factors say what these are worth at the values that it looks at, all others where they stand in that lane; and when the
-variable has its turn it goes where the sum is largest. Turns come colour by colour, never two of one factor at a time.
-A turn that rests on what was overtaken on the way may be a mistake; a later one mends it. Lanes end in different local
-maxima. So turns pause, the owner of each factor says what it is worth in every lane, and whoever hears that hands it
-on: each number has one author, so it does not matter how often it comes, from whom, or in which order, and who has
-heard all knows the sums, to the bit alike everywhere. All go on from the best lane; who has not heard all of them, from
-the best by what it has.
+In every joint start each variable has a value. Its owner sends the value and its search reach. The owners of its
+factors return their values at the points that the variable evaluates, with all other variables at their present values.
+In its turn the variable moves to the largest sum. Turns go colour by colour, never for two variables of one factor at a
+time. A turn from outdated messages may be a mistake, which a later turn corrects.
+
+Joint starts end in different local maxima. So turns pause, the owner of each factor sends its value in every joint
+start, and recipients forward it. Each number has one author, so repetition, route and order do not matter, and agents
+that have all numbers have bit-identical sums. All continue from the best joint start, or from the best by the numbers
+they have.
 
 Source:
-    Turns are coordinate ascent, as in DSA of Zhang et al. 2005, from several starts; turns by colour, and a sum that
-    nobody adds up for others, are our own.
+    Turns are coordinate ascent, as in DSA of Zhang et al. 2005, from several starts; turns by colour, and sums that
+    each agent computes itself, are our own.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,24 +27,21 @@ from swarmbo.coordination.messages import Message, Offer, Utility, Valued
 from swarmbo.coordination.tables import Vector
 from swarmbo.graph import FactorGraph
 
-RETRY = 2  # ticks until what was not acknowledged is told again: it is long, and what comes late counts in a later turn
+# ticks until an unacknowledged entry is sent again: entries are long, and late ones count in a later turn
+RETRY = 2
 _SLOT = 2  # ticks of a turn: an answer takes as many, without faults
-_FINER = 3.0  # by what less a variable looks where it has not gone so far, and by what more where it has
-_FINEST = 1e-3  # of the box's side: the least
+# factor by which the reach shrinks after a short move, and grows after a move of full length
+_FINER = 3.0
+_FINEST = 1e-3  # smallest reach, in sides of the box
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Schedule of lanes, which every agent knows beforehand.
+    """Schedule of joint starts, known to every agent beforehand.
 
-    Args:
-        claims: Whose turn it is when: no two variables of one factor have the same colour.
-        n_joint_starts: How many there are, >= 1.
-        first: The tick at which turns begin.
-        compared: The tick at which they pause, and factors say what they are worth.
-        decided: The tick at which all go on from the best lane.
-        threshold: What factors are worth is not said again where it changes by no more than this share of its spread.
-        is_fixed: Whether variables look at the same values wherever they stand: then any answer is one.
+    Turns begin at tick ``first``, pause at ``compared``, and continue at ``decided`` from the best joint start. Values
+    of factors are not sent again if they change by at most ``threshold`` of their spread. If ``is_fixed``, variables
+    evaluate the same values at any present one, so any answer is usable.
     """
 
     conflicts: Conflicts
@@ -60,7 +58,7 @@ class Schedule:
         return self.conflicts.graph
 
     def has_turn(self, variable: str, now: int) -> bool:
-        """True if a variable may move at a tick: then none that shares a factor with it may."""
+        """True if a variable may move at a tick; then no variable that shares a factor with it may."""
         if now < self.first or self.compared <= now < self.decided:
             return False
         colour = (now - self.first) // _SLOT % self.conflicts.n_colours
@@ -68,22 +66,15 @@ class Schedule:
 
 
 class JointStarts:
-    """One agent's variables and factors in all lanes.
+    """One agent's variables and factors in all joint starts.
 
     Args:
-        host: The agent.
-        course: What all know.
-        stand: Where variables are taken to stand before they were heard of.
-        sides: Of the box.
-        looks: The values (k, v) at which a variable looks from where it stands in each of k lanes, and how far it looks
-            there (k,): where it stands is one of them.
-        worth: What a factor is worth (p,), -inf where it forbids that, at joint points (p, n), each of a lane (p,).
-        default: Of variables that have one, where they are taken to stand while their owner is silent; nobody knows
-            where others of silent owners stand.
-        shares: Whether the agent can say what others' factors are worth: then it does for those of silent ones.
-
-    Attributes:
-        stand: Where every variable stands in each lane (k, n), as far as was heard.
+        stand: Assumed values of variables before any message; as an attribute (k, n), those last received.
+        looks: Values (k, v) that a variable evaluates, given its present values and reaches (k,) in k joint starts; the
+            present value is one of them.
+        utility: A factor's values (p,), -inf if forbidden, at joint points (p, n), each of a joint start (p,).
+        default: Assumed values of silent agents' variables, of those that have one; others are unknown.
+        shares: True if the agent can evaluate others' factors; it then does so for silent agents.
     """
 
     def __init__(
@@ -104,17 +95,17 @@ class JointStarts:
         self.stand, self._sides = np.repeat(stand[None], schedule.n_joint_starts, axis=0), sides
         self._factors, self._variables = graph.factors_owned_by(host.name), graph.variables_owned_by(host.name)
         self._column = graph.column_of
-        self._n = schedule.n_joint_starts  # in use: 1 once they were decided between
+        self._n = schedule.n_joint_starts  # in use; 1 after the decision
         self._best = dict.fromkeys(graph.variables, 0)
         self._offers: dict[str, Offer] = {}
         self._utilities: dict[tuple[str, str], Utility] = {}
-        self._values: dict[str, Vector] = {}  # of factors in each lane, of all that were heard
-        self._moved = set(graph.variables)  # of which something is new to the own factors
+        self._values: dict[str, Vector] = {}  # values of factors in each joint start, as received
+        self._moved = set(graph.variables)  # variables with news for the own factors
 
-    # What arrives
+    # Arrivals
 
     def take(self, sender: str, message: Message) -> bool:
-        """Put an entry in its place, if it is one that the sender may state."""
+        """Store an entry, and return True, if the sender may state it."""
         graph, n_joint_starts = self._graph, self._schedule.n_joint_starts
         match message:
             case Offer(variable=x, entries=entries):
@@ -149,38 +140,38 @@ class JointStarts:
         self._moved.add(offer.variable)
 
     def _said(self, x: str) -> Float[np.ndarray, "2 k"]:
-        """A variable's places, and how far it looks, in each lane in use, if its owner has decided or not."""
+        """A variable's values and reaches in each joint start in use; they may be of one or of all joint starts."""
         said = self._offers[x].entries.reshape(2, -1)
         if said.shape[1] == self._n:
             return said
         return said[:, [self._best[x]]] if self._n == 1 else np.repeat(said, self._n, axis=1)
 
-    # What follows
+    # Consequences
 
     @property
     def has_begun(self) -> bool:
-        """True once own variables have said where they stand."""
+        """True once own variables have announced their values."""
         return all(x in self._offers for x in self._variables)
 
     def knows(self, variable: str) -> bool:
-        """True if it is known where a variable stands: its owner said so, or is silent and it has a default."""
+        """True if a variable's value is known: its owner sent it, or is silent and the variable has a default."""
         return variable in (self._default if variable in self._silent else self._offers)
 
     @property
     def taken(self) -> Float[np.ndarray, "k n"]:
-        """Joint points of all lanes as they are taken to be: variables of silent agents at their default."""
+        """Joint points of all joint starts as assumed: variables of silent agents at their default."""
         out = self.stand.copy() if self._silent else self.stand
         for x in self._silent & self._default.keys():
             out[:, self._column[x]] = self._default[x]
         return out
 
     def begin(self, stand: Mapping[str, Vector], reach: float) -> None:
-        """Say where own variables start in each lane, and how far they look from there."""
+        """Announce the initial values of own variables in each joint start, and their reach."""
         for x in self._variables:
             self._offer(x, stand[x], np.full(self._n, reach))
 
     def go_on(self, now: int, turn: int) -> None:
-        """Take turns, compare lanes or decide between them, as the time says, and tell what follows."""
+        """Take turns, compare joint starts or choose one, by the schedule, and announce the consequences."""
         silent = frozenset(x for x in self._graph.variables if self._host.is_silent(self._graph.variable_owner(x)))
         self._moved |= silent ^ self._silent
         self._silent = silent
@@ -195,7 +186,9 @@ class JointStarts:
             self._judge(turn)
 
     def _move(self, x: str) -> None:
-        """Let a variable go where its factors are worth most, in each lane, if all have answered but the silent."""
+        """Move a variable to the largest sum of its factors, in each joint start, once all agents but silent ones
+        answered.
+        """
         summed = self._summed(x)
         if summed is None:
             return
@@ -206,12 +199,12 @@ class JointStarts:
         is_far = np.abs(found - stand) >= 0.9 * reach * self._sides[self._column[x]]
         further = np.clip(np.where(is_far, reach * _FINER, reach / _FINER), _FINEST, 1.0 / _FINER)
         reach = np.where(reach > 0.0, further, 0.0)
-        # an offer that says nothing new would make all answers to the one before useless
+        # an offer without news would make all answers to the one before useless
         if not np.array_equal([found, reach], before):
             self._offer(x, found, reach)
 
     def _summed(self, x: str) -> Float[np.ndarray, "k v"] | None:
-        """The sum of a variable's factors where it looks; None: somebody who is not silent has not answered."""
+        """Sum of a variable's factors at its candidate values; None if an agent that is not silent has not answered."""
         offer, shape = self._offers[x], self._looks(x, *self._said(x)).shape
         summed = np.zeros(shape)
         for f in self._graph.factors_of(x):
@@ -228,7 +221,7 @@ class JointStarts:
         return summed
 
     def _lines(self, f: str, x: str) -> Float[np.ndarray, "k v"]:
-        """A factor's values where a variable looks, all others where they stand, in each lane."""
+        """A factor's values at a variable's candidates, all others at their present values, in each joint start."""
         looks = self._looks(x, *self._said(x))
         joint_starts = np.repeat(np.arange(self._n), looks.shape[1])
         U = self.taken[joint_starts]
@@ -242,7 +235,7 @@ class JointStarts:
         self._tell(x)
 
     def _tell(self, x: str) -> None:
-        """Have those told where a variable stands who judge it."""
+        """Announce a variable's values to the owners that evaluate it."""
         offer, graph = self._offers[x], self._graph
         recipients = dict.fromkeys(graph.owner(f) for f in graph.factors_of(x))
         if self._shares:
@@ -252,7 +245,7 @@ class JointStarts:
             self._host.put(other, offer, offer.number)
 
     def _judge(self, turn: int) -> None:
-        """Say what the own factors are worth where each variable looks, the others where they stand."""
+        """Send the own factors' values at each variable's candidates, with the others at their present values."""
         for f in self._factors:
             scope = self._graph.scope(f)
             if not any(x in self._moved for x in scope):
@@ -260,7 +253,7 @@ class JointStarts:
             for x in scope:
                 owner = self._graph.variable_owner(x)
                 if x not in self._offers or owner == self._host.name:
-                    continue  # its own it judges when their turn comes
+                    continue  # own variables are evaluated in their turn
                 utility = Utility(f, x, self._lines(f, x).ravel(), self._offers[x].number)
                 before = self._host.told(owner, utility.key)
                 was_asked = isinstance(before, Utility) and (self._schedule.is_fixed or before.number == utility.number)
@@ -270,7 +263,7 @@ class JointStarts:
         self._moved.clear()
 
     def _compare(self, turn: int) -> None:
-        """Tell all what own factors are worth in each lane."""
+        """Send all agents the own factors' values in each joint start."""
         joint_starts, taken = np.arange(self._n), self.taken
         for f in self._factors:
             values = self._utility(f, taken, joint_starts)
@@ -279,11 +272,11 @@ class JointStarts:
                 self._host.put_to_all(Valued(f, values), turn)
 
     def _decide(self) -> None:
-        """Go on from the best lane alone."""
+        """Continue from the best joint start alone."""
         if self._n == 1:
             return
         for part in self._graph.components:
-            # added in the graph's order of factors, so that all who have heard all choose the same lane, to the bit
+            # added in the graph's order of factors, so that agents with all values choose the same joint start
             heard = [self._values[f] for f in part.factors if f in self._values]
             best = int(np.sum(heard, axis=0).argmax()) if heard else 0
             columns = [self._column[x] for x in part.variables]
@@ -296,7 +289,7 @@ class JointStarts:
 
 
 def _change_of(before: Vector, now: Vector, n_joint_starts: int) -> float:
-    """The largest change of a line, up to a constant, as a share of its spread, over all lanes."""
+    """Largest change of a line, up to a constant, as a share of its spread, over all joint starts."""
     if before.shape != now.shape:
         return np.inf
     if not (np.isfinite(before).all() and np.isfinite(now).all()):

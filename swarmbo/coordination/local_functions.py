@@ -1,4 +1,4 @@
-"""Local functions, one per factor, whose sum agents agree on where domains are continuous."""
+"""Local functions, one per factor, whose sum agents maximise on continuous domains."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,26 +10,27 @@ from jaxtyping import Float, Int
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 
 Received = Sequence[Float[np.ndarray, "g m"]]
-Passes = Sequence[tuple[Int[np.ndarray, " e"], Int[np.ndarray, " e"]]]  # who adds, and what: nobody twice in one
+# (adder, added) in each pass; no adder occurs twice in one pass
+Passes = Sequence[tuple[Int[np.ndarray, " e"], Int[np.ndarray, " e"]]]
 
 
 @runtime_checkable
 class LocalFunctions(Protocol):
     """Functions of factors on a box, to be maximised in sum. All coordinates are those of the unit cube.
 
-    Every method takes a stack of factors of equal size and m points for each: arrays (g, m, a). What it returns for one
-    factor must not depend, to the bit, on which other factors are in the stack.
+    Every method takes a stack of factors of equal size and m points for each: arrays (g, m, a). The result for one
+    factor must be bit-identical whatever other factors are in the stack.
 
-    A function may need a few numbers of its neighbours (factors that share a variable): in each of ``n_exchanges``
-    phases every factor publishes one number per point, and receives the sum over its neighbours. Phase p may use what
-    phases before p brought. While a factor moves its point, what it received stays fixed.
+    A function may need a few numbers from its neighbours (factors that share a variable). In each of ``n_exchanges``
+    phases every factor publishes one number per point, and receives the sum over its neighbours. Phase p may use the
+    results of phases before p. While a factor moves its point, received sums stay fixed.
 
     Attributes:
         graph: Scopes and owners; n variables.
         low: Lower corner (n,) of the box, within the unit cube, in the order of ``graph.variables``.
         high: Upper corner (n,).
-        starts: Points (k, n) in the box worth starting from, best first; k may be 0.
-        n_exchanges: Number of phases; 0 where functions need nothing of each other.
+        starts: Points (k, n) in the box to start from, best first; k may be 0.
+        n_exchanges: Number of phases; 0 if functions need nothing from each other.
     """
 
     @property
@@ -49,12 +50,12 @@ class LocalFunctions(Protocol):
 
     @property
     def starts(self) -> Float[np.ndarray, "k n"]:
-        """Points worth starting from."""
+        """Points to start from."""
         ...
 
     @property
     def n_exchanges(self) -> int:
-        """Phases in which neighbours tell each other numbers."""
+        """Number of phases in which neighbours exchange numbers."""
         ...
 
     def published(
@@ -64,39 +65,39 @@ class LocalFunctions(Protocol):
         ...
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """Each factor's term of the sum, given all that its neighbours published there."""
+        """Each factor's term of the sum, given the sums that it received."""
         ...
 
     def value_and_gradient(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """The function that each factor climbs while what it received stays fixed, and its gradient.
+        """Function that each factor climbs while received sums stay fixed, and its gradient.
 
-        Up to a constant in U this is the term of the sum, or a model of what the whole sum gains by moving this
-        factor's point, where it enters the neighbours' terms too.
+        Up to a constant in U this is the term of the sum. If the factor's point also enters the neighbours' terms, it
+        is a model of the whole sum's gain by moving that point.
         """
         ...
 
     def of(self, factors: Iterable[str]) -> "LocalFunctions":
-        """The same functions of some factors only: all that their owner may look at."""
+        """Same functions of some factors only: all that their owner may evaluate."""
         ...
 
 
 @runtime_checkable
 class RoughFunctions(Protocol):
-    """Local functions that are quicker where some digits will do: in tables that say where to look."""
+    """Local functions with a quicker evaluation to fewer digits, for tables that guide a search."""
 
     def rough_value(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> Float[np.ndarray, "g m"]:
-        """``value`` to some digits."""
+        """Approximate ``value``, to some digits."""
         ...
 
 
 def by_factor(
     stacks: Sequence[FactorStack], rows: Sequence[Float[np.ndarray, "_g m"]]
 ) -> dict[str, Float[np.ndarray, " m"]]:
-    """Rows of stacks, one for each factor, by the factors' names."""
+    """Rows of stacks, one per factor, by the factors' names."""
     return {
         factor: numbers
         for stack, known in zip(stacks, rows, strict=True)
@@ -109,15 +110,7 @@ def neighbour_sums(
     stacks: Sequence[FactorStack],
     told: Mapping[str, Float[np.ndarray, " m"]],
 ) -> list[Float[np.ndarray, "_g m"]]:
-    """For every factor of the stacks the sum of what its neighbours told, added in their order.
-
-    ``Neighbourhoods`` comes to the same bits where somebody has the numbers of all factors.
-
-    Args:
-        neighbours: Of each factor.
-        stacks: Some factors of a graph.
-        told: What these factors and their neighbours told, by factor.
-    """
+    """Sum of the neighbours' numbers for every factor of the stacks, bit-identical to ``Neighbourhoods.sums``."""
 
     def heard(factor: str) -> Float[np.ndarray, " m"]:
         summed = np.zeros_like(told[factor])
@@ -129,11 +122,7 @@ def neighbour_sums(
 
 
 def in_turn(pairs: Iterable[tuple[int, int]]) -> Passes:
-    """Pairs of who adds and what it adds, as passes in which nobody adds twice; what each adds keeps its order.
-
-    Args:
-        pairs: Places of both.
-    """
+    """Arrange pairs (adder, added) in passes in which no adder occurs twice; each adder's order is kept."""
     passes, seen = list[list[tuple[int, int]]](), dict[int, int]()
     for adder, added in pairs:
         turn = seen[adder] = seen.get(adder, -1) + 1
@@ -145,14 +134,10 @@ def in_turn(pairs: Iterable[tuple[int, int]]) -> Passes:
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhoods:
-    """Neighbours of all factors, for sums over them at once.
+    """Neighbours of all factors, for vectorised sums over them.
 
-    Every sum begins at 0 and is added up neighbour after neighbour, in their order, as an agent does that has the
-    numbers of its own neighbours only; so both come to the same bits.
-
-    Args:
-        sizes: Number of factors in each stack.
-        passes: Each factor with each of its neighbours in turn, as places in the stacks.
+    Every sum begins at 0 and adds neighbour after neighbour in their order, as an agent does that has its own
+    neighbours' numbers only. So both are bit-identical.
     """
 
     sizes: tuple[int, ...]
@@ -160,22 +145,13 @@ class Neighbourhoods:
 
     @classmethod
     def of(cls, neighbours: Mapping[str, Sequence[str]], stacks: Sequence[FactorStack]) -> "Neighbourhoods":
-        """Of all factors of a graph, or of a connected part of it.
-
-        Args:
-            neighbours: Of each factor.
-            stacks: The factors.
-        """
+        """Neighbourhoods of all factors of a graph, or of a connected part of it."""
         row = {factor: i for i, factor in enumerate(factor for stack in stacks for factor in stack.factors)}
         pairs = ((place, row[other]) for factor, place in row.items() for other in neighbours[factor])
         return cls(tuple(len(stack.factors) for stack in stacks), in_turn(pairs))
 
     def sums(self, told: Sequence[Float[np.ndarray, "_g m"]]) -> list[Float[np.ndarray, "_g m"]]:
-        """For every factor the sum of what its neighbours told.
-
-        Args:
-            told: For each stack what its factors told.
-        """
+        """Sum of the neighbours' numbers for every factor."""
         rows = np.concatenate(told)
         out = np.zeros(rows.shape)
         for factors, others in self.passes:
@@ -184,16 +160,7 @@ class Neighbourhoods:
 
 
 def exchange(functions: LocalFunctions, stacks: Sequence[FactorStack], points: Sequence[np.ndarray]) -> list[Received]:
-    """Let all factors publish and receive, phase by phase, where somebody has them all.
-
-    Args:
-        functions: Of all factors.
-        stacks: All factors of the graph.
-        points: For each stack the factors' own points (g, m, a).
-
-    Returns:
-        For each stack what its factors received: one (g, m) array per phase.
-    """
+    """Let all factors publish and receive in one process; the result has a (g, m) array per stack and phase."""
     received: list[list[np.ndarray]] = [[] for _ in stacks]
     if functions.n_exchanges:
         graph = functions.graph
@@ -206,7 +173,7 @@ def exchange(functions: LocalFunctions, stacks: Sequence[FactorStack], points: S
 
 
 def total_value(functions: LocalFunctions, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
-    """The sum of all factors at joint points (m, n) of the unit cube."""
+    """Sum of all factors at joint points (m, n) of the unit cube."""
     stacks = stacks_of(functions.graph)
     points = [stack.take(U) for stack in stacks]
     received = exchange(functions, stacks, points)

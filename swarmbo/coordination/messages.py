@@ -1,8 +1,8 @@
 """Messages between agents, their bytes and lengths.
 
-On the wire: four bytes of CRC-32 of all that follows, four of the decision, four of the turn (unsigned, little-endian),
-then a MessagePack array, numbers in it as raw little-endian float64. A message holds its numbers as an array; they
-become bytes only on the wire. How long a message is, is said here alone: :meth:`Codec.size`.
+On the wire: four bytes of CRC-32 of everything after them, four of the decision, four of the turn (unsigned,
+little-endian), then a MessagePack array, with numbers as raw little-endian float64. A message holds its numbers as an
+array; they become bytes only on the wire. :meth:`Codec.size` is the only definition of a message's length.
 """
 
 import struct
@@ -24,15 +24,15 @@ Key = tuple[str | int, ...]
 class Message(msgspec.Struct, frozen=True, array_like=True, eq=False):
     """Base of all messages.
 
-    ``key`` names what a message is about; a recipient waits for keys. Whatever is said of one key to one recipient
-    comes from one sender, and is taken in the order in which it was said: see :class:`Label`.
+    ``key`` names the topic of a message; a recipient waits for keys. Messages of one key to one recipient come from one
+    sender, and are taken in the order in which they were sent; see :class:`Label`.
     """
 
-    about: ClassVar[tuple[str, ...]] = ()  # the fields that tell a message from others of its kind
+    about: ClassVar[tuple[str, ...]] = ()  # fields that identify a message among those of its kind
 
     @property
     def key(self) -> Key:
-        """The kind of the message and what it is about."""
+        """Kind of the message and the fields that identify it."""
         tag, about = _told_apart_by(type(self))
         return (tag, *about(self))
 
@@ -44,7 +44,7 @@ def _told_apart_by(kind: type[Message]) -> tuple[str, Callable[[Message], tuple[
 
 
 class Numbers(Message, frozen=True):
-    """Base of messages with numbers between a factor and one of its variables, one way or the other."""
+    """Base of messages with numbers between a factor and one of its variables, in either direction."""
 
     factor: str
     variable: str
@@ -54,27 +54,27 @@ class Numbers(Message, frozen=True):
 
 
 class FromVariable(Numbers, frozen=True, tag="variable"):
-    """A variable's message to a factor, and the value that it would choose by itself now."""
+    """A variable's message to a factor, and the variable's present best value by its own belief."""
 
     choice: int = 0
 
 
 class FromFactor(Numbers, frozen=True, tag="factor"):
-    """A factor's message to a variable: the best the factor and all behind it can do, by the variable's value."""
+    """A factor's message to a variable: the best of the factor and of all behind it, by the variable's value."""
 
 
 class Conditioned(Numbers, frozen=True, tag="given"):
-    """A factor's message to a variable, given those of its other variables that are decided."""
+    """A factor's message to a variable, given its other variables that are decided."""
 
 
 class Line(Numbers, frozen=True, tag="line"):
-    """A factor's entries by the value of a variable, given all its others, and what breaking the factor counts."""
+    """A factor's entries by the value of a variable, given all others, and the weight of breaking the factor."""
 
     weight: float = 1.0
 
 
 class Choice(Message, frozen=True, tag="choice"):
-    """The word of a variable's owner: which value it takes."""
+    """Decision of a variable's owner: the index of its value."""
 
     variable: str
     index: int
@@ -83,10 +83,7 @@ class Choice(Message, frozen=True, tag="choice"):
 
 
 class Gain(Message, frozen=True, tag="gain"):
-    """Gain of a variable by its best value, the others as they are.
-
-    ``broken`` factors fewer would be broken, and the sum of those that are not would rise by ``worth``.
-    """
+    """Gain of a variable by its best value: the decrease of broken factors, and the rise of the sum of the others."""
 
     variable: str
     broken: int
@@ -96,7 +93,7 @@ class Gain(Message, frozen=True, tag="gain"):
 
 
 class Report(Message, frozen=True, tag="report"):
-    """Up the spanning tree: values of the subtree's factors, largest change of a message, whether a choice moved."""
+    """Up the spanning tree: values of the subtree's factors, largest change of a message, and if a choice moved."""
 
     part: int
     agent: str
@@ -108,9 +105,9 @@ class Report(Message, frozen=True, tag="report"):
 
 
 class Verdict(Message, frozen=True, tag="verdict"):
-    """Down the spanning tree: which of the choices just reported is the best so far (0: none); whether to stop.
+    """Down the spanning tree: the number of the reported choice that is the best so far (0: none), and whether to stop.
 
-    ``None``: no; the best of them, or else the last, is repaired or improved before anybody goes on.
+    If ``stop`` is None, the best of the choices, or else the last, is repaired or improved before the next round.
     """
 
     part: int
@@ -131,7 +128,7 @@ class FactorTable(Message, frozen=True, tag="table"):
 
 
 class Eliminated(Message, frozen=True, tag="eliminated"):
-    """The table that is left of a variable's step, over the variables that it was joined with."""
+    """Remaining table of a variable's step, over the variables that it was joined with."""
 
     variable: str
     shape: tuple[int, ...]
@@ -141,7 +138,7 @@ class Eliminated(Message, frozen=True, tag="eliminated"):
 
 
 class Decided(Message, frozen=True, tag="decided"):
-    """The values of the variables that a variable's step was joined with, in the order of its scope."""
+    """Values of the variables that a variable's step was joined with, in the order of its scope."""
 
     variable: str
     indices: tuple[int, ...]
@@ -154,11 +151,11 @@ class Copy(Numbers, frozen=True, tag="copy"):
 
 
 class Consensus(Numbers, frozen=True, tag="consensus"):
-    """A variable's sum of what its factors said, for every start, or its value, to a factor's owner."""
+    """A variable's sum of its factors' messages, for every start, or its value, to a factor's owner."""
 
 
 class Published(Message, frozen=True, tag="published"):
-    """A factor's number for a neighbour before both move on, for every start."""
+    """A factor's number for a neighbour in a phase of exchange, for every start."""
 
     factor: str
     neighbour: str
@@ -192,7 +189,7 @@ class Broadcast(Message, frozen=True, tag="ruling"):
 
 
 class Reports(Message, frozen=True, tag="reports"):
-    """Words of agents to all, by agent: along the spanning tree, up and down, or handed on from one to the next."""
+    """Data of agents for all, by agent: up and down the spanning tree, or forwarded from one agent to the next."""
 
     part: int
     agent: str
@@ -202,7 +199,7 @@ class Reports(Message, frozen=True, tag="reports"):
 
 
 class Note(Message, frozen=True, tag="note"):
-    """An agent's belief as told to another, in a step in which all speak; empty where there is nothing to say."""
+    """An agent's belief for another, in a step in which all send; empty if there is nothing to send."""
 
     agent: str
     content: bytes
@@ -211,13 +208,13 @@ class Note(Message, frozen=True, tag="note"):
 
 
 class Pull(Numbers, frozen=True, tag="pull"):
-    """A factor's copies of a variable plus their scaled duals, for every start, and the penalty by which it pulls."""
+    """A factor's copies of a variable plus their scaled duals, for every start, and the factor's penalty."""
 
     weight: float
 
 
 class Runs(Message, frozen=True, tag="runs"):
-    """A variable's value in each run: the mean of what its factors said."""
+    """A variable's value in each run: the mean of its factors' messages."""
 
     variable: str
     entries: np.ndarray
@@ -226,7 +223,7 @@ class Runs(Message, frozen=True, tag="runs"):
 
 
 class Offer(Message, frozen=True, tag="offer"):
-    """A variable's value in each lane, then how far it looks from there in each."""
+    """A variable's value in each joint start, then its search reach in each."""
 
     variable: str
     entries: np.ndarray
@@ -236,13 +233,13 @@ class Offer(Message, frozen=True, tag="offer"):
 
 
 class Utility(Numbers, frozen=True, tag="worth"):
-    """A factor's value at each value that a variable looks at by its offer of some number, lane by lane."""
+    """A factor's value at each candidate of a variable's offer of this number, joint start by joint start."""
 
     number: int
 
 
 class Valued(Message, frozen=True, tag="valued"):
-    """A factor's value in each lane; who hears it hands it on, until all know."""
+    """A factor's value in each joint start; recipients forward it until all agents have it."""
 
     factor: str
     entries: np.ndarray
@@ -250,15 +247,15 @@ class Valued(Message, frozen=True, tag="valued"):
     about: ClassVar = ("factor",)
 
 
-# what changes of an agent's state
+# changes of an agent's state
 News = FromVariable | FromFactor | Choice | Pull | Runs | Offer | Utility | Published | Valued
 
 
 class Bundle(Message, frozen=True, tag="bundle"):
-    """Announcement to another agent by a deadline: what changed of the own state, and which bundles of the other have
-    come.
+    """Announcement to another agent by a deadline: own changes, and which bundles of the other have arrived.
 
-    Of each entry the larger version holds. ``before`` has a bit for each of the bundles before ``heard``, -1 for none.
+    The larger version of each entry holds. ``before`` has a bit for each of the bundles before ``heard``; ``heard`` is
+    -1 for none.
     """
 
     number: int
@@ -271,12 +268,7 @@ class Bundle(Message, frozen=True, tag="bundle"):
 
 
 class Label(NamedTuple):
-    """Place among all messages of one key; so one that comes twice, late or out of order is known as such.
-
-    Args:
-        decision: The number of the decision that it belongs to, from 0 to 2^32 - 1.
-        turn: How many messages of this key its sender told the recipient before it, in this decision.
-    """
+    """Decision and number of a message among those of its key, by which repeated or reordered ones are recognised."""
 
     decision: int = 0
     turn: int = 0
@@ -289,7 +281,7 @@ NO_NUMBERS = np.zeros(0)
 
 
 def _kinds(base: type[Message]) -> Iterator[type[Message]]:
-    """All kinds of messages below a base: those that have a tag."""
+    """All kinds of messages below a base: those with a tag."""
     for kind in base.__subclasses__():
         if kind.__struct_config__.tag is not None:
             yield kind
@@ -300,11 +292,11 @@ _ANY_MESSAGE: Any = reduce(or_, _kinds(Message))
 
 
 class UnfitError(TransportError):
-    """A message arrived as it was sent, and is none."""
+    """A message arrived unchanged, but cannot be decoded as a message."""
 
 
 class Codec:
-    """Messages to bytes and back."""
+    """Conversion of messages to bytes and back."""
 
     _encoder: ClassVar = msgspec.msgpack.Encoder(enc_hook=lambda array: _packed(array))
     _outline: ClassVar = msgspec.msgpack.Encoder(enc_hook=lambda _: b"")  # numbers left out
@@ -314,23 +306,23 @@ class Codec:
 
     @classmethod
     def encode(cls, message: Message, label: Label = FIRST) -> bytes:
-        """The bytes that cross the link."""
+        """Encode a message as the bytes that cross a link."""
         content = cls._label.pack(*label) + cls._encoder.encode(message)
         return cls._check.pack(zlib.crc32(content)) + content
 
     @classmethod
     def size(cls, message: Message) -> int:
-        """Number of bytes that :meth:`encode` gives, worked out without packing the numbers."""
+        """Number of bytes of :meth:`encode`, computed without packing the numbers."""
         outline = cls._check.size + cls._label.size + len(cls._outline.encode(message))
         return outline + array_widths(getattr(message, "entries", NO_NUMBERS).size)
 
     @classmethod
     def read(cls, payload: bytes) -> tuple[Label, Message]:
-        """The message again, and which one it is. Numbers come back in one dimension.
+        """Decode a message and its label. Numbers come back in one dimension.
 
         Raises:
             TransportError: If the bytes were changed on the way.
-            UnfitError: If they were not, and are none of a message.
+            UnfitError: If they were not changed, and do not encode a message.
         """
         start, fewest = cls._check.size, cls._check.size + cls._label.size
         if len(payload) < fewest:
@@ -349,33 +341,32 @@ class Codec:
 
     @classmethod
     def decode(cls, payload: bytes) -> Message:
-        """The message alone; see :meth:`read`."""
+        """Decode the message alone; see :meth:`read`."""
         return cls.read(payload)[1]
 
 
 def index_widths(indices: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
-    """By how many bytes a message is longer for indices than for 0, which takes one."""
+    """Additional bytes of a message for indices, compared with index 0, which takes one byte."""
     return 1 * (indices >= 2**7) + 1 * (indices >= 2**8) + 2 * (indices >= 2**16)
 
 
 def array_widths(sizes: Any) -> Any:
-    """By how many bytes a message is longer for so many numbers than for none."""
+    """Additional bytes of a message for so many numbers, compared with none."""
     lengths = 8 * sizes
     return lengths + (lengths >= 2**8) + 2 * (lengths >= 2**16)  # MessagePack's bin 8, bin 16, bin 32
 
 
 def text_widths(names: Sequence[str]) -> Int[np.ndarray, " n"]:
-    """By how many bytes a message is longer for a name than for none: MessagePack's fixstr, str 8, str 16, str 32."""
+    """Additional bytes of a message for a name, compared with none: MessagePack's fixstr, str 8, str 16, str 32."""
     lengths = np.array([len(name.encode()) for name in names], dtype=np.int64)
     return lengths + (lengths >= 2**5) + (lengths >= 2**8) + 2 * (lengths >= 2**16)
 
 
 def _packed(array: Any) -> bytes:
-    """The entries in C order."""
     return np.ascontiguousarray(array, dtype="<f8").tobytes()
 
 
 def _unpacked(entries: Any) -> Float[np.ndarray, " _"]:
     if not isinstance(entries, bytes) or len(entries) % 8:
-        raise ValueError("wanted the bytes of float64 numbers")  # which msgspec makes an error of its own of
+        raise ValueError("wanted the bytes of float64 numbers")  # msgspec turns this into its own error
     return np.frombuffer(entries, dtype="<f8")

@@ -1,10 +1,10 @@
-"""Joint points put together by max-sum from a few values of each variable, which come nearer to the best so far.
+"""Joint points assembled by max-sum from a few values of each variable, which approach the best so far.
 
-No random joint point suits more than a few of very many factors, so nothing is gained by looking at whole points. First
-every variable has the same lattice over its side of the box, both ends included (bounds are often best at the edge,
-where nothing was seen), and its coordinates of the points that were given. On each further level it has what it took
-on the last one, neighbours on either side of that, ever nearer, and at first some random values too, which may lead to
-another maximum. A level is one table a factor, and some rounds of messages.
+No random joint point suits more than a few of very many factors, so screening whole points gains nothing. First every
+variable has the same lattice over its side of the box, and its coordinates of given points. The lattice includes both
+ends, as the unexplored edge is often best. On each further level it has its last value, ever nearer neighbours on
+either side, and at first some random values, which may lead to another maximum. A level is one table a factor, and some
+rounds of messages.
 """
 
 import numpy as np
@@ -17,20 +17,18 @@ from swarmbo.coordination.refinement import coarse_values, tabulated
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.view import BoxView
 
-MOST = 17  # values of a variable on the first level: of fewer, it was found, the maximum is missed more often
-_GIVEN = 3  # of them from points that were given, and never more than a quarter
-_LEVELS = ((0.5, 4), (0.3, 4), (0.1, 0))  # how far neighbours are, as a share of the lattice's spacing; random values
-_FIRST, _LATER = MaxSum(rounds=50), MaxSum(rounds=20)  # choices between maxima take longer than those within one
+MOST = 17  # values of a variable on the first level; fewer were found to miss the maximum more often
+_GIVEN = 3  # of them from given points, at most a quarter
+_LEVELS = (
+    (0.5, 4),
+    (0.3, 4),
+    (0.1, 0),
+)  # distance of neighbours as a share of the lattice's spacing, and number of random values
+_FIRST, _LATER = MaxSum(rounds=50), MaxSum(rounds=20)  # choices between maxima take more rounds than those within one
 
 
 def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray, "m n"]]:
-    """Joint points put together on each level, the last first, then points that were given.
-
-    Args:
-        view: Of a part.
-        seed: Of the random values, one stream for the part.
-        n_values: Of each variable on the first level, at least 7; on others there are 7 at most.
-    """
+    """Joint points assembled on each level, the last first, then given points; ``n_values`` is at least 7."""
     low, high, graph = view.functions.low, view.functions.high, view.graph
     given = np.clip(view.functions.starts[: min(_GIVEN, n_values // 4)], low, high)
     n_lattice = n_values - len(given)
@@ -53,13 +51,8 @@ def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray,
 def put_together(
     view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum, *, rough: bool = False
 ) -> Steps[Float[np.ndarray, " n"]]:
-    """For each variable its value in one of the joint points: all messages are renewed at once, in every round.
-
-    Args:
-        view: Of a part.
-        pool: The joint points. What factors hear of each other is what they say at the first.
-        method: For the rounds; the best choice of all of them is taken. Of forests nothing is damped.
-        rough: Whether some digits of the tables will do.
+    """Assemble a point from the joint points' values of each variable; neighbours' numbers are those at the first
+    point.
     """
     graph, out = view.graph, pool[0].copy()
     received = yield from exchange(view, view.take(pool[:1]))

@@ -10,11 +10,8 @@ from swarmbo.transport import Routes
 
 @dataclass(frozen=True)
 class Level:
-    """The messages that become final in one round.
-
-    Args:
-        from_variables: Variables with the factors that they now write to.
-        from_factors: Factors with the variables that they then write to.
+    """Messages that become final in one round: variables with factors, and factors with variables, that they now send
+    to.
     """
 
     from_variables: tuple[tuple[str, tuple[str, ...]], ...]
@@ -23,13 +20,7 @@ class Level:
 
 @dataclass(frozen=True)
 class SpanningTree:
-    """Breadth first from the first agent, over the radio links.
-
-    Args:
-        parent: For each agent the next one towards the root; None at the root.
-        children: For each agent those that it is the parent of, in the graph's order of agents.
-        factors: For each agent the factors owned in its subtree, in the graph's order of factors.
-    """
+    """Tree of agents, breadth first from the first agent, over the radio links; factors are those of each subtree."""
 
     parent: dict[str, str | None]
     children: dict[str, tuple[str, ...]]
@@ -37,14 +28,14 @@ class SpanningTree:
 
     @cached_property
     def leaves_first(self) -> Sequence[str]:
-        """The agents, each after all that it is a parent of; the root comes last."""
+        """Agents, each after all its children; the root comes last."""
         order = [agent for agent, parent in self.parent.items() if parent is None]
         for agent in order:
             order.extend(self.children[agent])
         return order[::-1]
 
     def behind(self, agent: str) -> frozenset[str]:
-        """An agent and all whose path to the root leads over it."""
+        """An agent and all agents below it."""
         return self._behind[agent]
 
     @cached_property
@@ -57,14 +48,9 @@ class SpanningTree:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A connected part of a graph, or factors that share no variable: then nothing is summed over a tree.
+    """A connected part of a graph, or factors that share no variable; these need no sums over a tree.
 
-    Args:
-        graph: The part.
-        index: Its place among the parts.
-        routes: Who reaches whom.
-        seed: Of what its agents draw, which all can draw for themselves.
-        present: Of its agents those that add numbers up and hand words on; None: all. What the others own is left out.
+    Only ``present`` agents (None: all) add numbers and forward data. Every agent can repeat draws from ``seed``.
     """
 
     graph: FactorGraph
@@ -75,27 +61,27 @@ class Part:
 
     @cached_property
     def agents(self) -> tuple[str, ...]:
-        """Those that are present, in the graph's order."""
+        """Present agents, in the graph's order."""
         return tuple(agent for agent in self.graph.agents if self.present is None or agent in self.present)
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The variables in the order in which they are decided."""
+        """Variables in the order of decoding."""
         return decoding_order(self.graph)
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """The rounds of a part that is a tree."""
+        """Rounds of a part that is a tree."""
         return tree_levels(self.graph)
 
     @cached_property
     def tree(self) -> SpanningTree:
-        """The agents' tree."""
+        """Tree of the present agents."""
         return spanning_tree(self.graph, self.routes, self.agents)
 
     @cached_property
     def earlier(self) -> dict[tuple[str, str], tuple[str, ...]]:
-        """For each (factor, variable) the factor's variables that are decided before it."""
+        """For each (factor, variable) the factor's variables that are decoded before it."""
         place = {variable: i for i, variable in enumerate(self.order)}
         return {
             (f, x): tuple(y for y in self.graph.scope(f) if place[y] < place[x])
@@ -105,17 +91,17 @@ class Part:
 
     @cached_property
     def neighbours(self) -> dict[str, tuple[str, ...]]:
-        """For each factor the others that share a variable with it, in the graph's order."""
+        """Other factors that share a variable with each factor, in the graph's order."""
         return {factor: self.graph.neighbours(factor) for factor in self.graph.factors}
 
     @cached_property
     def is_shared(self) -> dict[str, bool]:
-        """For each variable whether several factors have it."""
+        """True for each variable of several factors."""
         return {variable: len(self.graph.factors_of(variable)) > 1 for variable in self.graph.variables}
 
 
 def decoding_order(graph: FactorGraph) -> tuple[str, ...]:
-    """Breadth first from the first variable of each connected part: on a forest, parents before children."""
+    """Variables breadth first from the first variable of each connected part: on a forest, parents before children."""
     order: dict[str, None] = {}
     for start in graph.variables:
         frontier = [start] if start not in order else []
@@ -130,16 +116,10 @@ def decoding_order(graph: FactorGraph) -> tuple[str, ...]:
 
 
 def tree_levels(graph: FactorGraph) -> tuple[Level, ...]:
-    """The rounds of max-sum on a forest: half its longest path (in edges of the bipartite graph), rounded up.
+    """Rounds of max-sum on a forest: half its longest path (in edges of the bipartite graph), rounded up.
 
-    Messages of synchronous max-sum that are final in round t are the same in every later round, so nothing is lost by
-    sending each only then. Variables do not write to factors that have no other variable.
-
-    Args:
-        graph: A forest; elsewhere some messages would never be final.
-
-    Returns:
-        One level a round.
+    Messages of synchronous max-sum that are final in round t are the same in every later round, so each is sent only
+    then. Variables do not send to factors that have no other variable.
     """
     assert graph.is_forest
     wait_of_variable = {(x, f): len(graph.factors_of(x)) - 1 for x in graph.variables for f in graph.factors_of(x)}
@@ -167,16 +147,7 @@ def tree_levels(graph: FactorGraph) -> tuple[Level, ...]:
 
 
 def spanning_tree(graph: FactorGraph, routes: Routes, agents: Sequence[str] | None = None) -> SpanningTree:
-    """The tree of a graph's agents. Agents that only relay are passed over.
-
-    Args:
-        graph: Whose agents it joins.
-        routes: Who reaches whom.
-        agents: Those of them that it joins, in the graph's order; None: all. Factors of others are left out.
-
-    Raises:
-        TransportError: If an agent does not reach the first one.
-    """
+    """Tree of a graph's agents, or of some of them; agents that only relay are skipped."""
     agents = graph.agents if agents is None else agents
     root, *others = agents
     members = set(agents)

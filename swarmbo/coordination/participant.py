@@ -1,4 +1,4 @@
-"""Agents of one decision: each owns some factors and variables, and hears of the rest by messages."""
+"""Agents of one decision: each owns some factors and variables, and learns the rest by messages."""
 
 import dataclasses
 import math
@@ -38,39 +38,34 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 Own = TypeVar("Own", contravariant=True)
 Made = TypeVar("Made", covariant=True)
-Steps = Generator[Mapping[Key, Wanted], dict[Key, Message], Result]  # a program: waits for messages, is sent them
+Steps = Generator[Mapping[Key, Wanted], dict[Key, Message], Result]  # a program waits for messages, and receives them
 
 
 @runtime_checkable
 class CommonPlan(Protocol[Own, Made]):
-    """A plan that every agent knows beforehand, with the programs of each."""
+    """Plan that every agent knows beforehand, with the programs of each."""
 
     def programs(self, agent: str, own: Own, post: Post, /) -> Iterable[Generator[Any, Any, Made]]:
-        """An agent's programs, given its name, what it alone has, and how it posts messages."""
+        """Make an agent's programs, given its name, its own tables or functions, and a way to post messages."""
         ...
 
 
 class Participant(Generic[Result]):
-    """One agent's part in one decision: programs that wait for messages.
+    """One agent of one decision, as programs that wait for messages.
 
-    Everything it uses is what it alone has, the plan that all agents share, or has arrived in its inbox. Messages may
-    arrive in any order, late and more than once: each is labelled with the decision and its turn, and used once. One
-    that holds what it may not, by ``coordination.schema``, is dropped as if it had never come.
+    It uses its own data, the common plan, and its inbox only. Messages may arrive in any order, late and repeatedly:
+    each has a label with decision and turn, and is used once. Messages with inadmissible content
+    (``coordination.schema``) are dropped as if lost.
 
     Args:
-        name: Of the agent.
         decision: Number of the decision, 0 to 2^32 - 1, larger than those of earlier ones among the same agents.
-        patience: For how long, on the clock of ``tick``, it waits while nothing that it waits for arrives.
-        refused: Where to count what it refuses.
+        patience: Time on the clock of ``tick`` that it waits without the arrival of a message that it waits for.
+        refused: Counter of dropped messages with inadmissible content, by sender.
 
     Attributes:
-        outcomes: What came out of programs that have ended.
-        ignored: How many messages it had already, or were of an earlier decision.
-        refused: How many it has dropped that held what they may not, by sender.
-        since: When it last heard something new; None before the first tick.
-
-    Raises:
-        ConfigError: If the number of the decision is none that fits a label.
+        outcomes: Outcomes of programs that have ended.
+        ignored: Number of messages that were repeated or of an earlier decision.
+        since: Time of the last news; None before the first tick.
     """
 
     def __init__(
@@ -82,7 +77,7 @@ class Participant(Generic[Result]):
         self.outcomes: list[Result] = []
         self.ignored, self.refused = 0, Counter[str]() if refused is None else refused
         self.since: float | None = None
-        self._mailbox: dict[tuple[str, Key, int], list[Message]] = {}  # by sender, key and turn; one, if all is well
+        self._mailbox: dict[tuple[str, Key, int], list[Message]] = {}  # by sender, key and turn; normally one
         self._taken = Counter[Key]()
         self._said = Counter[tuple[str, Key]]()  # by recipient and key
         self._outbox: list[Envelope] = []
@@ -90,49 +85,35 @@ class Participant(Generic[Result]):
 
     @classmethod
     def of(cls, name: str, plan: CommonPlan[Own, Result], own: Own, decision: int = 0) -> "Participant[Result]":
-        """Somebody who takes part in an agreement and in nothing else.
-
-        Args:
-            name: As in the graph.
-            plan: Scopes, owners and who relays to whom; no table and no function.
-            own: Tables or functions of the factors that it owns.
-            decision: As of the class.
-        """
+        """Make a participant of one agreement; the plan has no table and no function."""
         made = cls(name, decision)
         made.begin(plan.programs(name, own, made.post))
         return made
 
     @property
     def is_finished(self) -> bool:
-        """True once every variable that it owns is decided, and it has heard all that it was to hear."""
+        """True once every own variable is decided, and all expected messages have arrived."""
         return not self._waiting
 
     def begin(self, programs: Iterable[Steps[Result]]) -> None:
-        """Take up programs, side by side with those that wait already."""
+        """Start programs, in parallel with those that wait already."""
         for program in programs:
             self._advance(program, None)
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Take what has arrived, in any order, compute what can be computed, and say it.
-
-        Args:
-            now: The time, on any clock that does not go back.
-            inbox: Messages delivered to this agent since the last tick.
-
-        Returns:
-            Messages to other agents.
+        """Process arrivals in any order, compute everything that is possible, and return messages to other agents.
 
         Raises:
-            TransportError: If a message was changed on the way, or is of a decision that is still to come; then none of
-                the inbox was taken. If nothing that it waits for has arrived for longer than its patience.
+            TransportError: If a message was changed on the way, or is of a later decision; then none of the inbox was
+                taken. Also if nothing that it waits for has arrived for longer than its patience.
         """
-        # read all before any is filed: an inbox with a message that cannot be read is taken whole or not at all
+        # read all before any is filed, so that an inbox with a broken message changes nothing
         for sender, (label, message) in [
             (envelope.sender, read) for envelope in inbox if (read := self._read(envelope)) is not None
         ]:
             if self._file(sender, label, message):
                 self.since = now
-        # a program that goes on may say something to another one of this agent, so go round until nothing moves
+        # a program may post to another program of this agent, so repeat until none continues
         progressed = True
         while progressed:
             progressed = False
@@ -149,14 +130,14 @@ class Participant(Generic[Result]):
             missing = self.missing
             raise TransportError(
                 f"{self.name!r} waits for {len(missing)} messages of decision {self.decision}, such as {missing[0]}, "
-                f"and heard nothing for {now - self.since:g}; wanted some news within {self.patience:g}: was one lost?"
+                f"and received nothing for {now - self.since:g}; wanted news within {self.patience:g}: was one lost?"
                 f"{said_of(self.refused)}"
             )
         outbox, self._outbox = self._outbox, []
         return outbox
 
     def post(self, recipient: str, message: Message) -> None:
-        """Say something to an agent, itself included."""
+        """Send a message to an agent, itself included."""
         label = Label(self.decision, self._said[recipient, message.key])
         self._said[recipient, message.key] += 1
         if recipient == self.name:
@@ -166,14 +147,14 @@ class Participant(Generic[Result]):
 
     @property
     def missing(self) -> list[Key]:
-        """Keys that it waits for and that have not come."""
+        """Keys of expected messages that have not arrived."""
         return [key for _, wanted in self._waiting for key, one in wanted.items() if not self._letters(key, one)]
 
     def _letters(self, key: Key, wanted: Wanted) -> list[Message]:
         return self._mailbox.get((wanted.sender, key, self._taken[key]), [])
 
     def _received(self, wanted: Mapping[Key, Wanted]) -> dict[Key, Message] | None:
-        """The messages that are waited for, if all have come; what does not fit is dropped."""
+        """Expected messages, or None if some are missing; messages that do not fit are dropped."""
         if not all(self._letters(key, one) for key, one in wanted.items()):
             return None
         found: dict[Key, Message] = {}
@@ -214,22 +195,22 @@ class Participant(Generic[Result]):
 
     def _file(self, sender: str, label: Label, message: Message) -> bool:
         """Put a message into the mailbox; True if it is news."""
-        # by sender: nobody's message can take the place of another one's, whatever key it claims
+        # by sender: no agent's message can replace another's, whatever key it claims
         place, is_late = (sender, message.key, label.turn), label.turn < self._taken[message.key]
         there = self._mailbox.get(place, [])
         if is_late or label.decision < self.decision or (there and Codec.encode(message) in map(Codec.encode, there)):
             self.ignored += 1
             return False
-        self._mailbox[place] = [*there, message]  # of several that differ the first that fits holds
+        self._mailbox[place] = [*there, message]  # if several differ, the first that fits holds
         return True
 
 
 def read(envelope: Envelope) -> tuple[Label, Message]:
-    """Read what is in an envelope.
+    """Decode an envelope.
 
     Raises:
-        TransportError: If it was changed on the way; it names who sent it to whom.
-        UnfitError: If it is no message; it names them, too.
+        TransportError: If it was changed on the way; the text names sender and recipient.
+        UnfitError: If it is no message; the text names both, too.
     """
     try:
         return Codec.read(envelope.payload)
@@ -238,10 +219,10 @@ def read(envelope: Envelope) -> tuple[Label, Message]:
 
 
 def may_be_lost(envelope: Envelope) -> bool:
-    """True if nobody waits for a message: it is of an agreement by a deadline. All others have to arrive.
+    """True if no agent waits for a message: it belongs to an agreement by a deadline. All others have to arrive.
 
     Raises:
-        TransportError: As ``read``.
+        TransportError: As for ``read``.
 
     Example:
         >>> may_be_lost(Envelope("a", "b", Codec.encode(Bundle(0, -1, 0, (), ()), Label(0))))
@@ -252,21 +233,21 @@ def may_be_lost(envelope: Envelope) -> bool:
 
 @runtime_checkable
 class Coordination(Protocol):
-    """Settings of a method that chooses from tables and runs on agents: ``MaxSum(…)`` and ``Exact(…)`` are two."""
+    """Settings of a method for tables that runs on agents, such as ``MaxSum(…)`` and ``Exact(…)``."""
 
     def plan(
         self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int
     ) -> CommonPlan[Mapping[str, Table], TableOutcome]:
-        """The plan, from scopes, owners, numbers of values and who relays to whom. No table."""
+        """Make the plan from scopes, owners, numbers of values and routes, without any table."""
         ...
 
 
 @runtime_checkable
 class ContinuousCoordination(Protocol):
-    """Settings of a method on continuous domains that runs on agents: ``ADMM(…)`` is one."""
+    """Settings of a method on continuous domains that runs on agents, such as ``ADMM(…)``."""
 
     def plan(self, functions: LocalFunctions, routes: Routes, seed: int) -> CommonPlan[LocalFunctions, BoxOutcome]:
-        """The plan; it asks the functions for no value."""
+        """Make the plan, without evaluating the functions."""
         ...
 
 
@@ -278,29 +259,29 @@ def solve_with_agents(
     decision: int = 0,
     seed: int = 0,
 ) -> Solution:
-    """Let one agent per owner agree by real messages, step by synchronous step.
+    """Let one agent per owner agree by real messages, in synchronous steps.
 
-    Decisions, value, bound and traffic are those of ``settings.solve(graph, tables, links, seed)``, to the bit. Over a
-    transport with faults messages are acknowledged and repeated, so decisions stay the same and traffic grows. Where
-    somebody is gone for good, the report's status is ``blocked``: who does not need it has decided, others have not.
-    With ``mode = "asynchronous"`` nobody waits, and all act at the deadline.
+    Decisions, value, bound and traffic are bit-identical to ``settings.solve(graph, tables, links, seed)``. Over a
+    transport with faults messages are acknowledged and repeated, so decisions stay the same and traffic grows. If an
+    agent fails for good, the report's status is ``blocked``: agents that do not need it have decided, others have not.
+    With ``mode = "asynchronous"`` agents do not wait, and all act at the deadline.
 
     Args:
         settings: ``MaxSum(…)`` or ``Exact(…)``.
         graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
         tables: One array per factor, axes in scope order; each is given to the factor's owner only.
         transport: Opened for at least the graph's agents.
-        decision: Its number, 0 to 2^32 - 1, larger than those of earlier ones over the transport: what is late of those
-            is ignored.
-        seed: Of what agents draw.
+        decision: Number of the decision, 0 to 2^32 - 1, larger than those of earlier ones over the transport, whose
+            late messages are ignored.
+        seed: Seed of the agents' random draws.
 
     Returns:
-        The joint choice; its report counts what crossed the links for it.
+        The joint choice; its report counts the messages that crossed links.
 
     Raises:
         ShapeError: If the tables do not fit the graph.
         BudgetError: If an exact method would exceed its budget.
-        TransportError: If agents that must talk are not connected, or messages do not arrive, or not as they were sent.
+        TransportError: If agents that must exchange messages are not connected, or messages are lost or changed.
 
     Example:
         >>> import numpy as np
@@ -336,24 +317,24 @@ def maximise_with_agents(
     seed: int = 0,
     decision: int = 0,
 ) -> Agreement:
-    """Let one agent per owner agree on a joint point by real messages, step by synchronous step.
+    """Let one agent per owner agree on a joint point by real messages, in synchronous steps.
 
-    Decisions, value and traffic are those of ``settings.maximise(functions, links, seed)``, to the bit. Over a
-    transport with faults messages are acknowledged and repeated, as in ``solve_with_agents``. Where somebody is gone
-    for good, the report's status is ``blocked``, and all variables stay where they stand: at the best start, or in the
-    middle of the box. With ``mode = "asynchronous"`` nobody waits, and all act at the deadline.
+    Decisions, value and traffic are bit-identical to ``settings.maximise(functions, links, seed)``. Over a transport
+    with faults messages are acknowledged and repeated, as in ``solve_with_agents``. If an agent fails for good, the
+    report's status is ``blocked``, and the point is the best start, or the middle of the box. With ``mode =
+    "asynchronous"`` agents do not wait, and all act at the deadline.
 
     Args:
-        settings: Of a method on continuous domains.
-        functions: Each agent is given those of its own factors only.
+        settings: Settings of a method on continuous domains.
+        functions: Local functions; each agent gets its own factors only.
         transport: Opened for at least the graph's agents.
-        seed: Of what agents draw.
-        decision: Its number, 0 to 2^32 - 1, larger than those of earlier ones over the transport: what is late of those
-            is ignored.
+        seed: Seed of the agents' random draws.
+        decision: Number of the decision, 0 to 2^32 - 1, larger than those of earlier ones over the transport, whose
+            late messages are ignored.
 
     Raises:
         BudgetError: If a method that tabulates would exceed its budget.
-        TransportError: If agents that must talk are not connected, or messages do not arrive, or not as they were sent.
+        TransportError: If agents that must exchange messages are not connected, or messages are lost or changed.
     """
     graph = functions.graph
     if isinstance(settings, TimedClimbs) and has_deadline(settings):
@@ -374,7 +355,7 @@ def maximise_with_agents(
 
 
 class Ended(NamedTuple, Generic[Result]):
-    """Outcomes of agents, who has none, what crossed the links, and how those with faults fared."""
+    """Outcomes of agents, agents without an outcome, and reports of traffic and of faulty links."""
 
     outcomes: list[Result]
     without: tuple[str, ...]
@@ -383,11 +364,7 @@ class Ended(NamedTuple, Generic[Result]):
 
 
 def run_to_the_end(agents: Mapping[str, Participant[Result]], transport: Transport) -> Ended[Result]:
-    """Step agents until nothing is under way; over a transport with faults by acknowledgement and repetition.
-
-    Raises:
-        TransportError: If an agent waits for a message that is not under way, over a transport without faults.
-    """
+    """Step agents until no message is under way; over a transport with faults by acknowledgement and repetition."""
     if isinstance(transport, FaultyTransport):
         carrier = Reliable(transport)
         traffic = step(agents, carrier)

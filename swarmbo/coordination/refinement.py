@@ -1,13 +1,13 @@
-"""Grids that are refined around an incumbent: which values a variable may take at each level, and when to go finer.
+"""Grids that are refined around an incumbent: the values of variables at each level, and the rule for the next level.
 
-A level is a set of values for each variable, the incumbent's always among them. On the first level it is a lattice over
-the whole box and the coordinates of the starts; afterwards a window of lattice points around the incumbent. When the
-best joint choice of a window lies inside it, all its lattice neighbours were compared and are no better: then the
-lattice is made finer. When it lies at an edge that is not the box's own, the window moves there, its lattice unchanged.
+A level is a set of values for each variable, the incumbent's among them. On the first level it is a lattice over the
+whole box and the coordinates of the starts; afterwards a window of lattice points around the incumbent. If the best
+joint choice of a window lies inside it, all its lattice neighbours were compared and are no better; the lattice is then
+made finer. If it lies at an edge that is not the box's own, the window moves there, its lattice unchanged.
 
 That is a generating set search along the coordinates, and converges as one (Torczon 1997; with bounds, Lewis & Torczon
-1999): on a smooth function, where every level is solved exactly, to a point where no coordinate direction climbs; if
-it is concave too, to its maximum.
+1999). On a smooth function with exactly solved levels, it converges to a point where no coordinate direction climbs; if
+the function is also concave, to its maximum.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,15 @@ from swarmbo.coordination.view import BoxView
 from swarmbo.errors import BudgetError, ShapeError
 from swarmbo.graph import FactorGraph, FactorStack
 
-CHUNK = 512  # points per evaluation: what comes out for a point may depend, in the last bit, on how many are asked
+# points per evaluation; fixed, as the last bit of a value may depend on the number of points
+CHUNK = 512
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """Fineness of a part's grids, as its largest factor allows.
+    """Fineness of a part's grids, limited by its largest factor: numbers of starts, and of points on the levels.
 
-    Args:
-        starts: Suggested points whose coordinates join the first level.
-        coarse: Lattice points along each variable on the first level.
-        window: Points along each variable afterwards, an odd number >= 3.
-        refinement: By what the lattice is made finer, >= 2.
+    ``window`` is an odd number >= 3; ``refinement`` >= 2 is the factor by which the lattice is made finer.
     """
 
     starts: int
@@ -46,15 +43,9 @@ class Resolution:
     def of(
         cls, part: FactorGraph, points: int, refinement: int, starts: int, coarse_entries: int, window_entries: int
     ) -> "Resolution":
-        """The finest grids that fit.
+        """Make the finest grids that fit the wanted numbers and the budgets of entries.
 
-        Args:
-            part: A connected part.
-            points: Lattice points wanted on the first level.
-            refinement: Wanted.
-            starts: Wanted; they take at most a quarter of the first level's values, and at least one.
-            coarse_entries: Most entries of a factor's table on the first level.
-            window_entries: Most entries of a factor's table afterwards.
+        Starts take at most a quarter of the first level's values, and at least one.
 
         Raises:
             BudgetError: If the smallest grids do not fit.
@@ -79,7 +70,7 @@ class Resolution:
 
     @property
     def first(self) -> int:
-        """Values of each variable on the first level."""
+        """Number of values of each variable on the first level."""
         return self.starts + self.coarse
 
 
@@ -90,37 +81,22 @@ def _root(entries: int, arity: int) -> int:
 
 @dataclass(frozen=True)
 class RefinementLevel:
-    """Progress of a part.
-
-    Args:
-        depth: How often its lattice was made finer; 0 before the first level.
-        solved: Levels solved.
-        rounds: Rounds of max-sum taken.
-    """
+    """Progress of a part: ``depth`` refinements of its lattice, levels solved, rounds of max-sum taken."""
 
     depth: int = 0
     solved: int = 0
     rounds: int = 0
 
     def after(self, rounds: int, *, finer: bool) -> "RefinementLevel":
-        """The state after one more level.
-
-        Args:
-            rounds: Of max-sum, on that level.
-            finer: Whether the next one has a finer lattice; else its window has moved.
-        """
+        """State after one more level; if not ``finer``, the window has moved."""
         return replace(self, depth=self.depth + finer, solved=self.solved + 1, rounds=self.rounds + rounds)
 
 
 @dataclass(frozen=True, eq=False)
 class Grids:
-    """Values that the variables of a part may take, level by level: everybody knows them beforehand.
+    """Values of a part's variables, level by level, known to every agent beforehand.
 
-    Args:
-        resolution: How fine.
-        low: Lower corner (v,) of the part's box.
-        high: Upper corner (v,).
-        starts: Points (s, v) whose coordinates join the first level; the first one is the first incumbent.
+    The first of the ``starts`` (s, v), whose coordinates join the first level, is the first incumbent.
     """
 
     resolution: Resolution
@@ -129,19 +105,14 @@ class Grids:
     starts: Float[np.ndarray, "s v"]
 
     def at(self, level: RefinementLevel, x: Float[np.ndarray, " v"]) -> Float[np.ndarray, "v values"]:
-        """The values on the next level.
-
-        Args:
-            level: Where the part stands.
-            x: The incumbent; entries of variables whose values are not asked for may be anything within the box.
-        """
+        """Values on the next level around the incumbent ``x``, which must be right for the requested variables only."""
         if not level.depth:
             return coarse_values(self.low, self.high, self.starts, self.resolution.coarse)
         spacing = (self.high - self.low) * self._share(level.depth)
         return window_values(x, self.low, self.high, spacing, self.resolution.window)
 
     def is_fine_enough(self, level: RefinementLevel, tolerance: float) -> bool:
-        """True if the last lattice on which the part came to rest was finer than this share of the sides."""
+        """True if the last lattice on which the part settled was finer than this share of the sides."""
         return level.depth > 0 and self._share(level.depth - 1) <= tolerance
 
     def _share(self, depth: int) -> float:
@@ -151,7 +122,7 @@ class Grids:
 def coarse_values(
     low: Float[np.ndarray, " n"], high: Float[np.ndarray, " n"], starts: Float[np.ndarray, "s n"], points: int
 ) -> Float[np.ndarray, "n values"]:
-    """The starts' coordinates, the first start first, then a lattice over the box."""
+    """Coordinates of the starts, the first start first, then a lattice over the box."""
     shares = np.linspace(0.0, 1.0, points)
     lattice = low[:, None] + shares * (high - low)[:, None]
     lattice[:, -1] = high
@@ -165,9 +136,9 @@ def window_values(
     spacing: Float[np.ndarray, " n"],
     points: int,
 ) -> Float[np.ndarray, "n points"]:
-    """The incumbent first, then its lattice neighbours from below to above; shifted and cut off to stay in the box."""
+    """Incumbent first, then its lattice neighbours from below to above, shifted and clipped to the box."""
     half, step = (points - 1) // 2, np.where(spacing > 0.0, spacing, 1.0)
-    slack = 1e-9  # of a step: a bound that is a lattice point up to rounding counts as one
+    slack = 1e-9  # share of a step within which a bound counts as a lattice point
     below = np.minimum(np.ceil((x - low) / step - slack), half)
     above = np.minimum(np.ceil((high - x) / step - slack), half)
     first = np.where(above < half, np.maximum(above - (points - 1), -np.ceil((x - low) / step - slack)), -below)
@@ -197,17 +168,12 @@ def tables(
     *,
     rough: bool = False,
 ) -> Steps[Float[np.ndarray, "g ..."]]:
-    """Each factor's table over its variables' values, axes in scope order.
+    """Table of each factor over its variables' values, axes in scope order.
 
-    Args:
-        functions: Of at least the stack's factors.
-        stack: Factors of equal size a.
-        values: Of every variable.
-        received: What they received at the incumbent in each phase (g, 1), fixed over the table.
-        rough: Whether some digits will do.
+    ``received`` are sums at the incumbent in each phase (g, 1), fixed over the table.
 
     Raises:
-        ShapeError: If a value is NaN or +inf; it names the factor and the point.
+        ShapeError: If a value is NaN or +inf; the text names the factor and the point.
     """
     n_points = values.shape[1]
     places = place_of_entries(n_points, stack.size)
@@ -216,7 +182,7 @@ def tables(
         part = places[start : start + CHUNK]
         U = values[stack.columns[:, None, :], part[None, :, :]]
         frozen = tuple(np.broadcast_to(phase, (len(phase), len(part))) for phase in received)
-        # where neighbours matter, what a factor climbs counts what moving it does to their terms
+        # if neighbours matter, tabulate each factor's model of its effect on their terms
         out[:, start : start + CHUNK] = yield Look(functions, stack, U, frozen, bool(frozen), rough)
     if not (out < np.inf).all():  # false for NaN too
         g, entry = (int(i) for i in np.argwhere(~(out < np.inf))[0])
@@ -228,21 +194,14 @@ def tables(
 
 
 def place_of_entries(n_points: int, arity: int) -> Int[np.ndarray, "entries arity"]:
-    """For each entry of a table, in C order, the place along every axis."""
+    """Index along every axis for each entry of a table, in C order."""
     return np.indices((n_points,) * arity).reshape(arity, -1).T
 
 
 def tabulated(
     view: BoxView, values: Float[np.ndarray, "n points"], received: Sequence[Received], *, rough: bool = False
 ) -> Steps[dict[str, Table]]:
-    """Tables of the own factors; see :func:`tables`.
-
-    Args:
-        view: Own factors and their functions.
-        values: Of every variable.
-        received: For each stack what its factors received at the incumbent.
-        rough: Whether some digits will do.
-    """
+    """Tables of the own factors over the values of every variable; see :func:`tables`."""
     out: dict[str, Table] = {}
     for stack, got in zip(view.stacks, received, strict=True):
         found = yield from tables(view.functions, stack, values, got, rough=rough)

@@ -1,9 +1,9 @@
-"""Requests of a method while agents agree: the few ways in which it hears of what is not its own.
+"""Requests of a method during an agreement: the only ways in which it gets others' data.
 
-A method is a generator that yields requests, and is sent their answers. By messages, each agent runs it on what it
-owns, and ``drivers.by_messages`` answers by what arrives. In one process it runs once on the whole part, and
-``drivers.central`` answers at once. Both add in the same fixed order, so both decide alike, to the bit. Messages that
-a request stands for are made here, whoever sends or counts them; so both count the same traffic.
+A method is a generator that yields requests, and is sent their answers. By messages, each agent runs it on its own
+factors and variables, and ``drivers.by_messages`` answers from arrivals. In one process it runs once on the whole part,
+and ``drivers.central`` answers at once. Both add in the same fixed order, so their decisions are bit-identical.
+Messages of a request are made here for both, so both count the same traffic.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ Out = TypeVar("Out")
 
 
 class Letter(NamedTuple):
-    """A message, and who says it to whom."""
+    """A message with its sender and recipient."""
 
     sender: str
     recipient: str
@@ -49,13 +49,7 @@ class Letter(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Messages of the own factors and variables, to any; answered by the messages of some keys, when all have come.
-
-    Args:
-        letters: What is said.
-        keys: What is waited for.
-        below: Of numbers that agents tell one another of a box: larger ones, and those below 0, are none. None: any.
-    """
+    """Messages of own factors and variables; answered by those of some keys, on a box in [0, ``below``)."""
 
     letters: Sequence[Letter] = ()
     keys: Sequence[Key] = ()
@@ -63,10 +57,7 @@ class Send(NamedTuple):
 
 
 class ToFactors(NamedTuple):
-    """Every variable writes to all its factors, and says what it would choose by itself.
-
-    Answered by the same entries and choices, with those that the own factors heard put in place.
-    """
+    """Messages of every variable to all its factors, with its best value; answered by those of all, as received."""
 
     flooding: Flooding
     entries: Flat
@@ -82,7 +73,7 @@ class ToFactors(NamedTuple):
 
 
 class ToVariables(NamedTuple):
-    """Every factor writes to all its variables; answered by the entries, with what own variables heard in place."""
+    """Messages of every factor to all its variables; answered by the entries, with those received filled in."""
 
     flooding: Flooding
     entries: Flat
@@ -96,7 +87,7 @@ class ToVariables(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """Every factor tells each of its neighbours one number a point; answered by the sums of what each was told."""
+    """One number per point from every factor to each neighbour; answered by the sum that each factor received."""
 
     view: BoxView
     told: Rows
@@ -112,10 +103,7 @@ class Exchange(NamedTuple):
 
 
 class Reduce(NamedTuple):
-    """Every factor tells its entries of variables to their owners, who add them up and tell the sums back.
-
-    Answered by the sums by variable (m, n), of the own factors' variables.
-    """
+    """Entries of factors' variables to their owners; answered by sums (m, n), right for own factors' variables."""
 
     view: BoxView
     kind: type[Copy] | type[Slope]
@@ -123,7 +111,7 @@ class Reduce(NamedTuple):
     n_points: int
 
     def letters(self) -> Iterator[Letter]:
-        """Messages of the own factors; of variables that nobody else has, none."""
+        """Messages of the own factors, for variables with several factors."""
         graph, is_shared = self.view.graph, self.view.part.is_shared
         for stack, copies in zip(self.view.stacks, self.copies, strict=True):
             for factor, copy in zip(stack.factors, copies, strict=True):
@@ -140,19 +128,14 @@ class Reduce(NamedTuple):
 
 
 class AllReduce(NamedTuple):
-    """Terms (own factors, k, m), in the order of the part; answered by their sums (k, m) over the whole part.
-
-    Args:
-        terms: Of the own factors.
-        fits: Whether sums of what some agents have can be such.
-    """
+    """Terms (own factors, k, m), in the order of the part; answered by their sums (k, m) over the whole part."""
 
     terms: Float[np.ndarray, "_f k m"]
     fits: Fits = any_sums
 
     @classmethod
     def of(cls, view: BoxView, n_points: int, *rows: Rows) -> "AllReduce":
-        """Each row holds, for each stack, one number for each factor and point."""
+        """Make a request from rows that hold, for each stack, one number for each factor and point."""
         if not view.factors:
             return cls(np.zeros((0, len(rows), n_points)))
         return cls(np.stack([view.in_order(row) for row in rows], axis=1))
@@ -169,33 +152,19 @@ class AllReduce(NamedTuple):
 
 
 class Best(NamedTuple):
-    """Rows of numbers (own factors, m), none of them NaN; answered by the largest of all, first number first.
-
-    It crosses the links as sums do: up the tree the largest so far, and down the one that it was.
-
-    Args:
-        rows: Of the own factors.
-        fits: Whether a row can be one of some agents.
-    """
+    """Rows of numbers (own factors, m), none of them NaN; answered by the lexicographically largest row of all."""
 
     rows: Float[np.ndarray, "_f m"]
     fits: Fits = any_sums
 
     def over(self, heard: Iterable[Float[np.ndarray, " m"]] = ()) -> Float[np.ndarray, " m"]:
-        """The largest of the own rows and of what was heard; -inf where there are none."""
+        """Largest of the own and the received rows; -inf if there are none."""
         rows = [*self.rows.tolist(), *(row.tolist() for row in heard)]
         return np.array(max(rows)) if rows else np.full(self.rows.shape[1:], -np.inf)
 
 
 class ToAll(NamedTuple):
-    """Words of agents to all others; answered by the words of all, in the order of the part.
-
-    It crosses the links as sums do: up the tree what those behind say, and down what they have not heard.
-
-    Args:
-        words: Of the own agents.
-        fits: Whether something can be the word of an agent.
-    """
+    """Data of agents to all others, up and down the tree; answered by the data of all, in the order of the part."""
 
     words: Mapping[str, bytes]
     fits: FitsWord = any_word
@@ -207,20 +176,16 @@ class ToAll(NamedTuple):
 
     @staticmethod
     def down(part: Part, agent: str, child: str, known: Mapping[str, bytes], behind: Collection[str]) -> Letter:
-        """Message of an agent to a child, behind which some are."""
+        """Message of an agent to a child, without the data of the child's subtree."""
         others = {name: said for name, said in known.items() if name not in behind}
         return Letter(agent, child, Reports(part.index, agent, others))
 
 
 class HandOn(NamedTuple):
-    """Words of some agents one after the other, each given those before it; answered by all of them.
+    """Data of some agents in turn, each given those before it; answered by all of them.
 
-    Each hands on what was said so far; the last one tells everybody what they have not heard.
-
-    Args:
-        order: Who says something, none twice.
-        say: What an own agent says.
-        fits: Whether something can be the word of an agent.
+    Each agent forwards all data so far; the last one sends every agent the missing ones. ``say`` makes an own agent's
+    data.
     """
 
     order: Sequence[str]
@@ -232,7 +197,7 @@ class HandOn(NamedTuple):
         return Letter(agent, self.order[self.order.index(agent) + 1], Reports(part.index, agent, dict(known)))
 
     def news(self, part: Part, known: Mapping[str, bytes]) -> Iterator[Letter]:
-        """Messages of the last one to everybody."""
+        """Messages of the last agent to every agent."""
         last = self.order[-1]
         for agent in part.agents:
             heard = self.order[: self.order.index(agent) + 1] if agent in self.order else ()
@@ -242,17 +207,14 @@ class HandOn(NamedTuple):
 
 
 class Compare(NamedTuple):
-    """One joint choice or several are held against the best so far; answered by a verdict, and what is the best now.
+    """Comparison of joint choices with the best so far; answered by a verdict and the rank of the best.
 
     Args:
-        values: Of the own factors, in the order of the part, a row for each choice.
-        best_so_far: How good the best one is, where that is known: at the root of the tree.
+        values: Values of the own factors, in the order of the part, a row for each choice.
         change: Largest relative change of the own factors' messages.
-        moved: Whether an own variable's choice changed.
-        tolerance: Changes up to it count as none: then it is time to stop, if no choice changed either.
-        tried: Choices that were repaired already, by the values of their factors; known, and noted, where the best is.
-            None: none is to be repaired.
-        ends_round: Whether that is the end of a round, for whoever watches.
+        moved: True if an own variable's choice changed.
+        tolerance: Changes up to it count as none; the method stops then, if no choice changed either.
+        tried: Choices that were repaired already, by their factors' values; kept at the root. None: no repairs.
     """
 
     values: Sequence[Float[np.ndarray, " _f"]]
@@ -264,12 +226,12 @@ class Compare(NamedTuple):
     ends_round: bool = True
 
     def judged(self, part: Part) -> tuple[Verdict, Rank | None]:
-        """The verdict of somebody who knows the values of all factors, and all that changed.
+        """Make the verdict from the values of all factors and all changes.
 
-        A choice that is better than all before, or else the last one, is to be repaired if it is forbidden, or if any
-        was: local moves may improve it. None is repaired that has the values of one that was.
+        A choice that is better than all before, or else the last one, is repaired if it is forbidden, or if any was:
+        local moves may improve it. A choice with the values of a repaired one is not repaired again.
         """
-        # strictly better only: of equally good choices the first stays, whoever judges
+        # strictly better only: of equally good choices the first stays, for every driver
         best, best_so_far, ranks = 0, self.best_so_far, [rank(row) for row in self.values]
         for place, candidate in enumerate(ranks, start=1):
             if best_so_far is None or candidate > best_so_far:
@@ -285,22 +247,15 @@ class Compare(NamedTuple):
     def up(
         part: Part, agent: str, parent: str, values: Float[np.ndarray, "k _f"], change: float, moved: bool
     ) -> Letter:
-        """Message of an agent to its parent in the tree, of all factors behind it."""
+        """Message of an agent to its parent in the tree, for all factors of its subtree."""
         return Letter(agent, parent, Report(part.index, agent, values, change, moved))
 
 
 class Look(NamedTuple):
-    """Values of a stack of own factors at points (g, m, a); answered by them (g, m). It takes no message.
+    """Values of a stack of own factors at points (g, m, a); answered by them (g, m), without messages.
 
-    Where several parts are agreed on side by side, all that ask at once are served in one call.
-
-    Args:
-        functions: Of at least these factors.
-        stack: The factors.
-        points: Their own.
-        received: What each phase of exchange brought (g, m).
-        climbed: Whether what factors climb is asked for; else their terms of the sum.
-        rough: Whether some digits of these will do, where that is quicker.
+    Equal requests of parallel parts are served in one call. If ``climbed``, the functions that factors climb are
+    evaluated, else their terms of the sum; if ``rough``, some digits are enough.
     """
 
     functions: LocalFunctions
@@ -312,31 +267,19 @@ class Look(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """Say how many values variables have from now on, where a method on a box makes tables; answered by nothing.
-
-    Args:
-        sizes: By variable.
-    """
+    """Number of values of variables from now on, when a method on a box makes tables; no answer."""
 
     sizes: Mapping[str, int]
 
 
 class Watch(NamedTuple):
-    """The bound of a part so far, for whoever watches in one process; answered by nothing, for it is said to nobody.
-
-    Args:
-        bound: Works it out, for somebody who sees the whole part.
-    """
+    """A part's bound so far, for a watcher in one process; no answer and no message."""
 
     bound: Callable[[], float]
 
 
 class Crossed(NamedTuple):
-    """Messages that whoever sees the whole part need not wait for; answered by nothing.
-
-    Args:
-        traffic: What they take, by what the part's messages take.
-    """
+    """Traffic of messages that a driver of the whole part need not wait for; no answer."""
 
     traffic: Callable[[Counts], Traffic]
 
@@ -361,19 +304,14 @@ Steps = Generator[Request, Any, Out]
 
 
 def asked(request: Request) -> Steps[Any]:
-    """The steps of a method that asks for one thing, and comes out with that."""
+    """Steps of a method with one request, which return its answer."""
     return (yield request)
 
 
 def answered(
     steps: Generator[Any, Any, Out], answer: Callable[[Any], Generator[Any, Any, Any]]
 ) -> Generator[Any, Any, Out]:
-    """Go through steps; each request is answered by a generator of its own, whose waits are handed on.
-
-    Args:
-        steps: What yields requests.
-        answer: What is done for one; it returns the answer.
-    """
+    """Run steps; each request is answered by a generator, whose waits are passed on."""
     reply: Any = None
     while True:
         try:
@@ -384,9 +322,8 @@ def answered(
 
 
 class Mail:
-    """Messages of one stage of a method, in which no key is said twice.
-
-    What is said leaves with the next wait, or at the end of the stage: :meth:`close` it.
+    """Messages of one stage of a method, in which no key is sent twice; they leave with the next wait, or
+    :meth:`close`.
     """
 
     def __init__(self) -> None:
@@ -397,26 +334,26 @@ class Mail:
         return self._heard[key]
 
     def say(self, sender: str, recipient: str, message: Message) -> None:
-        """Put a message among those that leave next."""
+        """Post a message that leaves with the next wait."""
         self._letters.append(Letter(sender, recipient, message))
 
     def wait(self, keys: Iterable[Key]) -> Steps[None]:
-        """Wait for messages that have not been heard yet."""
+        """Wait for messages that have not arrived yet."""
         heard = self._heard
         missing = [key for key in keys if key not in heard]
         if missing:
-            # what was said leaves before the wait: two agents that wait for each other's word would wait for ever
+            # posted messages leave before the wait: two agents that wait for each other would wait for ever
             letters, self._letters = self._letters, []
             heard.update((yield Send(letters, missing)))
 
     def close(self) -> Steps[None]:
-        """Let what was said leave."""
+        """Send the posted messages."""
         if self._letters:
             yield Send(self._letters)
 
 
 def looked(requests: Sequence[Look]) -> list[Float[np.ndarray, "_g m"]]:
-    """The answers to requests for values, of all factors of equal size in one call, if as many points are asked for."""
+    """Answers to requests for values: equal factors with equally many points are evaluated in one call."""
     answers: dict[int, np.ndarray] = {}
     alike: dict[tuple[object, ...], list[int]] = {}
     for i, request in enumerate(requests):
@@ -440,10 +377,10 @@ def looked(requests: Sequence[Look]) -> list[Float[np.ndarray, "_g m"]]:
 
 
 def to_factor(graph: FactorGraph, message: Any) -> Letter:
-    """Letter of a variable's owner to the owner of one of its factors."""
+    """Letter from a variable's owner to the owner of one of its factors."""
     return Letter(graph.variable_owner(message.variable), graph.owner(message.factor), message)
 
 
 def to_variable(graph: FactorGraph, message: Any) -> Letter:
-    """Letter of a factor's owner to the owner of one of its variables."""
+    """Letter from a factor's owner to the owner of one of its variables."""
     return Letter(graph.owner(message.factor), graph.variable_owner(message.variable), message)

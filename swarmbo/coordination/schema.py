@@ -1,7 +1,7 @@
-"""Schema of messages, by kind, and of their senders: what does not fit is dropped, as if it had been lost.
+"""Admissible senders and contents of messages by kind; others are dropped, as if lost.
 
-Whoever waits for a message says who speaks of it, and what fits: :class:`Wanted`. Of the kinds that agents exchange
-while they agree, :class:`Schema` says both, from what all of them know beforehand.
+Each wait names the sender and the admissible content: :class:`Wanted`. :class:`Schema` derives both, for messages of an
+agreement, from common knowledge.
 """
 
 import math
@@ -15,22 +15,18 @@ from jaxtyping import Float
 from swarmbo.coordination.messages import Key
 from swarmbo.coordination.part import Part
 
-Fits = Callable[[Float[np.ndarray, "k m"], "frozenset[str]"], bool]  # sums, and the agents whose numbers are in them
-FitsWord = Callable[[str, bytes], bool]  # an agent, and what it said
+Fits = Callable[[Float[np.ndarray, "k m"], "frozenset[str]"], bool]  # sums, and the agents that contributed
+FitsWord = Callable[[str, bytes], bool]  # an agent, and its data
 
 
 HIGHEST = float(np.finfo(float).max)
 LOWEST = -HIGHEST
-_LARGEST = 1e150  # on a box, of a number that agents tell one another
+# largest number that agents exchange on a box, so that squares stay finite
+_LARGEST = 1e150
 
 
 class Wanted(NamedTuple):
-    """A message that somebody waits for.
-
-    Args:
-        sender: The only one that it is taken from.
-        fits: Whether a message of its key is one.
-    """
+    """An expected message: its only sender, and a test of its content."""
 
     sender: str
     fits: Callable[[Any], bool]
@@ -40,10 +36,7 @@ class Wanted(NamedTuple):
 class Schema:
     """Messages between owners of factors and owners of variables.
 
-    Args:
-        part: What everybody knows.
-        sizes: Number of values by variable, as far as they are known.
-        joined: In an elimination, the variables that the step of each is joined with.
+    ``joined`` has, in an elimination, the variables that each variable's step is joined with.
     """
 
     part: Part
@@ -51,14 +44,7 @@ class Schema:
     joined: Mapping[str, Sequence[str]] = field(default_factory=dict[str, tuple[str, ...]])
 
     def wanted(self, key: Key, agent: str, size: int = 1, below: float | None = None) -> Wanted:
-        """The message that is waited for: its only sender, and what fits.
-
-        Args:
-            key: Of what.
-            agent: To whom it is said.
-            size: How many numbers it has on a box.
-            below: These are at least 0 and less than this; None: any.
-        """
+        """Expected sender and content of a message to an agent: on a box, so many numbers in [0, ``below``)."""
         graph, (kind, *about) = self.part.graph, map(str, key)
         of_factor = kind not in ("choice", "gain", "eliminated", "decided")
         of_variable = kind not in ("table", "published")
@@ -101,44 +87,36 @@ class Schema:
 
 
 def are_numbers(entries: Float[np.ndarray, "..."], size: int) -> bool:
-    """True if they are as many, none of them NaN, or finite and so large that its square is not."""
+    """True if the number of entries is right, and none is NaN, or finite with an infinite square."""
     return entries.size == size and bool(((np.abs(entries) <= _LARGEST) | np.isinf(entries)).all())  # NaN is not
 
 
 def are_below(entries: Float[np.ndarray, "..."], size: int | None) -> bool:
-    """The same, and none of them infinite but those that forbid something; ``size``: None where nobody knows it."""
+    """True if the number of entries is right (``size`` None: unknown) and all are below +inf; -inf forbids a value."""
     return (size is None or entries.size == size) and bool((entries < np.inf).all())  # NaN is not
 
 
 def are_finite(entries: Float[np.ndarray, "..."], size: int, below: float | None = None) -> bool:
-    """True if they are as many, all of them finite, and, where that is said, at least 0 and less than something."""
+    """True if the number of entries is right, and all are finite and, unless ``below`` is None, in [0, ``below``)."""
     if entries.size != size or not (np.abs(entries) <= _LARGEST).all():
         return False
     return below is None or bool(((entries >= 0.0) & (entries < below)).all())
 
 
 def are_not_negative(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
-    """Sums of squares, or of counts."""
+    """True for sums of squares or of counts."""
     return bool((sums >= 0.0).all())
 
 
 def is_finite(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
-    """Sums that are finite."""
+    """True if all sums are finite."""
     return bool(np.isfinite(sums).all())
 
 
 def each_own(
     owners: Sequence[str], low: float = -math.inf, high: float = math.inf, *, whole: bool = False, axis: int = -1
 ) -> Fits:
-    """Numbers of which each has one author: those whose authors are not among the agents are 0.
-
-    Args:
-        owners: The author of each entry along an axis.
-        low: The least, never +inf.
-        high: The largest; +inf is none in any case.
-        whole: Whether they are integers.
-        axis: Which axis.
-    """
+    """Test of (whole) numbers in [low, high] with one author each: 0 unless the author is among the agents."""
 
     def fits(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
         own = np.array([owner in agents for owner in owners], dtype=bool)
@@ -152,7 +130,7 @@ def each_own(
 
 
 def flagged(speaker: str, largest: float = 1e12) -> Fits:
-    """Rows that begin with 1, and then hold what one agent says, or are 0."""
+    """Test of rows that begin with 1 and hold one agent's numbers, or are 0."""
 
     def fits(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
         if speaker not in agents:
@@ -163,17 +141,17 @@ def flagged(speaker: str, largest: float = 1e12) -> Fits:
 
 
 def any_sums(sums: Float[np.ndarray, "k m"], agents: frozenset[str]) -> bool:
-    """Sums of which it is known only how many they are."""
+    """Accept any sums; only their number is known."""
     return True
 
 
 def any_word(agent: str, word: bytes) -> bool:
-    """A word of which nothing is known."""
+    """Accept any data."""
     return True
 
 
 def said_of(refused: Mapping[str, int]) -> str:
-    """End of an error's text where messages were dropped: their senders, and how many."""
+    """End of an error's text if messages were dropped: their senders and numbers."""
     who = ", ".join(f"{sender!r} ({count})" for sender, count in refused.items() if count)
     if not who:
         return ""

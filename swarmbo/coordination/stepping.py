@@ -1,4 +1,4 @@
-"""Agents that share a process, stepped until nothing is under way."""
+"""Agents in one process, stepped until no message is under way."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,32 +14,32 @@ from swarmbo.transport import Envelope, FaultyTransport, Transport
 class Ticking(Protocol):
     """An agent that ``run`` steps: a ``Participant``, a ``swarmbo.agent.Agent``, or one of your own.
 
-    One that has a true attribute ``keeps_time`` is ticked at every step, once nobody waits for a message under way.
-    Its ``agreement`` is then the number of what it agrees on, two for each decision.
+    An agent with a true attribute ``keeps_time`` is ticked at every step, once no agent waits for a message under way.
+    Its ``agreement`` is then the number of the present agreement, two for each decision.
     """
 
     @property
     def is_finished(self) -> bool:
-        """True once it waits for nothing any more."""
+        """True once it waits for no message."""
         ...
 
     def tick(self, now: float, inbox: Sequence[Envelope], /) -> list[Envelope]:
-        """Take what has arrived, and say what there is to say; the first inbox is empty. Steps are the clock."""
+        """Process arrivals, and return messages to send; the first inbox is empty. Steps are the clock."""
         ...
 
 
 def run(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transport | None = None) -> Traffic:
-    """Step agents until nothing is under way.
+    """Step agents until no message is under way.
 
     Args:
-        agents: By name; agents of your own will do, see :class:`Ticking`.
-        transport: Opened for at least them.
-        by_deadline: What carries what agents say while they keep time, which may be lost; None: as all else. Its steps
-            are the ticks of their clock, which begins for all at once. One with faults, opened for the round of the
-            first of their decisions, is renewed for each agreement, as a team opens it.
+        agents: Agents by name; those of your own must fit :class:`Ticking`.
+        transport: Opened for at least these agents.
+        by_deadline: Transport of messages sent while agents keep time, which may be lost; None: the same transport. Its
+            steps are the ticks of their clock, which begins for all at once. A transport with faults, opened for the
+            round of their first decision, is renewed for each agreement, as a team opens it.
 
     Returns:
-        What crossed the links for it.
+        Traffic of these messages.
 
     Raises:
         TransportError: If an agent waits for a message that is not under way.
@@ -55,17 +55,11 @@ def run(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transp
 
 
 def step(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transport | None = None) -> Traffic:
-    """As ``run``; who still waits when nothing is under way does so when it returns.
-
-    Args:
-        agents: By name.
-        transport: Opened for at least them.
-        by_deadline: As of ``run``.
-    """
+    """Step agents as ``run`` does, but return also if some agents still wait."""
     carriers = [transport] if by_deadline is None else [transport, by_deadline]
     before, now, is_clock_on = _sent(carriers), 0, False
     first: tuple[int, int] | None = None  # the first decision by a deadline, and its round
-    held = dict[str, list[Envelope]]()  # of who keeps time also until its clock begins: each tick of it counts
+    held = dict[str, list[Envelope]]()  # inboxes of agents that keep time until their clock begins: each tick counts
     inboxes: Mapping[str, list[Envelope]] = {name: [] for name in agents}
     while inboxes:
         for name, inbox in inboxes.items():

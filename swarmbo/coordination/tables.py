@@ -1,4 +1,4 @@
-"""The tables of a factor graph, checked once at the boundary."""
+"""Tables of a factor graph, checked once at the boundary."""
 
 from collections.abc import Mapping
 
@@ -12,22 +12,17 @@ from swarmbo.graph import FactorGraph
 LARGEST = 1e200  # entries beyond it could overflow in a sum, and inf - inf is not a number
 
 Table = Float[np.ndarray, "..."]
-Edge = tuple[str, str]  # (factor, variable), whichever way a message goes
+Edge = tuple[str, str]  # (factor, variable), for messages in either direction
 Vector = Float[np.ndarray, " n_values"]
 Messages = Float[np.ndarray, "n d"]
 Flat = Float[np.ndarray, " entries"]  # every message of one direction, end to end
 
 
 def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[str, Table]:
-    """The tables as float64 arrays in the graph's order of factors.
+    """Convert tables to float64 arrays in C order, in the graph's order of factors, and check them.
 
-    Args:
-        graph: Whose scopes name the axes.
-        tables: ``{factor: array}``, one axis per variable of its scope, in scope order. An entry is the factor's value
-            there, to be maximised; -inf forbids the combination.
-
-    Returns:
-        The same values, float64, in C order; arrays that are so already are not copied.
+    ``tables`` has one array per factor with one axis per variable, in scope order. An entry is the factor's value, to
+    be maximised; -inf forbids the combination. Arrays of the right type and order are not copied.
 
     Raises:
         ShapeError: If a factor lacks its table, a table its factor, an axis does not fit, or an entry is NaN, +inf or
@@ -75,12 +70,12 @@ def sizes_of(graph: FactorGraph, tables: Mapping[str, Table]) -> dict[str, int]:
 def factor_values(
     graph: FactorGraph, tables: Mapping[str, Table], assignment: Mapping[str, int]
 ) -> Float[np.ndarray, " n_factors"]:
-    """Each factor's entry at an assignment, in the graph's order of factors."""
+    """Entry of each factor at an assignment, in the graph's order of factors."""
     return np.array([tables[f][tuple(assignment[x] for x in graph.scope(f))] for f in graph.factors])
 
 
 def total(values: Float[np.ndarray, " n_factors"]) -> float:
-    """Their sum, added from the first to the last, so that everyone who adds them gets the same bits."""
+    """Sum from the first to the last value, so that every agent's sum is bit-identical."""
     return float(np.add.accumulate(values)[-1])
 
 
@@ -88,20 +83,20 @@ Rank = tuple[int, float]
 
 
 def rank(values: Float[np.ndarray, " n_factors"]) -> Rank:
-    """Rank of a joint choice, larger being better: by how few factors forbid it, then by the sum of the others."""
+    """Rank of a joint choice, larger being better: by the fewest forbidding factors, then by the sum of the others."""
     forbidden = values == -np.inf
     return -int(forbidden.sum()), total(np.where(forbidden, 0.0, values))
 
 
 def violated(values: Mapping[str, float]) -> tuple[str, ...]:
-    """The factors that forbid a joint choice, given the value of each."""
+    """Factors that forbid a joint choice, given the value of each."""
     return tuple(factor for factor, value in values.items() if value == -np.inf)
 
 
 def spreads(tables: Table) -> Float[np.ndarray, " n"]:
-    """Of tables of one shape (n, d_1, …, d_a): largest less smallest finite entry, the unit of changes of messages.
+    """Largest less smallest finite entry of tables of one shape (n, d_1, …, d_a), the unit of changes of messages.
 
-    It is 1 where that is zero or nothing is finite.
+    A spread is 1 where it would be zero or nothing is finite.
     """
     axes = tuple(range(1, tables.ndim))
     high, low = tables.max(axis=axes), tables.min(axis=axes)
@@ -112,7 +107,7 @@ def spreads(tables: Table) -> Float[np.ndarray, " n"]:
 
 
 def spread(table: Table) -> float:
-    """The same of one table."""
+    """Spread of one table."""
     return float(spreads(table[None])[0])
 
 
@@ -129,7 +124,7 @@ def _check_entries(factor: str, table: Table) -> None:
 
 
 def by_axis(entries: Flat, starts: Int[np.ndarray, " a"], tables: Table) -> list[Messages]:
-    """Of factors of one shape, whose messages lie end to end from ``starts`` on: the messages (n, d_k) by axis."""
+    """Messages (n, d_k) by axis, of factors of one shape, whose messages lie end to end from ``starts`` on."""
     n, *shape = tables.shape
     ends = zip(starts.tolist(), shape, strict=True)
     return [entries[start : start + n * size].reshape(n, size) for start, size in ends]

@@ -1,4 +1,4 @@
-"""Trace of a joint choice, round by round: the best so far, what nothing exceeds, what was sent."""
+"""Trace of a joint choice, round by round: the best so far, its bound, and the traffic."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,13 +18,9 @@ if TYPE_CHECKING:
 
 
 class TraceRow(NamedTuple):
-    """State after a round.
+    """State after a round: first come the rounds in which agents choose, then those in which they compute a bound.
 
-    Args:
-        round: From 1 on: first those in which agents choose, then those in which they work out a bound.
-        value: Of the best joint choice so far; None where there is none yet.
-        bound: What no choice exceeds, by what is known so far; None where that is nothing.
-        traffic: Of all rounds so far.
+    Value and bound are None before the first one; ``traffic`` is that of all rounds so far.
     """
 
     round: int
@@ -34,21 +30,21 @@ class TraceRow(NamedTuple):
 
 
 class _Notes:
-    """Notes on one part."""
+    """Progress of one part."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[float | None, float | None, Traffic]] = []
 
     def note_value(self, value: float, traffic: Traffic) -> None:
-        """The best joint choice so far."""
+        """Note the value of the best joint choice so far."""
         self.rows.append((value, None, traffic))
 
     def note_bound(self, bound: float, traffic: Traffic) -> None:
-        """Note the upper bound; the choice is made then."""
+        """Note the upper bound, after the choice is made."""
         self.rows.append((self.rows[-1][0] if self.rows else None, bound, traffic))
 
     def close(self, value: float, bound: float | None, traffic: Traffic, rounds: int) -> None:
-        """Note the end. Where nothing was noted on the way, it takes its rounds to come to something."""
+        """Note the end. A part without notes has its result in its last round."""
         if not self.rows:
             self.rows = [(None, None, Traffic())] * (rounds - 1)
         end = (value, bound, traffic)
@@ -67,21 +63,21 @@ def traced(
     links: "nx.Graph[Any] | None" = None,
     seed: int = 0,
 ) -> tuple[Solution, tuple[TraceRow, ...]]:
-    """Solve as ``method.solve`` does, and tell how it came about.
+    """Solve as ``method.solve`` does, and trace the progress.
 
-    Parts of a graph do not wait for one another: their rounds are counted side by side, and a part that has ended stays
-    as it is. A part that is solved exactly comes to something only in its last round.
+    Parts of a graph run independently: their rounds are counted in parallel, and a part that has ended stays as it is.
+    A part that is solved exactly has a value in its last round only.
 
     Args:
-        method: How to choose.
+        method: Settings of a method for tables.
         graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
         tables: One array per factor.
-        links: Radio graph of the agents; None: everyone hears everyone.
-        seed: Of what agents draw.
+        links: Radio graph of the agents; None: every agent reaches every other.
+        seed: Seed of the agents' random draws.
 
     Returns:
-        The solution, to the bit that of ``solve``, and a row a round, from the first one after which every part has a
-        choice.
+        The solution, bit-identical to that of ``solve``, and a row per round, from the first one after which every part
+        has a choice.
 
     Example:
         >>> import numpy as np

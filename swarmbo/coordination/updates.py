@@ -1,4 +1,4 @@
-"""The formulas of max-sum: messages of factors and of variables, many of equal shape at once; changes, damping."""
+"""Formulas of max-sum: messages of factors and of variables, many of equal shape at once; changes, damping."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ COMPILED_FROM = 2**24  # entries to be read in all, about 50 ms in NumPy; loadin
 
 
 def kernels_for(n_entries: int) -> Kernels:
-    """Kernels to use when so many table entries are going to be read."""
+    """Kernels for so many table entries to be read: compiled ones if that pays."""
     if n_entries < COMPILED_FROM:
         return NUMPY
     from swarmbo.coordination.compiled_passes import COMPILED  # late: numba is slow to load
@@ -22,18 +22,11 @@ def kernels_for(n_entries: int) -> Kernels:
 
 
 def factor_messages(tables: Table, incoming: Sequence[Messages]) -> list[Messages]:
-    """For every factor and each of its variables: the best the factor can do, given that variable's value.
+    """Messages (n, d_k) of n factors to each variable, not normalised, given the variables' messages.
 
     r_k(x_k) = max over the other variables of [F(x) + sum over j != k of q_j(x_j)] (Hoang et al. 2018, eq. of
     m_{I->i}). A table over x_1 … x_a is read as x_1 against all others: one pass gives r_1 and the maximum over x_1, a
     table of one axis less, on which the rest recurses. Additions are taken in this one order.
-
-    Args:
-        tables: Tables of n factors, (n, d_1, …, d_a), in C order.
-        incoming: For each axis k the variables' messages (n, d_k).
-
-    Returns:
-        For each axis k the messages (n, d_k), not normalised.
     """
     n = len(tables)
     outgoing: list[Messages] = []
@@ -48,7 +41,7 @@ def factor_messages(tables: Table, incoming: Sequence[Messages]) -> list[Message
 
 
 def normalised_messages(tables: Table, incoming: Sequence[Messages]) -> list[Messages]:
-    """The same, normalised."""
+    """Normalised messages of factors; see :func:`factor_messages`."""
     return [normalised(messages) for messages in factor_messages(tables, incoming)]
 
 
@@ -61,20 +54,9 @@ def renew_factors(
     damping: float,
     out: Flat,
 ) -> float:
-    """Renew the messages of n factors of one shape.
+    """Renew the messages of n factors of one shape into ``out``, normalised and damped; the largest change.
 
-    Args:
-        tables: Theirs (n, d_1, …, d_a), in C order.
-        starts: For each axis where its n messages begin, in ``incoming``, ``previous`` and ``out``; they lie end to
-            end.
-        incoming: The variables' messages.
-        previous: The factors' last messages.
-        spreads: The unit of each factor's changes.
-        damping: Share of the last message in the new one.
-        out: The new messages are put here, normalised and damped.
-
-    Returns:
-        The largest change.
+    For each axis, n messages begin at ``starts``. Changes are in units of ``spreads``.
     """
     renewed = normalised_messages(tables, by_axis(incoming, starts, tables))
     largest = 0.0
@@ -88,17 +70,9 @@ def renew_factors(
 
 
 def renew_variables(starts: Int[np.ndarray, "n degree"], size: int, incoming: Flat, out: Flat) -> Int[np.ndarray, " n"]:
-    """Renew the messages of n variables of one degree and size.
+    """Renew the messages of n variables of one degree and size into ``out``, and return each variable's best value.
 
-    Args:
-        starts: Where the message of each factor to each variable begins, in the graph's order of factors.
-        size: Number of values.
-        incoming: The factors' messages.
-        out: The variables' messages are put here.
-
-    Returns:
-        The value that each would choose by itself: that of the largest sum of what factors say, of equal ones the
-        first.
+    ``starts`` has the index at which each message begins, in the graph's order of factors.
     """
     entries = starts[:, :, None] + np.arange(size)
     said = incoming[entries]
@@ -107,16 +81,10 @@ def renew_variables(starts: Int[np.ndarray, "n degree"], size: int, incoming: Fl
 
 
 def variable_messages(incoming: Float[np.ndarray, "n degree d"]) -> Float[np.ndarray, "n degree d"]:
-    """For each variable and each of its factors: the sum of what the other factors say.
+    """Messages of n variables of one degree to their factors: the sum of the other factors' messages.
 
-    Added as (sum of those before) + (sum of those after), never as total less own, which would be inf - inf where a
+    Added as (sum of those before) + (sum of those after), never as total less own, which would be inf - inf if a
     combination is forbidden.
-
-    Args:
-        incoming: The factors' messages to n variables of one degree, in the graph's order of factors.
-
-    Returns:
-        The variables' messages to the same factors.
     """
     degree = incoming.shape[1]
     outgoing = np.zeros_like(incoming)
@@ -131,7 +99,7 @@ def variable_messages(incoming: Float[np.ndarray, "n degree d"]) -> Float[np.nda
 
 
 def beliefs(incoming: Float[np.ndarray, "n degree d"]) -> Float[np.ndarray, "n d"]:
-    """The sum of all factors' messages to each variable, added from the first to the last factor."""
+    """Sum of all factors' messages to each variable, added from the first to the last factor."""
     return np.add.accumulate(incoming, axis=1)[:, -1]
 
 
@@ -147,16 +115,16 @@ def normalised(messages: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]
 def damped(
     previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, "*n d"], damping: float
 ) -> Float[np.ndarray, "*n d"]:
-    """Share ``damping`` of the previous messages, in [0, 1), and the rest of the new ones.
+    """Share ``damping`` in [0, 1) of the previous messages, plus the rest of the new ones.
 
-    What was forbidden once stays so: the variables' messages forbid more and more as rounds pass, never less, so the
-    new message forbids it too.
+    A value that was forbidden once stays so: the variables' messages forbid ever more as rounds pass, so the new
+    message forbids it too.
     """
     return new if damping == 0.0 else damping * previous + (1.0 - damping) * new
 
 
 def largest_changes(previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:
-    """The largest absolute change of each message; infinite where a value has become forbidden."""
+    """Largest absolute change of each message; infinite if a value has become forbidden."""
     changes = np.zeros_like(new)
     np.subtract(new, previous, out=changes, where=new != previous)
     return np.abs(changes).max(axis=-1)
@@ -165,16 +133,7 @@ def largest_changes(previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, 
 def messages_of_factor(
     graph: FactorGraph, factor: str, table: Table, from_variables: Mapping[Edge, Vector], kernels: Kernels
 ) -> dict[str, Vector]:
-    """One factor's messages by variable, normalised.
-
-    Args:
-        graph: Scopes.
-        factor: Its name.
-        table: Its table.
-        from_variables: What its variables said. A message to a variable is final when all others have spoken; those
-            that have not are taken to say zero.
-        kernels: By which they are renewed.
-    """
+    """One factor's messages by variable, normalised; variables without a message count as zero."""
     incoming = [
         from_variables[factor, variable][None] if (factor, variable) in from_variables else np.zeros((1, size))
         for variable, size in zip(graph.scope(factor), table.shape, strict=True)
@@ -186,14 +145,7 @@ def messages_of_factor(
 def messages_of_variable(
     graph: FactorGraph, variable: str, size: int, from_factors: Mapping[Edge, Vector]
 ) -> dict[str, Vector]:
-    """One variable's messages by factor.
-
-    Args:
-        graph: Scopes.
-        variable: Its name.
-        size: Number of its values.
-        from_factors: What its factors said; those that have not spoken are taken to say zero.
-    """
+    """One variable's messages by factor; factors without a message count as zero."""
     factors, silent = graph.factors_of(variable), np.zeros(size)
     if len(factors) == 1:
         return {factors[0]: silent}
@@ -202,7 +154,7 @@ def messages_of_variable(
 
 
 def _outer_sum(messages: Sequence[Messages]) -> Float[np.ndarray, "n joint"]:
-    """All sums of one entry from each message: (n, product of the d_k)."""
+    """Sums of one entry from each message: (n, product of the d_k)."""
     summed = messages[0]
     for message in messages[1:]:
         summed = (summed[:, :, None] + message[:, None, :]).reshape(len(summed), -1)

@@ -1,7 +1,7 @@
-"""Views of a connected part: the factors and variables that one agent owns; in one process, all of them.
+"""Views of a connected part: the factors and variables of one agent, or all of them in one process.
 
 A method is written once, as a generator that works on such a view and yields ``swarmbo.coordination.requests``. It
-computes for the factors and variables of its view, and hears of all others by what its requests are answered with.
+computes for the factors and variables of its view, and gets all others' data by its requests.
 """
 
 from collections.abc import Sequence
@@ -16,19 +16,13 @@ from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.part import Part
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 
-Copies = Sequence[Float[np.ndarray, "_g m _a"]]  # for each stack what each of its factors has of joint points
+Copies = Sequence[Float[np.ndarray, "_g m _a"]]  # for each stack its factors' columns of joint points
 Rows = Sequence[Float[np.ndarray, "_g m"]]  # for each stack a number for each of its factors and points
 
 
 @dataclass(frozen=True, eq=False)
 class LocalView:
-    """Some factors and variables of a part.
-
-    Args:
-        part: What everybody knows of it.
-        factors: The own factors, in the order of the part.
-        variables: The own variables, in the order of the part.
-    """
+    """Some factors and variables of a part, in the order of the part."""
 
     part: Part
     factors: tuple[str, ...]
@@ -36,7 +30,7 @@ class LocalView:
 
     @classmethod
     def of(cls, part: Part, agent: str | None = None) -> "LocalView":
-        """The view of an agent; None: of somebody who sees the whole part."""
+        """View of an agent; None: of the whole part."""
         if agent is None:
             return LocalView(part, part.graph.factors, part.graph.variables)
         return LocalView(part, part.graph.factors_owned_by(agent), part.graph.variables_owned_by(agent))
@@ -54,41 +48,34 @@ class LocalView:
 
     @cached_property
     def seen(self) -> tuple[str, ...]:
-        """The variables of the own factors."""
+        """Variables of the own factors."""
         return tuple(dict.fromkeys(x for factor in self.factors for x in self.graph.scope(factor)))
 
 
 @dataclass(frozen=True, eq=False)
 class BoxView(LocalView):
-    """The same where domains are continuous.
-
-    Joint points are arrays (m, n) over the variables of the whole graph; only columns of the own factors' variables are
-    meant to be right.
-
-    Args:
-        functions: Of at least the own factors.
-    """
+    """View of a part with continuous domains; only own factors' columns of joint points (m, n) are right."""
 
     functions: LocalFunctions
 
     @classmethod
     def on(cls, view: LocalView, functions: LocalFunctions) -> Self:
-        """A view of a part, with functions of at least the own factors."""
+        """Make a view with functions of at least the own factors."""
         return cls(view.part, view.factors, view.variables, functions)
 
     @cached_property
     def stacks(self) -> tuple[FactorStack, ...]:
-        """The own factors."""
+        """Stacks of the own factors."""
         return stacks_of(self.functions.graph, self.factors) if self.factors else ()
 
     @cached_property
     def place(self) -> dict[str, int]:
-        """The columns of joint points, by variable."""
+        """Columns of joint points, by variable."""
         return {variable: i for i, variable in enumerate(self.functions.graph.variables)}
 
     @cached_property
     def sides(self) -> Float[np.ndarray, " n"]:
-        """Of the box; 1 where it has no length."""
+        """Sides of the box; 1 where it has no length."""
         low, high = self.functions.low, self.functions.high
         return np.where(high > low, high - low, 1.0)
 
@@ -102,7 +89,7 @@ class BoxView(LocalView):
 
     @cached_property
     def is_home(self) -> tuple[Bool[np.ndarray, "_g 1 _a"], ...]:
-        """For each stack, whether a factor is the first of its variable: that one counts it in sums over variables."""
+        """True, for each stack, where a factor is the first of its variable, and counts it in sums over variables."""
         graph = self.graph
         return tuple(
             np.array([[graph.factors_of(x)[0] == f for x in graph.scope(f)] for f in stack.factors])[:, None, :]
@@ -115,11 +102,11 @@ class BoxView(LocalView):
         return [row[factor] for factor in self.factors]
 
     def take(self, Z: Float[np.ndarray, "m n"]) -> list[Float[np.ndarray, "_g m _a"]]:
-        """Coordinates of joint points that the own factors see."""
+        """Coordinates of joint points for the own factors."""
         return [stack.take(Z) for stack in self.stacks]
 
     def box(self, stack: FactorStack) -> tuple[Float[np.ndarray, "g 1 a"], Float[np.ndarray, "g 1 a"]]:
-        """Lower and upper corners, as a stack sees them."""
+        """Lower and upper corners for a stack."""
         return self.functions.low[stack.columns][:, None, :], self.functions.high[stack.columns][:, None, :]
 
     def in_order(self, rows: Rows) -> Float[np.ndarray, "factors m"]:
@@ -133,6 +120,6 @@ class BoxView(LocalView):
         ]
 
     def values(self, points: Copies, received: Sequence[Received]) -> list[Float[np.ndarray, "_g m"]]:
-        """Of the own factors."""
+        """Values of the own factors."""
         rows = zip(self.stacks, points, received, strict=True)
         return [self.functions.value(*row) for row in rows]

@@ -1,1 +1,1 @@
-"""What a team believes and decides: its parts, learners, what users tell them, and what telling one another costs."""
+"""Beliefs and decisions of a team: its parts, learners, inputs from users, and the traffic of its agents' reports."""

@@ -1,4 +1,4 @@
-"""What a field is watched for, and what its team looks for: in words, and what is said where they differ."""
+"""Tasks of fields and aims of acquisitions in words, and a warning if they differ."""
 
 import warnings
 
@@ -13,10 +13,7 @@ _IN_WORDS: dict[Goal, str] = {"peak": "the peak", "map": "a map", "level": "a le
 
 
 def acquisition_in_words(setup: Setup) -> str:
-    """The kind of a team's acquisition; of one that chooses another kind also which, and for what.
-
-    Args:
-        setup: The team's.
+    """Kind of a team's acquisition; if that chooses another kind, also the choice and its reason.
 
     Example:
         >>> import swarmbo as sb
@@ -32,12 +29,7 @@ def acquisition_in_words(setup: Setup) -> str:
 
 
 def warn_of_aim(setup: Setup, stated: Goal | None) -> None:
-    """Warn of an acquisition that looks for something else than the field is watched for; of a method without, never.
-
-    Args:
-        setup: The team's.
-        stated: What the field is watched for; None: nobody says.
-    """
+    """Warn of an acquisition with another aim than the stated task; never for a method without an aim."""
     sought = setup.rule().aim(setup.problem.level)
     if stated is None or sought in (None, stated) or weighs_nothing(setup.coordination):
         return

@@ -1,4 +1,4 @@
-"""Asking, telling and attaching: what a team does whether or not it acts in an environment."""
+"""Ask, tell and attach: methods of a team with or without an environment."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -35,11 +35,7 @@ Table = str | os.PathLike[str] | Sequence[Mapping[str, object]] | Mapping[str, S
 
 
 class AskTell(TeamState):
-    """A team that is asked and told.
-
-    Args:
-        setup: What it is made of.
-    """
+    """Base of teams with ask and tell."""
 
     @overload
     def ask(
@@ -73,25 +69,25 @@ class AskTell(TeamState):
         agents: Sequence[str] | None = None,
         prices: Mapping[str, float] | None = None,
     ) -> Query | list[Query]:
-        """The next query, or a batch of them, chosen one after the other.
+        """Next query, or a batch of queries chosen one after the other.
 
         Each is chosen given those before it and all other pending ones: the variance takes them as evaluated, the mean
-        does not move.
+        is unchanged.
 
         Args:
-            count: How many, 1 to 10,000; None for one that is not in a list. In a field candidates may stand in its
-                place.
-            candidates: In a field, for each agent the places (k, d) it could measure, k >= 0; an agent that is missing
+            count: Number of queries, 1 to 10,000; None: one, returned without a list. In a field this argument may be
+                the candidates.
+            candidates: In a field, for each agent the locations (k, d) that it could measure, k >= 0; a missing agent
                 has none. By default 512 random ones in the box for each.
-            links: Who hears whom; None means everyone.
-            agents: In a field, who takes part; by default all.
-            prices: In a field, what a measurement costs agents, in the unit of the outcome. These may decline: an agent
-                whose measurement is not worth its price has no place in the query. Others, and those who pay nothing,
-                measure in any case.
+            links: Radio graph of the agents; None: every agent reaches every other.
+            agents: In a field, the participants; by default all.
+            prices: In a field, the cost of agents' measurements, in the unit of the outcome. These agents may abstain:
+                an agent whose measurement has less utility than its price has no location in the query. Agents without
+                a price, or with a price of 0, always measure.
 
         Raises:
-            ConfigError: If the count is not from 1 to 10,000, an agent is unknown, links are directed, a price is no
-                finite number >= 0, or what only a field has is given for a function.
+            ConfigError: If the count is not from 1 to 10,000, an agent is unknown, or links are directed; if a price is
+                no finite number >= 0; if an argument of fields is given for a function.
             ShapeError: If candidates are not finite (k, d) arrays.
         """
         if self.problem.is_field and isinstance(count, Mapping | list | tuple | np.ndarray):
@@ -104,7 +100,7 @@ class AskTell(TeamState):
         return [self._ask(offers, goes_on=i > 0) for i in range(whole_number(count, 1, "$.count", MOST_QUERIES))]
 
     def _ask(self, offers: Offers, *, goes_on: bool = False) -> Query:
-        """The next query; ``goes_on``: of a batch that was begun, so that nothing came since."""
+        """Next query; ``goes_on`` is True within a batch, so that there are no news."""
         self._learner, choice, sent = self._decided(offers, goes_on=goes_on)
         before = self.sent if goes_on else {}
         self.sent = {p: before.get(p, Traffic()) + sent.get(p, Traffic()) for p in {**before, **sent}}
@@ -118,7 +114,7 @@ class AskTell(TeamState):
     def _decided(
         self, offers: Offers, *, goes_on: bool
     ) -> tuple[FieldLearner | FunctionLearner, Choice, Mapping[str, Traffic]]:
-        """What to evaluate next, and what it takes; a subclass may have it decided elsewhere."""
+        """Next decision and its traffic; a subclass may have it decided elsewhere."""
         check_links(offers.links)
         links, present = offers.links, self._present_at(self._log.round)
         words = Words(self.graph, Routes(self.agents, links, has_base=True), present)
@@ -131,19 +127,19 @@ class AskTell(TeamState):
         if isinstance(learner, FunctionLearner):
             choice = learner.expected(self._log, choice)
         if "agreement" not in words.sent:
-            words.note("agreement", choice.report.traffic)  # of a planner of a user's own
+            words.note("agreement", choice.report.traffic)  # for a user's own planner
         if not goes_on:
             self._say_news(words, offers)
         return learner, choice, words.sent
 
     def _present_at(self, round_number: int) -> tuple[str, ...] | None:
-        """Who is there in a round; None: all."""
+        """Agents present in a round; None: all."""
         if not isinstance(self.transport, Faults):
             return None
         return tuple(self.transport.present(self.agents, round_number)) or None
 
     def _say_news(self, words: Words, offers: Offers) -> None:
-        """Count what agents tell one another before a decision: what came, and in a field where each can go."""
+        """Count the reports before a decision: news, and in a field each agent's reachable locations."""
         problem, since, learner = self.problem, self._since, self._learner
         words.note("sharing", since.gossip)
         if not isinstance(learner, FieldLearner):
@@ -152,7 +148,7 @@ class AskTell(TeamState):
             return
         keeps, said = not learner.believed.is_shared, dict[str, bytes]()
         sites = None if offers.sites is None else np.asarray(offers.sites, dtype=float)
-        is_whole = words.present in (None, self.agents)  # who is absent does not hear what others offer
+        is_whole = words.present in (None, self.agents)  # absent agents do not receive others' offers
         for agent in self.agents:
             position = learner.positions.get(agent)
             offer = offer_of(agent, offers, problem, self.seed, self._log.round, position)
@@ -175,22 +171,22 @@ class AskTell(TeamState):
         locations: "Mapping[str, ArrayLike] | None" = None,
         noise_std: Noise = None,
     ) -> None:
-        """Learn the outcome of a query; outcomes of its channels all at once, or some now and the rest later.
+        """Learn the outcome of a query; outcomes of its channels all at once, or in parts.
 
         Args:
-            query: The query, or its id. Queries may be told in any order.
-            outcome: The total of a function or a table of its factors' outcomes; in a field a table of agents'
-                measurements. In physical units; None, NaN, infinite or beyond 1e60 means failed.
-            failed: Whether what is not told failed.
-            point: Of a function: where it was really evaluated, if not at the query's point.
-            locations: In a field: where agents really measured (d,), if not at the query's places.
-            noise_std: Standard deviation >= 0 of the noise of what is told, in its unit, where it is known: one number,
-                or a table like that of outcomes. It takes the place of the noise that the belief fits, as BoTorch's
-                ``train_Yvar`` does; outcomes without one keep the fitted noise.
+            query: Query, or its id. Queries may be told in any order.
+            outcome: The total of a function or its factors' outcomes by name; in a field agents' measurements by name.
+                In physical units; None, NaN, infinite or beyond 1e60 means failed.
+            failed: True if all outcomes that are not given failed.
+            point: Of a function: actual point of the evaluation, if not that of the query.
+            locations: In a field: actual locations (d,) of agents' measurements, if not those of the query.
+            noise_std: Standard deviation >= 0 of the noise of these outcomes, in their unit, if known: one number, or a
+                table like that of outcomes. It replaces the noise that the belief fits, like BoTorch's ``train_Yvar``;
+                outcomes without a number keep the fitted noise.
 
         Raises:
-            UnknownQueryError: If no such query is pending, or it waits for no such channel: an unknown one, takes no
-                part or was told before.
+            UnknownQueryError: If no such query is pending, or it does not wait for a channel: an unknown one, without
+                part in the query, or told before.
             ConfigError: If a total is told to a team that observes channels, or something is no table; a point lacks a
                 variable or is not in bounds.
             ShapeError: If an outcome is no number, a noise is no finite number >= 0, or a location is not a finite (d,)
@@ -201,13 +197,13 @@ class AskTell(TeamState):
 
     @whole_or_not_at_all
     def expect(self, point: Mapping[str, float]) -> str:
-        """Note an evaluation of a function that somebody else began: it is pending until it is told, as a query is.
+        """Note an evaluation of a function that began elsewhere: it is pending until it is told, as a query is.
 
         Args:
-            point: The value of each variable.
+            point: Value of each variable.
 
         Returns:
-            An id to tell it by.
+            Id of the new query.
 
         Raises:
             ConfigError: If the point lacks a variable or is not in bounds, or the team is one in a field.
@@ -227,7 +223,7 @@ class AskTell(TeamState):
 
     @whole_or_not_at_all
     def give_up(self, query: Query | str) -> None:
-        """Wait no longer for a query. What was told of it stays, and what was not has not failed.
+        """Stop waiting for a query. Its told outcomes stay, and others do not count as failed.
 
         Raises:
             UnknownQueryError: If no such query is pending.
@@ -238,7 +234,7 @@ class AskTell(TeamState):
         self._learn(self._present_links)
 
     def _take(self, query_id: str | None, news: News | None, *, is_all: bool = False) -> None:
-        """Learn news: of a query, and of what nobody asked for; ``is_all``: nothing more will come of the query."""
+        """Learn news of a query, or unrequested ones; ``is_all`` is True if the query gets no more outcomes."""
         self.sharing_links = None
         if news is None:
             return
@@ -249,7 +245,7 @@ class AskTell(TeamState):
             self._learn(self._present_links)
 
     def _present_links(self) -> "nx.Graph[str] | None":
-        """Links in the world now; without a world, those of the last decision."""
+        """Present links of the environment; without an environment, those of the last decision."""
         if self._world is not None:
             return self._world.links()
         if self._since.edges is None:
@@ -260,14 +256,14 @@ class AskTell(TeamState):
         return links
 
     def _learn(self, links: "Callable[[], nx.Graph[str] | None]", *, comes: bool = False) -> None:
-        """Learn what was told and not learned yet; while a query is told in part, only if a decision comes."""
+        """Learn new data; while a query is told in part, only before a decision."""
         learner, since = self._learner, self._since
         if not isinstance(learner, FieldLearner) or not (new := since.new(self.problem)):
             return
         if not comes and any(of in self._log.open for of, _ in new):
             return
         learner = learner.copied() if comes or len(new) > 1 else learner
-        known = links()  # asked for only where something came: a world that was not reset has none
+        known = links()  # only with news: an environment before its reset has none
         words = Words(self.graph, Routes(self.agents, known, has_base=True))
         for of, group in new:
             if not isinstance(of, str):
@@ -293,35 +289,35 @@ class AskTell(TeamState):
         columns: "Sequence[str] | None" = None,
         noise_std: "ArrayLike | float | str | Mapping[str, str] | None" = None,
     ) -> None:
-        """Learn evaluations that were never asked for: earlier surveys, other instruments, an earlier run.
+        """Learn evaluations that were not requested: earlier surveys, other instruments, an earlier run.
 
-        They count as known, and not as steps of a method.
+        They count as known data, and not as steps of a method.
 
         They are arrays, or a table with a column for each variable: a list of dicts, a CSV file's path, a frame of
         pandas or another library, or a dict of columns. Of a function the outcomes are in a column for each factor, or
-        in ``total``; in a field the places are in ``x``, ``y`` and ``z`` (``x0``, ``x1``, … if there are more), the
-        outcomes in ``value``, and who measured in ``agent``, if there is such a column. Other columns are not read.
-        What ``swarmbo export`` and ``to_dataframe`` write is such a table.
+        in ``total``. In a field the locations are in ``x``, ``y`` and ``z`` (``x0``, ``x1``, … if there are more), the
+        outcomes in ``value``. A column ``agent`` has the authors. Other columns are ignored. ``swarmbo export`` and
+        ``to_dataframe`` write such tables.
 
         Args:
-            points: A table, or joint points (t, n), physical, in the order of ``graph.variables``; in a field places
-                (t, d), or (t, d + 1) with the round as a last coordinate where the belief has a time axis.
-            outcomes: Totals (t,), or outcomes by factor (t, k) in the order of ``graph.factors``; in a field
-                measurements (t,). Of a table the name of their column, or ``{factor: column}``, where it is another.
+            points: A table, or joint points (t, n), physical, in the order of ``graph.variables``; in a field locations
+                (t, d), or (t, d + 1) with the round as a last coordinate if the belief has a time axis.
+            outcomes: Totals (t,), or outcomes per factor (t, k) in the order of ``graph.factors``; in a field
+                measurements (t,). Of a table the name of their column, or ``{factor: column}``, if not the default.
                 Entries that are missing, not finite, or beyond 1e60, count as failed.
-            rounds: The round of each (t,), or one for all, or the name of a column, where the belief has a time axis:
-                the first query is of round 1, earlier ones are 0 and below. By default that of the last query.
-            agents: In a field who made all of them, or each (t,); by default the first agent. Where each agent has a
-                belief of its own, they are given theirs, and the others hear of them when next the agents talk.
-            columns: Of a table the columns of the coordinates, where they have other names.
+            rounds: Round of each (t,), or one for all, or the name of a column, if the belief has a time axis: the
+                first query is of round 1, earlier ones are 0 and below. By default that of the last query.
+            agents: In a field the author of all of them, or of each (t,); by default the first agent. If each agent has
+                a local belief, it gets its own measurements, and others receive these in the next fusion.
+            columns: Of a table the columns of the coordinates, if not the default.
             noise_std: Standard deviation >= 0 of the noise, as in ``tell``: one number, one for each point (t,), or one
                 for each outcome of a factor (t, k); of a table the name of their column, or ``{factor: column}``. NaN,
-                and by default: not known.
+                and by default: unknown.
 
         Raises:
-            ShapeError: If shapes do not fit, a location is not finite or nowhere near the box, or a noise is negative.
-            ConfigError: If a joint point is not in bounds, or a column or a cell of a table is not what is wanted; it
-                names row and column.
+            ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.
+            ConfigError: If a joint point is not in bounds, or a column or a cell of a table is wrong; it names row and
+                column.
             OSError: If a file cannot be read.
 
         Example:
@@ -360,18 +356,18 @@ class AskTell(TeamState):
 
     @whole_or_not_at_all
     def refit(self) -> None:
-        """Learn what the history says, if that is due; ``ask`` and ``recommend`` do so by themselves."""
+        """Fit the model to the history, if a fit is due; ``ask`` and ``recommend`` call it themselves."""
         self._learner = self._learner.fitted(self._log)
 
     @whole_or_not_at_all
     def recommend(self) -> Recommendation | None:
-        """What is worth most in expectation; None while there is no data.
+        """Best point in expectation; None without data.
 
-        In a field it fits the belief where that is due, as ``refit`` does. Of a function no decision depends on it.
+        In a field it fits the belief if a fit is due, as ``refit`` does. With a function no decision depends on it.
 
-        Of a function it is an evaluated point; where factors are observed one by one it is put together from the best
-        of what each part of the graph saw. In a field it is a place: the environment's ``sites()`` are compared where
-        it has them, else 2,048 quasi-random points of the box and the places in it that were measured.
+        With a function it is an evaluated point; if factors are observed individually it combines the best points of
+        each part of the graph. In a field it is a location: one of the environment's ``sites()`` if it has any, else
+        one of 2,048 quasi-random points of the box and the measured locations in it.
         """
         self._learn(self._present_links, comes=True)
         answering = CentralDriver(self.coordination, self.transport, self._log.round)

@@ -1,4 +1,4 @@
-"""The belief of a team in a field, in two kinds with the same methods: one that all share, one of each agent's own."""
+"""Belief of a team in a field, with the same methods for one shared belief and for local beliefs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,19 +26,13 @@ _OFFERED = [
     *("at", "condition_on_pending", "posterior", "posterior_mean", "posterior_cache", "state_dict"),
 ]
 
-Rows = Float[np.ndarray, "n c"]  # places, physical; with a time axis the round last
+Rows = Float[np.ndarray, "n c"]  # locations, physical; with a time axis the round last
 Column = Float[np.ndarray, " n"]
-Measured = tuple[float, Sequence[float], float, float | None]  # round, place, outcome (NaN: failed), noise
+Measured = tuple[float, Sequence[float], float, float | None]  # round, location, outcome (NaN: failed), noise
 
 
 class ToSay(NamedTuple):
-    """Messages that agents owe one another once they have learned.
-
-    Args:
-        due: What they did not say yet.
-        sent: What it took that they said at once, over links with faults.
-        fared: How these did.
-    """
+    """Messages about beliefs after learning: those due, the traffic of those sent, and the report of faulty links."""
 
     due: tuple[Talk, ...] = ()
     sent: Traffic = Traffic()
@@ -47,11 +41,7 @@ class ToSay(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SharedBelief:
-    """One belief that all share, since they tell one another outcomes.
-
-    Args:
-        seen: An ``ExactGP``, or a user's own, as users see it. It never changes.
-    """
+    """One belief that all agents share: an ``ExactGP``, or a user's own belief, which is immutable."""
 
     seen: ExactGP
     is_shared: ClassVar = True
@@ -63,17 +53,7 @@ class SharedBelief:
     def learn(
         self, measurements: Sequence[Measurement], links: "nx.Graph[str] | None", *, asked: int, now: int
     ) -> "SharedBelief":
-        """With what agents measured in a round; what failed teaches it nothing.
-
-        Args:
-            readings: First what was asked for, in the team's order.
-            links: Who hears whom; None: everyone.
-            asked: The round that they are of.
-            now: The present round.
-
-        Raises:
-            ShapeError: If measurements are refused.
-        """
+        """Belief with measurements of round ``asked``; failed ones are ignored."""
         if not (good := [measurement for measurement in measurements if np.isfinite(measurement.outcome)]):
             return self
         X, y = (
@@ -83,81 +63,64 @@ class SharedBelief:
         return self.at(asked)._updated(X, y, np.array([measurement.noise_std for measurement in good])).at(now)
 
     def attach(self, agent: str, X: Rows, y: Column, dead: Rows, noise_std: Column) -> "SharedBelief":
-        """With measurements that nobody asked for.
-
-        Args:
-            agent: Who made them.
-            X: Where.
-            y: What, finite.
-            dead: Where others failed.
-            noise_std: Of the noise of each; NaN where nobody says.
-        """
+        """Belief with unrequested measurements; ``dead`` are locations of failures, and a noise of NaN is unknown."""
         return self._updated(X, y, noise_std) if len(y) else self
 
     def _updated(self, X: Rows, y: Column, noise_std: Column) -> "SharedBelief":
-        """With further outcomes. A belief of a user's own is only told of noise that is known."""
+        """Belief with further outcomes. A user's own belief gets known noise only."""
         gp = self.seen
         return SharedBelief(gp.update(X, y) if np.isnan(noise_std).all() else gp.update(X, y, noise_std**2))
 
     def to_say(self) -> ToSay:
-        """Nothing."""
+        """No messages."""
         return ToSay()
 
     def fitted(self, seed: int) -> "SharedBelief":
-        """The hyper-parameters fitted if they are due."""
+        """Belief with hyper-parameters fitted if a fit is due."""
         return SharedBelief(self.seen.fit(stream(seed, "fit", n=self.seen.n_data))) if self.seen.needs_fit else self
 
     def at(self, now: float) -> "SharedBelief":
-        """The same asked at another round."""
+        """Same belief at another round."""
         return SharedBelief(self.seen.at(now))
 
     def given_again(self, agent: str, rows: Sequence[Measured]) -> "SharedBelief":
-        """Itself: what one agent measured is known to all."""
+        """Itself: all agents know every agent's measurements."""
         return self
 
     @property
     def asked(self) -> PlaceBelief:
-        """Belief that acquisitions ask."""
+        """Belief for acquisitions."""
         return self.seen
 
     def n_known(self, agent: str) -> float:
-        """Number of measurements that an agent knows of."""
+        """Number of measurements that an agent knows."""
         return self.seen.n_data
 
     @property
     def places(self) -> Rows:
-        """Places where the team has measured."""
+        """Locations of the team's measurements."""
         return self.seen.X
 
     def known(self, agents: Iterable[str], failed: Rows) -> dict[str, tuple[Rows, Rows, TimeCorrelation | None]]:
-        """By agent whose belief is at hand: where measurements succeeded, where some failed, and how all that fades.
-
-        Args:
-            agents: Who is meant.
-            failed: Where measurements failed as the team knows, the round last.
-        """
+        """Locations of successes and failures by agent, the round last, and how these fade; without remote agents."""
         return dict.fromkeys(agents, (self.seen.X, failed, self.seen.hyperparameters.time))
 
 
 @dataclass(frozen=True, eq=False)
 class OwnBeliefs:
-    """A belief of each agent's own. They learn in place, and hear of one another's measurements when they talk.
-
-    Args:
-        seen: The beliefs of all agents, or of one by itself, as users see them.
-    """
+    """Local beliefs of agents. They learn in place, and receive others' measurements by fusion."""
 
     seen: FusedBelief
     is_shared: ClassVar = False
 
     def copied(self) -> "OwnBeliefs":
-        """One that learns without this one, which stays as it is."""
+        """Copy that learns independently."""
         return OwnBeliefs(self.seen.copied())
 
     def learn(
         self, measurements: Sequence[Measurement], links: "nx.Graph[str] | None", *, asked: int, now: int
     ) -> "OwnBeliefs":
-        """As of a shared one; each agent at hand is given its own, those that failed, too."""
+        """Give each local agent its own measurements, also failed ones."""
         own, dead, known = dict[str, Any](), dict[str, Any](), dict[str, Any]()
         for agent in dict.fromkeys(
             measurement.agent for measurement in measurements if measurement.agent in self.seen.agents
@@ -178,50 +141,45 @@ class OwnBeliefs:
         return OwnBeliefs(talking.at(now))
 
     def attach(self, agent: str, X: Rows, y: Column, dead: Rows, noise_std: Column) -> "OwnBeliefs":
-        """As of a shared one; who is elsewhere tells what it has when next they talk."""
+        """Give a local agent its unrequested measurements; remote agents send theirs in the next fusion."""
         if agent in self.seen.agents:
             self.seen.give(agent, X, y, noise_std**2)
             self.seen.give_failures(agent, dead)
         return self
 
     def to_say(self) -> ToSay:
-        """Messages that are due, once: the caller lets agents talk."""
+        """Due messages, once: the caller runs the exchange."""
         due, self.seen.due = self.seen.due, ()
         return ToSay(due, self.seen.sent, self.seen.fared)
 
     def fitted(self, seed: int) -> "OwnBeliefs":
-        """Itself: agents fit when they talk."""
+        """Itself: agents fit during fusion."""
         return self
 
     def at(self, now: float) -> "OwnBeliefs":
-        """The same asked at another round."""
+        """Same beliefs at another round."""
         return OwnBeliefs(self.seen.at(now))
 
     def given_again(self, agent: str, rows: Sequence[Measured]) -> "OwnBeliefs":
-        """That of an agent that comes back, with all that it measured.
-
-        Args:
-            agent: The agent.
-            rows: The round, the place, the outcome (NaN: failed) and noise of each; the first are known already.
-        """
+        """Beliefs with all measurements of a returning agent; it knows the first of ``rows`` already."""
         return OwnBeliefs(self.seen.given_again(agent, rows))
 
     @property
     def asked(self) -> PlaceBelief:
-        """Beliefs of every agent at hand."""
+        """Beliefs of all local agents."""
         return self.seen.views
 
     def n_known(self, agent: str) -> float:
-        """As of a shared one, by what has reached it."""
+        """Number of measurements that have reached an agent."""
         return self.seen.known_to(agent)
 
     @property
     def places(self) -> Rows:
-        """Places where the representative itself has measured."""
+        """Locations of the representative's own measurements."""
         return self.seen.places
 
     def known(self, agents: Iterable[str], failed: Rows) -> dict[str, tuple[Rows, Rows, TimeCorrelation | None]]:
-        """As of a shared one, by what has reached each."""
+        """Locations of successes and failures that have reached each agent, and how these fade with time."""
         at_hand = {agent: self.seen.agents[agent] for agent in agents if agent in self.seen.agents}
         return {a: (*self.seen.reports(a), own.proposal.hyperparameters.time) for a, own in at_hand.items()}
 
@@ -230,16 +188,9 @@ FieldBelief = SharedBelief | OwnBeliefs
 
 
 def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | None = None) -> FieldBelief:
-    """Belief of a team, or of an agent by itself, before any data or as its state was written.
+    """Belief of a team, or of agent ``own`` with its local belief, before any data or from a saved state.
 
-    Args:
-        setup: What it is made of.
-        own: Of beliefs that are agents' own, whose is at hand; None: those of all. What an agent by itself says crosses
-            real links, with real faults.
-        state: What ``state_dict`` of the belief returned; None: no data.
-
-    Raises:
-        StateVersionError: If another version wrote the state.
+    An agent's messages cross real links, with real faults.
     """
     settings, domain, agents = setup.belief, setup.problem.box, setup.problem.agents
     if isinstance(settings, FusedSettings):
@@ -258,7 +209,7 @@ def belief_of(setup: Setup, own: str | None = None, state: Mapping[str, Any] | N
 
 
 def _checked(belief: Any, settings: object, method: str) -> ExactGP:
-    """A belief of a user's own, if it offers what a team asks of one."""
+    """A user's own belief, if it has all methods that a team needs."""
     if lacking := [name for name in _OFFERED if not hasattr(belief, name)]:
         wanted = f"a belief, like swarmbo.ExactGP: it has no {', '.join(lacking)}"
         raise not_wanted(belief, wanted, settings, method)
@@ -266,13 +217,7 @@ def _checked(belief: Any, settings: object, method: str) -> ExactGP:
 
 
 def with_pending(belief: FieldBelief, log: Logbook, round_number: int) -> PlaceBelief:
-    """Belief to decide by: pending queries count as measured in the variance, each batch in its own round.
-
-    Args:
-        belief: What the team believes, at the present round.
-        log: What is pending.
-        round_number: The present round.
-    """
+    """Belief for a decision: pending queries count as measured in the variance, each batch in its own round."""
     given = belief.asked
     for query in log.open.values():
         places = log.problem.places(query.point, query.waits)
@@ -281,17 +226,7 @@ def with_pending(belief: FieldBelief, log: Logbook, round_number: int) -> PlaceB
 
 
 def required_of(belief: FieldBelief, log: Logbook, agents: Iterable[str], round_number: int) -> dict[str, Requirement]:
-    """Required probability of success, of agents that know of a failure and whose belief is at hand.
-
-    What agents know of failures is what the team does, or where beliefs are their own what has reached each. Each is as
-    careful as its own record asks for.
-
-    Args:
-        belief: What the team believes.
-        log: With the measurements that failed, which all know of, and each agent's record.
-        agents: Whose.
-        round_number: The present round.
-    """
+    """Required probability of success, for local agents that know of a failure, by each agent's own record."""
     domain = log.problem.box
     d, made, out = domain.n_dims, dict[tuple[bytes, bytes], SuccessGP](), dict[str, Requirement]()
     for agent, (good, bad, memory) in belief.known(agents, _failed_places(log)).items():
@@ -313,7 +248,7 @@ def required_of(belief: FieldBelief, log: Logbook, agents: Iterable[str], round_
 
 
 def _failed_places(log: Logbook) -> Float[np.ndarray, "f c"]:
-    """Places (physical) and rounds, last, of measurements that failed."""
+    """Locations (physical) and rounds, last, of failed measurements."""
     data, problem = log.history, log.problem
     rows, channels = np.nonzero(data.failed)
     columns = [problem.columns(problem.channels[number]) for number in channels]
@@ -325,10 +260,7 @@ def _failed_places(log: Logbook) -> Float[np.ndarray, "f c"]:
 def known_places(
     belief: FieldBelief, log: Logbook
 ) -> tuple[Float[np.ndarray, "n d"], dict[str, Float[np.ndarray, "m d"]]]:
-    """Places where the team has measured, as its representative knows; and as each agent with a belief of its own does.
-
-    Where pending queries measure is known to all. It counts once something was measured.
-    """
+    """Measured and pending locations by the representative's knowledge, and by each agent's with local beliefs."""
     n_dims, problem = log.problem.box.n_dims, log.problem
     out = [place for query in log.open.values() for place in problem.places(query.point, query.waits).values()]
 

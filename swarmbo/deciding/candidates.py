@@ -1,4 +1,4 @@
-"""Places in a field among which a team looks: candidates of a round, and those of a recommendation."""
+"""Candidate locations of a team in a field: those of a round, and those of a recommendation."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,21 +13,14 @@ from swarmbo.problem import Problem
 from swarmbo.spaces import Domain
 
 _N_CANDIDATES = 512
-_TRIES = 64  # draws of as many, where regions must not be asked
+_TRIES = 64  # repetitions of a draw if there are no-go regions
 _N_RECOMMENDED = 2048
 
 
 def random_candidates(
     boxes: Mapping[str, Domain], seed: int, round_number: int, problem: Problem | None = None
 ) -> dict[str, Float[np.ndarray, "k d"]]:
-    """512 places for each agent, uniform in its box where that may be asked; fewer where hardly anything of it may.
-
-    Args:
-        boxes: By agent.
-        seed: Of the team.
-        round_number: The round that they are for.
-        problem: What may be asked; None: anything.
-    """
+    """Draw 512 allowed locations for each agent, uniform in its box; fewer if hardly anything is allowed."""
     streams = {agent: stream(seed, "candidates", agent=agent, round=round_number) for agent in boxes}
     return {agent: _drawn(boxes[agent], rng, problem) for agent, rng in streams.items()}
 
@@ -43,31 +36,18 @@ def _drawn(box: Domain, rng: np.random.Generator, problem: Problem | None) -> Fl
 
 
 def allowed_places(places: Float[np.ndarray, "k d"], problem: Problem | None) -> Float[np.ndarray, "j d"]:
-    """Those of some places in a field that may be asked.
-
-    Args:
-        places: Physical.
-        problem: The field; None: anything may be asked.
-    """
+    """Keep the allowed ones of physical locations; without a problem all are."""
     if problem is None or not problem.no_go:
         return places
     return places[problem.is_allowed(problem.box.to_unit(places))]
 
 
 def allowed_sites(sites: ArrayLike | None, problem: Problem) -> Float[np.ndarray, "k d"] | None:
-    """Every place of a field that may be asked; None: anything in its box.
-
-    Args:
-        sites: Those that can be measured at all; None where nobody says.
-        problem: The field.
-
-    Raises:
-        ShapeError: If they are not (k, d) numbers in or near the box.
-    """
+    """All allowed locations of a field, given its measurable sites; None: the whole box."""
     if sites is None:
         if not problem.no_go:
             return None
-        unit = sobol(_N_RECOMMENDED, problem.box.n_dims, stream(0, "planning places"))  # alike for all teams
+        unit = sobol(_N_RECOMMENDED, problem.box.n_dims, stream(0, "planning places"))  # the same for all teams
         return allowed_places(problem.box.from_unit(unit), problem)
     (checked,) = checked_candidates({"sites()": sites}, ["sites()"], problem.box).values()
     return allowed_places(checked, problem)
@@ -76,16 +56,7 @@ def allowed_sites(sites: ArrayLike | None, problem: Problem) -> Float[np.ndarray
 def checked_candidates(
     candidates: Mapping[str, ArrayLike], agents: Sequence[str], domain: Domain
 ) -> dict[str, Float[np.ndarray, "k d"]]:
-    """The places that a user gave for each agent, none for one that is missing.
-
-    Args:
-        candidates: By agent (k, d), k >= 0.
-        agents: Who takes part.
-        domain: The box of places; they may lie outside, but not a million sides away.
-
-    Raises:
-        ShapeError: If they are not (k, d) arrays of such places.
-    """
+    """Check a user's locations for each agent, none for a missing one; they may lie moderately outside the box."""
     checked: dict[str, Float[np.ndarray, "k d"]] = {}
     for agent in agents:
         given, d = candidates.get(agent, ()), domain.n_dims
@@ -102,13 +73,7 @@ def checked_candidates(
 
 
 def places_to_recommend(domain: Domain, measured: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "m d"]:
-    """2,048 quasi-random places of a box, and those in it that were measured.
-
-    Args:
-        domain: The box.
-        measured: Where the team has measured.
-        seed: Of the team.
-    """
+    """2,048 quasi-random locations of a box, and the measured ones in it."""
     unit = sobol(_N_RECOMMENDED, domain.n_dims, stream(seed, "recommendation"))
     inside = ((domain.low <= measured) & (domain.high >= measured)).all(axis=1)
     return np.concatenate([domain.from_unit(unit), measured[inside]])

@@ -1,4 +1,4 @@
-"""Who answers the steps of a decision where all is known: a team."""
+"""Driver of a team's decisions, which has the knowledge of all agents."""
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
@@ -37,15 +37,9 @@ Out = TypeVar("Out")
 
 @dataclass(frozen=True)
 class CentralDriver:
-    """Who answers where all is known.
+    """Driver that answers the requests of a decision with the knowledge of all agents.
 
-    Args:
-        coordination: How agents agree.
-        transport: What carries their messages.
-        round: The coming one.
-        seed: The team's, for what transports with faults draw.
-        words: What agents would say to one another, which is counted there; None: nobody counts.
-        knows_all: Whether all agents know all outcomes.
+    Reports that agents would send are counted in ``words``. If ``knows_all``, all agents know all outcomes.
     """
 
     coordination: Any
@@ -56,11 +50,7 @@ class CentralDriver:
     knows_all: bool = False
 
     def run(self, steps: Generator[Any, Any, Out]) -> Out:
-        """Go through the steps.
-
-        Raises:
-            ConfigError: If agents are to run as such, and the method knows none.
-        """
+        """Run the steps, answering their requests."""
         answer: Any = None
         while True:
             try:
@@ -98,7 +88,7 @@ class CentralDriver:
             self.words.note("agreement", took)
 
     def _count(self, purpose: str, *shape: int) -> None:
-        """Note that agents add up numbers of a shape; of none, that they do not."""
+        """Count a sum over all agents of numbers of a shape, unless it is empty."""
         if self.words is not None and shape[0]:
             self.words.summed(purpose, *shape)
 
@@ -115,7 +105,7 @@ class CentralDriver:
 
     def _agreed(self, request: Agree) -> Agreement:
         functions, links, seed = request.functions, request.links, request.seed
-        decision = 2 * self.round + int(request.again)  # there may be two in a round
+        decision = 2 * self.round + int(request.again)  # up to two in a round
         timed: object = self.coordination
         if isinstance(timed, TimedClimbs) and has_deadline(timed):
             opened = self._opened(functions.graph.agents, links)
@@ -136,7 +126,7 @@ class CentralDriver:
         if not self.transport.as_agents:
             drawing = (
                 {"seed": seed} if takes_named(self.coordination.solve, "seed") else {}
-            )  # a user's own need not draw
+            )  # a user's own method need not draw
             solution = self.coordination.solve(problem.graph, problem.tables, links, **drawing)
             solution = checked_solution(solution, problem.shortlists, self.coordination)
         else:
@@ -144,13 +134,13 @@ class CentralDriver:
                 raise self._knows_no_agents()
             opened = self._opened(problem.graph.agents, links)
             solution = solve_with_agents(self.coordination, problem.graph, problem.tables, opened, self.round, seed)
-        if self.words is not None:  # then everybody learns what all chose, and what it is worth
+        if self.words is not None:  # then all agents exchange their choices and values
             self.words.summed("choices", 1, len(self.words.graph.agents))
             self.words.summed("choices", 1, len(problem.graph.factors))
         return solution
 
     def _chosen_by_deadline(self, timed: TimedTables, request: Choose) -> Solution:
-        """What agents say; those that say nothing have no value."""
+        """Choice by a deadline; silent agents have no value."""
         problem, opened = request.problem, self._opened(request.problem.graph.agents, request.links)
         graph, tables, default = problem.graph, problem.tables, declining(problem)
         found = agree_by_deadline(timed, graph, tables, opened, self.round, default=default, seed=request.seed).said

@@ -1,4 +1,4 @@
-"""What a team decided."""
+"""Decision of a team."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,16 +14,9 @@ MOST_QUERIES = 10_000  # of one call
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What a team decided to evaluate.
+    """Decision of a team for its next evaluation, with expectations: of the sum, or of each agent's measurement.
 
-    Args:
-        point: The joint point (n,), physical; NaN for variables of agents that take no part.
-        report: How the agents agreed on it.
-        mean: What the sum of all factors is expected to be there; None in a field, and where nothing was believed.
-        std: Its standard deviation.
-        means: What each agent in a field is expected to measure.
-        stds: The standard deviations of these.
-        chosen: Whether a method chose it; if not, it belongs to the initial design.
+    ``point`` (n,) is physical, NaN for variables of agents without a part. ``chosen`` is False in the initial design.
     """
 
     point: Float[np.ndarray, " n"]
@@ -35,6 +28,6 @@ class Choice:
     chosen: bool = True
 
     def query(self, query_id: str, problem: Problem) -> Query:
-        """The same as a team asks for it."""
+        """Query of the decision."""
         point, points = problem.named(self.point), problem.by_agent(self.point)
         return Query(query_id, point, points, self.mean, self.std, dict(self.means), dict(self.stds))

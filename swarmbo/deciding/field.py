@@ -1,4 +1,4 @@
-"""How a team in a field learns and decides."""
+"""Learning and decisions of a team in a field."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,20 +35,16 @@ from swarmbo.registry.plugins import not_wanted
 from swarmbo.transport import Faults
 from swarmbo.worlds import Offers
 
-_MANY = 2**11  # measurements times places, from which on all places are asked about at once: data are gone through once
+_MANY = 2**11  # measurements times locations from which one joint prediction, which reads the data once, is faster
 Places = Mapping[str, Float[np.ndarray, " d"]]
 
 
 @dataclass(frozen=True, eq=False)
 class FieldLearner:
-    """What a team in a field believes, and where its agents are.
+    """Belief of a team in a field, and positions of its agents.
 
-    Args:
-        setup: What the team is made of.
-        believed: What it thinks of the field.
-        positions: Where each agent is (d,), if that is known.
-        starts: Where each agent made its first measurement of the episode.
-        own: Who decides by itself; of beliefs that are agents' own it has that one. None: a team, which has all.
+    ``starts`` has each agent's first measured location in the episode. A single agent is named by ``own``, and holds
+    its own local belief only.
     """
 
     setup: Setup
@@ -59,23 +55,23 @@ class FieldLearner:
 
     @classmethod
     def empty(cls, setup: Setup, own: str | None = None) -> "FieldLearner":
-        """One that knows nothing yet."""
+        """Learner without data."""
         return cls(setup, belief_of(setup, own), own=own)
 
     def copied(self) -> "FieldLearner":
-        """One that learns without this one: beliefs that are agents' own learn in place."""
+        """Copy that learns independently; local beliefs learn in place."""
         return replace(self, believed=self.believed.copied())
 
     def n_data(self, log: Logbook) -> int:
-        """Measurements that came to something."""
+        """Number of successful measurements."""
         return int(np.isfinite(log.history.factors).sum())
 
     def begin(self) -> "FieldLearner":
-        """The belief is kept."""
+        """Learner for a new episode, with the same belief."""
         return replace(self, positions={}, starts={})
 
     def learn(self, news: News, asked: int, now: int, links: "nx.Graph[str] | None") -> "FieldLearner":
-        """Learn what agents measured in a round, in the team's order, and note where they are."""
+        """Learn the measurements of a round, in the team's order, and note positions."""
         problem = self.setup.problem
         asked_for = problem.places(news.point, news.factors).items()
         measurements = [Measurement(a, x, news.factors[a], news.noise.get(a, math.nan)) for a, x in asked_for]
@@ -86,7 +82,7 @@ class FieldLearner:
         )
 
     def attach(self, data: Dataset) -> "FieldLearner":
-        """Learn what others measured; where agents have beliefs of their own, each is given what it made."""
+        """Learn unrequested measurements; with local beliefs each agent gets its own."""
         problem, believed = self.setup.problem, self.believed
         if data.rounds is not None and not believed.seen.has_time:
             raise ShapeError(
@@ -103,23 +99,14 @@ class FieldLearner:
         return replace(self, believed=believed)
 
     def fitted(self, log: Logbook) -> "FieldLearner":
-        """The belief's hyper-parameters fitted if they are due; agents with beliefs of their own fit when they talk."""
+        """Learner with hyper-parameters fitted if a fit is due; with local beliefs agents fit during fusion."""
         return replace(self, believed=self.believed.fitted(self.setup.seed))
 
     def steps(self, log: Logbook, offers: Offers) -> PlaceSteps[tuple["FieldLearner", Choice]]:
-        """A place for each agent that has somewhere to go, chosen together.
-
-        Args:
-            log: What is known.
-            offers: Who takes part, where each can go, and who hears whom.
-
-        Raises:
-            ConfigError: If an agent is unknown, links are directed, or a price is no finite number >= 0.
-            ShapeError: If candidates are not finite (k, d) arrays.
-        """
+        """Choose a location jointly for each agent that has candidates."""
         setup, problem, now = self.setup, self.setup.problem, log.round
         agents, candidates, prices = _checked(problem, offers, setup.seed, now)
-        if isinstance(setup.transport, Faults):  # who is gone takes no part, and relays nothing
+        if isinstance(setup.transport, Faults):  # failed agents take no part, and relay nothing
             agents = setup.transport.present(agents, now)
             if offers.links is not None:
                 gone = set(problem.agents) - set(setup.transport.present(problem.agents, now))
@@ -158,18 +145,14 @@ class FieldLearner:
     def decided_elsewhere(
         self, log: Logbook, point: Float[np.ndarray, " n"], report: SolveReport
     ) -> tuple["FieldLearner", Choice]:
-        """What others decided by the same log, as ``decide`` has it: what is learned is the same.
-
-        Args:
-            log: What is known.
-            point: The joint point (n,), physical; NaN for agents that measure nothing.
-            report: How they agreed.
+        """Learner and choice for a point that was decided elsewhere by the same log; the learner changes as in a
+        decision.
         """
         (after, belief), problem = self._believing(log), self.setup.problem
         return after, _expected(belief, problem, problem.places(point, problem.channels_in(point)), report)
 
     def _believing(self, log: Logbook) -> tuple["FieldLearner", PlaceBelief]:
-        """What is learned before a decision, and what it is decided by: the belief of its round, given what is out."""
+        """Learner before a decision, and its belief with pending queries."""
         fitted, now = self.fitted(log), log.round
         after = replace(fitted, believed=fitted.believed.at(now))
         return after, with_pending(after.believed, log, now)
@@ -177,10 +160,10 @@ class FieldLearner:
     def recommend(
         self, log: Logbook, sites: Float[np.ndarray, "k d"] | None
     ) -> PlaceSteps[tuple["FieldLearner", Recommendation | None]]:
-        """Where the mean is largest, over the places that can be measured; it follows from what is known here.
+        """Location with the largest mean, over the allowed sites.
 
-        The places are the sites of the environment where it has them, else 2,048 quasi-random points of the box and
-        the locations in it that were measured. None where none of them may be asked.
+        The locations are the environment's sites if it has any, else 2,048 quasi-random points of the box and the
+        measured locations in it. None if none of them is allowed.
         """
         if not self.believed.is_shared:
             return self, (yield from self._most_knowing(sites))
@@ -190,7 +173,7 @@ class FieldLearner:
         return fitted, fitted._recommended(sites)
 
     def _most_knowing(self, sites: Float[np.ndarray, "k d"] | None) -> PlaceSteps[Recommendation | None]:
-        """What is recommended by the first agent of those that know of most measurements, as it tells the others."""
+        """Recommendation of the first agent with the most measurements, as it reports it."""
         agents = self.setup.problem.agents
         everybody = Participants(agents, None)
         n_known = self.believed.n_known
@@ -206,7 +189,7 @@ class FieldLearner:
         return msgspec.convert(told, Recommendation | None)
 
     def _can_be_recommended(self, agent: str, said: Any) -> bool:
-        """Whether something can be what an agent recommends."""
+        """True if received data can be an agent's recommendation."""
         box = self.setup.problem.box
         try:
             found = msgspec.convert(said, Recommendation | None)
@@ -231,18 +214,15 @@ class FieldLearner:
         return Recommendation(best.tolist(), float(mean[0]), float(np.sqrt(var[0])))
 
     def whereabouts(self) -> dict[str, Any]:
-        """Plain data of what all know, whatever they believe: where agents are, and where they started."""
+        """Plain data that all agents know with any belief: positions and starts."""
         return {
             "positions": {agent: position.tolist() for agent, position in self.positions.items()},
             "starts": {agent: start.tolist() for agent, start in self.starts.items()},
         }
 
     def returned(self, plain: Mapping[str, Any], rows: Mapping[str, OwnRow]) -> "FieldLearner":
-        """The learner of an agent that comes back with a belief of its own, which it keeps.
-
-        Args:
-            plain: As another agent's ``whereabouts``.
-            rows: By query, all that the agent was ever told that it measured; the belief has the first of these.
+        """Learner of a returning agent with its own local belief, all its measurements, and another agent's
+        ``whereabouts``.
         """
         assert self.own is not None
         variables = self.setup.problem.graph.variables_owned_by(self.own)
@@ -257,13 +237,13 @@ class FieldLearner:
         return replace(self, believed=believed, **_places(plain))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain data and arrays."""
+        """State as plain data and arrays."""
         belief = self.believed.seen.state_dict()
         plain = self.whereabouts() | {"belief": belief["json"]}
         return plain, {f"belief/{name}": array for name, array in belief["arrays"].items()}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "FieldLearner":
-        """The learner, of the same setup, that ``to_state`` wrote down."""
+        """Restore the state of ``to_state``, with the same setup."""
         own = {name.removeprefix("belief/"): array for name, array in arrays.items() if name.startswith("belief/")}
         state = {"json": plain["belief"], "arrays": own}
         return replace(
@@ -278,9 +258,9 @@ def _places(plain: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
 
 
 def _expected(belief: PlaceBelief, problem: Problem, points: Places, report: SolveReport) -> Choice:
-    """A choice with what is expected there, by those whose beliefs are at hand."""
+    """Choice with expected measurements, by local beliefs."""
     known = [agent for agent in points if has_view(belief, agent)]
-    at_once = not isinstance(belief, Views) and belief.n_data * len(known) > _MANY  # else each by itself
+    at_once = not isinstance(belief, Views) and belief.n_data * len(known) > _MANY  # otherwise one by one
     found: dict[str, tuple[float, float]] = {}
     for agents in [known] if at_once else [[agent] for agent in known]:
         means, variances = view_of(belief, agents[0]).posterior(np.array([points[agent] for agent in agents]))
@@ -296,7 +276,7 @@ def _expected(belief: PlaceBelief, problem: Problem, points: Places, report: Sol
 def _checked(
     problem: Problem, offers: Offers, seed: int, round_number: int
 ) -> tuple[tuple[str, ...], dict[str, Float[np.ndarray, "k d"]], dict[str, float]]:
-    """Who takes part, where each can go, and what it costs those who may decline."""
+    """Participants, their candidates, and the prices of those that may abstain."""
     agents = _known(problem, problem.agents if offers.agents is None else offers.agents)
     check_links(offers.links)
     if offers.candidates is None:
@@ -315,14 +295,14 @@ def _checked(
 
 
 def _require_allowed(decision: Decision, problem: Problem, coordination: object) -> None:
-    """Refuse places that must not be asked: a planner may be a user's own."""
+    """Refuse locations in no-go regions: a planner may be a user's own."""
     for agent, place in decision.points.items():
         if not len(allowed_places(place[None], problem)):
             raise not_wanted({agent: place}, "places outside the regions of no_go", coordination, "decide")
 
 
 def _known(problem: Problem, agents: Sequence[str]) -> tuple[str, ...]:
-    """Agents in the team's order, whichever order they are named in."""
+    """Named agents in the team's order."""
     if strangers := [agent for agent in agents if agent not in problem.agents]:
         raise ConfigError(f"got {short(strangers)}; wanted some of {list(problem.agents)}", at="$.agents")
     return tuple(agent for agent in problem.agents if agent in agents)

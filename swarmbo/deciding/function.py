@@ -1,4 +1,4 @@
-"""How a team learns and decides whose agents set the variables of one function."""
+"""Learning and decisions of a team that sets the variables of one function."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -32,18 +32,16 @@ _NEAREST = 1e-9  # sides of the box: a point nearer than this to an evaluated on
 _STEPS = (1e-4, 1e-2)  # ... by a random step between these
 FLOOR = 1.001e-3  # the same for a pending point: a batch has no two points within a thousandth of a side ...
 _LONGER_STEPS = (2e-3, 2e-2)  # ... and steps are these, ...
-_GROWTH = 1.01  # ... that much longer with each try, for where it is crowded
-_MOST_STEPS = 10_000  # tries, among regions that must not be asked; then rather the same point again
+_GROWTH = 1.01  # ... that much longer with each try, for crowded regions
+_MOST_STEPS = 10_000  # tries near no-go regions; after these the same point is used again
 
 
 @dataclass(frozen=True, eq=False)
 class FunctionLearner:
-    """What a team made of the outcomes of a function: all of it follows from the log, the seed and what was learned.
+    """Learner of a function's outcomes; all of it follows from the log, the seed and ``learned``.
 
-    Args:
-        setup: What the team is made of.
-        learned: Before the last decision: the one part of a model that is not worked out again.
-        made: The last model, and what it was made of.
+    ``learned`` is the part of the last decision's model that is not computed again. ``made`` caches the last model with
+    its log.
     """
 
     setup: Setup
@@ -52,27 +50,27 @@ class FunctionLearner:
 
     @property
     def positions(self) -> Mapping[str, Float[np.ndarray, " d"]]:
-        """None: agents that set variables are nowhere."""
+        """Empty: agents of a function have no positions."""
         return {}
 
     def n_data(self, log: Logbook) -> int:
-        """Evaluated points with at least one outcome."""
+        """Number of evaluated points with at least one outcome."""
         return log.history.n_known
 
     def begin(self) -> "FunctionLearner":
-        """The same: what was learned is kept."""
+        """Itself: learned data are kept."""
         return self
 
     def attach(self, data: Dataset) -> "FunctionLearner":
-        """The same: the log has it."""
+        """Itself: the log has the data."""
         return self
 
     def fitted(self, log: Logbook) -> "FunctionLearner":
-        """The same, with its model made."""
+        """Learner with a model of the log."""
         return self.modelled(log)[0] if self.n_data(log) else self
 
     def modelled(self, log: Logbook) -> tuple["FunctionLearner", Model]:
-        """What is made of a log, with pending points taken as evaluated in the variance."""
+        """Learner with the model of a log; pending points count as evaluated in the variance."""
         if self.made is not None and self.made[0] is log:
             return self, self.made[1]
         last = None if self.made is None else self.made[1]
@@ -85,12 +83,8 @@ class FunctionLearner:
     def decided_elsewhere(
         self, log: Logbook, point: Float[np.ndarray, " n"], report: SolveReport
     ) -> tuple["FunctionLearner", Choice]:
-        """What others decided by the same log, as ``decide`` has it: what is learned is the same.
-
-        Args:
-            log: What is known.
-            point: On which they agreed (n,), physical.
-            report: How.
+        """Learner and choice for a point that was decided elsewhere by the same log; the learner changes as in a
+        decision.
         """
         choice = Choice(point, report, chosen=log.n_evaluations >= self.setup.initial)
         if not choice.chosen:
@@ -99,7 +93,7 @@ class FunctionLearner:
         return replace(made, learned=model.learned), made.expected(log, choice)
 
     def expected(self, log: Logbook, choice: Choice) -> Choice:
-        """A choice with what is expected there, if a method chose it."""
+        """Choice with its expected outcome, if a method chose it."""
         if not choice.chosen:
             return choice
         _, model = self.modelled(log)
@@ -107,15 +101,7 @@ class FunctionLearner:
         return replace(choice, mean=mean, std=std)
 
     def steps(self, log: Logbook, offers: Offers) -> Steps[tuple["FunctionLearner", Choice]]:
-        """The next joint point: of the initial design, or where agents agree.
-
-        Args:
-            log: What is known.
-            offers: Who hears whom.
-
-        Raises:
-            ConfigError: If links are directed, or what only a field has is given.
-        """
+        """Decide the next joint point: one of the initial design, or an agreement."""
         check_links(offers.links)
         if not (offers.agents is None and offers.candidates is None and not offers.prices):
             raise ConfigError("got agents, candidates or prices; wanted none: all agents set one joint point together")
@@ -131,10 +117,10 @@ class FunctionLearner:
     def recommend(
         self, log: Logbook, sites: Float[np.ndarray, "k d"] | None
     ) -> "Steps[tuple[FunctionLearner, Recommendation | None]]":
-        """The evaluated point that is worth most in expectation.
+        """Best evaluated point in expectation.
 
-        Where factors are observed one by one it is put together from the best of what each part of the graph saw. If
-        that must not be asked, it is a point near it that may. No later decision depends on this being called.
+        If factors are observed individually, it combines the best points of each part of the graph. If that is not
+        allowed, it is an allowed point near it. No later decision depends on this call.
         """
         if not self.n_data(log):
             return self, None
@@ -142,15 +128,15 @@ class FunctionLearner:
         return made, (yield from recommended_steps(self.setup.problem, model.complete or model))
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain data and arrays."""
+        """State as plain data and arrays."""
         return {"learned": msgspec.to_builtins(self.learned)}, {}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "FunctionLearner":
-        """The learner, of the same setup, that ``to_state`` wrote down."""
+        """Restore the state of ``to_state``, with the same setup."""
         return FunctionLearner(self.setup, msgspec.convert(plain["learned"], Learned | None))
 
     def situation(self, log: Logbook, links: "nx.Graph[str] | None") -> JointSituation:
-        """Everything that a method may look at."""
+        """Everything that a method may read."""
         setup, problem = self.setup, self.setup.problem
         return JointSituation(
             graph=problem.graph,
@@ -174,10 +160,10 @@ class FunctionLearner:
         return problem.in_box(self._deduplicated(log, problem.kept_out(np.clip(U, 0.0, 1.0))))
 
     def _deduplicated(self, log: Logbook, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """The point, or one near it if it was evaluated, unless outcomes fade, or is within a floor of a pending one.
+        """The point, or one near it if it was evaluated (unless outcomes fade) or is too near a pending one.
 
-        Where outcomes are told by factor, the floor holds for the variables of each factor whose outcome is still to
-        come. Whatever decided, this is done last, and follows from the log and the seed.
+        With outcomes per factor, the distance to pending points holds for the variables of each pending factor. This is
+        the last step of every method, and follows from the log and the seed.
         """
         settings, problem = self.setup.belief, self.setup.problem
         fades = isinstance(settings, AdditiveGPSettings) and settings.time is not None
@@ -210,15 +196,7 @@ def learned_model(
     previous: Learned | None,
     last: Model | None,
 ) -> Model:
-    """What is made of a history.
-
-    Args:
-        situation: What is known.
-        belief: Settings of the belief.
-        acquisition: May have transforms or models of its own.
-        previous: What was learned before the last decision.
-        last: The last model; going on from it where that can be done saves time, and changes nothing.
-    """
+    """Model of a history; continuing from the ``last`` model saves time, and changes nothing."""
     if isinstance(belief, EnsembleSettings):
         return learn_ensemble(situation, belief, previous, last)
     if isinstance(belief, AdditiveGPSettings):

@@ -1,8 +1,7 @@
-"""How the next joint point is decided, whoever decides: a team in one place, or one agent by messages.
+"""Decision of the next joint point, in one process for a team or by messages for an agent.
 
-The steps are written once, as a generator. It computes from what is known here, and yields a request where it needs
-what others know. A team knows all, and answers at once (``central_driver``); an agent answers by messages
-(``swarmbo.agent``). So both decide alike, to the bit.
+The steps are a generator that computes from local knowledge, and yields a request for others' data. A team answers at
+once (``central_driver``), an agent by messages (``swarmbo.agent``). So decisions are bit-identical.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -36,12 +35,9 @@ Out = TypeVar("Out")
 
 
 class Ranking(NamedTuple):
-    """The best evaluated points of the parts of a graph in which several factors share variables.
+    """Best evaluated points (k, n), best first, of the parts of a graph in which several factors share variables.
 
-    Args:
-        points: In the unit cube (k, n), best first.
-        columns: Variables of these parts; no others are meant to be right.
-        beaten: The best (n,) of evaluated and of pending points.
+    Only these parts' columns are right. ``beaten`` (n,) is the best of evaluated and pending points.
     """
 
     points: Float[np.ndarray, "k n"]
@@ -50,11 +46,9 @@ class Ranking(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """Which evaluations are worth most to each part; answered by a ``Ranking``, None where all is known here.
+    """Request for the best evaluations of each part; answered by a ``Ranking``, or None if all is local.
 
-    Args:
-        belief: What factors are worth; only of own factors it is meant to be right.
-        factor_means: What they are worth at evaluated points (k, t), if not as the belief has it.
+    ``belief`` needs to be right for own factors only. ``factor_means`` (k, t) replace its values at evaluated points.
     """
 
     belief: AdditiveGP
@@ -62,17 +56,14 @@ class Rank(NamedTuple):
 
 
 class Gather(NamedTuple):
-    """A number of each factor; answered by those of all factors, where only those of own factors were right."""
+    """A number of each factor; answered by those of all factors, if those of own factors are right."""
 
     graph: FactorGraph
     numbers: Mapping[str, float]
 
 
 class Whole(NamedTuple):
-    """A joint point (n,), of which each factor's owner has its variables right; answered by one that has all of them.
-
-    Of a variable that several factors share, their owners have the same.
-    """
+    """A joint point (n,) with right variables of own factors; answered by a point with all variables right."""
 
     point: Float[np.ndarray, " n"]
 
@@ -80,12 +71,7 @@ class Whole(NamedTuple):
 class Agree(NamedTuple):
     """Functions of factors, to be maximised in sum; answered by an ``Agreement``.
 
-    Args:
-        functions: Only those of own factors may be asked.
-        links: Who hears whom; None: everyone hears everyone.
-        seed: Of what agents draw.
-        again: Whether this is the second agreement in a round.
-        shares: Whether all agents know all outcomes, and so what each other's functions are.
+    Only functions of own factors may be evaluated, unless ``shares``: all agents know all outcomes.
     """
 
     functions: BoxFunctions
@@ -96,10 +82,7 @@ class Agree(NamedTuple):
 
 
 class Expect(NamedTuple):
-    """A model and a joint point (n,), physical; answered by the mean and standard deviation of the sum there.
-
-    Only own factors of the model are meant to be right.
-    """
+    """A model (right for own factors) and a joint point; answered by mean and standard deviation of the sum."""
 
     model: Model
     point: Float[np.ndarray, " n"]
@@ -110,13 +93,9 @@ Steps = Generator[Request, Any, Out]
 
 
 def ranked_parts(graph: FactorGraph, coordination: object) -> list[tuple[int, FactorGraph]]:
-    """The parts of a graph whose agents add up what evaluated points are worth to them, with their numbers.
+    """Numbered parts of a graph whose agents add up the values of evaluated points.
 
-    Where nobody waits, who owns a variable of an only factor has to know where that is best; else it is told.
-
-    Args:
-        graph: Of a belief.
-        coordination: How the agents agree.
+    By a deadline, owners of a single factor's variables need its best point too; otherwise its owner sends it.
     """
     parts, is_timed = enumerate(graph.components), has_deadline(coordination)
     return [(i, p) for i, p in parts if len(p.factors) > 1 or (is_timed and len(p.agents) > 1)]
@@ -128,20 +107,7 @@ def joint_steps(
     acquisition: Acquisition,
     coordination: Maximiser | JointPolicy,
 ) -> Steps[tuple[Float[np.ndarray, " n"], SolveReport]]:
-    """The next joint point: by an agreement on local functions, or as a baseline has it.
-
-    Args:
-        situation: What is known.
-        model: What was made of it.
-        acquisition: What a point is worth.
-        coordination: How the agents agree.
-
-    Returns:
-        The point (n,) in the unit cube, and how it was agreed.
-
-    Raises:
-        ShapeError: If what comes out is no point.
-    """
+    """Decide the next joint point (n,) of the unit cube: by an agreement on local functions, or by a baseline."""
     if not isinstance(coordination, Maximiser):
         chosen: Any = coordination.decide_joint(situation, acquisition)
         if not (isinstance(chosen, tuple) and len(chosen) == 2 and isinstance(chosen[1], SolveReport)):
@@ -168,12 +134,7 @@ def joint_steps(
 
 
 def recommended_steps(problem: Problem, model: Model) -> Steps[Recommendation]:
-    """The evaluated point that is worth most in expectation, or one near it where that must not be asked.
-
-    Args:
-        problem: What is maximised.
-        model: Of all evaluations.
-    """
+    """Best evaluated point in expectation, or an allowed one near it."""
     best = yield from _best(model, (yield Rank(model.belief)))
     point = problem.in_box(problem.kept_out(best))
     mean, std = yield Expect(model, point)
@@ -181,7 +142,7 @@ def recommended_steps(problem: Problem, model: Model) -> Steps[Recommendation]:
 
 
 def _requirements(situation: JointSituation, model: Model) -> Steps[tuple[Requirement, ...]]:
-    """What failures require. How far they reach back follows from what outlasts all other factors' outcomes."""
+    """Requirements from failures. They reach back as far as the most lasting factor's outcomes."""
     times: Sequence[TimeCorrelation] = model.belief.hyperparameters.times
     if times and situation.failed is not None and situation.failed.any():
         graph = model.belief.graph
@@ -195,7 +156,7 @@ def _requirements(situation: JointSituation, model: Model) -> Steps[tuple[Requir
 
 
 def _best(model: Model, ranking: Ranking | None) -> Steps[Float[np.ndarray, " n"]]:
-    """The incumbent, of all variables."""
+    """Incumbent of all variables."""
     best, means = model.incumbent(), model.factor_means()
     if means is not None:
         ranking = yield Rank(model.belief, means)
@@ -207,9 +168,9 @@ def _best(model: Model, ranking: Ranking | None) -> Steps[Float[np.ndarray, " n"
 def _agreed_within(
     needed: Sequence[Requirement], situation: JointSituation, incumbent: Float[np.ndarray, " n"], agree: Agree
 ) -> Steps[Agreement]:
-    """A joint point that will probably succeed: bounded factor by factor, checked together, and taken back if need be.
+    """Joint point that probably succeeds: bounded factor by factor, checked jointly, and else moved back.
 
-    Where the check fails, agents agree once more, each within an equal share of what there is to spare.
+    If the check fails, agents agree once more, each within an equal share of the slack.
     """
     functions = agree.functions
     graph, origin = situation.graph, reference(situation, needed, incumbent)
@@ -231,10 +192,10 @@ def _agreed_within(
 
 
 def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | None":
-    """Who hears whom while agreeing; None: everyone.
+    """Radio graph during the agreement; None: every agent reaches every other.
 
-    On scopes that are not the team's own, agents must talk who need not be in contact. Such scopes come from totals,
-    which reach everybody over a base station where no relay does, and so do messages then.
+    Learned scopes may join agents without contact. Such scopes come from totals, which reach all agents, if need be
+    over a base station; so do messages then.
     """
     links = situation.links
     is_own = graph.scopes == situation.graph.scopes or situation.outcomes != "total"
@@ -242,7 +203,7 @@ def _links(situation: JointSituation, graph: FactorGraph) -> "nx.Graph[str] | No
 
 
 def _checked(point: object, situation: JointSituation, coordination: object) -> Float[np.ndarray, " n"]:
-    """The point, if it is one: a method may be a user's own."""
+    """The point, if it is valid: a method may be a user's own."""
     place, n = np.asarray(point, dtype=float), situation.domain.n_dims
     if place.shape != (n,) or not np.isfinite(place).all():
         got = f"shape {place.shape}" if place.shape != (n,) else str(place.tolist())

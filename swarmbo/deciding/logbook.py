@@ -1,4 +1,4 @@
-"""What a team asked for, what is still out, and what came back."""
+"""Requested queries of a team, pending outcomes, and results."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,15 +17,10 @@ _FLAGS = ("attached", "chosen", "taken")
 
 @dataclass(frozen=True, eq=False)
 class OpenQuery:
-    """A pending joint point.
+    """A pending joint point, and the channels for which it waits.
 
-    Args:
-        point: Where (n,), physical; NaN for variables of agents that take no part.
-        waits: Channels whose outcomes are still to come.
-        row: Its row in the history, once a part of its outcome was told.
-        round: The one in which it was asked for.
-        chosen: Whether a method chose it; if not, it belongs to the initial design.
-        basis: How many evaluations were known when it was asked for.
+    Once a part of its outcome is known, it has a ``row`` in the history. ``chosen`` is False in the initial design;
+    ``basis`` is the number of evaluations known at its request.
     """
 
     point: Float[np.ndarray, " n"]
@@ -38,15 +33,14 @@ class OpenQuery:
 
 @dataclass(frozen=True, eq=False)
 class Logbook:
-    """The history of a team and its open queries, immutable: what changes it returns a new one.
+    """Immutable history of a team and its open queries; changes return a new logbook.
 
     Args:
-        problem: Whose channels.
-        history: Evaluations, in the order in which their first outcome was told.
-        open: Queries that wait for outcomes, by id, in the order in which they were asked.
+        history: Evaluations, in the order of their first outcome.
+        open: Queries that wait for outcomes, by id, in the order of requests.
         asked: Number of queries so far.
-        begun: In a field, how many of them were asked before this episode.
-        failures: Number of outcomes that were told to have failed.
+        begun: In a field, number of queries before this episode.
+        failures: Number of failed outcomes.
 
     Example:
         >>> from swarmbo.spaces import Domain
@@ -66,59 +60,56 @@ class Logbook:
 
     @classmethod
     def empty(cls, problem: Problem) -> "Logbook":
-        """A logbook with nothing in it."""
+        """Empty logbook."""
         return cls(problem, Dataset.empty(problem.domain.n_dims, len(problem.channels)), {})
 
     @property
     def round(self) -> int:
-        """The coming round, 1 before anything was asked; every query is a round, in a field of this episode."""
+        """Number of the coming round, from 1; every query is a round, in a field of this episode."""
         return self.asked - self.begun + 1
 
     @property
     def n_evaluations(self) -> int:
-        """Points that were evaluated or are pending."""
+        """Number of evaluated and pending points."""
         return len(self.history) + len(self.pending)
 
     @property
     def pending(self) -> Float[np.ndarray, "p n"]:
-        """Pending points of which nothing was told yet; the history has those that were told in part."""
+        """Pending points without any outcome; the history has those with a part of their outcomes."""
         return self._stacked([query.point for query in self.open.values() if query.row is None])
 
     @property
     def pending_rounds(self) -> Float[np.ndarray, " p"]:
-        """The rounds in which they were asked for."""
+        """Rounds of the requests of ``pending``."""
         return np.array([query.round for query in self.open.values() if query.row is None], dtype=float)
 
     @property
     def out(self) -> Float[np.ndarray, "q n"]:
-        """Points of which not all was told yet."""
+        """Points with an outstanding outcome."""
         return self._stacked([query.point for query in self.open.values()])
 
     def out_of(self, channel: str) -> Float[np.ndarray, "q n"]:
-        """Points of which the outcome of a channel was not told yet."""
+        """Points with an outstanding outcome of a channel."""
         return self._stacked([query.point for query in self.open.values() if channel in query.waits])
 
     @property
     def points(self) -> Float[np.ndarray, "k n"]:
-        """All points that were ever evaluated or are pending."""
+        """All evaluated and pending points."""
         return np.concatenate([self.history.X, self.pending])
 
     def record(self, channel: str) -> Bool[np.ndarray, " s"]:
-        """Which of a channel's own outcomes succeeded, in the order of the history; attached ones are not its own."""
+        """Mask of successes among a channel's own outcomes, in the order of the history; attached ones are left out."""
         data, column = self.history, self.problem.channels.index(channel)
         told = ~np.isnan(data.factors[:, column])
         own = np.ones(len(data), dtype=bool) if data.attached is None else ~data.attached
         return told[own & (told | data.failed[:, column])]
 
     def next_ids(self, count: int = 1) -> list[str]:
-        """What the coming queries will be called."""
+        """Ids of the coming queries."""
         return [f"q{self.asked + i:05d}" for i in range(1, count + 1)]
 
     def with_query(self, point: Float[np.ndarray, " n"], *, chosen: bool = True) -> tuple["Logbook", str]:
-        """Send out a point, which a method chose or the initial design has; the new logbook, and the query's id.
-
-        A query in which nobody takes part waits for nothing.
-        """
+        """Request a point; return the new logbook, and the query's id. Without participants it waits for nothing."""
         query_id, waits = self.next_ids()[0], self.problem.channels_in(point)
         query = OpenQuery(point.copy(), waits, round=self.round, chosen=chosen, basis=len(self.history))
         return replace(
@@ -126,7 +117,7 @@ class Logbook:
         ), query_id
 
     def without(self, query_ids: Iterable[str]) -> "Logbook":
-        """Give up waiting for queries; what was told of them stays, and what was not has not failed."""
+        """Give up queries; known outcomes stay, and others do not count as failed."""
         history = self.history
         taken = None if history.taken is None else history.taken.copy()
         given_up = {key: self.open[key] for key in query_ids if key in self.open}
@@ -136,19 +127,11 @@ class Logbook:
         return replace(self, history=replace(history, taken=taken))._closed(given_up)
 
     def in_new_episode(self) -> "Logbook":
-        """Give up waiting; in a field, where rounds are those of an episode, count them from 1 again."""
+        """Give up all queries; in a field, count rounds from 1 again."""
         return replace(self.without(self.open), begun=self.asked if self.problem.is_field else self.begun)
 
     def query(self, query_id: str, channels: Iterable[str] = ()) -> OpenQuery:
-        """An open query.
-
-        Args:
-            query_id: Its id.
-            channels: Whose outcomes it must wait for.
-
-        Raises:
-            UnknownQueryError: If it is not open, or a channel is unknown or was told before.
-        """
+        """Find an open query that waits for the channels."""
         if query_id not in self.open:
             raise UnknownQueryError(f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}")
         query, named = self.open[query_id], list(channels)
@@ -162,17 +145,7 @@ class Logbook:
     def with_total(
         self, query_id: str, total: float, point: Float[np.ndarray, " n"] | None = None, noise_std: float = np.nan
     ) -> "Logbook":
-        """Close a query with the outcome of the sum of all channels.
-
-        Args:
-            query_id: Of an open query.
-            total: NaN if it failed.
-            point: Where it was really evaluated.
-            noise_std: Standard deviation of its noise; NaN where nobody says.
-
-        Raises:
-            UnknownQueryError: If it is not open.
-        """
+        """Close a query with its total, NaN if failed; ``point`` is the actual point, and a noise of NaN is unknown."""
         row, history = self._row(self.query(query_id), point)
         totals, noise = history.totals.copy(), history.known_noise
         totals[row], noise[row, 0] = total, noise_std
@@ -188,17 +161,9 @@ class Logbook:
         point: Float[np.ndarray, " n"] | None = None,
         noise_std: Mapping[str, float] | None = None,
     ) -> "Logbook":
-        """Note outcomes of some channels; the query stays open until all are told.
+        """Note outcomes of some channels, NaN if failed; the query stays open until all are known.
 
-        Args:
-            query_id: Of an open query.
-            outcomes: By channel; NaN if it failed.
-            point: Where it was really evaluated, NaN for variables that are as asked. What a channel that was told
-                before reads stays.
-            noise_std: Standard deviation of their noise, by channel, where somebody says.
-
-        Raises:
-            UnknownQueryError: If the query is not open, or a channel is unknown or was told before.
+        ``point`` is the actual point, NaN for variables as requested. Variables of channels with earlier outcomes stay.
         """
         query = self.query(query_id, outcomes)
         row, history = self._row(query, point)
@@ -224,16 +189,11 @@ class Logbook:
         *,
         attached: bool = True,
     ) -> "Logbook":
-        """Add evaluations that no open query waits for, and no method chose.
+        """Add evaluations without a query, which no method chose; NaN for unknown outcomes and for agents without a
+        part.
 
-        Args:
-            X: Joint points (t, n), physical; NaN for variables of agents that took no part.
-            totals: Outcomes of the sum (t,); NaN where not known.
-            factors: Outcomes by channel (t, k); NaN where not known.
-            rounds: The round of each; that of the last query if nobody says, 0 before the first.
-            noise_std: Of each outcome (t, 1 + k), as in ``Dataset``.
-            attached: Whether somebody brought them; then a row without any outcome is one failure. If not, agents
-                measured in a world, and each of them that took part and has no outcome failed.
+        The default round is that of the last query. Of a user's data (``attached``) a row without any outcome is one
+        failure; of an environment's, each agent with a part and no outcome failed.
         """
         rounds = np.broadcast_to(np.asarray(self.round - 1 if rounds is None else rounds, dtype=float), len(X))
         added = self._rows(X, totals, factors, rounds, noise_std, attached=attached, chosen=False)
@@ -242,22 +202,11 @@ class Logbook:
         return replace(self, history=self._summed(self.history.then(added)), failures=failures)
 
     def round_of(self, query_id: str | None, *, is_all: bool) -> int:
-        """The round that news are of: a query's own, or the present one where the round has ended.
-
-        Args:
-            query_id: Which query they are of; None: of what nobody asked for.
-            is_all: Whether nothing more will come of the query.
-        """
+        """Round of news: that of the query, or the present one if the round has ended or there is no query."""
         return self.round - 1 if query_id is None or is_all else self.open[query_id].round
 
     def with_news(self, query_id: str | None, news: News, *, is_all: bool = False) -> "Logbook":
-        """The same with news: of a query, and of what nobody asked for.
-
-        Args:
-            query_id: Which query they are of; None: of what nobody asked for.
-            news: What came.
-            is_all: Whether nothing more will come of the query.
-        """
+        """Add news of a query, or unrequested ones; ``is_all`` is True if the query gets no more outcomes."""
         log, problem, query = self, self.problem, None if query_id is None else self.open[query_id]
         places = problem.places(news.point, news.factors)
         waits = frozenset[str]() if query is None else frozenset(query.waits)
@@ -275,7 +224,7 @@ class Logbook:
             factors = np.array([[unasked.get(channel, np.nan) for channel in problem.channels]])
             noise = np.array([[np.nan, *(news.noise.get(channel, np.nan) for channel in problem.channels)]])
             log = log.with_evaluations(row[None], np.array([np.nan]), factors, None, noise, attached=False)
-        for measurement in news.on_the_way:  # nobody asked for these: rows of their own
+        for measurement in news.on_the_way:  # unrequested: rows of their own
             row = problem.joint({measurement.agent: measurement.place})[None]
             is_its = np.array([[channel == measurement.agent for channel in problem.channels]])
             noise = np.column_stack([[np.nan], np.where(is_its, measurement.noise_std, np.nan)])
@@ -285,7 +234,7 @@ class Logbook:
         return log
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain data and arrays."""
+        """State as plain data and arrays."""
         plain = {
             "asked": self.asked,
             "begun": self.begun,
@@ -296,8 +245,8 @@ class Logbook:
         return plain, {**rows, "open": self.out}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Logbook":
-        """The logbook, of the same problem, that ``to_state`` wrote down."""
-        n = len(arrays["totals"])  # states of before batches were counted have no basis: then all came one by one
+        """Restore the state of ``to_state``, with the same problem."""
+        n = len(arrays["totals"])  # states of earlier versions have no basis: then all came one by one
         history = Dataset(
             basis=np.array(arrays.get("basis", np.arange(n)), dtype=np.int64),
             **{name: np.array(arrays[name], dtype=float) for name in _NUMBERS},
@@ -316,7 +265,7 @@ class Logbook:
         return self._with_open({key: query for key, query in self.open.items() if key not in gone})
 
     def _with_open(self, queries: Mapping[str, OpenQuery]) -> "Logbook":
-        """Wait for other queries; the history then says what is still to come of those that were told in part."""
+        """Replace the open queries; the history then marks the pending outcomes of partly known rows."""
         awaited = np.zeros(self.history.factors.shape, dtype=bool)
         for query in queries.values():
             if query.row is not None:
@@ -324,7 +273,7 @@ class Logbook:
         return replace(self, open=queries, history=replace(self.history, awaited=awaited))
 
     def _which(self, channels: Iterable[str]) -> Bool[np.ndarray, " k"]:
-        """Which of the problem's channels some are."""
+        """Mask of channels."""
         named = set(channels)
         return np.array([channel in named for channel in self.problem.channels], dtype=bool)
 
@@ -332,11 +281,11 @@ class Logbook:
         return np.array(points).reshape(-1, self.history.X.shape[1])
 
     def _summed(self, history: Dataset) -> Dataset:
-        """Outcomes of all factors are one of their sum; those in a field are not."""
+        """History with totals of rows whose factors are all known; in a field there are none."""
         return history if self.problem.is_field else history.with_sums()
 
     def _row(self, query: OpenQuery, point: Float[np.ndarray, " n"] | None) -> tuple[int, Dataset]:
-        """A query's row in the history, and the history that has it at the point where it was evaluated."""
+        """A query's row in the history, and the history with that row at the actual point."""
         place = query.point if point is None else np.where(np.isnan(point), query.point, point)
         if query.row is None:
             unknown = np.full((1, len(self.problem.channels)), np.nan)
@@ -348,7 +297,7 @@ class Logbook:
             return query.row, self.history
         X, free = self.history.X.copy(), np.ones(len(place), dtype=bool)
         for channel in set(self.problem.channels_in(query.point)) - set(query.waits):
-            free[self.problem.columns(channel)] = False  # what was told was told of there
+            free[self.problem.columns(channel)] = False  # known outcomes belong to that point
         X[query.row, free] = place[free]
         return query.row, replace(self.history, X=X)
 

@@ -1,4 +1,4 @@
-"""Offers of agents in a field: where each can go in a round, and on what terms."""
+"""Offers of agents in a field: reachable locations in a round, and their price."""
 
 import zlib
 from collections.abc import Mapping
@@ -15,13 +15,9 @@ from swarmbo.worlds import Offers
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """Offer of one agent: where it can go in a round, and on what terms.
+    """Offer of one agent: reachable locations in a round (None: the whole box), and their price.
 
-    Args:
-        candidates: Places (k, d), physical; None: anywhere in the box.
-        price: What a measurement costs it, in the unit of the outcome; one that pays nothing does not decline.
-        position: Where it stands (d,), if not where it measured last.
-        takes_part: Whether it is there at all: who is gone is not among those who choose.
+    At a price of 0 an agent never abstains. The default position is that of its last measurement.
     """
 
     candidates: tuple[tuple[float, ...], ...] | None = None
@@ -31,7 +27,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
-    """An offer as it crosses the links: candidates are packed."""
+    """An offer as it crosses the links, with packed candidates."""
 
     candidates: bytes | None
     price: float
@@ -40,7 +36,7 @@ class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, offer: Offer, n_dims: int, sites: Float[np.ndarray, "s d"] | None) -> "PackedOffer":
-        """An offer of places with so many coordinates, as indices of sites where they are some of them."""
+        """Pack an offer; candidates are indices of sites, if they are sites."""
         places = offer.candidates
         return cls(
             None if places is None else packed(np.array(places).reshape(-1, n_dims), sites),
@@ -50,7 +46,7 @@ class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
         )
 
     def unpacked(self, n_dims: int, sites: Float[np.ndarray, "s d"] | None) -> Offer:
-        """The offer again, by the same sites."""
+        """Unpack the offer with the same sites."""
         places = None
         if self.candidates is not None:
             places = tuple(tuple(place) for place in unpacked(self.candidates, n_dims, sites).tolist())
@@ -58,7 +54,7 @@ class PackedOffer(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def check(self) -> int:
-        """A number from 0 to 127, one byte on the wire, by which another offer is told apart from this one."""
+        """Checksum from 0 to 127, one byte on the wire, that distinguishes offers."""
         return zlib.crc32(msgspec.msgpack.encode(self)) & 0x7F
 
 
@@ -70,16 +66,7 @@ def offer_of(
     round_number: int,
     position: "Float[np.ndarray, ' d'] | None",
 ) -> Offer:
-    """Of what a world in a field says, what is one agent's own.
-
-    Args:
-        agent: Which.
-        offers: What a world says.
-        problem: The field.
-        seed: Of all agents.
-        round_number: The coming round.
-        position: Where the agent measured last, if that is known.
-    """
+    """One agent's own offer from an environment's offers; ``position`` is that of its last measurement, if known."""
     box, places = problem.box, None
     if offers.candidates is not None:
         places = np.asarray(offers.candidates.get(agent, ()), dtype=float).reshape(-1, box.n_dims)
@@ -98,15 +85,7 @@ def offer_of(
 
 
 def offers_of(common: Offers, given: Mapping[str, Offer], problem: Problem, seed: int, round_number: int) -> Offers:
-    """Offers of agents in the form in which a world gives them to a team.
-
-    Args:
-        common: What all know of the world.
-        given: By agent.
-        problem: The field.
-        seed: Of all agents.
-        round_number: The coming round; who does not say where it can go draws places anew in each.
-    """
+    """Offers of agents as an environment gives them; agents without candidates draw new ones in each round."""
     present = {name: offer for name, offer in given.items() if offer.takes_part}
     candidates: dict[str, np.ndarray] | None = None
     if any(offer.candidates is not None for offer in present.values()):

@@ -1,8 +1,8 @@
-"""What an agent was told and has not yet said, and how what all agents were told becomes one logbook in each.
+"""Unreported data of an agent, and the merging of all agents' data into one logbook in each.
 
-Before a decision agents add up numbers: of every evaluation that is pending, or was attached, which outcomes came, and
-where the variables stood. Every number is one agent's, and 0 of all others, so the sum is exact. Outcomes by factor
-stay with who owns the factor: others only learn that they came. Totals, and what is told beside them, are said.
+Before a decision agents add up numbers for every pending or attached evaluation: the outcomes that came, and the values
+of variables. Every number has one author, and is 0 for all others, so the sum is exact. Outcomes per factor stay with
+the factor's owner: others only learn that they came. Totals, with their noise, are sent.
 """
 
 import math
@@ -20,34 +20,28 @@ from swarmbo.errors import ShapeError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, Measurement, News
 
-UNHEARD = 0.0  # stands in the logbook for an outcome that another agent was told; nothing depends on it
+UNHEARD = 0.0  # placeholder in the logbook for another agent's private outcome; nothing depends on its value
 
-UNASKED = ""  # in the place of a query: what an agent in a field measured unasked, such as where it starts
+UNASKED = ""  # id of an unrequested measurement in a field, such as at the start
 
 AWAITED, CAME, FAILED = 0.0, 1.0, 2.0
 NOT_KNOWN = -1.0  # noise of an outcome that came
 
 
 class Stop(msgspec.Struct, frozen=True, array_like=True):
-    """A measurement in a field.
-
-    Args:
-        place: Where (d,), physical.
-        outcome: What; None: failed.
-        noise: Standard deviation of its noise; None: not known.
-    """
+    """A measurement in a field, physical; an outcome of None failed, a noise of None is unknown."""
 
     place: tuple[float, ...]
     outcome: float | None
     noise: float | None = None
 
     def without_outcome(self) -> "Stop":
-        """That there was a measurement, and where, for those who are not told what came of it."""
+        """Measurement with its location, and without its outcome."""
         return Stop(self.place, UNHEARD)
 
     @classmethod
     def of(cls, measurement: Measurement) -> "Stop":
-        """A reading written down."""
+        """Convert a measurement."""
         outcome, noise = measurement.outcome, measurement.noise_std
         return cls(
             tuple(measurement.place.tolist()),
@@ -56,24 +50,19 @@ class Stop(msgspec.Struct, frozen=True, array_like=True):
         )
 
     def measurement(self, agent: str) -> Measurement:
-        """The same, of an agent."""
+        """Convert to a measurement of an agent."""
         outcome, noise = (math.nan if number is None else number for number in (self.outcome, self.noise))
         return Measurement(agent, np.array(self.place), outcome, noise)
 
 
 class OwnRow(msgspec.Struct, frozen=True):
-    """What an agent was told of one evaluation.
+    """Data of an agent about one evaluation: outcomes (None: failed), noise if known, and values of own variables.
 
     Args:
-        order: How many evaluations it was told outcomes of before, since it last heard of the others.
-        factors: Outcomes of factors that it owns; None: failed.
-        total: Outcome of the sum.
-        place: Of variables that it owns, where they stood.
-        round: Of one that was attached: the round.
-        noise: Standard deviation of the noise of outcomes of factors, where that is known.
-        total_noise: Of the total; None: not known.
-        on_the_way: In a field, what it measured besides.
-        has_ended: In a field, whether nothing more will come of the query, for anybody.
+        order: Number of evaluations with outcomes that it got before, since its last report.
+        round: Round, if the evaluation was attached.
+        on_the_way: In a field, measurements en route.
+        has_ended: In a field, True if no agent will add to the query.
     """
 
     order: int
@@ -96,7 +85,7 @@ class OwnRow(msgspec.Struct, frozen=True):
         *,
         has_ended: bool = False,
     ) -> "OwnRow":
-        """The row of what an agent in a field measured in the end, None for nothing, and on its way."""
+        """Row of an agent's measurement in a field (None: nothing) and of those en route."""
         row = cls(order, on_the_way=tuple(map(Stop.of, on_the_way)), has_ended=has_ended)
         if measurement is None:
             return row
@@ -107,28 +96,23 @@ class OwnRow(msgspec.Struct, frozen=True):
 
     @property
     def has_come(self) -> bool:
-        """Whether it was told an outcome, or that one failed, or that none will come."""
+        """True if it has an outcome, a failure, or the end of the query."""
         return bool(self.factors) or self.total is not UNSET or bool(self.on_the_way) or self.has_ended
 
 
 class OwnRows(msgspec.Struct, frozen=True):
-    """What an agent was told since it last heard of the others.
-
-    Args:
-        told: By query.
-        attached: Evaluations that were never asked for.
-    """
+    """Data of an agent since its last report: by query, and unrequested evaluations."""
 
     told: dict[str, OwnRow] = {}
     attached: tuple[OwnRow, ...] = ()
 
     @property
     def count(self) -> int:
-        """Of evaluations that it was told outcomes of, or that were attached."""
+        """Number of evaluations with outcomes, or attached."""
         return sum(row.has_come for row in self.told.values()) + len(self.attached)
 
     def with_told(self, query_id: str, row: OwnRow) -> "OwnRows":
-        """The same and outcomes of a query, some of which may have been told before."""
+        """Add outcomes of a query, of which some may be known."""
         if (before := self.told.get(query_id)) is not None:
             row = OwnRow(
                 order=before.order if before.has_come else row.order,
@@ -143,11 +127,11 @@ class OwnRows(msgspec.Struct, frozen=True):
         return OwnRows({**self.told, query_id: row}, self.attached)
 
     def with_attached(self, rows: Sequence[OwnRow]) -> "OwnRows":
-        """The same and evaluations that were attached."""
+        """Add attached evaluations."""
         return OwnRows(self.told, (*self.attached, *rows))
 
     def then(self, later: "OwnRows") -> "OwnRows":
-        """The same and what came later."""
+        """Add later data."""
         both = self
         for query_id, row in later.told.items():
             both = both.with_told(query_id, msgspec.structs.replace(row, order=self.count + row.order))
@@ -156,14 +140,7 @@ class OwnRows(msgspec.Struct, frozen=True):
         )
 
     def row(self, problem: Problem, agent: str, news: News, *, has_ended: bool) -> OwnRow:
-        """What an agent in a field is told of a round's news, after all of these.
-
-        Args:
-            problem: The field.
-            agent: Which.
-            news: Of all agents.
-            has_ended: Whether nothing more will come of the query.
-        """
+        """Row of an agent in a field from a round's news."""
         measurement = None
         if agent in news.factors:
             place = problem.places(news.point, [agent])[agent]
@@ -171,21 +148,10 @@ class OwnRows(msgspec.Struct, frozen=True):
         return OwnRow.measured(self.count, problem, measurement, news.along(agent), has_ended=has_ended)
 
     def surveyed(self, problem: Problem, agent: str, data: Dataset, present: int, *, fades: bool) -> "OwnRows":
-        """The same and measurements in a field that were never asked for, of which some may be an agent's own.
-
-        Args:
-            problem: The field.
-            agent: Which.
-            data: The measurements.
-            present: The round, if nobody says.
-            fades: Whether rounds are of account.
-
-        Raises:
-            ShapeError: If there are rounds that are of no account.
-        """
+        """Add those of unrequested measurements in a field that are its own; ``present`` is the default round."""
         if data.rounds is not None and not fades:
             wanted = (len(data), problem.box.n_dims)
-            raise ShapeError(f"got rounds for a belief in which nothing fades; wanted places {wanted}")
+            raise ShapeError(f"got rounds for a belief without a time axis; wanted locations {wanted}")
         own, column, order = problem.columns(agent), problem.channels.index(agent), self.count
         made = problem.taken(data.X)[:, column]
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
@@ -201,22 +167,12 @@ class OwnRows(msgspec.Struct, frozen=True):
         return self.with_attached(rows)
 
     def said(self, log: Logbook) -> "OwnRows":
-        """What is still to be said after this was: of queries of which nothing came, where variables stood.
-
-        Args:
-            log: Before it was said.
-        """
+        """Data that remain after a report: values of variables of queries without outcomes."""
         return OwnRows({name: OwnRow(0, place=row.place) for name, row in self.told.items() if name in log.open})
 
 
 def stops_by_round(rows: Mapping[str, OwnRow], agent: str, variables: Sequence[str]) -> list[tuple[int, list[Stop]]]:
-    """Measurements of one agent in a field, in the order in which it was told of them, with the round of each row.
-
-    Args:
-        rows: By query, whose name ends with the number of the round.
-        agent: Whose.
-        variables: Its own.
-    """
+    """One agent's measurements in a field, in the order of arrival, with their rounds."""
     found: list[tuple[int, list[Stop]]] = []
     for query_id, row in rows.items():
         stops = [*row.on_the_way]
@@ -228,7 +184,7 @@ def stops_by_round(rows: Mapping[str, OwnRow], agent: str, variables: Sequence[s
 
 
 class Layout(NamedTuple):
-    """Which numbers of a row are what."""
+    """Columns of a row of numbers, by their meaning."""
 
     status: slice
     values: slice
@@ -240,7 +196,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem) -> "Layout":
-        """Of a function."""
+        """Layout for a function."""
         k, n = len(problem.channels) + 1, problem.domain.n_dims  # the total comes last
         said = k if shares_outcomes(problem) else 0
         values, noise = slice(k, k + said), slice(k + said, k + 2 * said)
@@ -249,30 +205,18 @@ class Layout(NamedTuple):
 
 
 def news_shape(problem: Problem, lines: int) -> tuple[int, int]:
-    """The shape of the numbers that agents of a function add up before a decision.
-
-    Args:
-        problem: What they work on.
-        lines: Queries that are pending, and evaluations that were attached.
-    """
+    """Shape of the numbers that agents of a function add up before a decision, for so many evaluations."""
     return lines, Layout.of(problem).width
 
 
 def shares_outcomes(problem: Problem) -> bool:
-    """Whether agents tell one another outcomes: totals tie all factors together, so everybody needs everything."""
+    """True if agents report outcomes: totals tie all factors together, so every agent needs all of them."""
     return problem.outcomes == "total"
 
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """One exchange of what agents were told.
-
-    Args:
-        problem: What they work on.
-        agent: Whose side this is.
-        log: What it knew before.
-        own: What it was told since.
-    """
+    """One agent's side of an exchange of data: its log before, and its own data since."""
 
     problem: Problem
     agent: str
@@ -281,11 +225,11 @@ class Exchange:
 
     @property
     def is_due(self) -> bool:
-        """Whether there may be news: everybody knows what is pending, and what was attached."""
+        """True if there may be news; all agents know pending and attached evaluations."""
         return bool(self.log.open) or bool(self.own.attached)
 
     def numbers(self) -> Float[np.ndarray, "rows w"]:
-        """What this agent has to say: a row for each query that is pending, then one for each evaluation attached."""
+        """Numbers of this agent: a row for each pending query, then one for each attached evaluation."""
         problem, layout = self.problem, Layout.of(self.problem)
         variables = problem.graph.variables
         mine = set(problem.graph.variables_owned_by(self.agent))
@@ -312,11 +256,7 @@ class Exchange:
         return out
 
     def merged(self, sums: Float[np.ndarray, "rows w"]) -> Logbook:
-        """What all know now: evaluations in the order in which they were told.
-
-        Args:
-            sums: Over all agents.
-        """
+        """Log with all agents' data from the sums, in the order in which evaluations were told."""
         layout, queries, log = Layout.of(self.problem), list(self.log.open), self.log
         channels = self.problem.channels
         order = sums[:, layout.order] / np.maximum(sums[:, layout.tellers], 1.0)
@@ -349,7 +289,7 @@ class Exchange:
         return self.problem.channels.index(channel)
 
     def _noise(self, line: Float[np.ndarray, " w"], column: int, own: OwnRow | None) -> float:
-        """Standard deviation of the noise of an outcome; NaN where this agent does not know it."""
+        """Standard deviation of the noise of an outcome; NaN if this agent does not know it."""
         layout = Layout.of(self.problem)
         if line[layout.status][column] == FAILED:
             return np.nan

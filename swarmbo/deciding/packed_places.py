@@ -1,4 +1,4 @@
-"""Places in a field in few bytes: as indices of sites that all agents know, or as columns of numbers; to the bit."""
+"""Locations in a field in few bytes, bit-identical: as indices of common sites, or as columns of numbers."""
 
 import zlib
 
@@ -8,20 +8,15 @@ from jaxtyping import Float
 
 from swarmbo.errors import TransportError
 
-_MOST = 2**22  # bytes that are unpacked: nobody offers more places than a letter of some megabytes has room for
+_MOST = 2**22  # limit of unpacked bytes: more locations than a message of some megabytes can hold
 _NUMBERS, _INDICES, _IS_PRESSED = 0, 1, 2  # bits of the first byte
 
 
 def packed(places: Float[np.ndarray, "k d"], sites: Float[np.ndarray, "s d"] | None = None) -> bytes:
-    """The bytes of some places, in their order.
+    """Pack locations in their order.
 
-    Places that are all among the sites are said as differences of indices: within reach of an agent most sites follow
-    one another. Others are said column by column, where numbers of a lattice repeat. Either is compressed where that
-    is shorter.
-
-    Args:
-        places: Any numbers.
-        sites: Known to whoever unpacks them.
+    Locations that are all sites become differences of indices, as most sites within an agent's reach are consecutive.
+    Others are stored column by column, as numbers of a lattice repeat. Either is compressed if that is shorter.
 
     Example:
         >>> lattice = np.stack(np.meshgrid(np.arange(50.0), np.arange(50.0)), axis=-1).reshape(-1, 2)
@@ -43,16 +38,7 @@ def packed(places: Float[np.ndarray, "k d"], sites: Float[np.ndarray, "s d"] | N
 
 
 def unpacked(content: bytes, n_dims: int, sites: Float[np.ndarray, "s d"] | None = None) -> Float[np.ndarray, "k d"]:
-    """The places again.
-
-    Args:
-        content: What ``packed`` made.
-        n_dims: Coordinates of a place.
-        sites: Those that it was made with.
-
-    Raises:
-        TransportError: If it is nothing of the kind.
-    """
+    """Unpack locations, with the sites of packing."""
     kind, rest = content[:1], content[1:]
     try:
         if not kind or kind[0] > (_INDICES | _IS_PRESSED):
@@ -75,7 +61,7 @@ def unpacked(content: bytes, n_dims: int, sites: Float[np.ndarray, "s d"] | None
 
 
 def _inflated(content: bytes) -> bytes:
-    """At most so many bytes: a few could stand for millions."""
+    """Decompress up to a limit: a few bytes could expand to millions."""
     reader = zlib.decompressobj()
     found = reader.decompress(content, _MOST)
     if not reader.eof:
@@ -84,7 +70,7 @@ def _inflated(content: bytes) -> bytes:
 
 
 def _indices(places: Float[np.ndarray, "k d"], sites: Float[np.ndarray, "s d"]) -> "np.ndarray | None":
-    """Which sites the places are, bit by bit; None if one of them is none."""
+    """Indices of locations among the sites, compared bit by bit; None if one of them is no site."""
     of = {site: index for index, site in enumerate(_rows(sites))}
     found = [of.get(place, -1) for place in _rows(places)]
     return None if -1 in found else np.array(found, dtype=np.int64)

@@ -1,8 +1,7 @@
-"""How the next places in a field are decided, whoever decides: a team in one place, or one agent by messages.
+"""Decision of the next locations in a field, in one process for a team or by messages for an agent.
 
-The steps are written once, as a generator, as ``joint`` has them for functions. What agents compute from what all of
-them know costs no message; where they have to agree on tables, each of its own, it yields ``Choose``, and where they
-plan routes ``Visit``.
+The steps are a generator, as in ``joint`` for functions. Computations from common knowledge cost no message. To agree
+on tables, each of one agent, it yields ``Choose``, and to plan routes ``Visit``.
 """
 
 from collections.abc import Generator, Mapping
@@ -29,13 +28,7 @@ Out = TypeVar("Out")
 
 
 class Choose(NamedTuple):
-    """Tables over shortlists, to be maximised in sum; answered by a ``Solution``.
-
-    Args:
-        problem: Only tables of own factors may be looked at.
-        links: Who hears whom; None: everyone hears everyone.
-        seed: Of what agents draw.
-    """
+    """Tables over shortlists, to be maximised in sum (own factors' only are read); answered by a ``Solution``."""
 
     problem: LocalProblem
     links: "nx.Graph[str] | None"
@@ -43,12 +36,7 @@ class Choose(NamedTuple):
 
 
 class Visit(NamedTuple):
-    """Routes, to be planned; answered by a ``Decision``.
-
-    Args:
-        planned: What everybody knows, and what each agent knows.
-        links: Who hears whom; None: everyone hears everyone.
-    """
+    """Routes to be planned; answered by a ``Decision``."""
 
     planned: Planned
     links: "nx.Graph[str] | None"
@@ -60,15 +48,10 @@ PlaceSteps = Generator[Choose | Visit | EachSays | InTurn, Any, Out]
 def place_steps(
     situation: Situation, acquisition: ChainAcquisition, coordination: Solver | Planner
 ) -> PlaceSteps[Decision]:
-    """Where everybody measures next: by an agreement over the local acquisitions, or as a baseline has it.
+    """Decide the next locations: by an agreement over the local acquisitions, or by a baseline.
 
-    Agents that come out of an agreement with no choice stay where they are. What was agreed by a deadline, or by some
-    agents alone, is final: to hold it against what all would have chosen one after the other takes all of them.
-
-    Args:
-        situation: What is known.
-        acquisition: What a query is worth.
-        coordination: How the agents agree.
+    Agents without a choice from the agreement stay. An agreement by a deadline, or of some agents only, is final: a
+    comparison with the sequential choices of all would need all agents.
     """
     if not weighs_nothing(coordination):
         situation = yield from likely_steps(situation)
@@ -88,9 +71,9 @@ def place_steps(
     for agent, index in solution.assignment.items():
         point = problem.shortlists[agent][index]
         if np.isnan(point).any():
-            continue  # it declines
+            continue  # it abstains
         if solution.value > -np.inf or not any((point == other).all() for other in points.values()):
-            points[agent] = point  # max-sum on loops may end in a clash: then the later robot stays
+            points[agent] = point  # max-sum on loops may end in a conflict: then the later robot stays
     if problem.safeguard is None or solution.report.status == "blocked" or has_deadline(coordination):
         return Decision(points, solution.report)
     settled = yield from problem.safeguard.settled(situation, points)
@@ -100,34 +83,28 @@ def place_steps(
         gap = None if solution.upper_bound is None or value is None else solution.upper_bound - value
         report = msgspec.structs.replace(report, value=value, gap=gap)
         if report.status == "infeasible" and value is not None and value > -np.inf:
-            report = msgspec.structs.replace(report, status="sequential", violated=())  # max-sum had ended in a clash
+            report = msgspec.structs.replace(report, status="sequential", violated=())  # max-sum ended in a conflict
     return Decision(settled, report)
 
 
 def weighs_nothing(coordination: object) -> bool:
-    """Whether a planner sends agents without a look at what they believe."""
+    """True for a planner that ignores beliefs."""
     return isinstance(coordination, Random | LawnMower)
 
 
 def plans_by_steps(coordination: object) -> TypeGuard[Greedy | Independent | RoutePlanner]:
-    """Whether a planner has agents with beliefs of their own each do their share; a subclass may have another way."""
+    """True for a planner whose agents do their own shares with local beliefs; a subclass may differ."""
     return getattr(type(coordination), "decide", None) in (Greedy.decide, Independent.decide, RoutePlanner.decide)
 
 
 def declining(problem: LocalProblem) -> dict[str, int]:
-    """Of agents that may decline the index that stands for it: where a silent one is taken to be."""
+    """Index of abstention, of agents that may abstain: the assumed choice of a silent one."""
     rows = {agent: np.isnan(places).any(axis=1) for agent, places in problem.shortlists.items()}
     return {agent: int(nowhere.argmax()) for agent, nowhere in rows.items() if nowhere.any()}
 
 
 def checked_solution(solution: object, shortlists: Mapping[str, Any], coordination: object) -> Solution:
-    """The solution, if it is one: a method may be a user's own.
-
-    Args:
-        solution: What the method came to.
-        shortlists: The places of each variable.
-        coordination: The method.
-    """
+    """The solution, if it is valid: a method may be a user's own."""
     found = checked_as(Solution, solution, coordination, "solve")
     for agent, places in shortlists.items():
         index = found.assignment.get(agent)
@@ -138,7 +115,7 @@ def checked_solution(solution: object, shortlists: Mapping[str, Any], coordinati
 
 
 def _checked_decision(decision: object, situation: Situation, coordination: object) -> Decision:
-    """The decision, if it is one: a planner may be a user's own."""
+    """The decision, if it is valid: a planner may be a user's own."""
     found = checked_as(Decision, decision, coordination, "decide")
     d, points = situation.domain.n_dims, dict[str, np.ndarray]()
     for agent, point in checked_as(dict, found.points, coordination, "decide").items():

@@ -1,9 +1,8 @@
-"""What an agent in a field tells all others before a decision: what it measured, and where it can go now.
+"""Reports of agents in a field before a decision: their measurements, and their reachable locations.
 
-From these reports everybody has the same log and the same belief, as a team has them, and knows the same places to
-choose from. Places are said in few bytes: as indices of the sites, which all know (``packed_places``). An agent whose
-offer is as it was, as that of a fixed sensor is, says that in one byte. Where beliefs are agents' own nobody says what
-came of a measurement: only that it was made, and where; and then agents talk, as their way to fuse beliefs has it.
+From these reports every agent has the same log, belief and candidates as a team. Locations are packed as indices of the
+common sites (``packed_places``). An unchanged offer, as of a fixed sensor, takes one byte. With local beliefs reports
+have the locations of measurements without outcomes; agents then exchange messages of the fusion method.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -25,19 +24,13 @@ from swarmbo.problem.data import Dataset, News
 from swarmbo.worlds.fields import news_of_measurements
 
 Out = TypeVar("Out")
-Learning = Generator[tuple[Talk, ...], None, Out]  # yields what agents have to say of their beliefs
+Learning = Generator[tuple[Talk, ...], None, Out]  # yields due exchanges of beliefs
 
 
 class _Measurement(msgspec.Struct, frozen=True, array_like=True):
-    """What came of a query, or of one of the evaluations attached.
+    """Result of a query, or of the attached evaluation of an index; ``stop`` is None without a measurement.
 
-    Args:
-        of: Which one.
-        order: Of evaluations that the agent was told of, which this is.
-        stop: What it measured in the end; None if that is nothing, and has not failed.
-        round: Of one that was attached, where data fade.
-        on_the_way: What it measured besides.
-        has_ended: Whether nothing more will come of the query.
+    ``order`` is the number of the agent's evaluations before this. After ``has_ended`` the query gets no more outcomes.
     """
 
     of: str | int
@@ -48,34 +41,28 @@ class _Measurement(msgspec.Struct, frozen=True, array_like=True):
     has_ended: bool = False
 
     def without_outcome(self) -> "_Measurement":
-        """That there was one, and where."""
+        """Measurement with its location, and without its outcome."""
         stop = None if self.stop is None else self.stop.without_outcome()
         stops = tuple(stop.without_outcome() for stop in self.on_the_way)
         return msgspec.structs.replace(self, stop=stop, on_the_way=stops)
 
 
 class Report(msgspec.Struct, frozen=True, array_like=True):
-    """All that an agent says; of an offer that is as in its report before only the check."""
+    """Report of an agent; an unchanged offer is replaced by its check."""
 
     measurements: tuple[_Measurement, ...]
     offer: PackedOffer | int
 
 
 class Told(NamedTuple):
-    """A reading, and whose it is."""
+    """A measurement, and its author."""
 
     agent: str
     measurement: _Measurement
 
 
 def measurements_of(problem: Problem, agent: str, own: OwnRows) -> list[Told]:
-    """What an agent measured, of what it was told.
-
-    Args:
-        problem: The field.
-        agent: Which.
-        own: What it was told.
-    """
+    """Measurements among an agent's own data."""
     rows: list[tuple[str | int, OwnRow]] = [*own.told.items(), *enumerate(own.attached)]
     return [Told(agent, _measurement(problem, agent, of, row)) for of, row in rows if row.has_come]
 
@@ -89,13 +76,10 @@ def _measurement(problem: Problem, agent: str, of: str | int, row: OwnRow) -> _M
 
 
 def in_order(told: Iterable[Told], attached: Sequence[OwnRow]) -> list[tuple[str | int, list[Told]]]:
-    """What all agents measured, by query or call of ``attach``, in the order in which it was told.
+    """Measurements of all agents, by query or call of ``attach``, in the order of telling.
 
-    That is the mean of the orders in which agents were told of it; of equals a query that was asked before comes first.
-
-    Args:
-        told: By agents in the problem's order.
-        attached: The rows of one of them; those of one call of ``attach``, for which the first stands, have one order.
+    The order is the mean of the agents' orders; of equals the earlier query comes first. Rows of one call of ``attach``
+    have one order, and the first row is their key.
     """
     orders, groups = [row.order for row in attached], dict[str | int, list[Told]]()
     for one in told:
@@ -111,12 +95,7 @@ def in_order(told: Iterable[Told], attached: Sequence[OwnRow]) -> list[tuple[str
 
 
 def news_of_group(problem: Problem, group: Iterable[Told]) -> News:
-    """What agents measured in one round.
-
-    Args:
-        problem: The field.
-        group: Their readings of one query, or of what nobody asked for.
-    """
+    """News of the measurements of one round."""
     found = {
         agent: (
             None if measurement.stop is None else measurement.stop.measurement(agent),
@@ -128,12 +107,7 @@ def news_of_group(problem: Problem, group: Iterable[Told]) -> News:
 
 
 def data_of_group(problem: Problem, group: Iterable[Told]) -> Dataset:
-    """Evaluations that were attached in one call, in the order of the call.
-
-    Args:
-        problem: The field.
-        group: What agents said of them.
-    """
+    """Evaluations attached in one call, in the order of the call."""
     rows = sorted(group, key=lambda one: one.measurement.of)
     n, k = len(rows), len(problem.channels)
     factors, noise = np.full((n, k), np.nan), np.full((n, 1 + k), np.nan)
@@ -150,17 +124,9 @@ def data_of_group(problem: Problem, group: Iterable[Told]) -> Dataset:
 
 @dataclass(frozen=True, eq=False)
 class Reports:
-    """One exchange of reports.
+    """One agent's side of an exchange of reports.
 
-    Args:
-        problem: The field.
-        agent: Whose side this is.
-        own: What it was told since the last exchange.
-        offer: Where it can go.
-        links: Who hears whom; None: everyone hears everyone.
-        keeps: Whether outcomes stay with who measured.
-        sites: Every place that can be measured at all, as all know them; None: nobody says.
-        known: What each offered in the report before, where all know that all heard it.
+    If ``keeps``, outcomes stay with their author. ``known`` has last offers, if all agents know that all received them.
     """
 
     problem: Problem
@@ -173,7 +139,7 @@ class Reports:
     known: Mapping[str, PackedOffer] = field(default_factory=dict[str, PackedOffer])
 
     def said(self) -> bytes:
-        """What this agent has to say."""
+        """Report of this agent."""
         measurements = [one.measurement for one in self._measurements()]
         if self.keeps:
             measurements = [
@@ -186,21 +152,13 @@ class Reports:
         )
 
     def _measurements(self) -> list[Told]:
-        """What this agent measured."""
+        """Measurements of this agent."""
         return measurements_of(self.problem, self.agent, self.own)
 
     def merged(
         self, log: Logbook, learner: FieldLearner, heard: Mapping[str, bytes]
     ) -> Learning[tuple[Logbook, FieldLearner, dict[str, PackedOffer]]]:
-        """What all know now: measurements in the order in which they were told, and where each agent can go.
-
-        After each of them agents with beliefs of their own have something to say: these are yielded.
-
-        Args:
-            log: What was known before.
-            learner: What was made of it.
-            heard: What each agent said, this one included.
-        """
+        """Merge all reports into log and learner, in the order of telling; messages of local beliefs are yielded."""
         reports = {name: msgspec.msgpack.decode(said, type=Report) for name, said in heard.items()}
         said = {
             name: [Told(name, measurement) for measurement in report.measurements] for name, report in reports.items()
@@ -211,7 +169,7 @@ class Reports:
         return log, learner, offered(reports, self.known)
 
     def _learned(self, log: Logbook, learner: FieldLearner, told: list[Told]) -> Learning[tuple[Logbook, FieldLearner]]:
-        """The log and the learner with all that came, one evaluation after the other."""
+        """Log and learner with all evaluations, one after the other."""
         for of, group in in_order(told, self.own.attached):
             if isinstance(of, str):
                 has_ended = any(one.measurement.has_ended for one in group)
@@ -228,11 +186,6 @@ class Reports:
 
 
 def offered(reports: Mapping[str, Report], known: Mapping[str, PackedOffer]) -> dict[str, PackedOffer]:
-    """Offer of each agent.
-
-    Args:
-        reports: What agents said.
-        known: What each offered in the report before.
-    """
+    """Offer of each agent; a check means its last offer."""
     offers = {name: report.offer for name, report in reports.items()}
     return {name: known[name] if isinstance(offer, int) else offer for name, offer in offers.items()}

@@ -1,4 +1,4 @@
-"""Evaluations in a table, by name: a list of dicts, a frame, or a CSV file, as the arrays that a team learns from."""
+"""Evaluations in a table (a list of dicts, a frame, or a CSV file), read into arrays."""
 
 import difflib
 import os
@@ -20,15 +20,7 @@ TOTAL, VALUE, AGENT, FACTOR = "total", "value", "agent", "factor"
 
 
 class Rows(NamedTuple):
-    """Evaluations, as ``told.attached`` takes them; NaN where there is no outcome.
-
-    Args:
-        points: Joint points (t, n); in a field places (t, d).
-        outcomes: Totals (t,), outcomes by factor (t, k), or in a field measurements (t,).
-        agents: In a field who made each, where the table says.
-        rounds: The round of each, where a column of it was named.
-        noise_std: Standard deviation of the noise of each (t,), or by factor (t, k), where a column of it was named.
-    """
+    """Evaluations as arrays for ``told.attached``, NaN without an outcome; None for columns that the table lacks."""
 
     points: Float[np.ndarray, "t n"]
     outcomes: Float[np.ndarray, "t *k"]
@@ -38,7 +30,7 @@ class Rows(NamedTuple):
 
 
 def is_table(points: object) -> bool:
-    """Whether evaluations are given by name: a path, dicts, a table of columns, or a frame of any library.
+    """True if evaluations are given by name: a path, dicts, a table of columns, or a frame of any library.
 
     Example:
         >>> is_table([{"x": 0.1, "total": 2.0}]), is_table("survey.csv"), is_table([[0.1], [0.2]])
@@ -57,24 +49,14 @@ def read_rows(
     rounds: object = None,
     noise_std: object = None,
 ) -> Rows:
-    """The evaluations of a table.
-
-    Args:
-        points: A CSV file's path, a list of dicts, a table of columns, or a frame.
-        problem: Which says what columns there must be: its variables; in a field ``x``, ``y``, ``z``, or ``x0``,
-            ``x1``, … of more coordinates.
-        outcomes: The column of totals, or of measurements in a field; by default ``total`` or ``value``. For outcomes
-            by factor, ``{factor: column}``; by default columns named as the factors.
-        columns: Other names of the columns of coordinates, in their order.
-        rounds: The column of rounds.
-        noise_std: The column of standard deviations of noise; for outcomes by factor also ``{factor: column}``.
+    """Read the evaluations of a table; see ``AskTell.attach``.
 
     Raises:
         ConfigError: If a column is missing, or a cell is no number or not in bounds; it names row and column.
         OSError: If a file cannot be read.
 
     Warns:
-        DataWarning: If -9999 or its kind stands for outcomes that are missing.
+        DataWarning: If -9999 or a similar number marks missing outcomes.
     """
     table = _Table.of(points)
     axes = coordinate_names(problem)
@@ -105,7 +87,7 @@ def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np
 
 
 def coordinate_names(problem: Problem) -> tuple[str, ...]:
-    """The columns of a point: the variables; in a field x, y and z, or numbered ones.
+    """Columns of a point: the variables; in a field x, y and z, or numbered ones.
 
     Example:
         >>> from swarmbo.spaces import Domain
@@ -116,19 +98,19 @@ def coordinate_names(problem: Problem) -> tuple[str, ...]:
 
 
 def place_names(n_dims: int) -> tuple[str, ...]:
-    """Names of the coordinates of a place in a field."""
+    """Names of the coordinates of a location in a field."""
     return ("x", "y", "z")[:n_dims] if n_dims <= 3 else tuple(f"x{axis}" for axis in range(n_dims))
 
 
 def _by_factor(named: Mapping[str, object], problem: Problem, at: str) -> list[str]:
-    """The column of each factor."""
+    """Column of each factor."""
     if set(named) != set(problem.channels):
         raise ConfigError(f"got columns of {list(named)}; wanted one of {list(problem.channels)}", at=at)
     return [_text(named[factor], at) for factor in problem.channels]
 
 
 def _noise(table: "_Table", problem: Problem, noise_std: object) -> Float[np.ndarray, "t *k"]:
-    """A column, or one for each factor."""
+    """Noise from one column, or one for each factor."""
     if isinstance(noise_std, Mapping) and not problem.is_field:
         names = _by_factor(cast(Mapping[str, object], noise_std), problem, "$.noise_std")
         return np.column_stack([table.numbers(name) for name in names])
@@ -136,7 +118,7 @@ def _noise(table: "_Table", problem: Problem, noise_std: object) -> Float[np.nda
 
 
 def _outcomes(table: "_Table", problem: Problem, outcomes: object, places: Sequence[str]) -> Float[np.ndarray, "t *k"]:
-    """Totals, or a column for each factor, as they are named or by their own names."""
+    """Totals, or a column for each factor, by given names or their own."""
     if isinstance(outcomes, Mapping):
         names = _by_factor(cast(Mapping[str, object], outcomes), problem, "$.outcomes")
         return np.column_stack([table.outcomes(name) for name in names])
@@ -152,7 +134,7 @@ def _outcomes(table: "_Table", problem: Problem, outcomes: object, places: Seque
 
 
 def _long(table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: Any, noise: Any) -> Rows:
-    """Outcomes of one evaluation in several rows, each of a factor, as ``swarmbo export`` writes them."""
+    """Outcomes of one evaluation in several rows, one per factor, as ``swarmbo export`` writes them."""
     values, factors = table.outcomes(VALUE), table.texts(FACTOR, (*problem.channels, ""))
     if not any(factors):
         return Rows(X, values, None, when, noise)
@@ -178,13 +160,7 @@ def _long(table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: 
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """Columns of cells.
-
-    Args:
-        source: What it is, for messages.
-        columns: The cells of each; None where there is none.
-        where: How a row, counted from 0, is called in messages.
-    """
+    """Columns of cells, None for empty ones, with names of the table and its rows for messages."""
 
     source: str
     columns: Mapping[str, Sequence[object]] = field(repr=False)
@@ -237,7 +213,7 @@ class _Table:
         return self.columns[name]
 
     def numbers(self, name: str) -> Float[np.ndarray, " t"]:
-        """A column of numbers; NaN where there is none."""
+        """Column of numbers; NaN for empty cells."""
         cells = self.column(name)
         numbers = np.empty(len(cells))
         for row, cell in enumerate(cells):
@@ -248,7 +224,7 @@ class _Table:
         return numbers
 
     def outcomes(self, name: str) -> Float[np.ndarray, " t"]:
-        """A column of outcomes; NaN also where a number only stands for none, of which is warned."""
+        """Column of outcomes; NaN also for numbers that mark missing ones, with a warning."""
         numbers = self.numbers(name)
         marks = marked(numbers, None, is_coordinate=False).rows
         if marks.any():
@@ -262,7 +238,7 @@ class _Table:
         return np.where(marks, np.nan, numbers)
 
     def texts(self, name: str, known: Sequence[str]) -> list[str]:
-        """A column of names; the empty one where a cell is."""
+        """Column of names; an empty one for an empty cell."""
         texts = ["" if _is_nothing(cell) else str(cell) for cell in self.column(name)]
         for row, text in enumerate(texts):
             if text not in known:
@@ -270,18 +246,18 @@ class _Table:
         return texts
 
     def refused(self, row: int, name: str, wanted: str) -> ConfigError:
-        """The error that says which cell is not what is wanted."""
+        """Error that names the cell."""
         return ConfigError(f"{self.where(row)}, column {name!r}: got {short(self.columns[name][row])}; wanted {wanted}")
 
 
 def _cells(column: Any) -> Sequence[object]:
-    """The cells of a column of whatever library, as Python's own objects."""
+    """Cells of any library's column, as Python objects."""
     to_list = getattr(column, "to_pylist", None) or getattr(column, "to_list", None) or getattr(column, "tolist", None)
     return list(column) if to_list is None else to_list()
 
 
 def _number(cell: Any) -> float | None:
-    """The number of a cell, NaN where there is none; None where it is something else."""
+    """Number of a cell, NaN if empty; None if it is something else."""
     if _is_nothing(cell):
         return np.nan
     if isinstance(cell, str) and is_missing(cell):

@@ -1,4 +1,4 @@
-"""What a team is made of: a problem, parts of kinds that swarmbo knows or of a user's own, and a seed."""
+"""Setup of a team: a problem, parts of known kinds or of a user's own, and a seed."""
 
 import difflib
 import inspect
@@ -60,85 +60,81 @@ Given = Settings | str | Mapping[str, Any]  # of a part: its settings, the name 
 
 @runtime_checkable
 class Maximiser(Protocol):
-    """How agents agree on a joint point: ``ADMM(…)`` is one, and any object with this method."""
+    """Coordination method for a joint point: ``ADMM(…)``, or any object with this method."""
 
     def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0, /) -> Agreement:
-        """A joint point where the sum of the functions is large, and what it took to agree on it.
+        """Find a joint point with a large sum of the functions, and report the agreement.
 
         Args:
-            functions: What to maximise in sum, on a box of the unit cube.
-            links: Who hears whom; None means everyone.
-            seed: Of what agents draw; a function of the team's seed and history.
+            functions: Local functions, to be maximised in sum on a box of the unit cube.
+            links: Radio graph of the agents; None: every agent reaches every other.
+            seed: Seed of the agents' random draws, from the team's seed and history.
         """
         ...
 
 
 @runtime_checkable
 class JointPolicy(Protocol):
-    """Who chooses joint points from the history alone: ``Sobol()`` is one, and any object with this method."""
+    """Policy that chooses joint points from the history alone: ``Sobol()``, or any object with this method."""
 
     def decide_joint(
         self, situation: JointSituation, acquisition: Any, /
     ) -> tuple[Float[np.ndarray, " n"], SolveReport]:
-        """The next joint point (n,), in the unit cube, and how it came about."""
+        """Choose the next joint point (n,), in the unit cube, and report how."""
         ...
 
 
 @runtime_checkable
 class Planner(Protocol):
-    """Who sends agents to places from what is known alone: ``Greedy()`` is one."""
+    """Planner that sends agents to locations from the situation alone, such as ``Greedy()``."""
 
     def decide(self, situation: Situation, acquisition: Any, /) -> Decision:
-        """Where each agent that has somewhere to go measures next, and how that came about."""
+        """Choose the next measurement of each agent with candidates, and report how."""
         ...
 
 
 class OwnFieldBelief(Protocol):
-    """What a team in a field believes, of a user's own."""
+    """A user's own belief of a team in a field."""
 
     def prior(self, domain: Domain, /) -> Any:
-        """What it believes before any data: what ``ExactGP`` offers, and never changed by what is learned."""
+        """Belief before any data: an object like ``ExactGP``, which learning never changes."""
         ...
 
     def restored(self, domain: Domain, state: Mapping[str, Any], /) -> Any:
-        """What it believed when ``state_dict`` of its belief was written."""
+        """Belief restored from its ``state_dict``."""
         ...
 
 
 class OwnJointBelief(Protocol):
-    """What a team with a factor graph makes of its history, of a user's own."""
+    """A user's own model of the history of a team with a factor graph."""
 
     def learn(self, situation: JointSituation, acquisition: Any, previous: Learned | None, /) -> Model:
-        """A belief about the sum, and what the next one needs; a pure function of the arguments."""
+        """Make a belief about the sum, and the learned part for the next one, as a pure function of the arguments."""
         ...
 
 
-Carrying = InProcess | Faults  # what may carry agents' messages
+Carrying = InProcess | Faults  # transports of agents' messages
 FieldBelief = ExactGPSettings | FusedSettings | OwnFieldBelief
 JointBelief = AdditiveGPSettings | EnsembleSettings | OwnJointBelief
 
 
 @runtime_checkable
 class Solver(Protocol):
-    """How agents agree on places of their shortlists: ``MaxSum(…)`` and ``Exact(…)`` are two."""
+    """Coordination method for shortlists: ``MaxSum(…)``, ``Exact(…)``, or any object with this method."""
 
     def solve(
         self, graph: FactorGraph, tables: Mapping[str, ArrayLike], links: "nx.Graph[Any] | None" = None, /
     ) -> Solution:
-        """A joint choice where the sum of the tables is large, and what it took to agree on it."""
+        """Find a joint choice with a large sum of the tables, and report the agreement."""
         ...
 
 
 @dataclass(frozen=True)
 class Role:
-    """What a class of a user's own must be to take the place of a kind.
+    """Requirements of a user's own class in the place of a kind.
 
-    Args:
-        methods: What it must have of its own, and the arguments of each.
-        enough: How many of them.
-        base: What it must derive from. Its own methods do not count.
-        abstract: Classes derived from that whose methods do not count either.
-        in_words: The same in words.
+    It must derive from ``base`` and define ``enough`` of the ``methods``, with these arguments; those of the base and
+    of ``abstract`` classes do not count.
     """
 
     methods: Mapping[str, tuple[str, ...]]
@@ -148,16 +144,7 @@ class Role:
     abstract: tuple[type, ...] = ()
 
     def require(self, own: type, name: str, at: str) -> None:
-        """Refuse a class that is none.
-
-        Args:
-            own: The class.
-            name: Of it, for messages.
-            at: Path for messages.
-
-        Raises:
-            ConfigError: If it derives from something else, lacks a method, or one takes other arguments.
-        """
+        """Refuse a class that does not meet the requirements."""
         there = {method: getattr(own, method) for method in self.methods if callable(getattr(own, method, None))}
         for base in (self.base, *self.abstract):
             there = {method: taken for method, taken in there.items() if taken is not getattr(base, method, None)}
@@ -203,13 +190,13 @@ ROLES: Mapping[tuple[Slot, Team], Role] = {
 
 
 def part(slot: Slot, given: object, team: Team) -> Any:
-    """A part of a team, from what a user gave for it.
+    """Make a part of a team from a user's argument.
 
     Args:
-        slot: Which part.
-        given: A Settings instance, a kind's name, a table, ``"module:Class"`` as name or kind for a class of the user's
-            own, which is loaded and made of the rest of the table, or an object of such a class.
-        team: What it must suit.
+        slot: Name of the part.
+        given: A Settings instance, a kind's name, or a table. For a user's own class, an object of it, or
+            ``"module:Class"`` as name or kind, which is loaded and made from the rest of the table.
+        team: Kind of team that it must suit.
 
     Raises:
         ConfigError: If there is no such kind, it does not suit the team, or a setting of it is refused.
@@ -237,11 +224,7 @@ def part(slot: Slot, given: object, team: Team) -> Any:
 
 
 def check_belief_fits(belief: JointBelief, acquisition: Acquisition) -> None:
-    """Refuse an acquisition that can't read a belief.
-
-    Raises:
-        ConfigError: If it needs an ensemble and there is none, or makes models of its own of what must be one.
-    """
+    """Refuse an acquisition that cannot read the belief."""
     if isinstance(belief, EnsembleSettings):
         if type(acquisition).learn is not Acquisition.learn:
             raise ConfigError(
@@ -255,15 +238,7 @@ def check_belief_fits(belief: JointBelief, acquisition: Acquisition) -> None:
 
 
 def check_of_account(acquisition: Acquisition, team: Team) -> None:
-    """Refuse settings that would change nothing.
-
-    Args:
-        acquisition: Whose.
-        team: What they are of.
-
-    Raises:
-        ConfigError: If one of an acquisition for both kinds of team is set that only the other kind looks at.
-    """
+    """Refuse settings of an acquisition without effect for this kind of team."""
     ignored, usual = acquisition.for_fields if team == FUNCTION else acquisition.for_functions, type(acquisition)()
     for field in ignored:
         if (got := getattr(acquisition, field)) != getattr(usual, field):
@@ -273,11 +248,7 @@ def check_of_account(acquisition: Acquisition, team: Team) -> None:
 
 
 def refuse_unknown(arguments: Mapping[str, object]) -> None:
-    """Refuse arguments that neither a team nor an agent takes.
-
-    Raises:
-        ConfigError: It says what does what they would.
-    """
+    """Refuse arguments that neither a team nor an agent takes."""
     for name, given in arguments.items():
         near = difflib.get_close_matches(name, _ARGUMENTS, n=1)
         wanted = f"some of {', '.join(_ARGUMENTS)}" + (f"; did you mean {near[0]!r}?" if near else "")
@@ -285,18 +256,14 @@ def refuse_unknown(arguments: Mapping[str, object]) -> None:
 
 
 def check_named(transport: Carrying, problem: Problem) -> None:
-    """Refuse a schedule of faults of agents that there are not.
-
-    Raises:
-        ConfigError: If there are such.
-    """
+    """Refuse a schedule of faults with unknown agents."""
     if isinstance(transport, Faults) and (strangers := sorted(transport.named - set(problem.agents))):
         wanted = f"some of {short(list(problem.agents))}"
         raise ConfigError(f"got faults of {short(strangers)}; wanted {wanted}", at="$.transport")
 
 
 def to_plain(part: object) -> Any:
-    """A part's settings as plain data; of an object of a user's own its class is the kind.
+    """A part's settings as plain data; the kind of a user's own object is its class.
 
     Example:
         >>> from swarmbo.coordination.methods.admm import ADMM
@@ -308,17 +275,9 @@ def to_plain(part: object) -> Any:
 
 
 def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], trust: bool = False) -> dict[str, Any]:
-    """The settings of a saved state, with parts of a user's own as they are given again.
+    """Settings of a saved state, with a user's own parts as given again.
 
-    A state may come from anybody: no code is loaded because it names it, unless somebody says that they trust it.
-
-    Args:
-        settings: Of the state.
-        given: Parts that take the place of the state's; None: the state's is taken.
-        trust: Whether code that the state names may be loaded, where its settings are known.
-
-    Raises:
-        ConfigError: If the state's part is of a user's own, and not trusted, or the state has its name only.
+    A state may come from anywhere, so code that it names is loaded only with ``trust``, and if its settings are known.
     """
     again = {**settings, **{slot: own for slot, own in given.items() if own is not None}}
     if not trust and given.get("belief") is None and (unloaded := unloaded_kernels(settings.get("belief"))):
@@ -340,7 +299,7 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
             )
         own = load_class(name, f"$.{slot}.kind")
         if not issubclass(own, msgspec.Struct) and takes_anything(own):
-            raise ConfigError(  # made with its defaults, it might be another than was saved
+            raise ConfigError(  # its defaults might differ from the saved one
                 f"got {name!r}, of which the state has the name only, as it is no swarmbo.settings.Settings; wanted it "
                 f"again: {slot}=…",
                 at=f"$.{slot}",
@@ -350,18 +309,7 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """What a team is made of, and does not change.
-
-    Args:
-        problem: What it works on.
-        belief: Settings of what it thinks.
-        acquisition: What a query is worth.
-        coordination: How the agents agree.
-        transport: What carries their messages.
-        seed: Drives everything random.
-        horizon: Number of rounds planned; None if unknown.
-        initial: Points of the initial design; 0 in a field.
-    """
+    """Fixed setup of a team; see ``Team`` for its parts."""
 
     problem: Problem
     belief: Any
@@ -374,15 +322,11 @@ class Setup:
 
     @property
     def chooses(self) -> bool:
-        """Whether what a query is worth is chosen by what a field is watched for."""
+        """True if the acquisition chooses another kind by the field's task."""
         return self.rule() is not self.acquisition
 
     def rule(self, *, priced: bool = False) -> Any:
-        """What says what a query is worth: the acquisition, or what it chooses for a field.
-
-        Args:
-            priced: Whether somebody may decline a measurement now, beside those who always may.
-        """
+        """Acquisition, or the kind that it chooses for a field; ``priced`` if further agents may abstain now."""
         if not self.problem.is_field:
             return self.acquisition
         return self.acquisition.in_field(self.problem.aim, priced=priced or self.problem.priced)
@@ -401,7 +345,7 @@ class Setup:
         initial: object = None,
         **unknown: object,
     ) -> "Setup":
-        """A setup of what a user gave; parts that are not given are those that suit the problem.
+        """Make a setup from a user's arguments; missing parts are those that suit the problem.
 
         Raises:
             ConfigError: If a number is out of range, or a kind is unknown, does not suit the problem or is refused.
@@ -429,7 +373,7 @@ class Setup:
         return cls(problem, **parts, seed=number, horizon=horizon, initial=first)
 
     def to_plain(self) -> dict[str, Any]:
-        """All but the problem as plain data, as JSON brings it back; of a user's own parts only their names."""
+        """All but the problem as plain JSON data; of a user's own parts only their names."""
         plain = {slot: to_plain(getattr(self, slot)) for slot in SLOTS} | {"seed": self.seed, "rounds": self.horizon}
         if not self.problem.is_field:
             plain["initial"] = self.initial

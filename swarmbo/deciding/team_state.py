@@ -1,4 +1,4 @@
-"""What a team holds: what it was told, and what it made of that; to be looked at, and written down."""
+"""State of a team: its properties, and saving and loading."""
 
 import json
 import os
@@ -25,36 +25,32 @@ from swarmbo.problem.data import Dataset
 from swarmbo.records import LinkReport, Query, SolveReport, Traffic
 from swarmbo.worlds import World
 
-STATE_VERSION = 7  # 7: what was told since the last decision
+STATE_VERSION = 7  # 7: unreported data since the last decision
 _PLAIN = "team.json"  # of a file: its text, as bytes
 
 
 class TeamState(OneAtATime):
-    """Base of teams: what one holds.
-
-    Args:
-        setup: What it is made of.
+    """Base of teams: their state.
 
     Attributes:
-        setup: The same.
-        problem: What it works on.
-        agents: Their names.
-        graph: Scopes and owners; in a field of each agent's own place.
-        domain: The box of joint points, in a field that of places.
-        outcomes: What is observed.
-        belief_settings: What the team thinks.
-        acquisition: What a query is worth.
-        coordination: How the agents agree.
-        transport: What carries their messages.
-        seed: Drives everything random.
+        setup: Setup of the team.
+        problem: Problem of the team.
+        agents: Names of the agents.
+        graph: Scopes and owners; in a field of each agent's own location.
+        domain: Box of joint points, in a field that of locations.
+        outcomes: Kind of observed outcomes.
+        belief_settings: Settings of the belief.
+        acquisition: Acquisition settings.
+        coordination: Coordination method.
+        transport: Transport of the agents' messages.
+        seed: Seed of everything random.
         horizon: Number of queries planned; None if unknown.
-        initial: Points of the initial design; 0 in a field.
-        last_query: What was asked for last.
-        last_report: How the agents agreed on it.
-        sent: What messages of the last decision took, by purpose: those that its agents send if each decides by itself.
-        last_sharing: Of these, what it took to tell one another what came since the decision before, and where each can
-            go; nothing where an action is held.
-        sharing_links: How links with faults fared when agents with beliefs of their own last talked; else None.
+        initial: Number of points of the initial design; 0 in a field.
+        last_query: Last query.
+        last_report: Report of the last agreement.
+        sent: Traffic of the last decision by purpose, as if each agent decided by messages.
+        last_sharing: Part of that traffic for reports of news and reachable locations; none while an action is held.
+        sharing_links: Report of faulty links in the last fusion of local beliefs; else None.
     """
 
     shared = ("_world",)
@@ -75,24 +71,24 @@ class TeamState(OneAtATime):
         self._log = Logbook.empty(problem)
         self._learner = FieldLearner.empty(setup) if problem.is_field else FunctionLearner(setup)
         self._since = Since()
-        self._acting: str | None = None  # the query that the environment is carrying out
+        self._acting: str | None = None  # query that the environment executes
         self._world: World | None = None
 
     @property
     def belief(self) -> ExactGP | FusedBelief:
-        """What a team in a field has learned; that of a function is ``model.belief``.
+        """Belief of a team in a field; that of a function is ``model.belief``.
 
-        It learns a query once all of it was told, and a part of one when the next decision comes, or a recommendation;
-        so do agents by themselves. What is told while another query is told in part waits with it. To look at it
-        changes nothing: agents with beliefs of their own talk when they learn, not when they are looked at.
+        It learns a query once all outcomes are told; a partly told query is learned before the next decision or
+        recommendation, as by agents. Data told while another query is partly told wait with it. Reading the belief
+        changes nothing: local beliefs are fused when agents learn.
         """
         if isinstance(self._learner, FieldLearner):
             return self._learner.believed.seen
-        raise AttributeError("what a team believes of a function is its model's: team.model.belief")
+        raise AttributeError("a team that optimises a function has its belief in the model: team.model.belief")
 
     @property
     def model(self) -> Model:
-        """What the team makes of the history of a function; pending points count as evaluated in the variance."""
+        """Model of the history of a function; pending points count as evaluated in the variance."""
         return self._modelled()
 
     @whole_or_not_at_all
@@ -109,7 +105,7 @@ class TeamState(OneAtATime):
 
     @property
     def history(self) -> Dataset:
-        """Everything that was evaluated so far."""
+        """All evaluations so far."""
         return self._log.history
 
     @property
@@ -124,17 +120,17 @@ class TeamState(OneAtATime):
 
     @property
     def pending(self) -> dict[str, dict[str, float]]:
-        """Queries that wait for outcomes: the point of each by its id, in the order in which they were asked."""
+        """Points of queries that wait for outcomes, by id, in the order of requests."""
         return {name: self.problem.named(query.point) for name, query in self._log.open.items()}
 
     @property
     def world(self) -> World | None:
-        """The environment that the team acts in; None for a team that is asked and told."""
+        """Environment of the team; None for a team with ask and tell."""
         return self._world
 
     @whole_or_not_at_all
     def state_dict(self) -> dict[str, Any]:
-        """All of the team, as ``{"json": plain data, "arrays": {name: array}}``: no pickle."""
+        """State of the team as ``{"json": plain data, "arrays": {name: array}}``, without pickle."""
         log, rows = self._log.to_state()
         learned, arrays = self._learner.to_state()
         plain = {
@@ -148,13 +144,13 @@ class TeamState(OneAtATime):
         return {"json": plain, "arrays": rows | arrays | {"since": self._since.to_array()}}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all of the team to one file, whole or not at all: ``Team.load`` goes on from it to the bit.
+        """Write the team to one file, completely or not at all; ``Team.load`` continues bit-identically.
 
-        The file holds numbers and JSON, no pickle; ``numpy.load`` reads it. Of parts of your own making it has the
-        names and, where they are ``Settings``, the settings.
+        The file has numbers and JSON, no pickle; ``numpy.load`` reads it. Of your own parts it has the names and, if
+        they are ``Settings``, the settings.
 
         Args:
-            path: Of the file; one that is there is replaced.
+            path: Path of the file; an existing one is replaced.
 
         Raises:
             OSError: If it cannot be written.
@@ -163,10 +159,10 @@ class TeamState(OneAtATime):
 
     @whole_or_not_at_all
     def load_state_dict(self, state: Mapping[str, Any]) -> Self:
-        """Go on from a saved state, in place and with this team's own settings of acquisition and coordination.
+        """Continue from a saved state, in place and with this team's own settings of acquisition and coordination.
 
         Args:
-            state: What ``state_dict`` of a team with the same problem and belief settings returned.
+            state: Result of ``state_dict`` of a team with the same problem and belief settings.
 
         Raises:
             StateVersionError: If another version of swarmbo, or another team, wrote it.
@@ -183,36 +179,23 @@ class TeamState(OneAtATime):
         return self
 
     def __repr__(self) -> str:
-        """What it is and how far, in one line."""
+        """Team and its progress in one line."""
         parts = [f"{label} {text}" if label not in ("data", "best outcome") else text for label, text in _rows_of(self)]
         return f"<{_title_of(self)}: {', '.join(parts)}>"
 
     def _repr_html_(self) -> str:
-        """The same for notebooks."""
+        """Table of the team and its progress for notebooks."""
         return html_table(_title_of(self), _rows_of(self))
 
 
 def write_state(path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
-    """Write a state, whole or not at all.
-
-    Args:
-        path: Of the file; what ``numpy.load`` reads, whatever its name ends in.
-        state: Plain data and arrays: what ``state_dict`` returned.
-
-    Raises:
-        OSError: If it cannot be written.
-    """
+    """Write a state to a file that ``numpy.load`` reads, completely or not at all."""
     text = np.frombuffer(json.dumps(state["json"]).encode(), dtype=np.uint8)
     write_arrays(Path(path), {**{name: np.asarray(array) for name, array in state["arrays"].items()}, _PLAIN: text})
 
 
 def read_state(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """A state as it was written.
-
-    Raises:
-        OSError: If there is no such file.
-        ConfigError: If it is damaged, or something else than the state of a team.
-    """
+    """Read a state."""
     try:
         arrays = read_arrays(Path(path))
         plain = json.loads(arrays.pop(_PLAIN).tobytes())
@@ -232,14 +215,14 @@ def require_version(plain: Mapping[str, Any]) -> None:
 
 
 def require_same(plain: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Refuse the state of a team that is another in something that no state can change."""
+    """Refuse the state of a team that differs in a fixed part."""
     for key in own:
         if plain.get(key) != own[key]:
             raise StateVersionError(f"got the state of a team with other {key}, {plain.get(key)}; wanted {own[key]}")
 
 
 def _title_of(team: TeamState) -> str:
-    """What the team works on."""
+    """Description of the team's problem."""
     problem, n_agents = team.problem, _counted(len(team.agents), "agent")
     if problem.is_field:
         return f"Team of {n_agents} in a field with {_counted(problem.box.n_dims, 'coordinate')}"
@@ -249,7 +232,7 @@ def _title_of(team: TeamState) -> str:
 
 
 def _rows_of(team: TeamState) -> list[tuple[str, str]]:
-    """How far it is, what it is made of, and the best outcome so far: labels and texts. Nothing is worked out."""
+    """Labels and texts of progress, parts, and best outcome so far, without computation."""
     kinds = ("belief", "acquisition", "coordination", "transport")
     parts = (team.belief_settings, team.acquisition, team.coordination, team.transport)
     planned = "" if team.horizon is None else f" of {team.horizon}"

@@ -1,4 +1,4 @@
-"""What a user may tell of a query, or attach, as numbers."""
+"""Checks of outcomes that a user tells or attaches."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsFloat
@@ -28,27 +28,11 @@ def news_of(
     *,
     failed: bool,
 ) -> News:
-    """What a user tells of a query.
-
-    Args:
-        log: That has it.
-        query_id: Which.
-        outcome: The total of a function, or a table of channels. None, NaN, infinite or beyond 1e60 failed.
-        point: Of a function: where it was really evaluated.
-        locations: Of a field: where agents really measured.
-        noise_std: Standard deviation of the noise: one for all outcomes that are told, or a table of channels; None
-            where it is not known.
-        failed: Whether all that is not told failed.
-
-    Raises:
-        UnknownQueryError: If no such query is pending, or it does not wait for a channel.
-        ConfigError: If something is no table, a total is told where channels are observed, or a point is out of bounds.
-        ShapeError: If an outcome is no number, or a location is no place in or near the box.
-    """
+    """News from a user's outcome of a query; see ``AskTell.tell``."""
     problem, query = log.problem, log.query(query_id)
     if problem.is_field:
         if point is not None:
-            raise ConfigError("got a point; in a field tell locations = {agent: place}", at="$.point")
+            raise ConfigError("got a point; wanted locations = {agent: location}, as this is a field", at="$.point")
         told = {} if outcome is None else table(outcome, "{agent: outcome}", "$.outcomes")
         where = {} if locations is None else table(locations, "{agent: location}", "$.locations")
         log.query(query_id, told)
@@ -60,7 +44,9 @@ def news_of(
         spot = problem.joint({agent: place for agent, place in places.items() if failed or agent in factors})
     else:
         if locations is not None:
-            raise ConfigError("got locations; of a function tell point = {variable: value}", at="$.locations")
+            raise ConfigError(
+                "got locations; wanted point = {variable: value}, as this is a function", at="$.locations"
+            )
         spot = query.point if point is None else problem.placed(point)
         total, factors = _outcome_of(outcome, problem)
         rest_failed = failed or not isinstance(outcome, Mapping)
@@ -79,20 +65,10 @@ def attached(
     agents: str | Sequence[str] | None = None,
     noise_std: object = None,
 ) -> Dataset:
-    """Evaluations that a user attaches; NaN for what failed or was not told.
-
-    Args:
-        points: Joint points (t, n), physical; in a field places (t, d), or (t, d + 1) with the round last.
-        outcomes: Totals (t,), or outcomes by factor (t, k); in a field measurements (t,). What is not finite, or beyond
-            1e60, failed.
-        problem: Which.
-        rounds: The round of each (t,), or one for all.
-        agents: In a field who measured all of them, or each (t,); by default the first agent.
-        noise_std: Standard deviation of the noise: one for all, one for each point (t,), or of the shape of outcomes;
-            NaN or None where it is not known.
+    """Dataset of evaluations that a user attaches, NaN for failed or missing ones; see ``AskTell.attach``.
 
     Raises:
-        ShapeError: If shapes do not fit, a place is not finite or nowhere near the box, or a noise is negative.
+        ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.
         ConfigError: If a joint point is not in bounds, or an agent is unknown.
 
     Example:
@@ -141,7 +117,7 @@ def attached(
 
 
 def _known_noise(noise_std: object, y: Float[np.ndarray, "t k"]) -> Float[np.ndarray, "t k"]:
-    """The standard deviation of the noise of attached outcomes; NaN where nobody says."""
+    """Standard deviation of the noise of attached outcomes; NaN if unknown."""
     given, (t, k) = real_array(np.nan if noise_std is None else noise_std), y.shape
     if given is None or given.shape not in ((), (t,), (t, k)):
         got = short(noise_std) if given is None else f"shape {given.shape}"
@@ -154,7 +130,7 @@ def _known_noise(noise_std: object, y: Float[np.ndarray, "t k"]) -> Float[np.nda
 
 
 def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]) -> tuple[float, dict[str, float]]:
-    """The noise of the total, and of the outcomes of channels."""
+    """Noise of the total, and of the outcomes of channels."""
     if not isinstance(noise_std, Mapping):
         noise = told_noise(noise_std, "the evaluation")
         return noise, {} if np.isnan(noise) else dict.fromkeys(factors, noise)
@@ -168,7 +144,7 @@ def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]
 
 
 def _measurers(problem: Problem, agents: str | Sequence[str] | None, count: int) -> list[int]:
-    """The channel of each measurement that is attached in a field."""
+    """Channel of each attached measurement in a field."""
     given = problem.agents[0] if agents is None else agents
     names = [given] * count if isinstance(given, str) else list(given)
     if len(names) != count:
@@ -179,7 +155,7 @@ def _measurers(problem: Problem, agents: str | Sequence[str] | None, count: int)
 
 
 def _outcome_of(outcome: Outcome, problem: Problem) -> tuple[float | None, dict[str, float]]:
-    """The total of a function, or the outcomes of factors: none of them if the evaluation failed as a whole."""
+    """Total of a function, or outcomes of factors: none of them if the evaluation failed as a whole."""
     if isinstance(outcome, Mapping):
         return None, _numbers(table(outcome, "{factor: outcome}", "$.outcome"))
     number = told_number(outcome, "the evaluation")
@@ -201,16 +177,7 @@ def _numbers(told: Mapping[str, Any]) -> dict[str, float]:
 
 
 def measured_place(problem: Problem, agent: str, location: object) -> Float[np.ndarray, " d"]:
-    """Where an agent in a field says that it measured.
-
-    Args:
-        problem: The field.
-        agent: Who.
-        location: (d,).
-
-    Raises:
-        ShapeError: If it is no finite place in or near the box.
-    """
+    """Check the location (d,) of an agent's measurement."""
     place, d = reported_place(location), problem.box.n_dims
     if place is None or place.shape != (d,) or not problem.box.is_near(place):
         raise ShapeError(f"location of {agent!r}: got {short(location)}; wanted {d} numbers in or near the box")

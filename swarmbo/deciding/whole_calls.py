@@ -1,4 +1,4 @@
-"""What several threads may call: one call at a time, and each does all it says or nothing."""
+"""Thread-safe methods: one call at a time, each completed or without effect."""
 
 import copy
 import threading
@@ -12,10 +12,10 @@ S = TypeVar("S", bound="OneAtATime")
 
 
 class OneAtATime:
-    """Base of objects whose state is in attributes that are replaced, never changed in place.
+    """Base of objects whose attributes are replaced, never changed in place.
 
-    A copy, by ``copy.deepcopy`` or a pickle, has a lock of its own, and is made between two calls: all of it while no
-    other call runs, for objects that a call reads may work out something and keep it.
+    A copy, by ``copy.deepcopy`` or a pickle, has its own lock, and is made between two calls, since a reading method
+    may compute and cache something.
 
     Example:
         >>> class Counter(OneAtATime):
@@ -41,7 +41,7 @@ class OneAtATime:
         self.lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What to pickle: a copy, for pickling goes on after the lock is released. What is shared stays the same."""
+        """State to pickle: a copy, as pickling continues after the lock is released. Shared ones stay the same."""
         with self.lock:
             state = self._all_but_lock()
             shared = {id(state[name]): state[name] for name in self.shared if name in state}
@@ -61,9 +61,9 @@ class OneAtATime:
 
 
 def whole_or_not_at_all(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """A method during which no other runs, and which leaves everything as it was if it ends in an exception.
+    """Run a method alone, and restore all attributes if it ends in an exception.
 
-    Also ``KeyboardInterrupt``: attributes are put back in one assignment, which nothing interrupts.
+    This includes ``KeyboardInterrupt``: attributes are restored in one assignment, which cannot be interrupted.
     """
 
     @wraps(method)

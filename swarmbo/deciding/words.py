@@ -1,6 +1,6 @@
-"""What agents say to all others before and in a decision, as it crosses the links: packed, along a tree of them.
+"""Data that agents send to all others before and in a decision: packed, along a tree of agents.
 
-Agents post it (``swarmbo.agent``); of a team, which knows all, it is worked out here what they would have posted.
+Agents post them (``swarmbo.agent``); for a team the same messages are counted here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,16 +22,11 @@ from swarmbo.records import Traffic
 from swarmbo.transport import Routes
 
 Out = TypeVar("Out")
-SHARING = ("reports", "news", "sharing")  # purposes of messages that say what came; all others are of the agreement
+SHARING = ("reports", "news", "sharing")  # purposes of reports; all others belong to the agreement
 
 
 def said_by(request: EachSays | InTurn, own: tuple[str, ...]) -> Steps[dict[str, bytes]]:
-    """What some agents do for a request: they say their own, and hear all of it.
-
-    Args:
-        request: Of a step.
-        own: Who they are.
-    """
+    """Steps of some agents for a request: they send their own data, and receive all."""
     fits = fitting(request)
     if isinstance(request, InTurn):
 
@@ -44,7 +39,7 @@ def said_by(request: EachSays | InTurn, own: tuple[str, ...]) -> Steps[dict[str,
 
 
 def fitting(request: EachSays | InTurn) -> FitsWord:
-    """Which words can be those of agents: speakers say what fits, others say nothing."""
+    """Test of agents' data: speakers send admissible data, others send nothing."""
 
     def is_word(agent: str, word: bytes) -> bool:
         if agent not in request.speakers:
@@ -58,76 +53,51 @@ def fitting(request: EachSays | InTurn) -> FitsWord:
 
 
 def heard(request: EachSays | InTurn, said: Mapping[str, bytes]) -> dict[str, Any]:
-    """What that was, by those who said something, in their order."""
+    """Decoded data of the speakers, in their order."""
     return {agent: msgspec.msgpack.decode(said[agent]) for agent in request.speakers if agent in said}
 
 
 def all_of(graph: FactorGraph, routes: Routes, present: tuple[str, ...] | None = None) -> Part:
-    """All agents, whether or not they share anything: its number is none that a part of an agreement has.
-
-    Args:
-        graph: The problem's.
-        routes: Who reaches whom.
-        present: Who is there; None: all.
-    """
+    """One part of all agents, whatever they share; its number differs from those of an agreement's parts."""
     return Part(graph, len(graph.components) + 1, routes, present=present)
 
 
 class Words:
-    """What agents say to one another where all is known here, with what it takes.
-
-    Args:
-        graph: The problem's.
-        routes: Who reaches whom.
-        present: Who is there; None: all.
-
-    Attributes:
-        routes: The same.
-        sent: What it took so far, by purpose, as an agent's ``sent``.
-    """
+    """Exchanges of agents in one process, with their traffic in ``sent``, by purpose."""
 
     def __init__(self, graph: FactorGraph, routes: Routes, present: tuple[str, ...] | None = None) -> None:
         self.graph, self.routes, self.present, self.sent = graph, routes, present, dict[str, Traffic]()
         self._everybody = Central(all_of(graph, routes, present))
 
     def note(self, purpose: str, took: Traffic) -> None:
-        """Note what something took."""
+        """Count traffic."""
         if took != Traffic():
             self.sent[purpose] = self.sent.get(purpose, Traffic()) + took
 
     def said(self, purpose: str, steps: Steps[Out]) -> Out:
-        """What comes of it that all say something to all."""
+        """Run an exchange of data among all agents, and count it."""
         before = self._everybody.traffic
         found = self._everybody.run(steps)
         self.note(purpose, _less(self._everybody.traffic, before))
         return found
 
     def answered(self, request: EachSays | InTurn) -> Heard:
-        """What some agents say of their own beliefs."""
+        """Data of some agents about their own beliefs."""
         everybody = self._everybody.part.agents
         return Heard(heard(request, self.said(request.purpose, said_by(request, everybody))))
 
     def summed(self, purpose: str, *shape: int) -> None:
-        """Note that numbers of a shape are added up over all agents."""
+        """Count a sum over all agents of numbers of a shape."""
         self.note(purpose, self._everybody.over_tree(np.empty(shape)))
 
     def ranked(self, parts: Sequence[tuple[int, FactorGraph]], n_points: int) -> None:
-        """Note that agents of some parts add up what points are worth to each.
-
-        Args:
-            parts: With their numbers.
-            n_points: How many there are.
-        """
+        """Count sums of the values of points by agents of some parts."""
         for number, graph in parts:
             part = Part(graph, number, self.routes, present=self.present)
             self.note("ranking", Central(part).over_tree(np.empty((1, n_points))))
 
     def talked(self, due: Sequence[Talk]) -> None:
-        """Go through what agents have to say of their beliefs: a note to each neighbour in each step, and who has more.
-
-        Args:
-            due: What they have to say.
-        """
+        """Run exchanges of beliefs: a note to each neighbour in each step, and a test for further steps."""
         for agents, medium, steps in due:
             talking, answer = talk(agents, steps), None
             while True:
@@ -148,11 +118,7 @@ class Words:
 
 
 def parted(sent: Mapping[str, Traffic]) -> tuple[Traffic, Traffic]:
-    """What agreeing took, and what it took to tell one another what came and where each can go.
-
-    Args:
-        sent: By purpose.
-    """
+    """Traffic of the agreement, and of reports of news and reachable locations."""
     shared = sum((took for purpose, took in sent.items() if purpose in SHARING), Traffic())
     return sum((took for purpose, took in sent.items() if purpose not in SHARING), Traffic()), shared
 

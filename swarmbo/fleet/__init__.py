@@ -1,1 +1,1 @@
-"""Agents in processes and on machines of their own, that agree over a network."""
+"""Agents in processes and on machines of their own, which agree over a network."""

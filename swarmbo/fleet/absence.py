@@ -1,4 +1,4 @@
-"""Policies of a hub for agents that are silent: all are needed, or those who are gone are left out."""
+"""Policies of the hub for silent agents: all are needed, or failed agents are left out."""
 
 import math
 from collections import Counter
@@ -10,25 +10,14 @@ from swarmbo.fleet.letters import Here, Ping
 from swarmbo.fleet.mail import Mail
 from swarmbo.fleet.plan import Plan
 
-JOINING = 600.0  # seconds for which one is waited for that was never heard: somebody may have to go there and start it
-_HANGS = 2  # times that one may hang before it stays out
-_STARTING = 120.0  # seconds for which a process on this machine may be about to start
+# seconds of waiting for an agent never heard: a person may have to go there and start it
+JOINING = 600.0
+_HANGS = 2  # times that an agent may hang before it stays out
+_STARTING = 120.0  # seconds that a process on this machine may take to start
 
 
 class AllNeeded:
-    """Policy of agents that wait for one another: nobody may be gone, and silence of all ends the run.
-
-    Args:
-        plan: Of the fleet.
-        agents: All of them.
-        mail: The hub's.
-
-    Attributes:
-        away: Who is gone, and why: nobody.
-        returning: Who is back, and not in again yet: nobody.
-        forgetful: Who has lost what it had written down: nobody of whom that matters.
-        longest: Seconds for which the hub waits for anything at all.
-    """
+    """Policy for agents that wait for one another: none may fail, and a silence of all ends the run."""
 
     returning: tuple[str, ...] = ()
     forgetful: frozenset[str] = frozenset()
@@ -44,16 +33,9 @@ class AllNeeded:
         self._quiet = 0.0
 
     def look(self, seconds: float, waited_for: str, missing: Collection[str], refused: Mapping[str, int]) -> None:
-        """Raise if nothing came for longer than the patience; of one that was never heard, than ten minutes.
+        """Raise if nothing arrived for longer than the patience; for an agent never heard, than ten minutes.
 
-        Args:
-            seconds: For which the hub has listened, and nothing came; 0 if something did.
-            waited_for: What it waits for.
-            missing: From whom.
-            refused: Letters that were refused, by sender.
-
-        Raises:
-            TransportError: It names who is silent.
+        ``seconds`` is the time of listening without arrivals, 0 if anything arrived.
         """
         self._quiet = self._quiet + seconds if seconds else 0.0
         if self._quiet > self._plan.patience_s:
@@ -61,33 +43,20 @@ class AllNeeded:
             silent = [agent for agent in self.present if agent in unread or agent in missing]
             if self._quiet > JOINING or all(self._mail.parcels[agent] for agent in silent):
                 raise TransportError(
-                    f"heard nothing from {silent} for {self._quiet:.0f} s; wanted {waited_for}: do they run, by the "
+                    f"received nothing from {silent} for {self._quiet:.0f} s; wanted {waited_for}: do they run, by the "
                     f"fleet.json of this run, and can they be reached?{said_of(refused)}"
                 )
 
     def hear(self, agent: str, letter: Here, *, has_orders: bool) -> None:
-        """Pass over that one runs: others wait for it in any case."""
+        """Ignore a sign of life: others wait in any case."""
 
 
 class LeftOut:
-    """Policy of agents by a deadline: who is gone is left out, and taken in again when it is back.
+    """Policy for agents by a deadline: failed agents are left out, and readmitted when they return.
 
-    Whoever lives sends receipts, whatever it waits for itself. So one of which nothing comes for half of the patience
-    is asked whether it is there, and after the whole of it it is gone. One elsewhere that was never heard is waited
-    for ten minutes: somebody may have to go there and start it; one on this machine for two, to start. Of processes on
-    this machine the hub sees that they end.
-
-    Args:
-        plan: Of the fleet.
-        agents: All of them.
-        mail: The hub's.
-        here: Those whose processes are on this machine.
-        ended: Of those, who has ended for good, and why; it may grow.
-
-    Attributes:
-        away: Who is gone, and why.
-        back: Of those, who says that it runs, and is not in again yet.
-        forgetful: Who has lost what it had written down.
+    Every live agent acknowledges letters, whatever it waits for. So an agent silent for half of the patience is pinged,
+    and after the whole patience it counts as failed. An agent elsewhere that was never heard has ten minutes, as a
+    person may have to start it; a process on this machine has two. The hub sees the end of processes on this machine.
     """
 
     def __init__(
@@ -102,39 +71,32 @@ class LeftOut:
         self._here, self._ended = frozenset(here), {} if ended is None else ended
         self.away, self.back, self.forgetful = dict[str, str](), set[str](), set[str]()
         self._hung = Counter[str]()
-        self._noted = set[str]()  # whose end was taken note of
+        self._noted = set[str]()  # agents with a noted end
         self._parcels, self._pings = Counter[str](), 0
         self._quiet: dict[str, float] = {}
         self._starts: dict[str, set[bytes]] = {}
 
     @property
     def longest(self) -> float:
-        """Seconds after which those who live and do not do what they are told are gone, too."""
+        """Seconds after which live agents that do not carry out orders count as failed."""
         return JOINING + 10.0 * self._plan.patience_s
 
     @property
     def present(self) -> tuple[str, ...]:
-        """Agents that are there."""
+        """Present agents."""
         return tuple(agent for agent in self._agents if agent not in self.away)
 
     @property
     def returning(self) -> tuple[str, ...]:
-        """Agents that are back, and not in again yet."""
+        """Agents that run again, and are not readmitted yet."""
         return tuple(agent for agent in self._agents if agent in self.back)
 
     def begin(self) -> None:
-        """Start to listen: who was not asked anything has not been silent."""
+        """Start to listen: agents without orders have not been silent."""
         self._quiet = dict.fromkeys(self._agents, 0.0)
 
     def look(self, seconds: float, waited_for: str, missing: Collection[str], refused: Mapping[str, int]) -> None:
-        """Note who is gone.
-
-        Args:
-            seconds: For which the hub has listened, and taken all that had come; as of ``AllNeeded``, as are the rest.
-            waited_for: What it waits for.
-            missing: From whom.
-            refused: Letters that were refused, by sender.
-        """
+        """Note failed agents; see ``AllNeeded.look``. All arrivals must be processed before."""
         unread = {recipient for recipient, _ in self._mail.outstanding}
         for agent in self.present:
             if agent in self._ended and agent not in self._noted:
@@ -147,19 +109,16 @@ class LeftOut:
             starting = _STARTING if agent in self._here else JOINING
             patience = self._plan.patience_s if come else max(starting, self._plan.patience_s)
             if agent in unread and quiet > patience:
-                self.leave(agent, f"heard nothing of it for {quiet:.0f} s")
+                self.leave(agent, f"received nothing of it for {quiet:.0f} s")
             elif agent not in unread and quiet > patience / 2.0:
                 self._pings += 1
                 self._mail.write(agent, Ping(self._pings))
 
     def leave(self, agent: str, why: str, *, is_hung: bool = False) -> None:
-        """Note that one is gone; what was written to it is not written again.
+        """Note that an agent failed; its outstanding letters are dropped.
 
-        Args:
-            agent: Which.
-            why: For the run's user.
-            is_hung: Whether it lives and does not do what it is told. It is taken back once, as it would hold up others
-                again and again; then only if it begins with nothing written down.
+        A live agent that does not carry out orders ``is_hung``. It is readmitted once, as it would delay others
+        repeatedly; later only if it starts with an empty journal.
         """
         self.away[agent] = why
         self._hung[agent] += is_hung
@@ -167,13 +126,7 @@ class LeftOut:
         self._mail.forget(agent)
 
     def hear(self, agent: str, letter: Here, *, has_orders: bool) -> None:
-        """Note that one runs.
-
-        Args:
-            agent: Which.
-            letter: That says so.
-            has_orders: Whether it had said that it has some order, and so had it written down.
-        """
+        """Note that an agent runs; ``has_orders`` is True if it reported an order before, and so has a journal."""
         starts = self._starts.setdefault(agent, set())
         is_again = letter.is_new and has_orders and bool(starts) and letter.start not in starts
         starts.add(letter.start)
@@ -186,12 +139,12 @@ class LeftOut:
             self.back.add(agent)
 
     def refuse(self, agent: str, why: str) -> None:
-        """Note that one cannot be taken in."""
+        """Note that an agent cannot be readmitted."""
         self.away[agent] = why
         self.back.discard(agent)
 
     def admit(self, agent: str) -> None:
-        """Note that one is in again."""
+        """Note that an agent is readmitted."""
         del self.away[agent]
         self.back.discard(agent)
         self.forgetful.discard(agent)

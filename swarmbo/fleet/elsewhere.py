@@ -1,4 +1,4 @@
-"""A world of which some agents measure by themselves, elsewhere."""
+"""An environment of which some agents measure elsewhere, with their own instruments."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,18 +16,14 @@ Info = Mapping[str, Any]
 
 
 class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
-    """A world that moves all agents, and in which some measure by themselves: their outcomes take the place of its own.
+    """Environment that moves all agents, and in which the outcomes of some come from their own instruments.
 
-    They are asked where the world says that they stand, after each reset and step: for a reading that it made on the
-    way, one after the other, and then for the last. Who declined is not asked. The log says in ``source`` who measured
-    by itself, and why what failed did.
-
-    Args:
-        env: The world.
-        agents: Who measures by itself.
+    After each reset and step these agents measure at their positions in the environment: at the locations of
+    measurements en route in turn, and then at the last one. Agents that abstained do not measure. The log has in
+    ``source`` the agents with own instruments, and the reasons of failures.
 
     Raises:
-        ConfigError: If the world cannot go back to where it was: agents can't measure again what they measured.
+        ConfigError: If the environment cannot be restored to an earlier state: measurements cannot be repeated.
     """
 
     hub: Hub | None = None
@@ -42,12 +38,12 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
             )
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Reset the world; who says where it starts measures there."""
+        """Reset the environment; agents that report their start measure there."""
         observations, infos = self.env.reset(seed=seed, options=options)
         return observations, self._measured(infos)
 
     def step(self, actions: dict[str, Any]) -> Any:
-        """A step of the world, then what agents measured by themselves."""
+        """Step the environment, then collect the agents' own measurements."""
         *rest, infos = self.env.step(actions)
         return *rest, self._measured(infos)
 
@@ -69,14 +65,14 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
 
 
 def _places(info: Info) -> list[list[float]]:
-    """Places where an agent is to measure: on its way, in turn, and then where it stands; nowhere if it declined."""
+    """Locations for an agent to measure: en route in turn, then its position; none if it abstained."""
     report = Report.of(info)
     ends = [] if report.declined or not report.is_placed else [report.place]
     return [place.tolist() for place in (*(stop.place for stop in report.on_the_way), *ends) if place is not None]
 
 
 def _told(info: Info, answers: tuple[Answer, ...], problem: Problem, agent: str) -> dict[str, Any]:
-    """An agent's info, with what it measured in the place of what the world made up."""
+    """An agent's info, with its own measurements in place of simulated ones."""
     report, told, left = Report.of(info), dict(info), list(answers)
     if report.on_the_way:
         stops = [{"location": stop.place, **_plain(left.pop(0), agent)} for stop in report.on_the_way]
@@ -93,7 +89,7 @@ def _told(info: Info, answers: tuple[Answer, ...], problem: Problem, agent: str)
 
 
 def _plain(answer: Answer, agent: str) -> dict[str, Any]:
-    """An answer in a field as a world says it."""
+    """An answer in a field in the form of an info."""
     plain: dict[str, Any] = {"measurement": answer.outcomes[agent], "noise_std": answer.noise.get(agent)}
     if answer.location is not None:
         plain["location"] = np.array(answer.location)

@@ -1,4 +1,4 @@
-"""The hub of a fleet: it tells agents when to decide and what came of it, and hears what they decided."""
+"""Hub of a fleet: the coordinator process, which orders decisions, collects them and forwards outcomes."""
 
 import math
 import time
@@ -38,46 +38,42 @@ from swarmbo.fleet.schema import fits_hub
 from swarmbo.problem import Problem
 from swarmbo.problem.data import News
 
-LOOK = 0.2  # seconds between looks at whether agents live
-_PAUSE = 5.0 * LOOK  # seconds that one look counts for at most: a pause of the hub's own is nobody's silence
-_ASKING = 1.0  # seconds between invitations to agents that an earlier run left behind
-_STALLS = 2  # times that all live and come to nothing, after which the run ends
-_ANSWER = 3.0  # times the patience, in which who lives says what it knows: that takes no computing
+LOOK = 0.2  # seconds between checks for live agents
+_PAUSE = 5.0 * LOOK  # most seconds that one check counts for: the hub's own pauses are no agent's silence
+_ASKING = 1.0  # seconds between invitations to agents of an earlier run
+_STALLS = 2  # attempts of live agents without a decision, after which the run ends
+_ANSWER = 3.0  # times the patience, for a snapshot: it takes no computation
 Links = tuple[tuple[str, str], ...]
 Hear = Callable[[str, Letter], None]
 
 
 def _pass_over(sender: str, letter: Letter) -> None:
-    """Nothing is waited for but receipts."""
+    """Ignore a letter while only receipts are awaited."""
 
 
 class Hub:
-    """Tells agents when to decide and what came of it, and hears their words. It decides nothing itself.
+    """Coordinator process: it tells agents when to decide, reports outcomes, and collects decisions. It decides
+    nothing.
 
-    Agents that wait for one another are all needed. By a deadline the hub says in each round who takes part. Where
-    somebody goes in the middle of a decision, those who are left are told to take it back and to decide without it; so
-    nobody waits for one that is gone, whatever it had to say. What it was told before is said in its place. Whoever
-    comes back is in from the next decision on. One that took part in the last one knows all; to others one who is there
-    lends what everybody knows, and the hub tells it what came of its own factors.
+    Agents that wait for one another are all needed. By a deadline the hub names the participants of each round. If one
+    fails during a decision, the others take it back and decide without it, so none waits for a failed agent. The hub
+    provides its unreported outcomes. A returning agent takes part from the next decision on. If it missed decisions, a
+    present agent provides a snapshot, and the hub adds the outcomes of its own factors.
 
-    One that lives, as its receipts say, and does not do what it is told is gone, too. Where nobody says what was
-    decided, as all wait for one, all are asked for what they know: who does not say that is the one.
+    A live agent (by its receipts) that does not carry out orders counts as failed, too. If no agent decides, as all
+    wait for one, all are asked for snapshots; the one without an answer counts as failed.
 
-    One that was never heard may be a process that a hub of an earlier run left behind: it is asked to join.
+    An agent never heard may be a process of an earlier run: it is invited to join.
 
     Args:
-        plan: Of the fleet.
-        carrier: What moves its letters.
-        attend: Called again and again while it waits; raises if there is nothing to wait for any more.
-        clock: In seconds; does not go back.
-        here: Agents whose processes are on this machine.
-        ended: Of those, who has ended for good, and why; it may grow.
+        attend: Called repeatedly while waiting; raises if waiting is in vain.
+        here: Agents with processes on this machine.
+        ended: Those of them that ended for good, with reasons; it may grow.
 
     Attributes:
-        repeated: Letters that were written again, by anybody, as far as it was told.
-        refused: What was refused, by anybody, as far as it was told.
-        odd: By agent, whose letters it has refused as they held what they may not, and how many, as far as it said.
-        absence: Who is gone.
+        repeated: Number of repeated letters of all members, as reported.
+        refused: Number of refused letters of all members, as reported.
+        odd: By agent, numbers of letters refused for inadmissible content, by their sender, as reported.
     """
 
     def __init__(
@@ -94,49 +90,45 @@ class Hub:
         self.mail = Mail(carrier, clock=clock, fits=lambda sender, letter: fits_hub(letter, sender, self.problem))
         self._carrier, self._attend, self._clock, self._here = carrier, attend, clock, frozenset(here)
         agents, goes_on = self.problem.agents, plan.goes_on
-        self._goes_on = goes_on  # noted: a plan makes its whole setup anew when it is asked
+        self._goes_on = goes_on  # stored: a plan builds its whole setup anew at each access
         self.absence = LeftOut(plan, agents, self.mail, here, ended) if goes_on else AllNeeded(plan, agents, self.mail)
-        content = plan.encoded()  # one that is too long for a letter is for a disk alone
+        content = plan.encoded()  # too long plans are read from disk only
         self._invitation = sealed(Join(content)) if len(content) < LONGEST // 2 else b""
         self._invited = -math.inf
-        self._turns, self._round = Counter[str](), 0  # orders written to each
+        self._turns, self._round = Counter[str](), 0  # orders sent to each
         self.repeated = self.refused = 0
         self._counted: dict[str, tuple[int, int]] = {}
         self.odd: dict[str, Counter[str]] = {}
-        self._number, self._last = 0, 0  # of decisions: the last that was begun, the last that holds
-        self._knowing = agents  # who took part in that one
-        self._took_part = dict.fromkeys(agents, 0)  # number of the last decision that holds, of those each was in
-        self._untold = dict.fromkeys(agents, OwnRows())  # what agents were told since
+        self._number, self._last = 0, 0  # decisions: the last begun, the last valid
+        self._knowing = agents  # participants of the last valid decision
+        self._took_part = dict.fromkeys(agents, 0)  # number of each agent's last valid decision
+        self._untold = dict.fromkeys(agents, OwnRows())  # agents' outcomes since then
         self._came_of: dict[str, dict[str, OwnRow]] = {agent: {} for agent in agents}
-        self._over: tuple[str, ...] = ()  # queries of which nothing more comes, that ended since
-        self._stalls = 0  # times that all of them lived, and came to nothing in this round
+        self._over: tuple[str, ...] = ()  # queries that ended since then
+        self._stalls = 0  # attempts of live agents without a decision in this round
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Agents that are gone; of those that wait for one another nobody may be."""
+        """Failed agents; empty if agents wait for one another."""
         return tuple(agent for agent in self.problem.agents if agent in self.absence.away)
 
     @property
     def odd_of(self) -> Counter[str]:
-        """Number of letters of each member that all together refused, as they held what they may not."""
+        """Number of each member's letters that any member refused for inadmissible content."""
         return sum(self.odd.values(), Counter(self.mail.odd))
 
     def words(
         self, links: Callable[[Collection[str]], "Links | None"], offers: "Mapping[str, Offer] | None" = None
     ) -> list[Word]:
-        """Have agents decide; by a deadline again without those who go meanwhile.
-
-        Args:
-            links: Given who is absent, who hears whom; None: everyone hears everyone.
-            offers: In a field, where each agent can go: it is told its own.
+        """Have agents decide, given links for absent agents; by a deadline repeated without those that fail meanwhile.
 
         Raises:
-            TransportError: If all are needed, and one says nothing for longer than the plan's patience while nobody
-                else does; if nobody is there who knows what was decided, and none comes back; if those who are there
-                come to nothing, or do not decide on the same query.
+            TransportError: If all are needed, and one is silent for longer than the plan's patience while no other is;
+                if no agent with the last decision is left or returns; if present agents reach no decision, or differ in
+                the query.
         """
         self._round += 1
-        while (got := self.mail.read(0.0)) is not None:  # who came back meanwhile
+        while (got := self.mail.read(0.0)) is not None:  # agents that returned meanwhile
             self._hear(*got, _pass_over)
         words, self._stalls = None, 0
         while words is None:
@@ -154,7 +146,7 @@ class Hub:
     def _attempt(
         self, links: Callable[[Collection[str]], "Links | None"], offers: "Mapping[str, Offer] | None"
     ) -> list[Word] | None:
-        """Their words; None if one of them has gone."""
+        """Decisions of the present agents; None if one of them failed."""
         words = dict[str, Word]()
         self._settle()
         members = self.absence.present
@@ -179,7 +171,7 @@ class Hub:
         before, accused = {agent: odd.copy() for agent, odd in self.odd.items()}, dict[str, float]()
 
         def is_stuck() -> bool:
-            """Say whether letters of one were refused, and for the patience nobody could go on without it."""
+            """Tell whether others refuse an agent's letters, and none continued without them for the patience."""
             for agent in members if self._goes_on else ():
                 if any((odd - before.get(other, Counter()))[agent] for other, odd in self.odd.items()):
                     accused.setdefault(agent, self._clock())
@@ -193,7 +185,7 @@ class Hub:
             if self._stalls == _STALLS:
                 missing = [agent for agent in members if agent not in words]
                 raise TransportError(
-                    f"round {self._round}: {missing} live, and said nothing; wanted words: can they reach one another?"
+                    f"round {self._round}: {missing} run, and sent no decision; can they reach one another?"
                 )
             return None
         if len(words) < len(members):
@@ -208,14 +200,14 @@ class Hub:
         return set(word.values) == own or (self.problem.is_field and not word.values)
 
     def _is_of_others(self, sender: str, word: Word, members: Sequence[str]) -> bool:
-        """Say whether the first who is there, and nobody else, says where variables of absent agents stand."""
+        """True if exactly the first present agent states the values of absent agents' variables."""
         graph = self.problem.graph
         absent = [x for x, owner in zip(graph.variables, graph.variable_owners, strict=True) if owner not in members]
         says = sender == members[0] and not self.problem.is_field
         return set(word.others) == set(absent if says else ())
 
     def _readmit(self) -> None:
-        """Take in who is back; if nobody is there, wait for one who knows what was decided."""
+        """Readmit returning agents; without present agents, wait for one with the last decision."""
         while self.absence.returning or not self.absence.present:
             present, back = self.absence.present, self.absence.returning
             if knowing := [agent for agent in back if self._knows(agent)]:
@@ -231,7 +223,7 @@ class Hub:
         return agent in self._knowing and agent not in self.absence.forgetful
 
     def _welcome_with(self, agent: str, state: bytes) -> None:
-        """Tell one who is back what was decided without it, if it can go on by that."""
+        """Readmit an agent with a snapshot, if it can continue from that."""
         assert isinstance(self.absence, LeftOut)
         has_own_belief = self.problem.is_field and not learns_alike(self._setup)
         if not state:
@@ -248,10 +240,10 @@ class Hub:
         self.absence.admit(agent)
 
     def _note_came(self, agent: str, rows: OwnRows) -> None:
-        """Keep what an agent was told, by query; in a field with what it measured unasked after that."""
+        """Keep an agent's outcomes by query; in a field with unrequested measurements after these."""
         came, variables = self._came_of[agent], self.problem.graph.variables_owned_by(agent)
         for name, row in rows.told.items():
-            if name != UNASKED:  # some may have been told before a decision, and the rest after it
+            if name != UNASKED:  # a part may have come before a decision, and the rest after it
                 told = OwnRows({name: came[name]} if name in came else {})
                 came[name] = told.with_told(name, row).told[name]
                 continue
@@ -261,7 +253,7 @@ class Hub:
             came[last] = msgspec.structs.replace(before, on_the_way=(*before.on_the_way, *stops))
 
     def _snapshots(self, sources: Sequence[str]) -> dict[str, bytes]:
-        """Ask some for what everybody knows; those of them who do not say it are gone."""
+        """Request snapshots from some agents; those without an answer count as failed."""
         found: dict[str, bytes] = {}
         self._order({source: SendSnapshot(0, self._last) for source in sources})
 
@@ -276,18 +268,10 @@ class Hub:
         why = "; ".join(f"{agent}: {reason}" for agent, reason in self.absence.away.items())
         is_back = lambda: any(map(self._knows, self.absence.returning))  # noqa: E731
         if not self._heard_until(is_back, "anybody", longest=JOINING):
-            raise TransportError(f"round {self._round}: nobody is left who knows what was decided ({why})")
+            raise TransportError(f"round {self._round}: no agent is left that knows the decision ({why})")
 
     def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[Answer, ...]]:
-        """Have agents measure by themselves; of one that is gone all of it failed.
-
-        Args:
-            places: By agent, one after the other: values of its own variables.
-
-        Raises:
-            TransportError: If what one measured can be no outcome; if all are needed, and one says nothing for longer
-                than the plan's patience while nobody else does.
-        """
+        """Have agents measure with their own instruments; measurements of failed agents count as failed."""
         found: dict[str, tuple[Answer, ...]] = {}
         self._order({agent: Measure(0, tuple(map(tuple, there))) for agent, there in places.items()})
         asked = [agent for agent in places if agent in self.absence.present]
@@ -313,13 +297,7 @@ class Hub:
         return (Answer(dict.fromkeys(own), failure=f"it is gone: {self.absence.away[agent]}"),) * count
 
     def tell(self, query: str | None, news: News, *, is_all: bool) -> None:
-        """Tell every agent what came of a decision, as far as it is its own; for who is gone it is kept.
-
-        Args:
-            query: Its id; None: of what nobody asked for.
-            news: What came.
-            is_all: Whether nothing more will come of it.
-        """
+        """Report to every agent its own part of the outcomes; for failed agents it is kept."""
         if query is None and not self.problem.is_field:
             return
         rows: dict[str, OwnRow] = {}
@@ -331,31 +309,31 @@ class Hub:
         self._order({agent: Told(0, query, row) for agent, row in rows.items()})
 
     def end(self) -> None:
-        """Tell all that the run has ended, and wait a little until they know."""
+        """Announce the end of the run, and wait briefly for receipts."""
         for agent in self.problem.agents:
             self.mail.write(agent, End())
         self.mail.settle(GOODBYE)
 
     def count_own(self) -> None:
-        """Note what the hub itself has counted."""
+        """Add the hub's own counts."""
         self._count(HUB, self.mail.repeated, self.mail.refused)
 
     def _count(self, member: str, repeated: int, refused: int) -> None:
-        """Note what a member has counted since it was started."""
+        """Add a member's counts since its start."""
         before = self._counted.get(member, (0, 0))
-        if repeated < before[0] or refused < before[1]:  # it was started again
+        if repeated < before[0] or refused < before[1]:  # it restarted
             before = 0, 0
         self._counted[member] = repeated, refused
         self.repeated += repeated - before[0]
         self.refused += refused - before[1]
 
     def _settle(self) -> None:
-        """Wait until those who are there have all that was written to them; who is heard and gets nothing is gone."""
+        """Wait for all receipts of present agents; an agent that sends but receives nothing counts as failed."""
         if not self._heard_until(lambda: not self.mail.outstanding, "receipts of what was written"):
             self._leave(dict.fromkeys(to for to, _ in self.mail.outstanding), "it is heard, and gets nothing")
 
     def _order(self, letters: "Mapping[str, Begin | Told | Measure | SendSnapshot]") -> None:
-        """Write orders to those who are there, once they have all that was before: none may overtake another."""
+        """Send orders to present agents, after all receipts of earlier ones: no order may overtake another."""
         self._settle()
         self._write({agent: letter for agent, letter in letters.items() if agent in self.absence.present})
 
@@ -367,7 +345,7 @@ class Hub:
     def _answered(
         self, asked: Sequence[str], found: Container[str], what: str, hear: Hear, longest: float | None = None
     ) -> None:
-        """Wait until all who were asked have answered or are gone; who lives and does not answer is gone, too."""
+        """Wait until all requested agents have answered or failed; live ones without an answer count as failed, too."""
 
         def missing() -> list[str]:
             return [agent for agent in asked if agent not in found and agent in self.absence.present]
@@ -390,16 +368,7 @@ class Hub:
         asked: Sequence[str] | None = None,
         longest: float | None = None,
     ) -> bool:
-        """Read until something is so, and note who goes; False if that takes too long.
-
-        Args:
-            is_done: Whether it is so.
-            what: That is waited for.
-            hear: Takes letters.
-            found: Who has said it; None: receipts are waited for.
-            asked: Who is to say it; by default all.
-            longest: Seconds.
-        """
+        """Read letters until a condition holds, and note failures; False if that takes too long."""
         self.absence.begin()
         asked = self.problem.agents if asked is None else asked
         looked, listened = self._clock(), 0.0
@@ -421,7 +390,7 @@ class Hub:
         return True
 
     def _invite(self) -> None:
-        """Ask those elsewhere that were never heard to join."""
+        """Invite agents elsewhere that were never heard."""
         if self._invitation and self._clock() - self._invited >= _ASKING:
             self._invited = self._clock()
             for agent in self.problem.agents:
@@ -429,7 +398,7 @@ class Hub:
                     self._carrier.invite(agent, self._invitation)
 
     def _hear(self, sender: str, letter: Letter, hear: Hear) -> None:
-        if isinstance(letter, Odd):  # one that was started again has forgotten what it had counted
+        if isinstance(letter, Odd):  # a restarted agent counts from 0 again
             self.odd[sender] = self.odd.get(sender, Counter[str]()) | Counter(letter.refused)
         elif isinstance(letter, Here):
             unread = [opened(content) for to, content in self.mail.outstanding if to == sender]
@@ -440,16 +409,7 @@ class Hub:
 
 
 def row_of(problem: Problem, agent: str, news: News, before: OwnRows, teller: str, *, has_ended: bool) -> OwnRow:
-    """The part of what came of a joint point that is one agent's own.
-
-    Args:
-        problem: What all work on.
-        agent: Which.
-        news: What came.
-        before: What the agent was told since the last decision.
-        teller: Of totals, who is told them, and tells the others.
-        has_ended: In a field, whether nothing more will come of it.
-    """
+    """One agent's own part of the outcomes at a joint point; ``teller`` is the agent that gets totals."""
     if problem.is_field:
         return before.row(problem, agent, news, has_ended=has_ended)
     graph, stood = problem.graph, problem.named(news.point)

@@ -1,4 +1,4 @@
-"""Journal of a member: where it stood after a round, and every letter that it took since."""
+"""Journal of a member: its state after a round, and all letters since."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,24 +13,16 @@ _LENGTH = 4  # bytes before each entry
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """A letter that was taken.
-
-    Args:
-        sender: Who wrote it.
-        content: As it was sealed.
-    """
+    """A processed letter, as it was sealed, with its sender."""
 
     sender: str
     content: bytes
 
 
 class Journal:
-    """The state of a member after a round, and the letters that came since, in two files of its own.
+    """A member's state after a round, and later letters, in two files of its folder.
 
-    A process that is killed leaves at most one letter half written, whose receipt was not sent: it comes again.
-
-    Args:
-        folder: Of the member; made if it is not there.
+    A killed process leaves at most one partial letter, whose receipt was not sent: it comes again.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,15 +32,11 @@ class Journal:
         self._log = (folder / f"{self._number}.letters").open("ab")
 
     def state(self) -> dict[str, Any] | None:
-        """The state as it was last kept; None before that."""
+        """Last saved state; None before the first."""
         return read_state(self._path("npz")) if self._number else None
 
     def letters(self) -> Iterator[tuple[str, bytes]]:
-        """Letters that were taken since, in their order.
-
-        Raises:
-            ConfigError: If the file is damaged in its middle.
-        """
+        """Letters since that state, in their order."""
         path = self._path("letters")
         data, start = path.read_bytes(), 0
         while start + _LENGTH <= len(data):
@@ -65,13 +53,13 @@ class Journal:
             self._log.truncate(start)
 
     def keep(self, sender: str, content: bytes) -> None:
-        """Write a letter down."""
+        """Save a letter."""
         entry = msgspec.msgpack.encode(Entry(sender, content))
         self._log.write(len(entry).to_bytes(_LENGTH, "little") + entry)
         self._log.flush()
 
     def turn(self, state: Mapping[str, Any], outstanding: Sequence[tuple[str, bytes]]) -> None:
-        """Begin a new page: a state, with what nobody has acknowledged, and no letters since."""
+        """Begin a new page: a state, with unacknowledged letters, and no letters since."""
         plain = {**state["json"], "outstanding": [[to, content.hex()] for to, content in outstanding]}
         old, self._number = self._number, self._number + 1
         write_state(self._path("npz"), {**state, "json": plain})  # from now on this page counts

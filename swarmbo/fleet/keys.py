@@ -1,4 +1,4 @@
-"""A test authority: certificates by which members of a fleet know one another."""
+"""Test authority: certificates by which members of a fleet recognise one another."""
 
 import ipaddress
 import os
@@ -27,12 +27,12 @@ def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:
     """Make an authority, and a certificate and a key for each member, signed by it. The authority's key is not kept.
 
     Args:
-        folder: Where they go; made if it is not there.
+        folder: Folder of the files; made if it is missing.
         hosts: Address of each member, by name: an IP address or a host name.
 
     Returns:
         The files: ``authority.pem``, and ``NAME.pem`` and ``NAME.key`` of each member. A member needs the first and its
-        own two, and nobody else's key. They are good for 30 days.
+        own two, and no other key. They are valid for 30 days.
 
     Raises:
         ConfigError: If the folder holds keys already.
@@ -52,7 +52,7 @@ def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:
 
 
 class _Maker:
-    """Keys and certificates as ``cryptography`` makes them."""
+    """Keys and certificates made by ``cryptography``."""
 
     def __init__(self) -> None:
         modules = (
@@ -65,16 +65,16 @@ class _Maker:
         self._x509, self._hashes, self._serialization, self._ec = found
 
     def key(self) -> Any:
-        """A new private key."""
+        """New private key."""
         return self._ec.generate_private_key(self._ec.SECP256R1())
 
     def text(self, key: Any) -> bytes:
-        """A private key as a file has it."""
+        """Private key in its file format."""
         form = self._serialization
         return key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
 
     def certificate(self, name: str, key: Any, issuer: str, signing: Any, host: str | None = None) -> bytes:
-        """That a key is that of a name, at a host; without a host it is the authority's own."""
+        """Certificate of a name's key, at a host; without a host it is the authority's own."""
         x509, now, is_authority = self._x509, datetime.now(UTC), host is None
         usage = x509.KeyUsage(
             digital_signature=not is_authority, key_cert_sign=is_authority, **dict.fromkeys(_NOT_FOR, False)
@@ -109,7 +109,7 @@ class _Maker:
 
 
 def _write(path: Path, text: bytes) -> Path:
-    """Only the owner may read it."""
+    """Write a file that only the owner may read."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(text)
     return path

@@ -1,4 +1,4 @@
-"""Letters between members of a fleet, and the check of what arrives before anybody uses it."""
+"""Letters (messages) between members of a fleet, and checks of arrivals."""
 
 import math
 from hashlib import blake2b
@@ -13,28 +13,20 @@ from swarmbo.errors import TransportError
 from swarmbo.records import SolveReport, Traffic
 
 LONGEST = 4 * 2**20  # bytes of a letter
-DIGEST = 16  # bytes that a letter begins with: of the rest
+DIGEST = 16  # bytes of the digest at the start of a letter
 
 
 class Said(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """A message of an agreement, from agent to agent.
-
-    Args:
-        payload: As ``Agent.tick`` returned it.
-    """
+    """Message of an agreement from agent to agent, as ``Agent.tick`` returned it."""
 
     payload: bytes
 
 
 class Begin(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The hub to an agent: decide what to evaluate next.
+    """Order of the hub to an agent: decide the next evaluation.
 
-    Args:
-        turn: Which of the hub's orders to this agent it is, from 1: they are carried out in turn, each once.
-        links: Pairs of agents that hear each other; None: everyone hears everyone.
-        offer: In a field, where this agent can go.
-        company: By a deadline, who takes part.
-        last: By a deadline, number of the last decision that holds: what was begun after it is given up.
+    Orders to an agent have a ``turn`` from 1, and are carried out in turn, each once. Participants are given by a
+    deadline only, with the number of the ``last`` valid decision: later ones are given up.
     """
 
     turn: int
@@ -45,17 +37,11 @@ class Begin(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Word(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """An agent to the hub: what it decided.
+    """Decision of an agent, to the hub.
 
-    Args:
-        turn: Of the order to decide.
-        query: Id of what was decided.
-        values: Of the agent's own variables; in a field none if it measures nothing.
-        report: How the agreement ended.
-        sent: What its messages took, by purpose.
-        repeated: How many letters it has written again, since it was started.
-        refused: What it has refused since then: parcels that are no letters, and what nobody should have written.
-        others: Of a function, where variables of absent agents stand, as the first one who is there says it.
+    Numbers of ``repeated`` letters and ``refused`` parcels count since the agent's start. The first present agent
+    states ``others``: values of absent agents' variables of a function. ``values`` are empty in a field if it measures
+    nothing.
     """
 
     turn: int
@@ -69,13 +55,7 @@ class Word(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Told(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The hub to an agent: the part of what came of a decision that is its own.
-
-    Args:
-        turn: As of ``Begin``.
-        query: What was decided; in a field None for what it measured unasked, such as where it starts.
-        row: What it is told of that.
-    """
+    """Outcome for an agent from the hub: its own part; ``query`` is None for an unrequested measurement."""
 
     turn: int
     query: str | None
@@ -83,26 +63,14 @@ class Told(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Measure(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The hub to an agent with a world of its own: measure where you stand.
-
-    Args:
-        turn: As of ``Begin``.
-        places: Values of the agent's own variables, one place after the other.
-    """
+    """Order of the hub to an agent with its own instrument: measure at some locations in turn."""
 
     turn: int
     places: tuple[tuple[float, ...], ...]
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """Outcomes that an agent measured by itself.
-
-    Args:
-        outcomes: Of its own channels; None: failed.
-        noise: Standard deviations of their noise, where they are known.
-        location: In a field, where it really measured, if not where it was asked to.
-        failure: Why it failed; empty if it did not.
-    """
+    """Outcomes of an agent's own instrument (None: failed); ``location`` is given if it is not as ordered."""
 
     outcomes: dict[str, float | None]
     noise: dict[str, float] = {}
@@ -111,13 +79,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Measured(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """An agent to the hub: what it measured by itself.
-
-    Args:
-        turn: Of the order to measure.
-        answers: One for each place.
-        refused: Why what it measured can be no outcome, which ends the run; else empty.
-    """
+    """Measurements of an agent's own instrument, to the hub; ``refused`` is the reason for an invalid result."""
 
     turn: int
     answers: tuple[Answer, ...]
@@ -125,39 +87,28 @@ class Measured(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class SendSnapshot(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The hub to an agent: say what everybody knows, for one who is back.
-
-    Args:
-        turn: As of ``Begin``.
-        last: As of ``Begin``.
-    """
+    """Order of the hub to an agent: send a snapshot, for a returning agent."""
 
     turn: int
     last: int
 
 
 class Snapshot(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """An agent to the hub: what everybody knows.
-
-    Args:
-        turn: Of the order to lend it.
-        state: As ``Agent.lend`` has it; empty if that is too long for a letter.
-    """
+    """Snapshot from an agent to the hub, as of ``Agent.snapshot``; empty if it is too long for a letter."""
 
     turn: int
     state: bytes
 
 
 class Back(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The hub to an agent that was gone: it is in again. What it was told before and did not do is void.
+    """Readmission of an agent by the hub; earlier orders that it did not carry out are void.
 
     Args:
-        turn: As of ``Begin``, but later than any.
-        last: Number of the last decision that holds.
-        told: What it has to say of what came since then.
-        state: What everybody knows, if that was decided without it; else empty.
-        came: By query, what came of its own factors, as far as anybody heard of it; of no account without a state.
-        since: Number of the last decision that holds in which it took part; 0 before any.
+        last: Number of the last valid decision.
+        told: Data that it has to report since then.
+        state: Snapshot, if it missed that decision; else empty.
+        came: Outcomes of its own factors by query, as far as known; used with a state only.
+        since: Number of the last valid decision in which it took part; 0 before any.
     """
 
     turn: int
@@ -169,57 +120,36 @@ class Back(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Here(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """An agent to the hub: it runs.
-
-    Args:
-        start: Differs from letter to letter.
-        is_new: Whether it has nothing written down.
-    """
+    """Sign of life of an agent to the hub; ``start`` differs between letters, ``is_new`` marks an empty journal."""
 
     start: bytes
     is_new: bool = False
 
 
 class Ping(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The hub to an agent of which it has heard nothing for a while: its receipt says enough.
-
-    Args:
-        number: Differs from letter to letter.
-    """
+    """Request of the hub to a silent agent for its receipt; ``number`` differs between letters."""
 
     number: int
 
 
 class Odd(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """An agent to the hub: it has refused what others wrote, as that held what it may not.
-
-    Args:
-        refused: How often since it was started, by sender.
-    """
+    """Report of an agent to the hub: numbers of inadmissible letters by sender, since its start."""
 
     refused: dict[str, int]
 
 
 class End(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The hub to all agents: there is nothing more to decide."""
+    """End of the run, from the hub to all agents."""
 
 
 class Receipt(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The recipient of a letter to its writer, who writes it again until then.
-
-    Args:
-        digest: What the letter began with.
-    """
+    """Receipt of a letter, by its digest, to its sender, which repeats the letter until then."""
 
     digest: bytes
 
 
 class Join(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """The hub to an agent that an earlier run left behind: be a member of this one.
-
-    Args:
-        plan: As ``Plan.write`` writes it.
-    """
+    """Invitation of the hub to an agent of an earlier run, with the plan of this run."""
 
     plan: bytes
 
@@ -246,7 +176,7 @@ _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Letter)
 
 
 def sealed(letter: Letter) -> bytes:
-    """A letter as it is sent: a digest, then MessagePack.
+    """Encode a letter: a digest, then MessagePack.
 
     Raises:
         TransportError: If it is too long.
@@ -262,12 +192,12 @@ def sealed(letter: Letter) -> bytes:
 
 
 def digest_of(body: bytes) -> bytes:
-    """Digest that tells a letter from all others."""
+    """Digest that distinguishes letters."""
     return blake2b(body, digest_size=DIGEST).digest()
 
 
 def opened(parcel: bytes) -> Letter:
-    """A letter that arrived, if it is one.
+    """Decode an arrival.
 
     Raises:
         TransportError: If it is too long, was cut off or changed on the way, is no letter, or holds a number that is

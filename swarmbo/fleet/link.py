@@ -1,4 +1,4 @@
-"""A member's ear and mouth: a Zenoh session with every endpoint listed, and who may say what to whom."""
+"""Network link of a member: a Zenoh session with all endpoints listed, and access rules."""
 
 import json
 import queue
@@ -16,23 +16,19 @@ _EXTRA = "zenoh"
 
 
 class Parcel(NamedTuple):
-    """Bytes that arrived, and who sent them: with keys, that is who they really came from."""
+    """Received bytes and their sender; with keys, the sender is authenticated."""
 
     sender: str
     content: bytes
 
 
 class Link:
-    """Sends parcels to members of a fleet, and keeps what arrives until it is asked for.
+    """Sends parcels to members of a fleet, and queues arrivals.
 
-    There is no discovery: no multicast and no gossip; each member dials all others, and again when it loses them. A
-    parcel from ``a`` to ``b`` is a sample of the key ``swarmbo/RUN/b/a``; what a hub says to agents of earlier runs is
-    one of ``swarmbo/join/b``. With ``tls`` and ``quic`` every member shows
-    its certificate, and by the name in it others let it say and hear what is its own only; all else is dropped by them.
-
-    Args:
-        name: Of the member.
-        plan: Of the fleet.
+    There is no discovery (no multicast, no gossip); each member dials all others, and again after a loss. A parcel from
+    ``a`` to ``b`` is a sample of the key ``swarmbo/RUN/b/a``; an invitation of a hub to agents of earlier runs is one
+    of ``swarmbo/join/b``. With ``tls`` and ``quic`` every member shows its certificate. By its name there, others let
+    it send and receive its own parcels only; they drop all others.
 
     Raises:
         ConfigError: If the member is not in the plan, a key is missing, or its endpoint is taken.
@@ -53,7 +49,7 @@ class Link:
         except zenoh.ZError as error:
             why = (
                 str(error).split(" [")[0].split(" at /")[0].rstrip(":")
-            )  # what follows are places in Zenoh's own source
+            )  # the rest are positions in Zenoh's own source
             raise ConfigError(
                 f"{name!r} cannot listen at {plan.endpoints[name]}: {why}; is the port taken? wanted another --port",
                 at="$.port",
@@ -62,19 +58,19 @@ class Link:
         self._subscribers = [self._session.declare_subscriber(key, self._hear) for key in keys]
 
     def send(self, recipient: str, content: bytes) -> None:
-        """Send, without knowing whether it arrives.
+        """Send without confirmation.
 
-        Not ``express``: then each letter is a batch, of which Zenoh lets two wait for a link and drops the others. No
-        more batches may wait: what is written again would pile up before links that lose much.
+        The option ``express`` is off: it would make each letter a batch, of which Zenoh queues two per link and drops
+        others. More batches may not wait, or repeated letters would pile up before links with high loss.
         """
         self._session.put(f"swarmbo/{self.plan.run}/{recipient}/{self.name}", content)
 
     def invite(self, recipient: str, content: bytes) -> None:
-        """Send to an agent of whatever run, as the hub."""
+        """Send to an agent of any run, as the hub."""
         self._session.put(_invitation(recipient), content)
 
     def wait(self, seconds: float) -> Parcel | None:
-        """The next parcel; None if there is none for so long."""
+        """Next parcel; None if there is none in time."""
         try:
             return self._arrived.get(timeout=seconds)
         except queue.Empty:
@@ -96,22 +92,18 @@ class Link:
 
 
 def _invitation(agent: str) -> str:
-    """The key of what a hub says to an agent of whatever run; keys of a run have a part more."""
+    """Key of invitations to an agent of any run; keys of a run have one part more."""
     return f"swarmbo/join/{agent}"
 
 
 def session_settings(name: str, plan: Plan) -> Mapping[str, Any]:
-    """Zenoh's settings of one member.
-
-    Raises:
-        ConfigError: If one of its keys is not there.
-    """
+    """Zenoh's settings of one member."""
     others = {other: endpoint for other, endpoint in plan.endpoints.items() if other != name}
     settings: dict[str, Any] = {
         "mode": "peer",
         "listen/endpoints": [plan.endpoints[name]],
         "connect/endpoints": list(others.values()),
-        "connect/timeout_ms": -1,  # those who are not there yet are dialled until they are, and nobody waits for it
+        "connect/timeout_ms": -1,  # absent members are dialled until they appear, in the background
         "connect/exit_on_failure": False,
         "connect/retry": {"period_init_ms": 100, "period_max_ms": 1000, "period_increase_factor": 1.5},
         "open/return_conditions": {"connect_scouted": False, "declares": False},
@@ -144,7 +136,7 @@ def _files(name: str) -> dict[str, str]:
 
 
 def _access(name: str, run: str, others: list[str]) -> dict[str, Any]:
-    """Each other member may say what it signs, and hear what is said to it; nobody may do anything else."""
+    """Access rules: each other member may send parcels that it signs, and receive its own; all else is denied."""
     rules: list[dict[str, Any]] = []
     for other in others:
         allowed = {

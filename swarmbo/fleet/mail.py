@@ -1,4 +1,4 @@
-"""Letters that arrive, whatever a link loses, repeats or cuts: written again until a receipt comes, taken once."""
+"""Reliable letters: repeated until a receipt arrives, and processed once."""
 
 import time
 from collections import Counter
@@ -9,42 +9,40 @@ from swarmbo.errors import TransportError
 from swarmbo.fleet.letters import DIGEST, Letter, Receipt, opened, sealed
 from swarmbo.fleet.link import Parcel
 
-_SOON, _LATE = 0.2, 2.0  # seconds until a letter is written again: the first time, and at most
+_SOON, _LATE = 0.2, 2.0  # seconds until a letter is repeated: at first, and at most
 GOODBYE = 3.0  # seconds for which members wait for receipts when a run has ended
-_REMEMBERED = 100_000  # letters; one that comes again after so many others is of a round that has ended
+_REMEMBERED = 100_000  # letters; one repeated after so many others is of an ended round
 
 
 class Carrier(Protocol):
-    """Contract of what moves parcels; ``Link`` is one."""
+    """Contract of a carrier of parcels, such as ``Link``."""
 
     def send(self, recipient: str, content: bytes, /) -> None:
-        """Send, without knowing whether it arrives."""
+        """Send without confirmation."""
         ...
 
     def invite(self, recipient: str, content: bytes, /) -> None:
-        """Send to an agent of whatever run, as the hub."""
+        """Send to an agent of any run, as the hub."""
         ...
 
     def wait(self, seconds: float, /) -> Parcel | None:
-        """The next parcel; None if there is none for so long."""
+        """Next parcel; None if there is none in time."""
         ...
 
 
 class Mail:
-    """One member's letters.
+    """Letters of one member.
 
     Args:
-        carrier: What moves them.
-        keep: Called with a letter that is new, before its receipt is sent: what it wrote down is not lost if the
-            process is killed then.
-        clock: In seconds; does not go back.
-        fits: Whether somebody can write a letter. One that cannot be is dropped, and never kept.
+        keep: Called with a new letter before its receipt is sent, so that a saved letter survives a kill.
+        clock: Time in seconds that does not go back.
+        fits: Test of a sender's letter. An inadmissible letter is dropped, and never kept.
 
     Attributes:
-        refused: How many parcels were no letters (cut off, changed, or nonsense), or held what they may not.
-        odd: How many of these had arrived as they were sent, by sender.
-        repeated: How many letters were written again.
-        parcels: How many letters and receipts have come from whom, those that came again among them.
+        refused: Number of parcels that were no letters (cut off, changed, or nonsense), or were inadmissible.
+        odd: Number of these that had arrived unchanged, by sender.
+        repeated: Number of repeated letters.
+        parcels: Number of letters and receipts by sender, repeated ones included.
     """
 
     def __init__(
@@ -62,37 +60,30 @@ class Mail:
 
     @property
     def outstanding(self) -> list[tuple[str, bytes]]:
-        """Recipient and content of each letter for which no receipt has come."""
+        """Recipient and content of each letter without a receipt."""
         return [(recipient, content) for (recipient, _), (content, _, _) in self._out.items()]
 
     def write(self, recipient: str, letter: Letter) -> None:
-        """Send a letter, again and again until its receipt comes."""
+        """Send a letter, repeatedly until its receipt arrives."""
         self.post(recipient, sealed(letter))
 
     def post(self, recipient: str, content: bytes) -> None:
-        """Send what was sealed before, as ``write`` does."""
+        """Send sealed content as ``write`` does."""
         self._out[recipient, content[:DIGEST]] = content, self._clock() + _SOON, _SOON
         self._carrier.send(recipient, content)
 
     def forget(self, recipient: str) -> None:
-        """Write nothing of what was written to somebody again."""
+        """Stop repeating letters to a recipient."""
         self._out = {key: sent for key, sent in self._out.items() if key[0] != recipient}
 
     def remember(self, sender: str, content: bytes) -> None:
-        """Note that a letter was taken, now or by a process that was killed since."""
+        """Note that a letter was processed, by this or a killed process."""
         self._taken[sender, content[:DIGEST]] = None
         if len(self._taken) > _REMEMBERED:
             del self._taken[next(iter(self._taken))]
 
     def read(self, seconds: float, is_enough: Callable[[], bool] = lambda: False) -> tuple[str, Letter] | None:
-        """The next letter that is new; None if there is none for so long, or something is so before.
-
-        Meanwhile what is due is written again.
-
-        Args:
-            seconds: How long.
-            is_enough: What ends it, such as that all receipts have come.
-        """
+        """Next new letter; None if there is none in time, or if ``is_enough`` holds. Due letters are repeated."""
         until = self._clock() + seconds
         while (left := until - self._clock()) >= 0 and not is_enough():
             self._repeat()
@@ -102,7 +93,7 @@ class Mail:
         return None
 
     def settle(self, seconds: float, stop: Callable[[], bool] = lambda: False) -> None:
-        """Wait for receipts of all that was written, so long at most; what comes meanwhile is not taken any further."""
+        """Wait for receipts of all letters for a limited time; arrivals meanwhile are ignored."""
         until = self._clock() + seconds
         while self._out and self._clock() < until and not stop():
             self.read(_SOON)

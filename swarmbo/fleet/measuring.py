@@ -1,4 +1,4 @@
-"""A world behind one agent: what it measures itself, by a function of a user's own."""
+"""Measurements of one agent by its own instrument, a user's function."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ _KEYS = ("measurement", "factors", "noise_std", "location")
 class Instrument(Protocol):
     """Robot, access point or instrument behind ``swarmbo agent NAME --measure module:function``.
 
-    It is called with one place at a time, and returns when it has measured there. An exception in it is a failed
-    measurement, which the log names, and the run goes on.
+    It is called with one location at a time, and returns after the measurement. An exception in it is a failed
+    measurement, which the log names, and the run continues.
 
     Example:
         >>> def depth(place):
@@ -36,24 +36,19 @@ class Instrument(Protocol):
         """Measure.
 
         Args:
-            place: In a field, where (d,), physical, as an array; of a function the values of the agent's own
+            place: In a field, the location (d,), physical, as an array; of a function the values of the agent's own
                 variables, by name.
 
         Returns:
-            The outcome: a number; None or NaN where it failed. Or a table: ``measurement``, that number, or of an agent
-            that owns several factors ``factors``, ``{factor: number}``; ``noise_std``, where it is known, >= 0, of all
-            or by factor; in a field ``location`` (d,), where it was really measured. Anything else is refused and ends
-            the run.
+            The outcome: a number; None or NaN if it failed. Or a table: ``measurement``, that number, or of an agent
+            that owns several factors ``factors``, ``{factor: number}``; ``noise_std`` if known, >= 0, of all or by
+            factor; in a field ``location`` (d,), the actual one. Anything else is refused and ends the run.
         """
         ...
 
 
 def loaded(name: str, trust: bool) -> Instrument:
-    """The function that a command names.
-
-    Args:
-        name: ``module:function``; the module is installed, or in the present folder.
-        trust: Whether it may be run.
+    """Load the function that a command names as ``module:function``, installed or in the present folder.
 
     Raises:
         ConfigError: If it is not trusted, cannot be loaded, or cannot be called.
@@ -70,28 +65,15 @@ def loaded(name: str, trust: bool) -> Instrument:
 
 
 def require_measurable(problem: Problem, agent: str) -> None:
-    """Refuse an agent that has nothing of its own to measure.
-
-    Raises:
-        ConfigError: If outcomes are totals, which are nobody's own, or it owns no factor.
-    """
+    """Refuse an agent that has nothing of its own to measure."""
     if problem.outcomes == "total":
-        raise ConfigError("got totals, which no agent measures by itself; wanted outcomes by factor", at="$.measures")
+        raise ConfigError("got totals, which no agent can measure alone; wanted outcomes per factor", at="$.measures")
     if not problem.graph.factors_owned_by(agent):
         raise ConfigError(f"got {agent!r}, which owns no factor; wanted an agent that measures", at="$.measures")
 
 
 def require_fits(measure: Instrument | None, agent: str, measures: Sequence[str]) -> None:
-    """Refuse an agent that measures by itself in a fleet that does not ask it to, and the other way round.
-
-    Args:
-        measure: What it measures by.
-        agent: Its name.
-        measures: Who measures by itself, as the fleet's plan has it.
-
-    Raises:
-        ConfigError: If they differ.
-    """
+    """Refuse an agent with an own instrument that the plan does not list, and conversely."""
     if (measure is not None) is not (agent in measures):
         got = "nothing to measure by" if measure is None else "something to measure by"
         wanted = "--measure module:function" if measure is None else "a fleet begun with --measures of it"
@@ -99,22 +81,16 @@ def require_fits(measure: Instrument | None, agent: str, measures: Sequence[str]
 
 
 def answered(measure: Instrument, problem: Problem, agent: str, place: list[float]) -> Answer:
-    """Measure at a place.
-
-    Args:
-        measure: What measures.
-        problem: What all work on.
-        agent: Whose it is.
-        place: Values of the agent's own variables.
+    """Measure at a location, given as values of the agent's own variables.
 
     Raises:
-        ShapeError: If it returns anything but what it may.
+        ShapeError: If the result is inadmissible.
     """
     channels = problem.graph.factors_owned_by(agent)
     named = dict(zip(problem.graph.variables_owned_by(agent), place, strict=True))
     try:
         told = measure(np.array(place) if problem.is_field else named)
-    except Exception as error:  # noqa: BLE001  whatever an instrument raises is a failed measurement
+    except Exception as error:  # noqa: BLE001  any exception of an instrument is a failed measurement
         return Answer(dict.fromkeys(channels), failure=error_text(error))
     try:
         return _answer(told if isinstance(told, Mapping) else {"measurement": told}, problem, channels)

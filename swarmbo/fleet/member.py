@@ -1,4 +1,4 @@
-"""An agent of a fleet: it takes letters and writes letters, and all else follows from those."""
+"""Agent of a fleet: it receives and sends letters, and everything else follows from these."""
 
 import os
 import time
@@ -43,32 +43,29 @@ from swarmbo.fleet.schema import fits_agent
 from swarmbo.problem import Problem
 from swarmbo.transport import Envelope
 
-_MAY_STOP = 0.5  # seconds between looks at whether it should stop
-_GLANCE = 1e-3  # seconds for what has arrived and was not taken yet
-_TICK = b"tick"  # in the journal, as of its own: no letter is so short
-_LONGER = 3.0  # times the patience, for which a member waits where the hub goes on without those that are gone
-_MOST_LENT = LONGEST // 2  # bytes: the letter to who is back has more in it
+_MAY_STOP = 0.5  # seconds between checks for a stop
+_GLANCE = 1e-3  # seconds for arrivals that were not processed yet
+_TICK = b"tick"  # in the journal, from itself: no letter is so short
+_LONGER = 3.0  # times the patience that a member waits if the hub continues without failed agents
+_MOST_LENT = LONGEST // 2  # bytes: the letter to a returning agent has more in it
 Order = Begin | Told | Measure | SendSnapshot
 
 
 class Member:
     """One agent of a fleet.
 
-    What it knows and said follows from the state it wrote down last and the letters it took since. So a process that is
-    killed at any moment and started again goes on as if it had never been: it reads its letters again, and says again
-    what follows from them, which others know already. By a deadline it may have been gone for too long: then the hub
-    says ``Back``, with what was decided without it.
+    Its state and messages follow from its last saved state and the letters since. So a process that is killed at any
+    moment and restarted continues as if nothing had happened: it reads its letters again, and repeats messages that
+    others know already. By a deadline it may have been absent for too long: then the hub sends ``Back``, with a
+    snapshot.
 
     Args:
-        name: Of the agent.
-        plan: Of the fleet.
-        carrier: What moves its letters.
-        folder: Of its journal.
-        clock: In seconds; does not go back.
-        measure: Its own world; None: the hub's is that of all.
+        folder: Folder of its journal.
+        clock: Time in seconds that does not go back.
+        measure: Its own instrument; None: outcomes come from the hub's environment.
 
     Raises:
-        ConfigError: If the settings need more than one agent knows, or the journal is damaged.
+        ConfigError: If the settings need more than one agent's knowledge, or the journal is damaged.
     """
 
     def __init__(
@@ -82,22 +79,26 @@ class Member:
     ) -> None:
         measuring.require_fits(measure, name, plan.measures)
         self.name, self.plan, self._measure = name, plan, measure
-        self._due: Measure | None = None  # an order that is not carried out yet
+        self._due: Measure | None = None  # order that is not carried out yet
         self._clock, self._heard, self._journal = clock, clock(), Journal(folder)
         self._greeted, self._goes_on, is_new = clock(), plan.goes_on, True
         self._stepped = clock()
         self._mail = Mail(carrier, self._journal.keep, clock, self._fits)
-        self._complained = 0  # of what it has told the hub that it refused
+        self._complained = 0  # refused letters that are reported to the hub
         self._arrived: list[Envelope] = []  # since the last tick of an agreement by a deadline
         self._next_tick = clock()
         self._turn, self._query, self.has_ended = 0, "", False
         self._has_spoken = True
-        self.refused = 0  # letters that nobody should have written
+        self.refused = 0  # letters without a right to be sent
         state = self._journal.state()
         if state is None:
             settings = settings_again(plan.settings, {})
             problem = Problem.from_plain(plan.problem)
-            known = {"level": plan.level, "sites": plan.sites, "has_base": problem.is_field}  # the hub's net is one
+            known = {
+                "level": plan.level,
+                "sites": plan.sites,
+                "has_base": problem.is_field,
+            }  # the hub's network serves as base
             self._agent = Agent(name, problem, **known, **settings)
         else:
             self._agent = Agent.from_state_dict({**state, "json": {**state["json"], "sites": plan.sites}})
@@ -110,7 +111,7 @@ class Member:
             if (sender, content) == (name, _TICK):
                 self._tick(self._arrived)
                 continue
-            if sender == name:  # what it measured: not again
+            if sender == name:  # its own measurement is not repeated
                 self._due = None
                 self._mail.post(HUB, content)
                 continue
@@ -122,30 +123,25 @@ class Member:
             self._mail.write(HUB, Here(os.urandom(8), is_new and state is None))
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Take letters until the hub ends the run, another takes its place (``invited``), or ``stop`` says so.
+        """Process letters until the hub ends the run, another hub takes over (``invited``), or ``stop`` is True.
 
         Raises:
             TransportError: If it is deciding, and nothing arrives for longer than the plan's patience; three times that
-                where the hub goes on without those that are gone.
+                if the hub continues without failed agents.
         """
         while not (self.has_ended or self.invited or stop()):
             self.step(_MAY_STOP)
-        if self.invited is None:  # else nobody is there any more to say goodbye to
+        if self.invited is None:  # otherwise the old hub is gone
             self._mail.settle(GOODBYE, stop)
         self.close()
 
     def step(self, seconds: float) -> None:
-        """Take the next letter, if one comes in so long; write again what nobody has acknowledged.
-
-        Raises:
-            TransportError: As ``run``.
-            ShapeError: If what it measures by returns anything but an outcome.
-        """
+        """Process the next letter, if one arrives in time, and repeat unacknowledged ones."""
         before, now = self._stepped, self._clock()
         self._stepped = now
-        if self._goes_on and now - before > self.plan.patience_s:  # a pause of its own is nobody's silence
+        if self._goes_on and now - before > self.plan.patience_s:  # its own pause is no other's silence
             self._heard = now
-        if self._goes_on and now - self._greeted > self.plan.patience_s:  # the hub may think that it is gone
+        if self._goes_on and now - self._greeted > self.plan.patience_s:  # the hub may count it as failed
             self._greet()
         self._complain()
         if self._due is not None:
@@ -157,7 +153,7 @@ class Member:
             self.take(*got)
         elif not self._agent.is_finished and self._clock() - self._heard > self._patience:
             raise TransportError(
-                f"{self.name!r} is deciding and heard nothing for {self._patience:g} s; wanted some news: is another "
+                f"{self.name!r} is deciding and received nothing for {self._patience:g} s; wanted news: is another "
                 f"member gone?{said_of(self.odd)}"
             )
 
@@ -166,23 +162,23 @@ class Member:
         return self.plan.patience_s * (_LONGER if self._goes_on else 1.0)
 
     def _greet(self, *, is_new: bool = False) -> None:
-        """Say that it is here."""
+        """Send a sign of life."""
         self._greeted = self._clock()
-        if all(recipient != HUB for recipient, _ in self._mail.outstanding):  # else that says so, when it arrives
+        if all(recipient != HUB for recipient, _ in self._mail.outstanding):  # otherwise that letter shows it
             self._mail.write(HUB, Here(os.urandom(8), is_new))
 
     def _keep_time(self, seconds: float) -> None:
-        """Take a letter, if one comes before the next tick of an agreement by a deadline is due; else tick."""
+        """Process a letter that arrives before the next tick of an agreement by a deadline; else tick."""
         left = self._next_tick - self._clock()
         if left > 0.0:
             if (got := self._mail.read(min(seconds, left))) is not None:
                 self.take(*got)
             return
-        until = self._clock() + self.plan.tick_s  # whatever arrives, the clock goes on
+        until = self._clock() + self.plan.tick_s  # the clock continues whatever arrives
         while self._clock() < until and (got := self._mail.read(_GLANCE)) is not None:
-            self.take(*got)  # what came while it computed: who is slow would else hear nothing at all
+            self.take(*got)  # arrivals during computation, or a slow agent would never receive anything
         self._next_tick += self.plan.tick_s
-        self._heard = self._clock()  # it waits for nobody
+        self._heard = self._clock()  # it waits for no agent
         self._journal.keep(self.name, _TICK)
         self._tick(self._arrived)
 
@@ -192,11 +188,11 @@ class Member:
 
     @property
     def odd(self) -> Counter[str]:
-        """Number of letters and messages that it refused as they held what they may not, by sender."""
+        """Number of refused letters and messages with inadmissible content, by sender."""
         return self._mail.odd + self._agent.refused
 
     def _fits(self, sender: str, letter: Letter) -> bool:
-        """Check a letter before it is written down; what is to be adopted is tried on a copy."""
+        """Check a letter before it is saved; a snapshot is tried on a copy."""
         if not fits_agent(letter, sender, self.name, self._agent.problem):
             return False
         if isinstance(letter, Back) and letter.state:
@@ -209,7 +205,7 @@ class Member:
         return not isinstance(letter, Measure) or self._measure is not None
 
     def _plan_of(self, letter: Join) -> Plan | None:
-        """The plan that a hub asks it to be a member by, with the keys that it has; None if it is none."""
+        """Plan of an invitation, with its own keys; None if it is invalid."""
         try:
             plan = Plan.decoded(letter.plan, "what the hub says")
         except ConfigError:
@@ -217,20 +213,20 @@ class Member:
         return msgspec.structs.replace(plan, keys=self.plan.keys)
 
     def _join(self, letter: Join) -> None:
-        """Leave this run for that of a hub that has taken the place of its own; all others are passed over."""
+        """Leave this run for that of a hub that replaced its own; other invitations are ignored."""
         plan = self._plan_of(letter)
         measures = self._measure is not None
         if plan is not None and self.plan.invites(self.name, plan) and measures is (self.name in plan.measures):
             self.invited = plan
 
     def _complain(self) -> None:
-        """Tell the hub what others have written that holds what it may not."""
+        """Report refused letters to the hub."""
         if (count := self.odd.total()) > self._complained:
             self._complained = count
             self._mail.write(HUB, Odd(dict(self.odd)))
 
     def take(self, sender: str, letter: Letter) -> None:
-        """Do what a letter asks for; one that is late changes nothing."""
+        """Carry out a letter; a late one changes nothing."""
         if sender != HUB:
             if isinstance(letter, Said):
                 self._arrived.append(Envelope(sender, self.name, letter.payload))
@@ -270,7 +266,7 @@ class Member:
             return
         if isinstance(order, SendSnapshot):
             self._turn, self._has_spoken = self._turn + 1, True
-            self._agent.give_up(order.last)  # somebody went in the middle of it
+            self._agent.give_up(order.last)  # a participant failed during it
             snapshot = self._agent.snapshot()
             self._mail.write(HUB, Snapshot(order.turn, snapshot if len(snapshot) <= _MOST_LENT else b""))
             return
@@ -288,7 +284,7 @@ class Member:
         self._journal.turn(state, self._mail.outstanding)
 
     def _come_back(self, letter: Back) -> None:
-        """Take over what was decided without it; nothing that it had to say or to do before matters any more."""
+        """Take over a snapshot; earlier orders and letters no longer matter."""
         self._turn, self._due, self._has_spoken = letter.turn, None, True
         for member in self.plan.endpoints:
             self._mail.forget(member)
@@ -319,7 +315,7 @@ class Member:
         self._arrived, kept_time = [], self._agent.keeps_time
         try:
             said = self._agent.tick(self._clock(), inbox)
-        except TransportError:  # a message that its sender's checksum does not fit; nothing of it was taken
+        except TransportError:  # a message with a wrong checksum; nothing of it was processed
             self.refused += 1
             return
         if self._agent.keeps_time and not kept_time:
@@ -336,7 +332,7 @@ class Member:
             self._mail.write(HUB, Word(self._turn, self._query, word, report, self._agent.sent, *counts, others))
 
     def _others(self) -> dict[str, float]:
-        """Values of variables of a function whose agents are absent, if it is the first who is there."""
+        """Values of absent agents' variables of a function, if it is the first present agent."""
         participants, problem = self._agent.participants, self._agent.problem
         if participants is None or problem.is_field or self.name != participants.members[0]:
             return {}
@@ -345,7 +341,7 @@ class Member:
         return {variable: point[variable] for variable, owner in owners if owner not in participants.members}
 
     def _answer(self, order: Measure) -> None:
-        """Measure by itself, and write down what came before saying it, so that it is not measured again."""
+        """Measure with its own instrument, and save the result before sending it, so that it is not repeated."""
         assert self._measure is not None
         problem = self._agent.problem
         try:

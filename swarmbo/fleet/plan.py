@@ -1,4 +1,4 @@
-"""Plan of a fleet, which all members know beforehand: the problem, the settings, and where each of them listens."""
+"""Plan of a fleet, known to all members beforehand: the problem, the settings, and each member's endpoint."""
 
 import math
 import re
@@ -19,27 +19,26 @@ from swarmbo.settings import Positive
 HUB = "world"  # the member that has the world and the log
 Protocol = Literal["tcp", "tls", "quic"]
 _SETTINGS = {"belief", "acquisition", "coordination", "transport", "seed", "rounds", "initial"}
-_SHORT = 32  # letters of a scenario's name that are in a run's
-_VERSION = 2  # 2: what came is told as rows; journals of runs under way before that cannot be read
+_SHORT = 32  # characters of a scenario's name in a run's name
+_VERSION = 2  # 2: outcomes are sent as rows; journals of earlier versions cannot be read
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=,+-]{0,63}")
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``fleet.json``: what a member on any machine is made of, but for its own key.
+    """Content of ``fleet.json``: all inputs of a member on any machine, except its own key.
 
     Args:
-        run: Name of the run, as ``new_run`` makes it; members of other runs are not heard, and a member's journal of
-            another run is left alone.
-        endpoints: Where each member listens, as Zenoh writes it: ``tls/192.168.0.7:7447``. The hub is ``world``.
-        problem: As ``Problem.to_plain`` has it.
-        settings: Of all agents alike.
-        level: In a field, the level that it is watched for; None where there is none.
-        sites: In a field, every place (k, d) that can be measured at all; None: anything in its box.
-        measures: Agents that measure by themselves.
-        patience_s: Seconds for which a member waits for others, while nothing comes.
-        tick_s: Seconds of a tick, where agents agree by a deadline.
-        keys: The folder with the authority's certificate, and the member's own certificate and key; None with ``tcp``.
-        version: Of what members write to one another, and down; all have the same.
+        run: Name of the run, as of ``new_run``; letters of other runs are ignored, and journals of other runs are kept.
+        endpoints: Endpoint of each member in Zenoh's form: ``tls/192.168.0.7:7447``. The hub is ``world``.
+        problem: Problem, as of ``Problem.to_plain``.
+        settings: Common settings of all agents.
+        level: In a field, the level to be watched; None without one.
+        sites: In a field, all measurable locations (k, d); None: the whole box.
+        measures: Agents with own instruments.
+        patience_s: Seconds that a member waits for others without arrivals.
+        tick_s: Seconds of a tick, if agents agree by a deadline.
+        keys: Folder of the authority's certificate, and the member's own certificate and key; None with ``tcp``.
+        version: Version of letters and journals, the same for all.
     """
 
     run: str
@@ -61,21 +60,16 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def setup(self) -> Setup:
-        """The problem and the settings, made of what is written."""
+        """Problem and settings."""
         return Setup.of(Problem.from_plain(self.problem), **settings_again(self.settings, {}))
 
     @property
     def goes_on(self) -> bool:
-        """True by a deadline: then the fleet goes on without members that are gone."""
+        """True by a deadline: the fleet then continues without failed members."""
         return has_deadline(self.setup.coordination)
 
     def checked(self, at: str = "$") -> "Plan":
-        """Itself, if members can be reached by it.
-
-        Raises:
-            ConfigError: If the problem or the settings are none, a name can be no part of a key, endpoints are of
-                several protocols, or keys are missing.
-        """
+        """Return itself if members can be reached by it."""
         try:
             agents = Problem.from_plain(self.problem).agents
         except (KeyError, TypeError, ValueError) as error:
@@ -104,39 +98,27 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self
 
     def invites(self, name: str, other: "Plan") -> bool:
-        """Say whether a member of this run is to join another: of a hub that has taken the place of its own."""
+        """True if a member of this run must join another: that of a hub that replaced its own."""
         places = {(plan.endpoints.get(HUB), plan.endpoints.get(name)) for plan in (self, other)}
         return other.run != self.run and len(places) == 1 and None not in next(iter(places))
 
     def encoded(self) -> bytes:
-        """The plan as JSON."""
+        """Plan as JSON."""
         return msgspec.json.format(msgspec.json.encode(self)) + b"\n"
 
     def write(self, path: Path) -> None:
-        """Write it as JSON, whole or not at all: who waits for it may read it as soon as it is there."""
+        """Write it as JSON, atomically: a waiting process may read it as soon as it exists."""
         with replacing(path) as file:
             file.write(self.encoded())
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
-        """A plan as it was written.
-
-        Raises:
-            ConfigError: If it is none.
-        """
+        """Read a plan."""
         return cls.decoded(read_regular(path), str(path))
 
     @classmethod
     def decoded(cls, content: bytes, at: str) -> "Plan":
-        """A plan as ``encoded`` has it.
-
-        Args:
-            content: JSON.
-            at: Where it comes from.
-
-        Raises:
-            ConfigError: If it is none, or another version of swarmbo wrote it.
-        """
+        """Decode a plan from JSON; ``at`` is its source, for messages."""
         try:
             plain = msgspec.json.decode(content)
             if isinstance(plain, dict) and (version := plain.get("version", 1)) != _VERSION:
@@ -148,11 +130,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def new_run(name: str, seed: int) -> str:
-    """Name of a run on the network, and on the disks of its members, which no other run has.
-
-    Args:
-        name: Of the scenario.
-        seed: Of the scenario.
+    """Unique name of a run on the network, and on the disks of its members, from a scenario's name and seed.
 
     Example:
         >>> new_run("wlan", 0) == new_run("wlan", 0)  # so a member that an earlier run left behind is no member of this
@@ -165,16 +143,13 @@ def new_run(name: str, seed: int) -> str:
 def endpoints_of(
     agents: Sequence[str], protocol: Protocol, port: int, hosts: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Endpoints of members: each has a port of its own, from ``port`` on.
+    """Endpoints of members with consecutive ports from that of the hub on.
 
-    Args:
-        agents: Names of the agents.
-        protocol: What they speak.
-        port: Of the hub; agents follow in their order.
-        hosts: Addresses of members that are not on this machine, by name.
+    ``hosts`` has addresses of members on other machines, by name.
 
     Raises:
-        ConfigError: If an agent has the hub's name, a protocol is unknown, a host is that of nobody, or ports run out.
+        ConfigError: If an agent has the hub's name, a protocol is unknown, a host belongs to no member, or ports run
+            out.
 
     Example:
         >>> endpoints_of(["a"], "tcp", 7447)

@@ -1,4 +1,4 @@
-"""The members that run on this machine: a process for each, started again when it dies."""
+"""Processes of the members on this machine, which are restarted after failures."""
 
 import subprocess
 import sys
@@ -8,21 +8,14 @@ from pathlib import Path
 
 from swarmbo.errors import TransportError
 
-_TRIES = 3  # starts of a process that may end by themselves before the run is given up
+_TRIES = 3  # failed starts of a process before the run is given up
 _ENDING = 5.0  # seconds that processes have to end
 
 
 class Processes:
-    """Processes of members, each of which ends when this one does.
+    """Processes of members, each of which ends with this one.
 
-    Args:
-        names: Of the members.
-        plan: The fleet's file.
-        goes_on: Whether those that die again and again are noted only; else that is the end.
-
-    Attributes:
-        restarts: How often each was started again.
-        ended: Who has died again and again, and what it said last.
+    If ``goes_on``, a member that fails repeatedly is noted in ``ended``, with its last output; else that ends the run.
     """
 
     def __init__(self, names: Iterable[str], plan: Path, *, goes_on: bool = False) -> None:
@@ -31,11 +24,7 @@ class Processes:
         self.by_name = {name: self._start(name) for name in names}
 
     def attend(self) -> None:
-        """Start again who has died.
-
-        Raises:
-            TransportError: If one dies again and again, unless that is noted only; it says what it said last.
-        """
+        """Restart failed processes."""
         for name, process in self.by_name.items():
             if name in self.ended or process.poll() is None:
                 continue

@@ -1,4 +1,4 @@
-"""Running a scenario with one process for each agent, here or on other machines."""
+"""Run of a scenario with one process for each agent, here or on other machines."""
 
 import os
 import sys
@@ -37,15 +37,11 @@ PLAN = "fleet.json"
 
 
 class NetworkReport(msgspec.Struct, frozen=True):
-    """Counts of what happened on the network of a fleet, all members together, as far as they told the hub.
+    """Counts of a fleet's network over all members, as reported to the hub.
 
-    Args:
-        restarts: How often processes of this machine were started again, by agent.
-        repeated: Letters that were written again, as no receipt had come.
-        refused: Parcels that were no letters, and letters that nobody should have written.
-        odd: How many letters of each member were refused though they had arrived as they were sent.
-        absent: Agents that are gone.
-        missed: In how many rounds each was gone when they ended.
+    Letters are ``repeated`` without a receipt. Parcels that are no letters, or had no right to be sent, are
+    ``refused``; ``odd`` has the number of unchanged ones by sender. ``missed`` counts rounds at whose end an agent was
+    absent.
     """
 
     restarts: dict[str, int] = {}
@@ -56,7 +52,7 @@ class NetworkReport(msgspec.Struct, frozen=True):
     missed: dict[str, int] = {}
 
     def since(self, before: "NetworkReport", round_number: int) -> NetworkRecord:
-        """The part that came after an earlier report."""
+        """Part since an earlier report."""
         again = {agent: count - before.restarts.get(agent, 0) for agent, count in self.restarts.items()}
         return NetworkRecord(
             round_number,
@@ -68,17 +64,17 @@ class NetworkReport(msgspec.Struct, frozen=True):
 
 
 class Network(msgspec.Struct, frozen=True):
-    """Settings of how members of a fleet reach one another.
+    """Network settings of a fleet.
 
     Args:
-        protocol: What they speak: ``tls`` or ``quic``, with keys, or ``tcp`` on one machine.
-        port: Of the hub; agents listen on the following ones.
+        protocol: ``tls`` or ``quic``, with keys, or ``tcp`` on one machine.
+        port: Port of the hub; agents listen on the following ones.
         hosts: Addresses of members, the hub's among them, by name; by default 127.0.0.1.
-        keys: What ``swarmbo fleet keys`` made.
-        measures: Agents elsewhere that measure by themselves, with ``swarmbo agent --measure``.
-        elsewhere: Agents that are started by somebody else, with ``swarmbo agent``.
-        patience_s: Seconds > 0 for which members wait for one another while nothing comes.
-        tick_s: Seconds > 0 of a tick, where they agree by a deadline.
+        keys: Folder made by ``swarmbo fleet keys``.
+        measures: Agents elsewhere with own instruments, by ``swarmbo agent --measure``.
+        elsewhere: Agents that are started separately, with ``swarmbo agent``.
+        patience_s: Seconds > 0 that members wait for one another without arrivals.
+        tick_s: Seconds > 0 of a tick, if they agree by a deadline.
     """
 
     protocol: Protocol = "tcp"
@@ -94,24 +90,18 @@ class Network(msgspec.Struct, frozen=True):
 def run_fleet(
     scenario: Scenario, out: Path, network: Network, on_round: OnRound = tell_nobody
 ) -> tuple[Summary, NetworkReport]:
-    """Run a scenario whose agents are processes of their own. The folder is that of a run, with ``fleet`` in it.
+    """Run a scenario with a process for each agent. The folder is that of a run, with ``fleet`` in it.
 
-    Agents decide as those of ``swarmbo run`` do, to the bit; by a deadline as messages come. The hub, which is this
-    process, has the world and the log; what it believes is for the log alone.
-
-    Args:
-        scenario: What to run.
-        out: The folder; it must hold no run.
-        network: How members reach one another.
-        on_round: Called after each round.
+    Agents' decisions are bit-identical to those of ``swarmbo run``; by a deadline they depend on arrivals. The hub,
+    which is this process, has the environment and the log; its belief is for the log only.
 
     Returns:
-        The summary, and what the network took.
+        The summary, and the counts of the network.
 
     Raises:
-        ConfigError: If a setting is refused, or the scenario names code of a user's own.
+        ConfigError: If a setting is refused, or the scenario names a user's own code.
         RunFolderError: If the folder holds a run.
-        TransportError: If an agent is silent for too long, or its process ends again and again.
+        TransportError: If an agent is silent for too long, or its process fails repeatedly.
     """
     env, team = _assembled(scenario)
     elsewhere = {*network.elsewhere, *network.measures}
@@ -154,7 +144,7 @@ def run_fleet(
 
 
 class _Seen:
-    """Writes down what the network took in each round."""
+    """Recorder of the network's counts in each round."""
 
     def __init__(self, path: Path, hub: Hub, processes: Processes, on_round: OnRound) -> None:
         self._path, self._hub, self._processes, self._tell = path, hub, processes, on_round
@@ -176,11 +166,7 @@ class _Seen:
 
 
 def members_of(scenario: Scenario) -> list[str]:
-    """The hub and the agents of a scenario.
-
-    Raises:
-        ConfigError: As ``run_fleet``.
-    """
+    """Names of the hub and the agents of a scenario."""
     return [HUB, *_assembled(scenario)[1].agents]
 
 
@@ -196,7 +182,7 @@ def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
 
 
 def _require_fleet(team: FleetTeam) -> None:
-    """Refuse what agents that hold their own data can't do, or do over links that only a simulation has."""
+    """Refuse settings that agents with their own data, or real links, cannot have."""
     setup = team.setup
     if not isinstance(setup.transport, InProcess):
         got = type(setup.transport).__name__
@@ -210,19 +196,19 @@ def _require_fleet(team: FleetTeam) -> None:
 def be_member(
     name: str, path: Path, *, attached: bool = False, keys: Path | None = None, measure: Instrument | None = None
 ) -> None:
-    """Be one agent of a fleet, until the run ends.
+    """Run one agent of a fleet until the run ends.
 
-    Where the hub is started again before that, at the same address, it is one of the new run.
+    If the hub is restarted before that at the same address, the agent joins the new run.
 
     Args:
-        name: Of the agent.
-        path: Of the plan, ``fleet.json``; the journal lies beside it, in a folder of the agent's, by run.
+        name: Name of the agent.
+        path: Path of the plan, ``fleet.json``; the journal is next to it, in a folder of the agent, by run.
         attached: End when standard input does.
-        keys: Where the keys lie on this machine, if elsewhere than the plan says.
-        measure: Its own world.
+        keys: Folder of the keys on this machine, if not as in the plan.
+        measure: Its own instrument.
 
     Raises:
-        ConfigError: If the plan or the keys are refused, or the plan says otherwise who measures by itself.
+        ConfigError: If the plan or the keys are refused, or the plan has other agents with own instruments.
         ShapeError: If ``measure`` returns anything but an outcome.
         TransportError: If others are silent for too long while it is deciding.
     """
@@ -235,7 +221,7 @@ def be_member(
         threading.Thread(target=_watch, args=(ended,), daemon=True).start()
     folder = path.parent / name
     folder.mkdir(exist_ok=True)
-    with locked(folder), threadpool_limits(1, user_api="blas"):  # as many threads give other last digits
+    with locked(folder), threadpool_limits(1, user_api="blas"):  # the number of threads changes last digits
         (folder / "pid").write_text(f"{os.getpid()}\n")
         while plan is not None:
             with closing(Link(name, plan)) as link:

@@ -1,8 +1,8 @@
-"""Schema of letters between members of a fleet: what does not fit is refused before it is written down.
+"""Schema of letters between members of a fleet: inadmissible letters are refused before they are saved.
 
-A letter that was opened has the types of its kind. Here is what follows from who writes to whom, and from the problem:
-names, ranges, numbers of coordinates. Messages of an agreement are looked at once more by the agent that waits for
-them, which knows what they are to be (``swarmbo.coordination.schema``, ``swarmbo.agent.schema``).
+A decoded letter has the types of its kind. These tests follow from sender, recipient and problem: names, ranges,
+numbers of coordinates. The agent that waits for an agreement's message checks it again
+(``swarmbo.coordination.schema``, ``swarmbo.agent.schema``).
 """
 
 import math
@@ -38,18 +38,11 @@ from swarmbo.fleet.plan import HUB
 from swarmbo.problem import Problem
 
 _MOST = 2**53  # counts
-_NAME = 64  # bytes that tell a letter from others
+_NAME = 64  # bytes that distinguish letters
 
 
 def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool:
-    """Say whether an agent can be written so.
-
-    Args:
-        letter: What it is written.
-        sender: Who writes.
-        name: The agent.
-        problem: What all work on.
-    """
+    """True if an agent may receive the letter from this sender."""
     if sender != HUB:
         return isinstance(letter, Said) and sender in problem.agents and _is_message(letter.payload)
     variables = problem.graph.variables_owned_by(name)
@@ -76,13 +69,7 @@ def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool
 
 
 def fits_hub(letter: Letter, sender: str, problem: Problem) -> bool:
-    """Say whether the hub can be written so.
-
-    Args:
-        letter: What it is written.
-        sender: Who writes.
-        problem: What all work on.
-    """
+    """True if the hub may receive the letter from this sender."""
     if sender not in problem.agents:
         return False
     graph = problem.graph
@@ -106,7 +93,7 @@ def fits_hub(letter: Letter, sender: str, problem: Problem) -> bool:
 
 
 def is_row(row: OwnRow, name: str, problem: Problem) -> bool:
-    """Say whether an agent can have been told so of an evaluation."""
+    """True if an agent can have these data about an evaluation."""
     own, variables = problem.graph.factors_owned_by(name), problem.graph.variables_owned_by(name)
     total = row.total if isinstance(row.total, float) else None
     is_own = set(own).issuperset([*row.factors, *row.noise]) and 0 <= row.order < _MOST
@@ -174,7 +161,7 @@ def _are_stds(stds: Iterable[float]) -> bool:
 
 
 def _are_values(values: Mapping[str, float], variables: Collection[str], problem: Problem) -> bool:
-    """Check values of some variables: they are in or near their bounds."""
+    """True if values are of some variables, and in or near their bounds."""
     if not set(variables).issuperset(values):
         return False
     if problem.is_field:

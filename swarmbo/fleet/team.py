@@ -1,4 +1,4 @@
-"""The team as the hub sees it: agents elsewhere decide, the world is here, and so is the log."""
+"""Team of the hub: agents elsewhere decide; the environment and the log are here."""
 
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -23,10 +23,10 @@ _WORST_FIRST: tuple[Status, ...] = ("blocked", "infeasible", "max_rounds", "sequ
 
 
 class FleetTeam(Team):
-    """A team whose agents are members of a fleet: it asks for what they decided.
+    """A team with members of a fleet as agents: it collects their decisions.
 
-    What it believes is for the log alone: recommendations, what was expected, hyper-parameters. It learns from its
-    world and what it is told of its queries, as its agents do; what else a team can be told is refused.
+    Its belief is for the log only: recommendations, expectations, hyper-parameters. It learns from its environment and
+    the outcomes of its queries, as its agents do; other data are refused.
     """
 
     hub: Hub | None = None
@@ -63,27 +63,23 @@ class FleetTeam(Team):
         return [agent for agent in self.agents if agent not in absent]
 
     def attach(self, *told: Any, **more: Any) -> NoReturn:
-        """Refused: its agents would not hear of it."""
+        """Refused: its agents would not receive the data."""
         raise self._not_heard("attach")
 
     def expect(self, *told: Any, **more: Any) -> NoReturn:
-        """Refused: its agents would not hear of it."""
+        """Refused: its agents would not receive it."""
         raise self._not_heard("expect")
 
     def give_up(self, *told: Any, **more: Any) -> NoReturn:
-        """Refused: its agents would not hear of it."""
+        """Refused: its agents would not receive it."""
         raise self._not_heard("give_up")
 
     def _not_heard(self, what: str) -> ConfigError:
-        return ConfigError(f"got {what}(…), of which agents of a fleet do not hear; wanted ask, tell, act and observe")
+        return ConfigError(f"got {what}(…), which agents of a fleet do not support; wanted ask, tell, act and observe")
 
 
 def told_beforehand(world: World | None) -> tuple[float | None, list[list[float]] | None]:
-    """Level and sites of a world in a field, which all agents know before it begins.
-
-    Args:
-        world: The team's.
-    """
+    """Level and sites of an environment of a field, known to all agents beforehand."""
     if not isinstance(world, FieldWorld):
         return None, None
     sites = world.sites()
@@ -91,7 +87,7 @@ def told_beforehand(world: World | None) -> tuple[float | None, list[list[float]
 
 
 def _edges(links: "nx.Graph[Any] | None", absent: Collection[str], *, is_field: bool) -> Links | None:
-    """Links as members are told them; who is absent hears nobody, and relays nothing."""
+    """Links for members; absent agents receive nothing, and relay nothing."""
     if links is None:
         return None
     there: nx.Graph[Any] = nx.restricted_view(links, [agent for agent in absent if agent in links], [])
@@ -99,24 +95,24 @@ def _edges(links: "nx.Graph[Any] | None", absent: Collection[str], *, is_field: 
 
 
 def _joined(links: "nx.Graph[Any]") -> "nx.Graph[Any]":
-    """The same links, and one from each part to the next: what is told of a function has to reach all agents.
+    """Links with one more from each part to the next: a function's reports have to reach all agents.
 
-    A fleet's network can carry that: every member dials every other one. Neighbours of the factor graph are linked in
-    any case, so what is agreed does not depend on it.
+    A fleet's network can carry that, as every member dials every other one. Neighbours of the factor graph are linked
+    in any case, so the agreement does not depend on it.
     """
     firsts = [min(part) for part in nx.connected_components(links)]
     return nx.compose(links, nx.path_graph(firsts))
 
 
 def _require_told(offers: Offers, plan: Plan) -> None:
-    """Refuse a world of which agents were told something else."""
+    """Refuse an environment that differs from the plan."""
     sites = None if offers.sites is None else offers.sites.tolist()
     if offers.level != plan.level or sites not in (None, plan.sites):
         raise ConfigError("its level or its sites() changed; wanted a world of which both stay", at="$.environment")
 
 
 def _report(words: list[Word], absent: tuple[str, ...]) -> SolveReport:
-    """Of the whole agreement: the worst status, the longest way, what all said, and who was gone."""
+    """Report of the whole agreement: the worst status, the most rounds, and absent agents."""
     order = {status: rank for rank, status in enumerate(_WORST_FIRST)}
     worst = min((word.report for word in words), key=lambda report: order.get(report.status, len(order)))
     rounds = max(word.report.rounds for word in words)

@@ -1,4 +1,4 @@
-"""Factor graphs and ownership. Knows no GP."""
+"""Factor graphs and ownership, without any belief."""
 
 from swarmbo.graph.edges import Edges as Edges
 from swarmbo.graph.factor_graph import FactorGraph as FactorGraph

@@ -1,4 +1,4 @@
-"""Factor graphs as networkx graphs: with a node for each factor, or as variables that interact along edges."""
+"""Factor graphs from networkx graphs: with a node for each factor, or as variables that interact along edges."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from itertools import combinations
@@ -15,14 +15,7 @@ Factors = Literal["edges", "cliques"]
 
 
 class Read(NamedTuple):
-    """Content of a networkx graph.
-
-    Args:
-        scopes: By factor.
-        owners: Of the factors, None where there are none.
-        variable_owners: As ``owners``.
-        tables: By factor, as they were given; None where none were asked for.
-    """
+    """Content of a networkx graph; owners and tables are None if it has none."""
 
     scopes: dict[str, list[str]]
     owners: dict[str, str] | None
@@ -31,7 +24,7 @@ class Read(NamedTuple):
 
 
 def is_networkx(graph: object) -> bool:
-    """True if it is a graph of networkx, of whichever make."""
+    """True if it is a graph of networkx."""
     import networkx as nx
 
     return isinstance(graph, nx.Graph)
@@ -59,7 +52,7 @@ def read(g: "nx.Graph[Any]", factors: "Factors | Iterable[Hashable] | None" = No
 
 
 def read_with_variables(g: "nx.Graph[Any]", variables: Iterable[Hashable] | None) -> Read:
-    """The same where variables may be known, by their bounds: other nodes are factors, and if there are none, edges."""
+    """Read a graph with known variables: other nodes are factors, or edges if there are none."""
     names, side = _names(g), _of_nodes(g, "bipartite")
     known = set(names.values()) if variables is None else {str(x) for x in variables}
     sides = [{names[node] for node, kind in side.items() if kind == which} for which in (0, 1)]
@@ -71,7 +64,7 @@ def read_with_variables(g: "nx.Graph[Any]", variables: Iterable[Hashable] | None
 
 
 def read_with_tables(g: "nx.Graph[Any]", tables: Mapping[Any, Any] | None) -> Read:
-    """The same with tables, by factor, by edge and by node; None: those that edges and nodes have as ``table``.
+    """Read a graph with tables, by factor, by edge and by node; None: the attributes ``table`` of edges and nodes.
 
     Raises:
         ConfigError: If the graph is none of factors, or of interactions.
@@ -115,7 +108,7 @@ def read_with_tables(g: "nx.Graph[Any]", tables: Mapping[Any, Any] | None) -> Re
 
 
 def _joined(g: "nx.Graph[Any]", node_of: Mapping[str, Any], key: object) -> tuple[Any, ...]:
-    """The nodes of an edge, or of a clique, that a table is of."""
+    """Nodes of a table's edge or clique."""
     group = tuple(node_of.get(str(end)) for end in cast(tuple[Any, ...], key)) if isinstance(key, tuple) else ()
     if len(group) < 2 or None in group or not all(g.has_edge(u, v) for u, v in combinations(group, 2)):
         raise ShapeError(f"got a table for {short(key)}, which is no node and no edge (u, v); leave it out")
@@ -123,12 +116,12 @@ def _joined(g: "nx.Graph[Any]", node_of: Mapping[str, Any], key: object) -> tupl
 
 
 def _of_nodes(g: "nx.Graph[Any]", attribute: str) -> dict[Any, Any]:
-    """An attribute by node; None where one has none."""
+    """Attribute by node; None for nodes without it."""
     return {node: data.get(attribute) for node, data in g.nodes(data=True)}
 
 
 def _names(g: "nx.Graph[Any]") -> dict[Any, str]:
-    """The text that names each node."""
+    """Text that names each node."""
     if g.is_directed() or g.is_multigraph():
         raise ConfigError(
             f"got a {type(g).__name__}; wanted an undirected graph with one edge between two nodes: nx.Graph(g), if "
@@ -148,7 +141,7 @@ def _names(g: "nx.Graph[Any]") -> dict[Any, str]:
 
 
 def _groups(g: "nx.Graph[Any]", factors: str) -> list[tuple[Any, ...]]:
-    """The scopes of an interaction graph, as nodes: in the graph's order, those without an edge by themselves."""
+    """Scopes of an interaction graph, as nodes, in the graph's order; nodes without an edge are scopes of their own."""
     alone = [(node,) for node in g.nodes if not g.adj[node]]
     if factors == "edges":
         return [*g.edges, *alone]
@@ -173,7 +166,7 @@ def _interactions(g: "nx.Graph[Any]", names: Mapping[Any, str], groups: Iterable
         owner = g.edges[group].get("owner") if len(group) == 2 else None
         if owner is not None:
             owners[factor] = owner
-    if owners:  # of factors over one variable, or of a clique, its first variable's
+    if owners:  # of factors over one variable, or of a clique: its first variable's owner
         for factor, (first, *_) in scopes.items():
             owners.setdefault(factor, variable_owners.get(first, first))
     return Read(scopes, owners or None, variable_owners or None)

@@ -1,4 +1,4 @@
-"""The edges of a factor graph as arrays, for what goes through very many of them."""
+"""Edges of a factor graph as arrays, for fast loops over many of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,16 +9,14 @@ from jaxtyping import Int
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """Pairs of a factor and a variable of its scope, numbered factor by factor, in each in the order of its scope.
-
-    Factors and variables are known by their places in the graph.
+    """Pairs of a factor and a variable of its scope, as indices, factor by factor, in the order of the scope.
 
     Args:
-        factors: Of each edge its factor.
-        variables: Of each edge its variable.
-        first: For each factor its first edge, and last the number of edges.
-        by_variable: The edges variable by variable, those of each in the graph's order of factors.
-        first_of: For each variable where its edges begin in ``by_variable``, and last the number of edges.
+        factors: Factor of each edge.
+        variables: Variable of each edge.
+        first: First edge of each factor, and last the number of edges.
+        by_variable: Edges variable by variable, for each in the graph's order of factors.
+        first_of: For each variable the start of its edges in ``by_variable``, and last the number of edges.
     """
 
     factors: Int[np.ndarray, " e"]
@@ -29,12 +27,7 @@ class Edges:
 
     @classmethod
     def of(cls, scopes: Sequence[Sequence[str]], column_of: Mapping[str, int]) -> "Edges":
-        """Those of a graph.
-
-        Args:
-            scopes: For each factor its variables.
-            column_of: For each variable its place among all.
-        """
+        """Edges of a graph; ``column_of`` has the index of each variable."""
         lengths = np.fromiter(map(len, scopes), dtype=np.int64, count=len(scopes))
         variables = np.array([column_of[x] for scope in scopes for x in scope], dtype=np.int64)
         degrees = np.bincount(variables, minlength=len(column_of))
@@ -47,7 +40,7 @@ class Edges:
         )
 
     def of_variables(self, places: Int[np.ndarray, " n"]) -> Int[np.ndarray, " m"]:
-        """The edges of some variables, one variable after the other."""
+        """Edges of some variables, variable after variable."""
         starts, degrees = self.first_of[places], self.first_of[places + 1] - self.first_of[places]
         ends = np.cumsum(degrees)
         return self.by_variable[np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + degrees, degrees)]

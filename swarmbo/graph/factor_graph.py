@@ -1,4 +1,4 @@
-"""The factor graph: which variables each local function couples, and which agent owns what."""
+"""Factor graph: the variables that each local function couples, and the owner of each."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ class FactorGraph:
 
     Args:
         factors: Names of the factors, in the order given.
-        scopes: For each factor its variables, in the order of its table's axes.
-        factor_owners: For each factor its agent.
+        scopes: Variables of each factor, in the order of its table's axes.
+        factor_owners: Agent of each factor.
         variables: Names of the variables, in order of first appearance in the scopes.
-        variable_owners: For each variable its agent.
+        variable_owners: Agent of each variable.
 
     Raises:
-        ConfigError: If there is no factor, a scope is empty or repeats a variable, a name is no text or used twice, a
-            variable is in no factor, or there is not one scope and owner for each.
+        ConfigError: If there is no factor, or a scope is empty or repeats a variable; if a name is no text or used
+            twice; if a variable is in no factor, or a scope or an owner is missing.
 
     Example:
         >>> graph = FactorGraph.from_scopes({"f1": ["x1", "x3"], "f2": ["x2", "x3"]})
@@ -152,14 +152,14 @@ class FactorGraph:
         Args:
             g: Undirected, without parallel edges and loops.
             factors: The nodes that are factors; their edges lead to the variables of their scopes. ``"edges"``: all
-                nodes are variables, and each edge is a factor ``f(u,v)``; ``"cliques"``: so is each largest clique.
-                Nodes without an edge are factors by themselves then. None: nodes with ``bipartite=0`` are variables,
-                with ``bipartite=1`` factors, as :meth:`to_networkx` makes them. An edge's ``axis`` is the place of the
-                variable in the scope of a node that is a factor; without it the order of the edges counts.
+                nodes are variables, and each edge is a factor ``f(u,v)``; ``"cliques"``: each largest clique is a
+                factor. With these two, nodes without an edge are factors of their own. None: nodes with ``bipartite=0``
+                are variables, with ``bipartite=1`` factors, as :meth:`to_networkx` makes them. An edge's ``axis`` is
+                the position of the variable in the scope of a factor's node; without it the order of the edges counts.
 
         Raises:
-            ConfigError: If the graph is directed or has parallel edges, loops or no nodes, two nodes have the same
-                text, a node lacks ``bipartite``, an edge joins two of a kind, or a variable has no factor.
+            ConfigError: If the graph is directed or has parallel edges, loops or no nodes; if two nodes have the same
+                text, or a node lacks ``bipartite``; if an edge joins two of a kind, or a variable has no factor.
             OwnershipError: If only some nodes of a kind have an ``owner``.
 
         Example:
@@ -173,15 +173,15 @@ class FactorGraph:
 
     @classmethod
     def of_any(cls, graph: "FactorGraph | nx.Graph[Any]", variables: Iterable[Hashable] | None = None) -> "FactorGraph":
-        """The graph that a user gave, of whichever make.
+        """Graph from a user's argument of any kind.
 
         Args:
-            graph: Its own, or one of networkx: with ``bipartite`` on its nodes, or, where variables are known, with
-                other nodes beside them, which are factors; else one whose edges are factors.
-            variables: Those that are known.
+            graph: A ``FactorGraph``, or one of networkx: with ``bipartite`` on its nodes, or, with known variables,
+                other nodes as factors; else one whose edges are factors.
+            variables: Known variables.
 
         Raises:
-            ConfigError: If it is no graph; and as of :meth:`from_networkx`.
+            ConfigError: If it is no graph; and as for :meth:`from_networkx`.
         """
         if isinstance(graph, FactorGraph):
             return graph
@@ -193,17 +193,17 @@ class FactorGraph:
     def with_tables(
         cls, graph: "FactorGraph | nx.Graph[Any]", tables: "Mapping[Any, ArrayLike] | None"
     ) -> "tuple[FactorGraph, Mapping[str, ArrayLike]]":
-        """The graph that a user gave with tables, of whichever make, and the tables by factor.
+        """Graph and tables by factor from a user's arguments of any kind.
 
         Args:
-            graph: Its own, or one of networkx. In that a node that has a table and only neighbours without one is a
+            graph: A ``FactorGraph``, or one of networkx. There a node with a table, and neighbours without any, is a
                 factor, and so is one with ``bipartite=1``; else all nodes are variables.
-            tables: By factor; where all nodes are variables, by edge ``(u, v)``, with axes in this order, or clique
-                ``(u, v, w)``, and by node.
-                None: the attributes ``table`` of edges and nodes, those of edges with axes as ``graph.edges`` has them.
+            tables: Tables by factor; if all nodes are variables, by edge ``(u, v)``, with axes in this order, or clique
+                ``(u, v, w)``, and by node. None: the attributes ``table`` of edges and nodes, those of edges with axes
+                as in ``graph.edges``.
 
         Raises:
-            ConfigError: If it is no graph; and as of :meth:`from_networkx`.
+            ConfigError: If it is no graph; and as for :meth:`from_networkx`.
             ShapeError: If tables do not fit the graph.
         """
         if isinstance(graph, FactorGraph):
@@ -220,7 +220,7 @@ class FactorGraph:
         return cls.from_scopes(said.scopes, owners=said.owners, variable_owners=said.variable_owners)
 
     def to_networkx(self) -> "nx.Graph[str]":
-        """The bipartite networkx graph: node attributes ``bipartite`` and ``owner``, edge attribute ``axis``."""
+        """Bipartite networkx graph: node attributes ``bipartite`` and ``owner``, edge attribute ``axis``."""
         import networkx as nx  # late: takes a tenth of a second to import
 
         g: nx.Graph[str] = nx.Graph()
@@ -233,54 +233,54 @@ class FactorGraph:
         return g
 
     def scope(self, factor: str) -> tuple[str, ...]:
-        """The variables of a factor, in the order of its table's axes."""
+        """Variables of a factor, in the order of its table's axes."""
         try:
             return self._scope_by_factor[factor]
         except KeyError:
             raise _unknown("factor", factor, self._scope_by_factor) from None
 
     def factors_of(self, variable: str) -> tuple[str, ...]:
-        """The factors that a variable is in, in the graph's order."""
+        """Factors of a variable, in the graph's order."""
         try:
             return self._factors_by_variable[variable]
         except KeyError:
             raise _unknown("variable", variable, self._factors_by_variable) from None
 
     def neighbours(self, factor: str) -> tuple[str, ...]:
-        """The other factors that share a variable with a factor, in the graph's order."""
+        """Other factors that share a variable with a factor, in the graph's order."""
         sharing = {other for variable in self.scope(factor) for other in self.factors_of(variable)} - {factor}
         return tuple(sorted(sharing, key=self.place_of.__getitem__))
 
     def owner(self, factor: str) -> str:
-        """The agent that owns a factor."""
+        """Agent that owns a factor."""
         try:
             return self._owner_by_factor[factor]
         except KeyError:
             raise _unknown("factor", factor, self._owner_by_factor) from None
 
     def variable_owner(self, variable: str) -> str:
-        """The agent that acts a variable."""
+        """Agent that acts a variable."""
         try:
             return self._owner_by_variable[variable]
         except KeyError:
             raise _unknown("variable", variable, self._owner_by_variable) from None
 
     def factors_owned_by(self, agent: str) -> tuple[str, ...]:
-        """The factors of an agent, in the graph's order."""
+        """Factors of an agent, in the graph's order."""
         return self._factors_by_owner.get(agent, ())
 
     def variables_owned_by(self, agent: str) -> tuple[str, ...]:
-        """The variables of an agent, in the graph's order."""
+        """Variables of an agent, in the graph's order."""
         return self._variables_by_owner.get(agent, ())
 
     @cached_property
     def agents(self) -> tuple[str, ...]:
-        """All that own something: the variables' owners in the variables' order, then the factors' other owners."""
+        """All owners: the variables' owners in the variables' order, then other owners of factors."""
         return tuple(dict.fromkeys([*self.variable_owners, *self.factor_owners]))
 
     @property
     def max_factor_size(self) -> int:
-        """The number of variables in the largest scope."""
+        """Number of variables in the largest scope."""
         return max(len(scope) for scope in self.scopes)
 
     @cached_property
@@ -291,7 +291,7 @@ class FactorGraph:
 
     @cached_property
     def components(self) -> tuple["FactorGraph", ...]:
-        """The connected parts, in the order of their first factors, each keeping the graph's order and owners."""
+        """Connected parts, in the order of their first factors, each with the graph's order and owners."""
         scopes, factors_of = self._scope_by_factor, self._factors_by_variable
         members: list[list[str]] = []
         factors_seen: set[str] = set()
@@ -301,7 +301,7 @@ class FactorGraph:
                 continue
             factors_seen.add(start)
             found = [start]
-            for factor in found:  # grows while it is gone through
+            for factor in found:  # grows during the loop
                 for variable in scopes[factor]:
                     if variable not in variables_seen:
                         variables_seen.add(variable)
@@ -313,15 +313,11 @@ class FactorGraph:
             return (self,)
         parts = tuple(self.of(factors) for factors in members)
         for part in parts:
-            part.__dict__["components"] = (part,)  # what is cached: a connected part is not searched again
+            part.__dict__["components"] = (part,)  # cached, so that a connected part is not searched again
         return parts
 
     def of(self, factors: Iterable[str]) -> "FactorGraph":
-        """Some of the factors with their variables, in the graph's order and with its owners.
-
-        Args:
-            factors: Their names, at least one.
-        """
+        """Graph of some factors (at least one) with their variables, in the graph's order and with its owners."""
         wanted = sorted({self.place_of[factor] for factor in factors})
         scopes = {self.factors[i]: self.scopes[i] for i in wanted}
         acted = {variable: self.variable_owner(variable) for scope in scopes.values() for variable in scope}
@@ -334,7 +330,7 @@ class FactorGraph:
         )
 
     def _repr_html_(self) -> str:
-        """Factors, their variables and owners, for notebooks; of a large graph the first ones."""
+        """Table of factors, their variables and owners for notebooks; the first ones of a large graph."""
         rows = [
             (f, ", ".join(scope), o) for f, scope, o in zip(self.factors, self.scopes, self.factor_owners, strict=True)
         ]
@@ -344,17 +340,17 @@ class FactorGraph:
 
     @cached_property
     def column_of(self) -> Mapping[str, int]:
-        """For each variable its place among the variables."""
+        """Index of each variable among the variables."""
         return {variable: place for place, variable in enumerate(self.variables)}
 
     @cached_property
     def edges(self) -> Edges:
-        """Its edges as arrays."""
+        """Edges as arrays."""
         return Edges.of(self.scopes, self.column_of)
 
     @cached_property
     def place_of(self) -> Mapping[str, int]:
-        """For each factor its place among the factors."""
+        """Index of each factor among the factors."""
         return {factor: place for place, factor in enumerate(self.factors)}
 
     @cached_property

@@ -11,11 +11,9 @@ from swarmbo.graph.factor_graph import FactorGraph
 
 @dataclass(frozen=True, eq=False)
 class FactorStack:
-    """Some factors of one graph whose scopes have the same size.
+    """Some factors of one graph with scopes of the same size.
 
-    Args:
-        factors: Their names (g).
-        columns: For each factor the places of its variables in ``graph.variables`` (g, a), in scope order.
+    ``columns`` (g, a) has the indices of each factor's variables in ``graph.variables``, in scope order.
     """
 
     factors: tuple[str, ...]
@@ -27,16 +25,12 @@ class FactorStack:
         return self.columns.shape[1]
 
     def take(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "g m a"]:
-        """The coordinates of joint points that each factor sees."""
+        """Coordinates of joint points for each factor."""
         return np.ascontiguousarray(U[:, self.columns].transpose(1, 0, 2))
 
 
 def stacks_of(graph: FactorGraph, factors: Iterable[str] | None = None) -> tuple[FactorStack, ...]:
     """Stack factors by the size of their scopes, small ones first, each stack in the graph's order of factors.
-
-    Args:
-        graph: Scopes.
-        factors: Which; by default all.
 
     Example:
         >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"], "h": ["z", "x"]})

@@ -1,4 +1,4 @@
-"""The library's own kernels for compiled code, many distances at a time. Import it late: numba is slow to load."""
+"""Compiled forms of swarmbo's own kernels, for many distances at once. Import it late: numba is slow to load."""
 
 import math
 from typing import Any
@@ -14,10 +14,10 @@ from swarmbo.kernels.registry import KERNEL_NAMES
 
 _FUSED: Any = {"contract"}
 _LOG2_E, _LN2_HIGH, _LN2_LOW = 1.0 / math.log(2.0), 6.93147180369123816490e-01, 1.90821492927058770002e-10
-_FAR = 700.0  # exp(-700) is 1e-304; whatever lies further counts as that far, and so no power of 2 leaves float64
+_FAR = 700.0  # exp(-700) is 1e-304; larger arguments are cut there, so that no power of 2 leaves float64
 _1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13 = (1.0 / math.factorial(n) for n in range(1, 14))
 
-CODES = {name: code for code, name in enumerate(KERNEL_NAMES)}  # of the kernels that compiled code knows
+CODES = {name: code for code, name in enumerate(KERNEL_NAMES)}  # codes of the compiled kernels
 _MATERN12, _MATERN32, _MATERN52 = CODES["matern12"], CODES["matern32"], CODES["matern52"]
 
 
@@ -38,7 +38,7 @@ halved: Any = _power  # called without the first argument, which numba supplies
 
 @numba.njit(nogil=True, fastmath=_FUSED)
 def fall(x: float) -> float:
-    """exp(-x) for x >= 0, to two units in the last place: without branches or calls, so that loops run in lanes.
+    """exp(-x) for x >= 0, to two units in the last place, without branches or calls, so that loops vectorise.
 
     x is n ln 2 + r with |r| <= (ln 2) / 2, and exp(-r) its Taylor series up to the 13th power.
     """
@@ -58,14 +58,9 @@ def radial(
     near: Float[np.ndarray, " n"],
     slope: Float[np.ndarray, " n"],
 ) -> None:
-    """Covariances s c(r) and slopes s w(r), as ``swarmbo.kernels.correlation_and_slope`` has them.
+    """Covariances s c(r) and slopes s w(r) of squared distances in lengthscales, into ``near`` and ``slope``.
 
-    Args:
-        kernel: Its code.
-        squares: Of the distances r, in lengthscales.
-        outputscale: s.
-        near: Covariances are put here.
-        slope: Slopes are put here; 0 where a cusp has none. Loops run in lanes where no two arrays overlap.
+    See ``swarmbo.kernels.correlation_and_slope``. The slope is 0 at a cusp. Loops vectorise if arrays do not overlap.
     """
     if kernel == _MATERN12:
         for i in range(len(squares)):
@@ -108,7 +103,7 @@ _S_THREE, _S_FIVE, _S_THIRD = map(_single, (3.0, 5.0, 1.0 / 3.0))
 
 @numba.njit(nogil=True, fastmath=_FUSED)
 def rough_fall(x: float) -> float:
-    """exp(-x) for x >= 0 in single precision, to two units in its last place; what lies beyond 80 counts as that."""
+    """exp(-x) for x >= 0 in single precision, to two units in its last place; x is cut at 80."""
     x = min(x, _S_FAR)
     n = np.int32(x * _S_LOG2_E + _S_HALF)
     steps = _single(n)
@@ -119,13 +114,7 @@ def rough_fall(x: float) -> float:
 
 @numba.njit(nogil=True, fastmath=_FUSED, error_model="numpy")
 def rough_radial(kernel: int, squares: Float[np.ndarray, " n"], near: Float[np.ndarray, " n"]) -> None:
-    """Correlations c(r), as ``radial`` has them, in single precision.
-
-    Args:
-        kernel: Its code.
-        squares: Of the distances r, in lengthscales.
-        near: Correlations are put here.
-    """
+    """Correlations c(r) of squared distances in single precision, into ``near``; see ``radial``."""
     if kernel == _MATERN12:
         for i in range(len(squares)):
             near[i] = rough_fall(np.sqrt(squares[i]))

@@ -1,11 +1,11 @@
-"""The covariance function of a Gaussian process over space, or over space and time.
+"""Covariance function of a Gaussian process over space, or over space and time.
 
-Over space it is one stationary kernel. Over space and time it is separable, the product of a kernel over the places and
-one over the times, each with lengthscales of its own:
+Over space it is one stationary kernel. Over space and time it is the product of a kernel over locations and one over
+times, each with its own lengthscales:
 
     k((x, t), (z, u)) = s c(r) b(q),   r² = Σ_j ((x_j - z_j) / l_j)²,   q = |t - u| / l_t,
 
-so that what was measured long ago says less about the field now, and how fast it fades is b's matter alone.
+so that old measurements are less informative about the present field; b alone determines the rate.
 """
 
 from collections.abc import Callable
@@ -31,10 +31,10 @@ class Covariance:
     Source: Rasmussen & Williams 2006, section 4.2.4: a product of kernels over different coordinates is a kernel.
 
     Args:
-        kernel: c, over the places.
-        lengthscales: One per coordinate > 0, in its unit; that of time last where there is one.
+        kernel: c, over locations.
+        lengthscales: One per coordinate > 0, in its unit; that of time last, if there is one.
         outputscale: Prior variance s > 0.
-        time_kernel: b, over the last coordinate; None where all coordinates are places.
+        time_kernel: b, over the last coordinate; None if all coordinates are spatial.
 
     Example:
         >>> prior = Covariance("rbf", np.array([1.0, 2.0]), 4.0, time_kernel="matern12")
@@ -55,13 +55,8 @@ class Covariance:
         return places * correlation(self.time_kernel, scaled_distance(X[:, -1:], Z[:, -1:], self.lengthscales[-1:]))
 
     def by_row(self, X: Float[np.ndarray, "n d"]) -> Callable[[int], Float[np.ndarray, " n"]]:
-        """Prior covariances of single ones of some points with all of them, for many of them one after the other.
-
-        Args:
-            X: The points.
-
-        Returns:
-            A function of the number of a point, whose value is a new array.
+        """Make a function of a point's index that returns prior covariances of that point with all points, as a new
+        array.
         """
         scaled, d = X / self.lengthscales, X.shape[1] - (self.time_kernel is not None)
         places, times = np.ascontiguousarray(scaled[:, :d]), np.ascontiguousarray(scaled[:, d:])

@@ -1,4 +1,4 @@
-"""Kernels of a user's own, by name: registered, or named as ``"module:Class"`` and loaded where that is trusted."""
+"""A user's own kernels by name: registered, or named as ``"module:Class"`` and loaded if trusted."""
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping
@@ -25,13 +25,7 @@ _ALLOWED = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class OwnKernel:
-    """A stationary kernel that a user brought; see ``register_kernel``.
-
-    Args:
-        correlation: c(r).
-        slope: w(r) = -c'(r) / r.
-        frequencies: Draws of its spectral density, or None.
-    """
+    """A user's own stationary kernel; see ``register_kernel``."""
 
     correlation: Radial
     slope: Radial
@@ -44,22 +38,22 @@ _OWN: dict[KernelName, OwnKernel] = {}
 def register_kernel(
     name: KernelName, *, correlation: Radial, slope: Radial, frequencies: Frequencies | None = None
 ) -> None:
-    """Make a stationary kernel of your own known by a name, in this process.
+    """Register a stationary kernel of your own by a name, in this process.
 
-    From then on the name is taken wherever a kernel's name is. Register it again, before anything that uses it is
-    loaded, in every process that reads such states or scenarios. Registering another kernel under the name replaces it
-    for beliefs that are there already, too.
+    From then on the name is valid wherever a kernel's name is. In every process that reads such states or scenarios,
+    register it before anything that uses it is loaded. Registering another kernel under the name replaces it for
+    existing beliefs, too.
 
     Args:
-        name: Not that of a kernel that swarmbo brings.
+        name: Any name but that of a kernel of swarmbo.
         correlation: c(r), of distances r >= 0 in lengthscales, an array of any shape; c(0) = 1. It must be positive
-            definite in as many dimensions as it is used in; on the line this is looked at here.
-        slope: w(r) = -c'(r) / r, of the same shape; finite at r = 0. Where c has a kink there, let it be 0.
+            definite in as many dimensions as it is used in; on the line this is checked here.
+        slope: w(r) = -c'(r) / r, of the same shape; finite at r = 0. If c has a kink there, let it be 0.
         frequencies: ``(rng, k, d)`` -> k draws (k, d) from the spectral density for lengthscales of 1, in radians per
-            lengthscale: E cos(v·x) = c(|x|). Only draws of functions need it, as ``thompson`` makes them.
+            lengthscale: E cos(v·x) = c(|x|). Only draws of functions need it, such as those of ``thompson``.
 
     Raises:
-        ConfigError: If the name is taken by swarmbo, or the functions are not what they should be.
+        ConfigError: If the name is that of a kernel of swarmbo, or the functions are invalid.
 
     Example:
         >>> import swarmbo as sb
@@ -79,11 +73,7 @@ def register_kernel(
 
 
 def own_kernel(name: KernelName) -> OwnKernel:
-    """The kernel that was registered by a name.
-
-    Raises:
-        ConfigError: If there is none.
-    """
+    """Kernel registered by a name."""
     if name not in _OWN:
         wanted = "it trusted: --trust (trust=True), which loads it" if is_own(name) else _wanted(name)
         raise ConfigError(f"got {name!r}; wanted {wanted}", at="$.kernel")
@@ -91,11 +81,9 @@ def own_kernel(name: KernelName) -> OwnKernel:
 
 
 def named_kernels(belief: Any, at: str = "$.belief") -> dict[str, str]:
-    """The kernels that a belief names as code of a user's own, by the path of the name; nothing is loaded.
+    """Kernels that a belief's settings name as a user's own code, by the path of the name; nothing is loaded.
 
-    Args:
-        belief: Its settings, or its table; of a kind of a user's own nothing is looked at.
-        at: Path of the table.
+    Kinds of a user's own are skipped.
 
     Example:
         >>> named_kernels({"kind": "exact", "kernel": "my_kernels:Wave", "time": {"kernel": "rbf"}})
@@ -108,18 +96,15 @@ def named_kernels(belief: Any, at: str = "$.belief") -> dict[str, str]:
 
 
 def unloaded_kernels(belief: Any) -> list[str]:
-    """Those of them that were not loaded in this process."""
+    """Kernels named by a belief that are not loaded in this process."""
     return [name for name in named_kernels(belief).values() if name not in _OWN]
 
 
 def load_kernels(belief: Any) -> None:
-    """Load and register the kernels of a user's own that a belief names; only where its code is trusted.
+    """Load and register the user's own kernels that a belief names; only for trusted code.
 
-    What a name stands for is made without settings, and has ``correlation(r)``, ``slope(r)`` and, where functions are
-    drawn, ``frequencies(rng, k, d)``, as ``register_kernel`` says.
-
-    Raises:
-        ConfigError: If one can't be loaded, or is no kernel.
+    A named class is made without settings, and has ``correlation(r)``, ``slope(r)`` and, if functions are drawn,
+    ``frequencies(rng, k, d)``, as in ``register_kernel``.
     """
     for at, name in named_kernels(belief).items():
         if name not in _OWN:
@@ -143,22 +128,17 @@ def _named(value: Any, at: str) -> Iterator[tuple[str, str]]:
 
 
 def kernel_names() -> tuple[KernelName, ...]:
-    """Names of all kernels: those that swarmbo brings, then those that were registered."""
+    """Names of all kernels: those of swarmbo, then registered ones."""
     return (*KERNEL_NAMES, *_OWN)
 
 
 def is_cusped(name: KernelName) -> bool:
-    """Whether a kernel may have a cusp at zero distance, where distances need all their digits."""
+    """True if a kernel may have a cusp at zero distance, where distances need all their digits."""
     return name == "matern12" or name not in KERNEL_NAMES
 
 
 def require_kernel(settings: object, field: str = "kernel") -> None:
-    """Refuse a field, or names in a field, that name no kernel; call it from ``__post_init__``.
-
-    Args:
-        settings: The object under construction.
-        field: Name of the field; None in it is let pass.
-    """
+    """Refuse a field that names no kernel, or holds such names; call it from ``__post_init__``. None is accepted."""
     value = getattr(settings, field)
     for name in value if isinstance(value, tuple) else (value,):
         if name is not None and not is_own(name) and name not in kernel_names():
@@ -176,7 +156,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _check(name: str, correlation: Radial, slope: Radial) -> None:
-    """Hold functions to what they should be at some distances; messages say where they are not."""
+    """Check functions at some distances; messages name the wrong ones."""
 
     def refuse(part: str, got: object, wanted: str) -> None:
         raise ConfigError(f"kernel {name!r}: got {got}; wanted {wanted}", at=f"$.{part}")

@@ -1,8 +1,8 @@
 """Functions drawn from a Gaussian-process prior, by random Fourier features.
 
-A stationary kernel is the characteristic function of its spectral density (Bochner), so frequencies v drawn from
-that density make f(x) = √(s/D) Σ_i a_i sin(v_i·x) + b_i cos(v_i·x), with standard normal a and b, a function whose
-covariance is the kernel on average over v, and ever closer to it for each draw as D grows.
+A stationary kernel is the characteristic function of its spectral density (Bochner). Let frequencies v be drawn from
+that density, and a and b be standard normal. Then f(x) = √(s/D) Σ_i a_i sin(v_i·x) + b_i cos(v_i·x) has the kernel as
+its covariance on average over v. Each draw's covariance approaches the kernel as D grows.
 """
 
 from dataclasses import dataclass
@@ -20,25 +20,12 @@ _CHUNK = 4096  # rows evaluated at once, which bounds the memory to rows times f
 def spectral_frequencies(
     rng: np.random.Generator, name: KernelName, lengthscales: Float[np.ndarray, " d"], n_frequencies: int
 ) -> Float[np.ndarray, "k d"]:
-    """Angular frequencies drawn from a kernel's spectral density.
+    """Draw angular frequencies (k, d) from a kernel's spectral density, in radians per unit of the coordinate.
 
     RBF: v ~ N(0, I / l²). Matern-nu: v = z / (l √(g / (2 nu))), z normal, g chi² with 2 nu degrees of freedom, one g
     per vector: a multivariate t distribution.
 
     Source: Rahimi & Recht 2007, alg. 1; Rasmussen & Williams 2006, eq. 4.15.
-
-    Args:
-        rng: Where the randomness comes from.
-        name: The kernel.
-        lengthscales: One per coordinate, > 0.
-        n_frequencies: How many, >= 1.
-
-    Returns:
-        One frequency vector a row (k, d), in radians per unit of the coordinate.
-
-    Raises:
-        ConfigError: If it is a user's own kernel, and was registered without frequencies.
-        ShapeError: If its frequencies are not (k, d) finite numbers.
     """
     if name not in KERNEL_NAMES:
         return _own_frequencies(rng, name, lengthscales.size, n_frequencies) / lengthscales
@@ -70,24 +57,14 @@ def _own_frequencies(
 
 @dataclass(frozen=True, eq=False)
 class FourierDraw:
-    """A smooth function f(X) -> values, cheap anywhere. Three arrays hold all of it, so it can be written down.
-
-    Args:
-        frequencies: Angular frequencies (k, d).
-        sine_weights: Coefficients (k,) of sin(v·x), in the unit of the outcome.
-        cosine_weights: Coefficients (k,) of cos(v·x).
-    """
+    """A smooth function f(X) -> values, cheap anywhere, held by its frequencies (k, d) and coefficients (k,)."""
 
     frequencies: Float[np.ndarray, "k d"]
     sine_weights: Float[np.ndarray, " k"]
     cosine_weights: Float[np.ndarray, " k"]
 
     def __call__(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
-        """Values at n points, in the unit of the outcome.
-
-        Raises:
-            ShapeError: If the points have another number of coordinates.
-        """
+        """Values at n points, in the unit of the outcome."""
         points = np.asarray(X, dtype=float)
         if points.ndim != 2 or points.shape[1] != self.frequencies.shape[1]:
             raise ShapeError(f"X: got shape {points.shape}; wanted (n, {self.frequencies.shape[1]})")
@@ -106,20 +83,15 @@ def draw(
     outputscale: float,
     n_features: int = 1024,
 ) -> FourierDraw:
-    """A function drawn from the zero-mean Gaussian-process prior; equal generators draw equal functions.
+    """Draw a function from the zero-mean Gaussian-process prior; equal generators draw equal functions.
 
     Source: Rahimi & Recht 2007, with the spectral densities of ``spectral_frequencies``.
 
     Args:
-        rng: Where the randomness comes from; see ``swarmbo.boundary.rng.stream``.
-        name: The kernel.
         lengthscales: One per coordinate, > 0, in the unit of the coordinate.
         outputscale: Prior variance > 0, in the square of the outcome's unit.
-        n_features: Sines and cosines together, an even number >= 2. The covariance within one draw deviates from the
+        n_features: Number of sines and cosines, an even number >= 2. The covariance within one draw deviates from the
             kernel by about outputscale / √n_features.
-
-    Returns:
-        The function.
 
     Raises:
         ConfigError: If a lengthscale or the outputscale is not finite and > 0, or n_features is not even and >= 2.

@@ -15,23 +15,15 @@ from scipy.spatial.distance import cdist
 from swarmbo.kernels.registry import KernelName, own_kernel
 
 _FAR = 1e3  # exp(-1e3) is 0 in float64: cutting distances here changes nothing and keeps inf * 0 out
-_AT_ONCE = 8192  # distances that are worked on at once: what is made of them on the way stays in the cache
+_AT_ONCE = 8192  # distances per chunk, so that intermediate results stay in the cache
 
 
 def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """Correlation c(r) at scaled distance r, with c(0) = 1.
+    """Correlation c(r) at scaled distances r >= 0 (infinity is allowed), with c(0) = 1.
 
-    Matern-1/2: exp(-r). Matern-3/2: (1 + √3 r) exp(-√3 r). Matern-5/2: (1 + √5 r + 5r²/3) exp(-√5 r).
-    RBF: exp(-r²/2).
+    Matern-1/2: exp(-r). Matern-3/2: (1 + √3 r) exp(-√3 r). Matern-5/2: (1 + √5 r + 5r²/3) exp(-√5 r). RBF: exp(-r²/2).
 
     Source: Rasmussen & Williams 2006, eqs. 4.9, 4.16, 4.17.
-
-    Args:
-        name: The kernel.
-        r: Distances >= 0 in lengthscales; infinity is allowed.
-
-    Returns:
-        Values in [0, 1], of r's shape.
 
     Example:
         >>> correlation("matern12", np.array([0.0, np.inf])).tolist()
@@ -49,7 +41,7 @@ def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarr
     for start in range(0, len(flat), _AT_ONCE):
         part = flat[start : start + _AT_ONCE]
         part_of(np.minimum(distances[start : start + _AT_ONCE], _FAR, out=part))
-    return values[()]  # of one distance a number
+    return values[()]  # a number for one distance
 
 
 def _matern12(r: Float[np.ndarray, "*n"]) -> None:
@@ -79,23 +71,16 @@ def _rbf(r: Float[np.ndarray, "*n"]) -> None:
     np.exp(half, out=r)
 
 
-# each puts correlations in the place of distances
+# each replaces distances by correlations in place
 _PARTS = {"matern12": _matern12, "matern32": _matern32, "matern52": _matern52, "rbf": _rbf}
 
 
 def correlation_slope(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """The slope w(r) = -c'(r) / r.
+    """Slope w(r) = -c'(r) / r at scaled distances r >= 0 (infinity is allowed).
 
     Matern-1/2: exp(-r) / r. Matern-3/2: 3 exp(-√3 r). Matern-5/2: (5/3)(1 + √5 r) exp(-√5 r). RBF: exp(-r²/2).
-    Matern-1/2 has a cusp at r = 0, where no derivative exists; w is set to 0 there, so that every derivative of the
+    Matern-1/2 has a cusp at r = 0, where no derivative exists. w is set to 0 there, so that every derivative of the
     kernel at zero distance is 0, the middle of its subdifferential.
-
-    Args:
-        name: The kernel.
-        r: Distances >= 0 in lengthscales; infinity is allowed.
-
-    Returns:
-        Values >= 0, of r's shape.
     """
     r = np.minimum(r, _FAR)
     match name:
@@ -115,12 +100,7 @@ def correlation_slope(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np
 def correlation_and_slope(
     name: KernelName, r: Float[np.ndarray, "..."]
 ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-    """``correlation`` and ``correlation_slope``, to the bit, for the price of one exponential.
-
-    Args:
-        name: The kernel.
-        r: Distances >= 0 in lengthscales; infinity is allowed.
-    """
+    """``correlation`` and ``correlation_slope``, bit-identical, with one exponential."""
     r = np.minimum(r, _FAR)
     match name:
         case "matern12":
@@ -145,18 +125,10 @@ def correlation_and_slope(
 def scaled_distance(
     X: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"], lengthscales: Float[np.ndarray, " d"]
 ) -> Float[np.ndarray, "n m"]:
-    """Distances in lengthscales, from differences of coordinates.
+    """Distances (n, m) in lengthscales, from differences of coordinates.
 
     The expansion |x|² - 2xz + |z|² would be faster in many dimensions, but it loses close pairs to cancellation. Here
     equal points are at distance exactly 0.
-
-    Args:
-        X: Points (n, d).
-        Z: Points (m, d).
-        lengthscales: One per coordinate, > 0, in the unit of the coordinate.
-
-    Returns:
-        Distances (n, m), >= 0.
     """
     if X.shape[0] == 0 or Z.shape[0] == 0:
         return np.zeros((X.shape[0], Z.shape[0]))
@@ -172,15 +144,8 @@ def kernel_matrix(
 ) -> Float[np.ndarray, "n m"]:
     """Prior covariances k(X, Z).
 
-    Args:
-        name: The kernel.
-        X: Points (n, d).
-        Z: Points (m, d).
-        lengthscales: One per coordinate, > 0, in the unit of the coordinate.
-        outputscale: Prior variance s > 0, in the square of the outcome's unit.
-
-    Returns:
-        The matrix (n, m).
+    ``lengthscales`` are > 0, in the units of the coordinates; ``outputscale`` is the prior variance s > 0, in the
+    square of the outcome's unit.
 
     Example:
         >>> X = np.array([[0.0, 0.0], [1.0, 0.0]])
@@ -200,15 +165,7 @@ def kernel_matrix_gradient(
 ) -> Float[np.ndarray, "d n m"]:
     """Derivatives of k(X, Z) with respect to the coordinates of X; those with respect to Z are their negatives.
 
-    Args:
-        name: The kernel.
-        X: Points (n, d).
-        Z: Points (m, d).
-        lengthscales: One per coordinate, > 0.
-        outputscale: Prior variance > 0.
-
-    Returns:
-        Entry [j, a, b] is dk(X[a], Z[b]) / dX[a, j]; 0 at zero distance, also for Matern-1/2, which has a cusp there.
+    Entry [j, a, b] is dk(X[a], Z[b]) / dX[a, j]; 0 at zero distance, also for Matern-1/2, which has a cusp there.
     """
     difference = X.T[:, :, None] - Z.T[:, None, :]
     slope = correlation_slope(name, scaled_distance(X, Z, lengthscales))

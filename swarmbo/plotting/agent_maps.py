@@ -157,20 +157,7 @@ def agent_maps_figure(
 
 @dataclass(frozen=True, eq=False)
 class _Maps:
-    """All that the figure shows.
-
-    Args:
-        records: Up to the round that it shows.
-        world: In that round.
-        lattice: Where beliefs are asked.
-        chosen: Agents with maps.
-        own: Means of their beliefs by their own data; None for an agent that has measured nothing.
-        fused: Means of what they believe; None where it is not known.
-        pooled: Mean by all data; None before any.
-        own_errors: Of every agent; None where it or the truth is not known.
-        fused_errors: The same of fused beliefs, as logged where no view can be rebuilt; empty where they are not known.
-        pooled_error: Of all data.
-    """
+    """Beliefs and errors of the figure; ``own`` by each agent's own data, ``fused`` after exchange, None if unknown."""
 
     records: Sequence[RoundRecord]
     world: World

@@ -97,14 +97,7 @@ def render_frames(
 
 @dataclass(frozen=True)
 class _Layer:
-    """One map of the animation.
-
-    Args:
-        title: Over it.
-        lattice: Where it is known.
-        frames: Its values in each frame; None where there is none yet.
-        is_deviation: Whether they are standard deviations, which have colours of their own that begin at 0.
-    """
+    """One map of the animation: its title, lattice, and values in each frame, None where there are none yet."""
 
     title: str
     lattice: Lattice
@@ -226,7 +219,7 @@ def _picture(lattice: Lattice, values: np.ndarray | None) -> np.ma.MaskedArray:
 
 
 def _caption(records: Sequence[RoundRecord], place: int, world: World, stride: int) -> str:
-    parts = [world.name] if world.name else []
+    parts = [part for part in (world.name, world.method) if part]
     parts.append(f"round {records[place].round} of {records[-1].round}")
     return " · ".join([*parts, f"every {stride} rounds"] if stride > 1 else parts)
 
@@ -270,9 +263,9 @@ def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:
 def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D]:
     if world.standpoints:
         marks = [mark for mark in sensor_legend(len(failures(records)) > 0) if mark.get_label() != "earlier"]
-        return [*marks, *legend_of(records, world, ["recommendation", "level"])]
+        return [*marks, *legend_of(records, world, ["recommendation", "level", "true level"])]
     path: dict[str, Any] = {"marker": "o", "markersize": 8, "linewidth": 1.4, "label": "robot and its path"}
     link: dict[str, Any] = {"linewidth": 1.1, "linestyle": (0, (2, 1.5)), "label": "radio link"}
     marks = [Line2D([], [], color=style.MUTED, **path), Line2D([], [], color=style.INK, **link)]
-    shown = ["no-go", "base", "level", "battery", "best", "recommendation", "failed"]
+    shown = ["no-go", "base", "level", "true level", "battery", "best", "recommendation", "failed"]
     return [*marks, *legend_of(records, world, shown)]

@@ -105,6 +105,20 @@ def plot_std(ax: Axes, belief: Belief | None, world: World, lattice: Lattice | N
     return frame_map(ax, world)
 
 
+def plot_error(ax: Axes, belief: Belief | None, world: World) -> Axes:
+    """Draw the distance of a belief's mean from the truth, where that is known; other arguments as ``plot_std``."""
+    ax.set_title("Error: |mean - truth|")
+    if belief is None or world.points is None or world.values is None:
+        return _without_belief(ax, world)
+    mean, _ = belief.posterior(world.points)
+    error = np.abs(mean - world.values)
+    limits = (0.0, float(error.max())) if error.max() > 0 else None
+    label = style.with_unit("absolute error", world.unit)
+    plot_field(ax, world.points, error, style.ERROR_COLOURS, limits, label, n_contours=0, has_holes=bool(world.no_go))
+    draw_terrain(ax, world)
+    return frame_map(ax, world)
+
+
 def plot_level(ax: Axes, world: World, level: float, belief: Belief | None = None) -> Axes:
     """Draw the line where a field, or the mean of a belief about it, is at a level.
 
@@ -127,12 +141,13 @@ def plot_level(ax: Axes, world: World, level: float, belief: Belief | None = Non
     ):
         lattice, values = found[0], world.values[found[1]]
     if values is not None and values.min() < level < values.max():
-        ax.contour(lattice.x, lattice.y, lattice.image(values), levels=[level], **style.LEVEL)
+        look = style.LEVEL if belief is not None else style.TRUE_LEVEL
+        ax.contour(lattice.x, lattice.y, lattice.image(values), levels=[level], **look)
     return ax
 
 
 def belief_map_figure(records: Sequence[RoundRecord], world: World, settings: ExactGPSettings) -> Figure:
-    """The truth where it is known, the belief's mean and its standard deviation, with paths and findings.
+    """The belief's mean and standard deviation with paths and findings; where the truth is known, that and the error.
 
     Args:
         records: The rounds of a run, from the first on; the belief is that after the last.
@@ -140,7 +155,7 @@ def belief_map_figure(records: Sequence[RoundRecord], world: World, settings: Ex
         settings: The belief's settings of the run.
 
     Returns:
-        A figure of two panels, or three.
+        A figure of two panels, or of four where the truth is known.
 
     Raises:
         ShapeError: If the world has another number of axes than two.
@@ -151,13 +166,15 @@ def belief_map_figure(records: Sequence[RoundRecord], world: World, settings: Ex
     lattice = lattice_over(world)
     has_truth = world.values is not None and world.values.size > 0
     with style.applied():
-        figure, panels = _panels(world, 3 if has_truth else 2)
+        figure, panels = _panels(world, 4 if has_truth else 2)
         limits = _shared_limits(belief, world, lattice)
         if has_truth:
             plot_truth(panels[0], world, limits)
-        plot_mean(panels[-2], belief, world, lattice, limits)
-        plot_std(panels[-1], belief, world, lattice)
-        for ax in panels[-2:]:
+            plot_error(panels[3], belief, world)
+        mean, std = panels[1:3] if has_truth else panels
+        plot_mean(mean, belief, world, lattice, limits)
+        plot_std(std, belief, world, lattice)
+        for ax in (mean, std):
             if world.standpoints:
                 plot_sensors(ax, records, world.standpoints)
             else:
@@ -165,11 +182,12 @@ def belief_map_figure(records: Sequence[RoundRecord], world: World, settings: Ex
             if world.goal == "peak":
                 plot_findings(ax, records, with_best=world.frames is None)
         if world.level is not None:
-            for ax, values in zip(panels[:-1], (*((None,) if has_truth else ()), belief), strict=True):
-                plot_level(ax, world, world.level, values)
+            plot_level(mean, world, world.level, belief)
+            for ax in (panels[0], mean, panels[3]) if has_truth else ():
+                plot_level(ax, world, world.level)
         if has_truth and world.goal == "peak":
-            _mark_maximum(panels[-2], world)
-        for ax in panels[1:]:
+            _mark_maximum(mean, world)
+        for ax in panels:
             ax.label_outer(remove_inner_ticks=True)
         figure.suptitle(_headline(records, world), x=0.01, ha="left", fontsize=12.5)
         handles = _legend_handles(records, world)
@@ -205,10 +223,10 @@ def _panels(world: World, n_panels: int) -> tuple[Figure, list[Axes]]:
     """Panels in the shape of the world: side by side, or one above the other where the world is wide."""
     width, height = world.domain.high - world.domain.low
     aspect = float(np.clip(height / width, 0.3, 3.5))
-    side_by_side = aspect > 0.6
+    side_by_side = aspect > 0.6 if n_panels < 4 else aspect > 0.9
     panel_width = 3.9 / np.sqrt(aspect) if side_by_side else 8.0
     panel_height = panel_width * aspect
-    rows, columns = (1, n_panels) if side_by_side else (n_panels, 1)
+    rows, columns = (1, n_panels) if side_by_side else (n_panels // 2, 2) if n_panels == 4 else (n_panels, 1)
     figure = style.new_figure(columns * (panel_width + 1.25), rows * (panel_height + 0.6) + 1.1, "compressed")
     axes = figure.subplots(rows, columns, squeeze=False)
     return figure, [ax for row in axes for ax in row]
@@ -217,7 +235,7 @@ def _panels(world: World, n_panels: int) -> tuple[Figure, list[Axes]]:
 def _headline(records: Sequence[RoundRecord], world: World) -> str:
     _, y = measurements(records)
     n_failed, agents = len(failures(records)), agents_of(records)
-    parts = [world.name] if world.name else []
+    parts = [part for part in (world.name, world.method) if part]
     team = style.counted(len(agents), style.role_of(agents))
     parts += [f"round {records[-1].round}", team, style.counted(len(y), "measurement")]
     return " · ".join([*parts, f"{n_failed} failed"] if n_failed else parts)
@@ -230,12 +248,18 @@ def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D
     if last.best is not None and world.frames is None:
         found.insert(0, "best")
     if world.standpoints:
-        return [*sensor_legend(len(failures(records)) > 0), *legend_of(records, world, ["level", *found])]
+        return [*sensor_legend(len(failures(records)) > 0), *legend_of(records, world, ["level", "true level", *found])]
     robots = [
-        Line2D([], [], color=style.agent_colour(index), linestyle=style.agent_dashes(index), linewidth=2.4, label=agent)
+        Line2D(
+            *([], []),
+            color=style.agent_colour(index),
+            linestyle=style.agent_dashes(index),
+            marker=style.agent_marker(index),
+            linewidth=2.4,
+            label=agent,
+        )
         for index, agent in enumerate(agents_of(records))
     ]
     grey: dict[str, Any] = {"color": style.MUTED, "linestyle": "none"}
-    start, measured = ("s", 6, "start"), ("o", 4, "measurement")
-    marks = [Line2D([], [], marker=m, markersize=size, label=label, **grey) for m, size, label in (start, measured)]
-    return [*robots, *marks, *legend_of(records, world, ["failed", "level", "no-go", "base", *found])]
+    start = Line2D([], [], marker="s", markersize=6, label="start", **grey)
+    return [*robots, start, *legend_of(records, world, ["failed", "level", "true level", "no-go", "base", *found])]

@@ -76,18 +76,7 @@ class Difference:
 def bootstrap_band(
     regrets: Float[np.ndarray, "seeds k"], level: float = 0.95, resamples: int = 2000
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-    """Pointwise interval of the mean over seeds, by percentiles of means of resampled seeds.
-
-    Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, ch. 13.
-
-    Args:
-        regrets: One row a seed.
-        level: Confidence level, between 0 and 1.
-        resamples: Number of resamples, >= 1.
-
-    Returns:
-        Lower and upper end (k,); equal to the mean with one seed.
-    """
+    """Pointwise percentile interval (k,) of the mean over seeds (Efron and Tibshirani 1993, ch. 13)."""
     n_seeds = len(regrets)
     picked = stream(0, "bootstrap", "band").multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), size=resamples)
     low, high = np.quantile(picked @ regrets / n_seeds, [(1 - level) / 2, (1 + level) / 2], axis=0)

@@ -40,15 +40,7 @@ class ErrorTraces:
 
     @classmethod
     def of(cls, records: Sequence[RoundRecord], world: World, settings: ExactGPSettings) -> "ErrorTraces":
-        """Read the logged errors off the records, and rebuild the others under each round's hyper-parameters.
-
-        Of a run of more than 60 rounds the others are rebuilt for 60 of them, evenly picked, the last among them.
-
-        Args:
-            records: The rounds of a run, from the first on.
-            world: Its world.
-            settings: Kernel and priors of the run's belief.
-        """
+        """Read logged errors, and rebuild the others; in runs of more than 60 rounds for 60 rounds, evenly picked."""
         agents = agents_of(records)
         pooled, alone = np.full(len(records), np.nan), np.full(len(records), np.nan)
         singles = {agent: records_of(records, agent) for agent in agents}

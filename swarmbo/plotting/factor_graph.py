@@ -10,6 +10,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from swarmbo.graph import FactorGraph
 from swarmbo.plotting import style
@@ -18,6 +19,7 @@ Position = tuple[float, float]
 
 _WIDEST = 14.0  # edges: parts that are not joined start a new row beyond it
 _APART = 0.9
+_MOST_DRAWN = 120  # nodes of a drawing that can be read
 
 
 def plot_factor_graph(
@@ -112,11 +114,17 @@ def factor_graph_figure(
 ) -> Figure:
     """A drawing of a factor graph, or of some under one another, with a legend of owners.
 
+    Graphs of more than 120 nodes, which nobody can read, are drawn as histograms of degrees instead.
+
     Args:
         graphs: The graph, or several by title; an agent has one colour in all.
         positions: See ``plot_factor_graph``.
     """
     by_title = graphs if isinstance(graphs, Mapping) else {"": FactorGraph.of_any(graphs)}
+    if positions is None and any(
+        len(graph.variables) + len(graph.factors) > _MOST_DRAWN for graph in by_title.values()
+    ):
+        return _degrees_figure(by_title)
     with style.applied():
         figure = style.new_figure(7.0, 5.0 * len(by_title))
         grid = figure.add_gridspec(len(by_title))
@@ -149,6 +157,32 @@ def factor_graph_figure(
             loc="outside lower center",
             ncols=max(2, min(len(handles), int(figure.get_figwidth() / 1.2))),
         )
+    return figure
+
+
+def _degrees_figure(by_title: Mapping[str, FactorGraph]) -> Figure:
+    """Histograms: variables in a factor, factors at a variable, and factors that an agent owns."""
+    with style.applied():
+        figure = style.new_figure(10.5, 3.4 * len(by_title))
+        rows = figure.subplots(len(by_title), 3, squeeze=False)
+        for axes, (title, graph) in zip(rows, by_title.items(), strict=True):
+            owned = [len(graph.factors_owned_by(agent)) for agent in graph.agents]
+            shared = [len(graph.factors_of(variable)) for variable in graph.variables]
+            counts = {
+                "variables of a factor": ([len(graph.scope(name)) for name in graph.factors], "factors", style.BLUE),
+                "factors of a variable": (shared, "variables", style.GREEN),
+                "factors of an agent": (owned, "agents", style.ORANGE),
+            }
+            for ax, (label, (values, whose, colour)) in zip(axes, counts.items(), strict=True):
+                numbers, times = np.unique(values, return_counts=True)
+                ax.bar(numbers, times, width=0.8, color=colour)
+                ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+                ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+                ax.set_xlabel(label)
+                ax.set_ylabel(whose)
+            parts = len(graph.components)
+            text = f"{len(graph.variables)} variables, {len(graph.factors)} factors, {parts} connected part"
+            axes[0].set_title(" · ".join(filter(None, (title, text + "s" * (parts != 1)))))
     return figure
 
 

@@ -20,11 +20,7 @@ _HINT = '`pip install "swarmbo[mp4]"` brings one (or write GIF)'
 
 
 def encoder() -> str:
-    """The program that encodes films: ffmpeg of the package ``imageio-ffmpeg``, or that on the path.
-
-    Raises:
-        ConfigError: If there is none.
-    """
+    """Path of ffmpeg: that of the package ``imageio-ffmpeg``, or of the system; ConfigError without either."""
     try:
         return str(importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe())
     except (ImportError, RuntimeError):  # not installed, or without a program for this machine
@@ -35,20 +31,7 @@ def encoder() -> str:
 
 
 def write_mp4(frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path, pause_ms: Sequence[int]) -> Path:
-    """Write frames as a film; one thread and no marks of time, so the same frames give the same bytes.
-
-    Args:
-        frames: RGB pictures of one size, at least one.
-        path: Where to.
-        pause_ms: How long each is shown, at least 1 ms; all but the last alike.
-
-    Returns:
-        The path.
-
-    Raises:
-        ConfigError: If there is no encoder, or it fails.
-        OSError: If the file cannot be written.
-    """
+    """Write RGB frames of one size as a film. One thread and no time stamps, so equal frames give equal bytes."""
     height, width, _ = frames[0].shape
     held = [1] * (len(frames) - 1) + [max(1, round(pause_ms[-1] / pause_ms[0]))]
     partial = path.with_name(path.name + PARTIAL)
@@ -86,18 +69,7 @@ def write_gif(
     exact: Sequence[str],
     shaded: bool = False,
 ) -> Path:
-    """Write frames as an animation that repeats.
-
-    Args:
-        frames: RGB pictures of one size, at least one.
-        path: Where to.
-        pause_ms: How long each is shown.
-        exact: Colours that must not be averaged away.
-        shaded: Whether pictures have light and shadow, which takes as many colours as there may be.
-
-    Returns:
-        The path.
-    """
+    """Write RGB frames as a repeating animation; colours of ``exact`` are never averaged away."""
     pictures = [Image.fromarray(frame) for frame in frames]
     palette = _palette([pictures[0], pictures[len(pictures) // 2], pictures[-1]], list(dict.fromkeys(exact)), shaded)
     drawn = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
@@ -115,13 +87,7 @@ def write_gif(
 
 
 def _palette(pictures: Sequence[Image.Image], exact: Sequence[str], shaded: bool) -> Image.Image:
-    """One set of colours for the whole animation: only what moved is then written in each frame.
-
-    Args:
-        pictures: Frames that the mixed colours are taken from.
-        exact: Colours that must not be averaged away: paper, ink, robots, bands of the maps.
-        shaded: Whether to take as many mixed ones as there is room for.
-    """
+    """One set of colours for the whole animation, so that each frame stores only what moved."""
     width, height = pictures[0].size
     sheet = Image.new("RGB", (width, height * len(pictures)))
     for row, picture in enumerate(pictures):
@@ -145,20 +111,7 @@ _TOGETHER_MS, _LEAST_MS, _MOST_MS, _LAST_MS = 9000, 130, 450, 3000
 def write_frames(
     frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path, exact: Sequence[str], shaded: bool = False
 ) -> Path:
-    """Write frames that last 9 s together, within 0.13 to 0.45 s each; the last one stays for 3 s.
-
-    Args:
-        frames: RGB pictures of one size, at least one.
-        path: Where to; MP4 where it ends so, else GIF. The folder is made.
-        exact: Colours that must not be averaged away where there are few.
-        shaded: Whether pictures have light and shadow.
-
-    Returns:
-        The path.
-
-    Raises:
-        ConfigError: If MP4 is asked for, and there is no encoder.
-    """
+    """Write frames as MP4 or GIF, by the ending of the path: 9 s in all, 0.13 to 0.45 s each, the last one 3 s."""
     pause = int(np.clip(_TOGETHER_MS / len(frames), _LEAST_MS, _MOST_MS))
     pauses = [*[pause] * (len(frames) - 1), _LAST_MS]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -201,11 +154,7 @@ class Formats:
 
     @classmethod
     def of(cls, names: Sequence[str] = (), dpi: int | None = None) -> "Formats":
-        """Formats by name, at most one of figures and one of animations; what is not said is as by default.
-
-        Raises:
-            ConfigError: As the class; and if two names are of one sort.
-        """
+        """Formats by name: at most one of figures and one of animations; the rest is as by default."""
         figures: list[FigureFormat] = [name for name in FIGURE_FORMATS if name in names]
         animations: list[AnimationFormat] = [name for name in ANIMATION_FORMATS if name in names]
         known = ", ".join([*FIGURE_FORMATS, *ANIMATION_FORMATS])

@@ -40,6 +40,7 @@ class World:
         maximum_is: What to call the maximum.
         no_go: Regions that nobody may enter, each by its rings (k, 2).
         bases: Where agents load their batteries.
+        method: Acquisition, coordination and seed of the run, for titles.
     """
 
     domain: Domain
@@ -62,6 +63,7 @@ class World:
     maximum_is: str = TRUE_MAXIMUM
     no_go: Sequence[Sequence[Float[np.ndarray, "k 2"]]] = ()
     bases: Mapping[str, Float[np.ndarray, " d"]] = field(default_factory=dict[str, np.ndarray])
+    method: str = ""
 
     def at(self, round_number: int) -> "World":
         """The world as it is in a round; itself where nothing changes."""
@@ -80,11 +82,7 @@ class World:
         return self.domain.n_dims == 2 and not self.variables
 
     def require_plane(self) -> None:
-        """Refuse a world that has no map.
-
-        Raises:
-            ShapeError: If locations have another number of axes than two.
-        """
+        """Refuse a world whose locations have another number of axes than two."""
         if self.domain.n_dims != 2:
             raise ShapeError(
                 f"a map needs locations with 2 axes, got {self.domain.n_dims}; plot regret or traffic instead"
@@ -141,16 +139,7 @@ def failures(records: Sequence[RoundRecord]) -> Float[np.ndarray, "n d"]:
 
 
 def belief_after(records: Sequence[RoundRecord], settings: ExactGPSettings, domain: Domain) -> ExactGP | None:
-    """The team's belief after the last of these records, rebuilt without a fit.
-
-    Args:
-        records: All rounds from the first on, up to the one of interest.
-        settings: The belief's settings of the run.
-        domain: The box of locations of the run.
-
-    Returns:
-        The belief, or None while there is nothing to believe: no measurement has succeeded.
-    """
+    """The team's belief after the last of these records, rebuilt without a fit; None before the first measurement."""
     X, y = measurements(records)
     if not len(y) or records[-1].hyperparameters is None:
         return None

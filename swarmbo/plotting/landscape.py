@@ -58,21 +58,7 @@ class Scene(Protocol):
 def write_landscape(
     records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, scene: Scene, path: Path
 ) -> Path:
-    """Write a run as an animation in three dimensions.
-
-    Args:
-        records: The rounds of a run, from the first on.
-        world: The world of the run, with two axes.
-        settings: The belief's settings of the run.
-        scene: What draws it.
-        path: Where to; its ending, ``.gif`` or ``.mp4``, names the format. The folder is made.
-
-    Returns:
-        The path.
-
-    Raises:
-        ConfigError: If MP4 is asked for, and there is no encoder.
-    """
+    """Write a run as an animation in three dimensions, drawn by ``scene``."""
     world.require_plane()
     moments = max(1, min(_MOMENTS, _MOST_FRAMES // len(records)))
     stride = -(-len(records) // _MOST_FRAMES)
@@ -96,15 +82,7 @@ def write_landscape(
 
 
 class _Stage:
-    """The figure around the scene, and the map that the ground is painted with.
-
-    Args:
-        records: The rounds of a run.
-        world: Its world.
-        scene: What draws it.
-        lattice: Where beliefs are known.
-        beliefs: Their means, by place in the records.
-    """
+    """The figure around the scene, and the map that the ground is painted with."""
 
     def __init__(
         self,
@@ -241,6 +219,6 @@ def _way(records: Sequence[RoundRecord], agent: str, share: float) -> Float[np.n
 
 
 def _heading(way: Float[np.ndarray, "k 2"]) -> float:
-    """Of an agent at the end of its way: north of one that did not move."""
+    """Heading of an agent at the end of its path; north if it did not move."""
     moved = way[(way != way[-1]).any(axis=1)]
     return float(np.arctan2(*(way[-1] - moved[-1])[::-1])) if len(moved) else np.pi / 2

@@ -13,7 +13,7 @@ from matplotlib.colors import Colormap, ListedColormap, Normalize
 from swarmbo.plotting import style
 from swarmbo.plotting.history import World, driven_by, failures, path_of, stops_of
 from swarmbo.plotting.places import draw_bases, draw_failed, draw_sensors, draw_stops, draw_ways
-from swarmbo.plotting.surface import Lattice, level_lines
+from swarmbo.plotting.surface import Lattice, lattice_order, level_lines
 from swarmbo.records import RoundRecord
 
 _RECENT = 6  # rounds of which paths are drawn broad: those of a long run would hide the map
@@ -24,18 +24,18 @@ _BANDS = 14  # colours of a map: few enough that a GIF compresses, and the edge 
 Drawn = dict[str, Sequence[Artist]]  # by what they are, in the order of drawing
 
 
-class MovingMap:
-    """One map of an animation: its image stays, what is drawn over it is made anew for each frame.
+def _true_level(world: World) -> list[Float[np.ndarray, "k 2"]]:
+    """Lines on which the true field is at the level, where it is known on a lattice."""
+    if world.points is None or world.values is None or world.level is None:
+        return []
+    found = lattice_order(world.points, bool(world.no_go))
+    return [] if found is None else level_lines(found[0], found[0].image(world.values[found[1]]), world.level)
 
-    Args:
-        ax: The map.
-        lattice: Where the field is evaluated.
-        agents: Names of the agents, in the team's order.
-        colours: Colour map of the field, cut into bands.
-        norm: Its range, the same for all frames.
-        link_colour: Of the radio links.
-        world: Of the run: agents with standpoints are drawn as sensors, others as robots.
-        level: Where the field is at it, a line is drawn; None draws none.
+
+class MovingMap:
+    """One map of an animation: its image stays, and everything over it is drawn again for each frame.
+
+    Agents with standpoints are drawn as sensors, others as robots. ``level`` adds its line, and that of the truth.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class MovingMap:
     ) -> None:
         self.ax, self._lattice, self._agents, self._world = ax, lattice, tuple(agents), world
         self._link_colour, self._level = link_colour, level
+        self._true_lines = _true_level(world) if level is not None and world.frames is None else []
         self.image = ax.imshow(
             np.ma.masked_all(lattice.shown.shape),
             extent=lattice.extent,
@@ -64,19 +65,11 @@ class MovingMap:
         self.image.set_in_layout(False)  # what moves must not push the axes about
 
     def show(self, records: Sequence[RoundRecord], links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> Drawn:
-        """Bring the map to the last of these records.
-
-        Args:
-            records: The rounds, from the first on.
-            links: Pairs of agents that hear each other.
-            picture: Values on the lattice.
-
-        Returns:
-            All that is to be drawn, in that order. Whoever draws it removes all but the image.
-        """
+        """Bring the map to the last record; returns artists in drawing order, to be removed but for the image."""
         self.image.set_data(picture)
         lines = self._level is not None and picture.count() and level_lines(self._lattice, picture, self._level)
         drawn: Drawn = {"field": [self.image], "level": self._lines(lines or [], **style.LEVEL)}
+        drawn["true level"] = self._lines(self._true_lines, **style.TRUE_LEVEL)
         return drawn | (self._sensors if self._world.standpoints else self._robots)(records, links)
 
     def _sensors(self, records: Sequence[RoundRecord], links: list[tuple[str, str]]) -> Drawn:
@@ -151,18 +144,7 @@ class MovingMap:
     def side_by_side(
         self, places: Float[np.ndarray, "agents 2"], best: Float[np.ndarray, " 2"] | None, have_batteries: bool
     ) -> tuple[Float[np.ndarray, "agents 2"], Float[np.ndarray, " 2"] | None]:
-        """Places at which robots are drawn: where they are; those in one place, or on the best measurement, abreast.
-
-        They and their batteries stay on the map. Of many robots that would be a row across it.
-
-        Args:
-            places: Where they are.
-            best: Where the best measurement is, whose mark stays there unless it is crowded out at the edge.
-            have_batteries: Whether each has one beside it.
-
-        Returns:
-            Where to draw the robots, and the mark of the best measurement.
-        """
+        """Positions of robots and of the best measurement's mark, moved apart where they overlap."""
         if len(places) > _MOST_APART:
             return places, best
         to_pixels, points = self.ax.transData, self.ax.figure.dpi / 72.0

@@ -29,14 +29,7 @@ _AWAKE, _ASLEEP = "white", "#9aa3ad"
 
 
 def draw_ways(ax: Axes, ways: Sequence[Float[np.ndarray, "k d"]], width: float, **look: Any) -> list[Line2D]:
-    """Draw the way of each agent, in its colour and dashes.
-
-    Args:
-        ax: The map.
-        ways: In the order of the team.
-        width: Of a line, in points.
-        **look: Of all lines besides, as ``path_effects``.
-    """
+    """Draw the path of each agent, in its colour and dashes; ``width`` in points."""
     drawn: list[Line2D] = []
     for index, way in enumerate(ways):
         own: dict[str, Any] = {"color": style.agent_colour(index), "linestyle": style.agent_dashes(index)}
@@ -45,9 +38,13 @@ def draw_ways(ax: Axes, ways: Sequence[Float[np.ndarray, "k d"]], width: float, 
 
 
 def draw_stops(ax: Axes, stops: Sequence[Float[np.ndarray, "k d"]], size: float, **look: Any) -> list[Line2D]:
-    """Draw a dot where each agent measured; the arguments are those of ``draw_ways``."""
-    look = {"marker": "o", "linestyle": "none", "markersize": size, "markeredgewidth": 0, **look}
-    return [line for i, own in enumerate(stops) for line in ax.plot(*own.T[:2], color=style.agent_colour(i), **look)]
+    """Draw the agent's own mark where each agent measured; the arguments are those of ``draw_ways``."""
+    look = {"linestyle": "none", "markersize": size, "markeredgewidth": 0.5, "markeredgecolor": "white", **look}
+    drawn: list[Line2D] = []
+    for index, own in enumerate(stops):
+        one: dict[str, Any] = {"color": style.agent_colour(index), "marker": style.agent_marker(index), **look}
+        drawn += ax.plot(*own.T[:2], **one)
+    return drawn
 
 
 def draw_failed(
@@ -68,15 +65,7 @@ def draw_bases(ax: Axes, world: World, size: float = style.BASE["markersize"]) -
 
 
 def draw_terrain(ax: Axes, world: World) -> list[Artist]:
-    """Draw what no agent may enter, and where agents load their batteries.
-
-    Args:
-        ax: The map.
-        world: With these.
-
-    Returns:
-        What was drawn.
-    """
+    """Draw no-go regions and bases."""
     return [*(style.draw_no_go(ax, rings) for rings in world.no_go), *draw_bases(ax, world)]
 
 
@@ -97,7 +86,7 @@ def plot_paths(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
         agents, draw_ways(ax, ways, width, path_effects=style.cased(width + 1.5), **look), strict=True
     ):
         line.set_label(agent)
-    draw_stops(ax, [stops_of(records, agent) for agent in agents], 2.2 * width, zorder=4.2)
+    draw_stops(ax, [stops_of(records, agent) for agent in agents], 3.2 * width, zorder=4.2)
     start: dict[str, Any] = {"marker": "s", "markeredgecolor": "white", "markeredgewidth": 1.2, "zorder": 4.4}
     draw_stops(ax, [way[:1] for way in ways], 7, clip_on=False, **start)
     draw_failed(ax, failures(records), 7, casing=3.6)
@@ -125,13 +114,7 @@ def plot_findings(ax: Axes, records: Sequence[RoundRecord], with_best: bool = Tr
 
 @dataclass(frozen=True)
 class Looks:
-    """Looks of sensors in one round.
-
-    Args:
-        spots: For each that sampled, what it looked at.
-        failed: Who of them measured nothing.
-        asleep: Who did not sample.
-    """
+    """Samples of sensors in one round: locations, agents whose sample failed, and agents that did not sample."""
 
     spots: dict[str, Float[np.ndarray, " 2"]]
     failed: set[str]
@@ -173,18 +156,7 @@ def draw_sensors(
     sizes: tuple[float, float, float],
     width: float,
 ) -> list[Artist]:
-    """Draw sensors, and beams to what they looked at in a round; a cross where that failed.
-
-    Args:
-        ax: The map.
-        record: Of the round.
-        standpoints: Where the sensors stand.
-        sizes: Of the marks of a sensor and of what it looked at, in square points, and of a cross, in points.
-        width: Of the lines of a cross, in points.
-
-    Returns:
-        What was drawn, in this order.
-    """
+    """Draw sensors, and beams to the locations sampled; ``sizes`` of sensors, samples (points²), crosses (points)."""
     looks = Looks.of(record, list(standpoints))
     segments = [np.stack([standpoints[agent], spot]) for agent, spot in looks.spots.items()]
     beams = LineCollection(segments, colors=style.INK, linewidths=1.0, zorder=4.5)
@@ -199,11 +171,7 @@ def draw_sensors(
 
 
 def sensor_legend(has_failed: bool) -> list[Line2D]:
-    """Legend of the marks of sensors.
-
-    Args:
-        has_failed: Whether a measurement failed.
-    """
+    """Legend of the marks of sensors."""
     stands: dict[str, Any] = {"marker": "s", "markeredgecolor": style.INK, "linestyle": "none", "markersize": 6}
     marks = [
         Line2D([], [], markerfacecolor=_AWAKE, label="sensor", **stands),
@@ -215,14 +183,7 @@ def sensor_legend(has_failed: bool) -> list[Line2D]:
 
 
 def legend_of(records: Sequence[RoundRecord], world: World, names: Sequence[str]) -> list[Line2D]:
-    """Legend of marks, as far as they are on the maps of a run.
-
-    Args:
-        records: The rounds.
-        world: Their world.
-        names: Of ``no-go``, ``base``, ``level``, ``failed``, ``battery``, ``best``, ``recommendation`` and ``maximum``
-            those that a map shows, in the order of the legend.
-    """
+    """Legend of the marks among ``names`` that are on the maps of a run, in that order."""
     has_truth, is_peak = world.values is not None and world.values.size > 0, world.goal == "peak"
     told = (isinstance(sample.battery, float) for record in records for sample in record.samples)
     there: dict[str, tuple[bool, dict[str, Any]]] = {
@@ -237,4 +198,6 @@ def legend_of(records: Sequence[RoundRecord], world: World, names: Sequence[str]
     marks |= {name: style.legend_mark(look) for name, (is_there, look) in found.items() if is_there}
     if world.level is not None:
         marks["level"] = style.legend_level(world.level, world.unit)
+        if has_truth:
+            marks["true level"] = style.legend_true_level()
     return [marks[name] for name in names if name in marks]

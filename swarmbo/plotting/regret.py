@@ -1,5 +1,6 @@
 """Regret and map error against rounds: how close the team is to the maximum, and its map to the truth."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -89,7 +90,7 @@ def plot_level_score(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
     """
     rounds, score = _rounds(records), _scores(records, lambda score: score.level_f1)
     ax.plot(rounds, score, "-o", color=style.PURPLE, markersize=3.2, label="F1 of where the level is exceeded")
-    ax.set_ylim(min(0.5, float(np.nanmin(score, initial=1.0))) - 0.02, 1.02)
+    ax.set_ylim(0.0, 1.02)
     ax.set_title("Level")
     ax.set_ylabel("F1 score")
     _legend_above(ax)
@@ -180,8 +181,23 @@ def plot_best(
             ax.set_ylim(bottom, maximum + 0.05 * (maximum - bottom))
     ax.set_title("Found")
     ax.set_ylabel(style.with_unit("value", unit))
+    if maxima is None and (tried := _tried(records)):
+        look: dict[str, Any] = {"color": style.VERMILLION, "markersize": 9, "markeredgecolor": "white", "zorder": 5}
+        ax.plot(*np.array(tried).T, "*", label="recommendation evaluated", **look)
     _legend_above(ax)
     return _rounds_axis(ax, rounds)
+
+
+def _tried(records: Sequence[RoundRecord]) -> list[tuple[int, float]]:
+    """Rounds that evaluated the recommendation of the round before, with the outcome."""
+    found: list[tuple[int, float]] = []
+    for before, record in itertools.pairwise(records):
+        wanted, joint = before.recommendation, record.joint
+        if wanted is None or joint is None or joint.measurement is None:
+            continue
+        if joint.location == wanted.location:
+            found.append((record.round, joint.measurement))
+    return found
 
 
 def regret_figure(records: Sequence[RoundRecord], world: World) -> Figure:
@@ -220,15 +236,7 @@ def regret_figure(records: Sequence[RoundRecord], world: World) -> Figure:
 
 
 def scale_regret(ax: Axes, values: Float[np.ndarray, " n"]) -> Axes:
-    """Choose the scale of a regret axis: logarithmic over more than a decade, with zero kept in sight.
-
-    Args:
-        ax: The axes.
-        values: All values drawn on it; those that are not finite don't count.
-
-    Returns:
-        The axes.
-    """
+    """Choose the scale of a regret axis: logarithmic over more than a decade, with zero kept in sight."""
     finite = values[np.isfinite(values)]
     positive = finite[finite > 0]
     if not len(positive):
@@ -292,5 +300,7 @@ def _rounds_axis(ax: Axes, rounds: np.ndarray) -> Axes:
 def _legend_above(ax: Axes) -> None:
     """A legend over the axes, where it can hide no data."""
     box = (-0.025, 0.995)
-    ax.legend(loc="lower left", bbox_to_anchor=box, ncols=2, borderaxespad=0.2, columnspacing=1.2, handlelength=1.5)
+    columns = 2 if len(ax.get_legend_handles_labels()[0]) <= 4 else 3
+    spaces = {"borderaxespad": 0.2, "columnspacing": 1.0, "handlelength": 1.4}
+    ax.legend(loc="lower left", bbox_to_anchor=box, ncols=columns, **spaces)
     ax.set_title(ax.get_title(loc="left"), pad=39)

@@ -63,6 +63,7 @@ def write_figures(
     formats, written = formats or Formats(), list[Path]()
 
     def write(name: str, figure: Figure) -> None:
+        style.name_figure(figure, world.name, world.method)
         written.append(style.save(figure, folder / f"{name}.{formats.figures}", formats.dpi))
 
     belief = settings if world.has_map else None

@@ -18,17 +18,7 @@ from swarmbo.plotting.formats import Formats
 def plot_solve_trace(
     ax: Axes, rows: Sequence[TraceRow], told: Callable[[float], float] = float, *, by_bytes: bool = False
 ) -> Axes:
-    """Draw the best joint choice so far, and the bound once there is one, as steps.
-
-    Args:
-        ax: Where to draw.
-        rows: Of the trace, at least one.
-        told: What a number of the trace is called, as where tables are costs with the other sign.
-        by_bytes: Against the bytes that were sent instead of rounds.
-
-    Returns:
-        The axes.
-    """
+    """Draw the best value so far, and its bound, as steps against rounds or bytes; ``told`` names costs."""
     places = np.array([row.traffic.bytes if by_bytes else row.round for row in rows], dtype=float)
 
     def line(numbers: Sequence[float | None]) -> np.ndarray:
@@ -58,14 +48,7 @@ def plot_solve_trace(
 
 
 def solve_trace_figure(rows: Sequence[TraceRow], title: str, label: str, told: Callable[[float], float]) -> Figure:
-    """The trace against rounds and against bytes.
-
-    Args:
-        rows: Of the trace, at least one.
-        title: Of the problem.
-        label: What numbers are: ``cost``, ``value``.
-        told: As of :func:`plot_solve_trace`.
-    """
+    """The trace against rounds and against bytes."""
     with style.applied():
         figure = style.new_figure(8.8, 3.7)
         left, right = figure.subplots(1, 2, sharey=True)
@@ -87,16 +70,7 @@ def draw_solve_trace(
     told: Callable[[float], float] = float,
     formats: Formats | None = None,
 ) -> Path:
-    """Write the figure.
-
-    Args:
-        rows: Of the trace, at least one.
-        path: Where to; without an ending the format's is added.
-        title: Of the problem.
-        label: What numbers are.
-        told: As of :func:`plot_solve_trace`.
-        formats: The format, and dots per inch.
-    """
+    """Write the figure of a trace; a path without an ending takes that of the format."""
     drawn_as = formats or Formats()
     path = path if path.suffix else path.with_suffix(f".{drawn_as.figures}")
     with style.applied():

@@ -21,6 +21,7 @@ from swarmbo.boundary.look import (
     BATTERY_POINTS as BATTERY_POINTS,
     BEST_COLOUR as BEST_COLOUR,
     BLUE as BLUE,
+    ERROR_COLOURS as ERROR_COLOURS,
     GREEN as GREEN,
     GRID as GRID,
     INK as INK,
@@ -35,6 +36,7 @@ from swarmbo.boundary.look import (
     VERMILLION as VERMILLION,
     agent_colour as agent_colour,
     agent_dashes as agent_dashes,
+    agent_marker as agent_marker,
     applied as applied,
     cased as cased,
     draw_battery as draw_battery,
@@ -52,13 +54,7 @@ _FILES: dict[Any, Any] = {
 
 
 def new_figure(width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained") -> Figure:
-    """An empty figure on an Agg canvas, laid out so that nothing overlaps.
-
-    Args:
-        width: In inches, > 0.
-        height: In inches, > 0.
-        layout: ``compressed`` for maps of equal scales: it closes the gaps that those leave.
-    """
+    """An empty figure on an Agg canvas, in inches; layout ``compressed`` closes gaps between maps of equal scale."""
     figure = Figure(figsize=(width, height), layout=layout)
     FigureCanvasAgg(figure)
     return figure
@@ -168,11 +164,25 @@ MAXIMUM: dict[str, Any] = {
 
 
 LEVEL: dict[str, Any] = {"colors": [INK], "linewidths": 1.8, "zorder": 3}  # no colour of an agent
+TRUE_LEVEL: dict[str, Any] = {**LEVEL, "linewidths": 1.3, "linestyles": [(0, (2.5, 1.6))]}
 
 
 def legend_level(level: float, unit: str) -> Line2D:
     """The line of a level as it stands in a legend."""
     return Line2D([], [], color=LEVEL["colors"][0], linewidth=1.8, label=f"level {level:g} {unit}".rstrip())
+
+
+def legend_true_level() -> Line2D:
+    """The line of the true level as it stands in a legend."""
+    return Line2D([], [], color=INK, linewidth=1.3, linestyle=TRUE_LEVEL["linestyles"][0], label="true level")
+
+
+def name_figure(figure: Figure, *parts: str) -> None:
+    """Write the parts of a title over a figure that has none, as far as they are not empty."""
+    if figure.get_suptitle() or not any(parts):
+        return
+    with applied():
+        figure.suptitle(" · ".join(filter(None, parts)), x=0.01, ha="left", fontsize=10.5, color=MUTED)
 
 
 def legend_mark(mark: dict[str, Any]) -> Line2D:

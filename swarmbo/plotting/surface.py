@@ -18,18 +18,13 @@ from swarmbo.plotting.history import World
 
 _CONTOURS: dict[str, Any] = {"colors": "white", "linewidths": 0.6, "alpha": 0.55, "linestyles": "solid", "zorder": 1}
 _FEWEST_LINES = 16  # a coarser lattice of evaluation points is a set of sites, not a picture
+_KILOMETRES = 5000.0  # metres, from which axes are in kilometres
 _REACH = 1.6  # times the usual distance between sites: how far around them a belief is shown
 
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Points on a rectangular lattice, in rows from south to north.
-
-    Args:
-        x: Its columns (nx,), increasing.
-        y: Its rows (ny,), increasing.
-        shown: Which points (ny, nx) are drawn.
-    """
+    """Points on a rectangular lattice, in rows from south to north; ``shown`` says which are drawn."""
 
     x: Float[np.ndarray, " nx"]
     y: Float[np.ndarray, " ny"]
@@ -53,15 +48,7 @@ class Lattice:
 
 
 def lattice_over(world: World, resolution: int = 128) -> Lattice:
-    """A lattice over a world, to look at a belief on.
-
-    A world that is known only at scattered sites is shown around those sites: the belief elsewhere in the box is an
-    extrapolation that nobody asked for. It has twice the resolution, for the sake of its outline.
-
-    Args:
-        world: The world.
-        resolution: Points along its longer side, >= 2.
-    """
+    """A lattice over a world; around its sites only, at twice the resolution, where the world is known only there."""
     low, high = world.domain.low, world.domain.high
     side = (high - low).max() / (resolution - 1)
     nx, ny = (max(2, round(float(length) / float(side)) + 1) for length in high - low)
@@ -79,12 +66,7 @@ def lattice_over(world: World, resolution: int = 128) -> Lattice:
 
 
 def lattice_order(points: Float[np.ndarray, "m 2"], has_holes: bool = False) -> tuple[Lattice, np.ndarray] | None:
-    """The lattice that points form, and which of them lies at each of its places; None if they form none.
-
-    Args:
-        points: In any order.
-        has_holes: Whether some places of the lattice may have none; they are given the nearest one.
-    """
+    """The lattice that points form, and the index of each; holes take the nearest point. None without a lattice."""
     x, column = np.unique(points[:, 0], return_inverse=True)
     y, row = np.unique(points[:, 1], return_inverse=True)
     place = row * len(x) + column
@@ -110,20 +92,7 @@ def plot_lattice(
     label: str = "",
     n_contours: int = 9,
 ) -> Axes:
-    """Draw values on a lattice as an image with contour lines and a colour bar.
-
-    Args:
-        ax: Where to draw.
-        lattice: The places.
-        values: One value (m,) for each of ``lattice.points``.
-        colours: Colour map.
-        limits: Values at the ends of the colour map; None takes those of the data.
-        label: Of the colour bar, with the unit; no colour bar if empty.
-        n_contours: Number of contour lines, about; 0 for none.
-
-    Returns:
-        The axes.
-    """
+    """Draw values on a lattice as an image with about ``n_contours`` lines, and a colour bar if there is a label."""
     picture = lattice.image(values)
     norm = normalise(picture.compressed(), limits)
     image = ax.imshow(
@@ -147,19 +116,7 @@ def plot_sites(
     limits: tuple[float, float] | None = None,
     label: str = "",
 ) -> Axes:
-    """Draw values that are known only at sites, as coloured discs and a colour bar.
-
-    Args:
-        ax: Where to draw.
-        points: The sites (m, 2).
-        values: One value (m,) for each.
-        colours: Colour map.
-        limits: Values at the ends of the colour map; None takes those of the data.
-        label: Of the colour bar, with the unit; no colour bar if empty.
-
-    Returns:
-        The axes.
-    """
+    """Draw values known only at sites as coloured discs, with a colour bar if there is a label."""
     size = float(np.clip(9000 / max(len(points), 1), 8, 70))
     discs = ax.scatter(
         points[:, 0],
@@ -187,10 +144,7 @@ def plot_field(
     n_contours: int = 9,
     has_holes: bool = False,
 ) -> Axes:
-    """Draw a field in the way that suits where it is known: an image on a fine lattice, else discs at the sites.
-
-    Arguments and result are those of ``plot_sites``; an image has about ``n_contours`` lines, and perhaps holes.
-    """
+    """Draw a field as an image where its points form a fine lattice, else as discs at its sites."""
     found = lattice_order(points, has_holes)
     if found is not None and min(found[0].shown.shape) >= _FEWEST_LINES:
         lattice, order = found
@@ -228,8 +182,13 @@ def frame_map(ax: Axes, world: World) -> Axes:
     is_narrow = high[1] - low[1] > 2 * (high[0] - low[0])
     ax.xaxis.set_major_locator(MaxNLocator(2 if is_narrow else 3 if high[0] >= 1e5 else 4))
     ax.yaxis.set_major_locator(MaxNLocator(5))
-    ax.set_xlabel(style.with_unit("x, east", world.axis_unit))
-    ax.set_ylabel(style.with_unit("y, north", world.axis_unit))
+    unit = world.axis_unit
+    if unit == "m" and max(abs(low).max(), abs(high).max()) >= _KILOMETRES:
+        unit = "km"
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_formatter(lambda metres, _: f"{metres / 1000:g}")
+    ax.set_xlabel(style.with_unit("x, east", unit))
+    ax.set_ylabel(style.with_unit("y, north", unit))
     return ax
 
 

@@ -1,4 +1,4 @@
-"""What a team works on, where it must not ask, and what came of what it asked for."""
+"""Problem of a team, its no-go regions, and its data."""
 
 from swarmbo.problem.problem import OutcomeMode, Problem
 

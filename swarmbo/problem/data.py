@@ -1,4 +1,4 @@
-"""What was evaluated, and what came of it: one table for every kind of team."""
+"""Evaluations and their outcomes, in one table for every kind of team."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,14 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """What an agent in a field measured besides what it was asked for.
-
-    Args:
-        agent: Its name.
-        place: Where (d,), physical.
-        outcome: What; NaN if it failed.
-        noise_std: Standard deviation of its noise; NaN where nobody says.
-    """
+    """Measurement of an agent in a field, en route or unrequested; NaN for a failed outcome, or an unknown noise."""
 
     agent: str
     place: Float[np.ndarray, " d"]
@@ -26,15 +19,15 @@ class Measurement:
 
 @dataclass(frozen=True, eq=False)
 class News:
-    """What a team is told of one evaluation.
+    """Outcome of one evaluation, as a team receives it.
 
     Args:
-        point: Where it was really made (n,), physical; NaN for variables of agents that took no part.
-        total: Outcome of the sum of all channels; NaN if it failed, None if nobody told it.
-        factors: Outcomes of channels that were told; NaN if one failed.
-        total_noise: Standard deviation of the noise of the total, >= 0; NaN where nobody says.
-        noise: Of outcomes of channels, where somebody says.
-        on_the_way: In a field, what agents measured besides; agents in the team's order, each in turn.
+        point: Actual point (n,), physical; NaN for variables of agents without a part.
+        total: Outcome of the sum of all channels; NaN if it failed, None if not given.
+        factors: Given outcomes of channels; NaN if failed.
+        total_noise: Standard deviation of the noise of the total, >= 0; NaN if unknown.
+        noise: Noise of channels' outcomes, if known.
+        on_the_way: In a field, measurements en route; agents in the team's order, each in turn.
     """
 
     point: Float[np.ndarray, " n"]
@@ -45,11 +38,11 @@ class News:
     on_the_way: tuple[Measurement, ...] = ()
 
     def along(self, agent: str) -> tuple[Measurement, ...]:
-        """What one agent measured besides."""
+        """Measurements of one agent en route."""
         return tuple(reading for reading in self.on_the_way if reading.agent == agent)
 
     def of(self, channels: Collection[str]) -> "News":
-        """Without outcomes of other channels, nor what their agents measured besides; where they were made stays."""
+        """News without outcomes and en-route measurements of other channels; the point stays."""
         return replace(
             self,
             factors={channel: y for channel, y in self.factors.items() if channel in channels},
@@ -60,26 +53,26 @@ class News:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Evaluations of joint points, one a row, and their outcomes, one column a channel.
+    """Evaluations of joint points, one per row, and their outcomes, one column per channel.
 
-    A channel is what one outcome tells of: a factor of a function, which reads the variables of its scope, or an agent
-    in a field, which reads the place where it measured. The total reads all factors of a function. Rows come in the
-    order in which their first outcome was told.
+    A channel is the source of one kind of outcome: a factor of a function, which reads the variables of its scope, or
+    an agent in a field, which reads its measurement location. The total reads all factors of a function. Rows are in
+    the order of their first outcome.
 
     Args:
         X: Joint points (t, n), physical, columns in the order of the problem's variables; NaN for variables of agents
-            that took no part.
-        totals: Outcome of the sum of all channels (t,); NaN where it is not known or failed, and in a field.
-        factors: Outcome of each channel (t, k); NaN where it is not known or failed.
-        rounds: The round (t,) in which each was asked for; needed if the belief has a time axis.
-        attached: Which of them (t,) were never asked for; None: none.
-        chosen: Which of them (t,) a method chose: not those attached, nor those of the initial design, nor what agents
-            measured where they started. None: all after the first ``initial`` of the situation.
-        awaited: Outcomes of channels (t, k) that are still to come, of evaluations that were told in part; None: none.
-        taken: Which channels (t, k) took part in each evaluation, and were not given up; None: all.
-        noise_std: Standard deviation of the noise of each outcome (t, 1 + k), the total's first, in its unit; NaN where
-            nobody says, None: nowhere. It takes the place of the noise that is fitted.
-        basis: How many evaluations the history had when each (t,) was asked for; None: all those before it.
+            without a part.
+        totals: Outcome of the sum of all channels (t,); NaN if unknown or failed, and in a field.
+        factors: Outcome of each channel (t, k); NaN if unknown or failed.
+        rounds: Round (t,) of each request; needed if the belief has a time axis.
+        attached: Mask (t,) of unrequested evaluations; None: none.
+        chosen: Mask (t,) of evaluations that a method chose, unlike attached ones, the initial design, and measurements
+            at the start. None: all after the first ``initial`` of the situation.
+        awaited: Mask (t, k) of pending outcomes of partly known evaluations; None: none.
+        taken: Mask (t, k) of channels that took part and were not given up; None: all.
+        noise_std: Standard deviation of the noise of each outcome (t, 1 + k), the total's first, in its unit; NaN if
+            unknown, None: all unknown. It replaces the fitted noise.
+        basis: Number of evaluations (t,) known at the request of each; None: all before it.
 
     Example:
         >>> data = Dataset(np.zeros((2, 1)), np.full(2, np.nan), np.array([[1.0, np.nan], [2.0, 3.0]]))
@@ -100,7 +93,7 @@ class Dataset:
 
     @classmethod
     def empty(cls, n_variables: int, n_channels: int) -> "Dataset":
-        """A table without rows, that rows of a known origin can be added to."""
+        """Table without rows, to which complete rows can be added."""
         none, nothing = np.zeros(0, dtype=bool), np.zeros((0, n_channels))
         return cls(
             X=np.zeros((0, n_variables)),
@@ -120,7 +113,7 @@ class Dataset:
 
     @property
     def failed(self) -> Bool[np.ndarray, "t k"]:
-        """Outcomes that failed: those that nobody waits for any more, and that nothing is known of."""
+        """Mask of failed outcomes: neither known nor pending."""
         unknown = np.isnan(self.factors) & np.isnan(self.totals)[:, None]
         for mask in (self.taken, None if self.awaited is None else ~self.awaited):
             unknown = unknown if mask is None else unknown & mask
@@ -128,7 +121,7 @@ class Dataset:
 
     @property
     def known_noise(self) -> Float[np.ndarray, "t c"]:
-        """A copy of ``noise_std``, NaN throughout where that is None."""
+        """Copy of ``noise_std``, all NaN if that is None."""
         unknown = np.full((len(self), 1 + self.factors.shape[1]), np.nan)
         return unknown if self.noise_std is None else self.noise_std.copy()
 
@@ -138,11 +131,11 @@ class Dataset:
         return int((np.isfinite(self.totals) | np.isfinite(self.factors).any(axis=1)).sum())
 
     def take(self, rows: slice) -> "Dataset":
-        """Some of them."""
+        """Subset of rows."""
         return Dataset(**{name: column[rows] for name, column in vars(self).items() if column is not None})
 
     def begins_with(self, other: "Dataset") -> bool:
-        """Whether these are others and what came since."""
+        """True if the first rows equal another dataset."""
         mine = self.take(slice(len(other)))
         pairs = (
             (mine.X, other.X),
@@ -153,7 +146,7 @@ class Dataset:
         return len(mine) == len(other) and all(np.array_equal(a, b, equal_nan=True) for a, b in pairs)
 
     def then(self, other: "Dataset") -> "Dataset":
-        """These, followed by others; a column that one of them lacks is left out, but for noise, which is unknown."""
+        """Append rows; a column that either lacks is left out, except noise, which is then unknown."""
         pairs = {name: (mine, getattr(other, name)) for name, mine in vars(self).items()}
         if any(noise is not None for noise in pairs["noise_std"]):
             pairs["noise_std"] = self.known_noise, other.known_noise
@@ -161,7 +154,7 @@ class Dataset:
         return Dataset(**both)
 
     def with_sums(self) -> "Dataset":
-        """The same with totals that follow from the outcomes of all channels."""
+        """Add totals of rows with outcomes of all channels."""
         sums = self.factors.sum(axis=1)  # NaN unless all are known
         is_sum = np.isnan(self.totals) & ~np.isnan(sums)
         noise = self.noise_std

@@ -1,7 +1,7 @@
-"""Regions that must not be asked: shapes, as users state them, and where their borders are.
+"""No-go regions: shapes stated by users, and their borders.
 
-Shapes are stated in physical units. Inside, points live in the unit cube of the variables that a region is about, and a
-``depth`` is counted in sides of it: above 0 within the region, below outside.
+Shapes are in physical units. Internal points are in the unit cube of the region's variables, and ``depth`` is in sides
+of it: above 0 within the region, below outside.
 """
 
 from abc import abstractmethod
@@ -16,21 +16,21 @@ from swarmbo.errors import ConfigError
 from swarmbo.settings import Positive, Settings, convert, require
 from swarmbo.spaces import Domain
 
-_MOST_CORNERS = 1000  # of a polygon: all are looked at for every point
-_CLEAR = 1e-6  # sides of the box: how far outside a point is put that was moved out of a region
+_MOST_CORNERS = 1000  # corners of a polygon: every point is compared with all
+_CLEAR = 1e-6  # distance from a region of a point moved out of it, in sides of the box
 
 Shape = tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m s"]]
 
 
 class NoGo(Settings, frozen=True, tag_field="kind"):
-    """A region that must not be asked; its border may be.
+    """Base of no-go regions, in which nothing may be evaluated; borders are allowed.
 
-    In a field it is a region of places, for every agent. Of a function it is one of some variables, whatever the others
-    are.
+    In a field it is a region of locations for every agent. Of a function it is a region of some variables, whatever the
+    others are.
 
     Args:
-        variables: Of a function, the variables that the numbers of the shape are about, in their order; None: all of
-            them. In a field None: the coordinates of a place.
+        variables: Of a function, the variables of the shape's numbers, in their order; None: all of them. In a field
+            None: the coordinates of a location.
     """
 
     variables: tuple[str, ...] | None = None
@@ -38,29 +38,19 @@ class NoGo(Settings, frozen=True, tag_field="kind"):
     @property
     @abstractmethod
     def n_dims(self) -> int:
-        """Number of coordinates that the shape states."""
+        """Number of coordinates of the shape."""
 
     @abstractmethod
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
-        """How deep points of the unit cube lie in the region (m,), and the slope of that (m, s).
-
-        Args:
-            U: Points, in the unit cube of the region's variables.
-            box: Bounds of these variables.
-        """
+        """Depth (m,) of points of the unit cube in the region, and its gradient (m, s)."""
 
     @abstractmethod
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
-        """Points just outside that are near to one within: by every side of the region the nearest.
-
-        Args:
-            u: In the unit cube of the region's variables.
-            box: Bounds of these variables.
-        """
+        """Points just outside that are near to one within: the nearest by every side of the region."""
 
 
 class NoGoBox(NoGo, frozen=True, kw_only=True, tag="box"):
-    """A box that must not be asked.
+    """No-go box.
 
     Args:
         low: Its lower corner, physical.
@@ -95,7 +85,7 @@ class NoGoBox(NoGo, frozen=True, kw_only=True, tag="box"):
         return len(self.low)
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
-        """By the nearest face."""
+        """Depth by the nearest face."""
         low, high = box.to_unit(np.array(self.low)), box.to_unit(np.array(self.high))
         faces = np.concatenate([U - low, high - U], axis=1)  # how far within each
         nearest, rows = faces.argmin(axis=1), np.arange(len(U))
@@ -104,7 +94,7 @@ class NoGoBox(NoGo, frozen=True, kw_only=True, tag="box"):
         return faces[rows, nearest], slope
 
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
-        """One by each face."""
+        """One point by each face."""
         low, high = box.to_unit(np.array(self.low)) - _CLEAR, box.to_unit(np.array(self.high)) + _CLEAR
         out, every = np.tile(u, (2 * self.n_dims, 1)), np.arange(self.n_dims)
         out[every, every], out[self.n_dims + every, every] = low, high
@@ -112,11 +102,11 @@ class NoGoBox(NoGo, frozen=True, kw_only=True, tag="box"):
 
 
 class NoGoBall(NoGo, frozen=True, kw_only=True, tag="ball"):
-    """All points nearer to a centre than a radius, in physical units.
+    """No-go ball: all points nearer to a centre than a radius, in physical units.
 
     Args:
-        centre: Physical.
-        radius: > 0, in the unit of the coordinates.
+        centre: Centre, physical.
+        radius: Radius > 0, in the unit of the coordinates.
 
     Example:
         >>> import numpy as np
@@ -140,14 +130,14 @@ class NoGoBall(NoGo, frozen=True, kw_only=True, tag="ball"):
         return len(self.centre)
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
-        """By the distance to the sphere, in the longest of the sides."""
+        """Depth by the distance to the sphere, in the longest of the sides."""
         sides, gaps = box.high - box.low, box.from_unit(U) - np.array(self.centre)
         far = np.sqrt((gaps**2).sum(axis=1))
         inward = -gaps / np.maximum(far, np.finfo(float).tiny)[:, None]
         return (self.radius - far) / sides.max(), inward * sides / sides.max()
 
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
-        """Straight away from the centre, and along each axis from there."""
+        """Points straight away from the centre, and along each axis."""
         gap = box.from_unit(u) - np.array(self.centre)
         far = float(np.sqrt((gap**2).sum()))
         axes = np.concatenate([np.eye(self.n_dims), -np.eye(self.n_dims)])
@@ -157,11 +147,11 @@ class NoGoBall(NoGo, frozen=True, kw_only=True, tag="ball"):
 
 
 class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
-    """A polygon of two coordinates that must not be asked.
+    """No-go polygon of two coordinates.
 
     Args:
-        corners: 3 to 1,000 (x, y), physical, in turn; the last is joined to the first. Where edges cross, what lies
-            within is decided by crossing an odd number of them.
+        corners: 3 to 1,000 corners (x, y), physical, in turn; the last is joined to the first. If edges cross, a point
+            is within if a ray from it crosses an odd number of edges.
 
     Example:
         >>> import swarmbo as sb
@@ -180,11 +170,11 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
 
     @property
     def n_dims(self) -> int:
-        """Two."""
+        """Two coordinates."""
         return 2
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
-        """By the nearest point of the border."""
+        """Depth by the nearest point of the border."""
         feet = self._feet(U, box)
         gaps = U[:, None] - feet
         far = np.sqrt((gaps**2).sum(axis=2))
@@ -194,7 +184,7 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
         return sign * distance, sign[:, None] * away / np.maximum(distance, np.finfo(float).tiny)[:, None]
 
     def exits(self, u: Float[np.ndarray, " s"], box: Domain) -> Float[np.ndarray, "k s"]:
-        """By the nearest point of each edge, and by each corner."""
+        """Points by the nearest point of each edge, and by each corner."""
         start = box.to_unit(np.array(self.corners))
         edge = np.roll(start, -1, axis=0) - start
         normal = np.column_stack([edge[:, 1], -edge[:, 0]])
@@ -206,7 +196,7 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
         return np.concatenate([feet + step * normal, feet - step * normal, start + step * out])
 
     def _feet(self, U: Float[np.ndarray, "m 2"], box: Domain) -> Float[np.ndarray, "m k 2"]:
-        """The nearest point of each edge."""
+        """Nearest point of each edge."""
         start = box.to_unit(np.array(self.corners))
         edge = np.roll(start, -1, axis=0) - start
         square = np.maximum((edge**2).sum(axis=1), np.finfo(float).tiny)
@@ -214,7 +204,7 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
         return start + share[..., None] * edge
 
     def _is_within(self, U: Float[np.ndarray, "m 2"], box: Domain) -> np.ndarray:
-        """Whether a ray to the right crosses an odd number of edges."""
+        """True if a ray to the right crosses an odd number of edges."""
         start = box.to_unit(np.array(self.corners))
         end = np.roll(start, -1, axis=0)
         x, y = U[:, :1], U[:, 1:]
@@ -231,24 +221,18 @@ def _span_a_plane(corners: tuple[tuple[float, float], ...]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """A region within a joint point, or a place.
-
-    Args:
-        region: Which.
-        columns: The coordinates that it is about.
-        bounds: Of these.
-    """
+    """A region within a joint point, or a location: its columns, and their bounds."""
 
     region: NoGo
     columns: Int[np.ndarray, " s"]
     bounds: Domain
 
     def depth(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
-        """How deep points of the unit cube lie in it, in sides of the cube; below 0 outside."""
+        """Depth of points of the unit cube in it, in sides of the cube; below 0 outside."""
         return self.region.depth(U[:, self.columns], self.bounds)[0]
 
     def exits(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
-        """Points near one within that lie just outside, perhaps out of bounds."""
+        """Points near one within that are just outside, perhaps out of bounds."""
         near = self.region.exits(u[self.columns], self.bounds)
         moved = np.tile(u, (len(near), 1))
         moved[:, self.columns] = near
@@ -259,11 +243,7 @@ NoGoRegion = NoGoBox | NoGoBall | NoGoPolygon
 
 
 def region_of(given: object, at: str) -> NoGoRegion:
-    """A region from what a user may give for it: an object of one of the shapes, or a table.
-
-    Args:
-        given: Which.
-        at: Path for messages.
+    """Region from a user's argument: an object of one of the shapes, or a table.
 
     Raises:
         ConfigError: If it is none, or a number of it is refused.

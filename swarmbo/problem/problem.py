@@ -1,4 +1,4 @@
-"""What a team works on: variables with bounds and owners, and channels that read some of them."""
+"""Problem of a team: variables with bounds and owners, and channels that read some of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from swarmbo.boundary.html import html_table
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.boundary.values import distinct_names, real_array, short, table
 from swarmbo.errors import ConfigError
@@ -23,30 +24,31 @@ if TYPE_CHECKING:
 OutcomeMode = Literal["total", "per-factor"]
 
 _MOST_REGIONS = 1000
-_SPREAD = 4096  # points that are spread over the bounds, to see what regions leave
+_MOST_SHOWN = 20  # variables in a notebook
+_SPREAD = 4096  # points spread over the bounds, to find allowed ones
 _TOLD = ("aim", "level", "priced")  # of a field, where it is not as by default
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Variables with bounds and owners, and channels: what one outcome tells of, and which variables it reads.
+    """Variables with bounds and owners, and channels, which are sources of outcomes.
 
     A channel is a sum of latents, each read at a projection of the joint point. A function has a latent for each
-    factor; a factor's channel reads it at the factor's scope, the total reads all. A field has one latent for all;
-    an agent's channel reads it at the agent's own variables, which are the coordinates of where it measures.
+    factor; a factor's channel reads it at the factor's scope, the total reads all. A field has one latent; an agent's
+    channel reads it at the agent's own variables, which are the coordinates of its measurement.
 
     Args:
-        graph: Scopes and owners, a factor for each channel but the total; one factor over all variables where the
-            structure of a function is not known.
+        graph: Scopes and owners, a factor for each channel but the total; one factor over all variables if the
+            structure of a function is unknown.
         domain: Bounds, in the order of ``graph.variables``.
-        structure: Whether the graph tells the factors.
-        is_field: Whether all channels read one latent.
-        outcomes: What is told: the ``total``, or each channel by itself.
-        no_go: Regions that must not be asked: of places in a field, of variables of a function.
-        aim: What a field is watched for; a function for its peak.
-        level: That a field is watched for, or near which its values matter; None: none.
-        priced: Whether agents in a field may decline a measurement for its price, as far as is known beforehand.
+        structure: ``known`` if the graph has the factors.
+        is_field: True if all channels read one latent.
+        outcomes: Observed outcomes: the ``total``, or those of each channel.
+        no_go: No-go regions: of locations in a field, of variables of a function.
+        aim: Task of a field; the peak of a function.
+        level: Level to be watched in a field, or near which its values matter; None: none.
+        priced: True if agents in a field may abstain from a measurement for its price, as far as known beforehand.
 
     Example:
         >>> problem = Problem.of(None, {"x": (0.0, 2.0), "y": (-1.0, 1.0)})
@@ -74,18 +76,18 @@ class Problem:
         variable_owners: Mapping[str, str] | None = None,
         outcomes: OutcomeMode = "total",
     ) -> "Problem":
-        """A function of variables that agents set together.
+        """Function of variables that agents set jointly.
 
         Args:
-            graph: Scopes and owners; None where the structure is not known. Of a networkx graph nodes without bounds
-                are factors; if all have some, each edge is (``FactorGraph.of_any``).
+            graph: Scopes and owners; None if the structure is unknown. Of a networkx graph nodes without bounds are
+                factors; if all have bounds, each edge is a factor (``FactorGraph.of_any``).
             bounds: (low, high) of every variable, physical.
             variable_owners: Without a graph, the agent that sets each variable; by default one agent for each.
-            outcomes: What is told.
+            outcomes: Observed outcomes.
 
         Raises:
-            ConfigError: If bounds do not fit the graph, or are not finite with low < high, or outcomes are to be told
-                of factors that nobody knows.
+            ConfigError: If bounds do not fit the graph, or are not finite with low < high, or outcomes of unknown
+                factors are to be observed.
         """
         if outcomes not in get_args(OutcomeMode):
             raise ConfigError(f"got {outcomes!r}; wanted 'total' or 'per-factor'", at="$.outcomes")
@@ -119,18 +121,18 @@ class Problem:
         *,
         priced: bool = False,
     ) -> "Problem":
-        """A field in which every agent measures at a place of its own.
+        """Field in which every agent measures at its own location.
 
         Args:
-            agents: Their names; a channel for each.
-            box: Of places (d,), the same for all.
-            aim: What it is watched for: ``peak``, ``map`` or ``level``; by default the level where one is stated, else
-                the peak.
-            level: That is watched, in the unit of the field; ``level`` needs one.
-            priced: Whether agents may decline a measurement for its price.
+            agents: Names of the agents; a channel for each.
+            box: Box of locations (d,), the same for all.
+            aim: Task of the field: ``peak``, ``map`` or ``level``; by default the level if one is stated, else the
+                peak.
+            level: Level to be watched, in the unit of the field; required for ``level``.
+            priced: True if agents may abstain from a measurement for its price.
 
         Raises:
-            ConfigError: If names are used twice, the aim is none, or the level is missing or no finite number.
+            ConfigError: If names are used twice, the aim is invalid, or the level is missing or no finite number.
         """
         if aim is not None and aim not in get_args(Goal):
             raise ConfigError(f"got {short(aim)}; wanted 'peak', 'map' or 'level'", at="$.aim")
@@ -145,15 +147,25 @@ class Problem:
         told: dict[str, Any] = {"aim": goal, "level": watched, "priced": priced}
         return cls(graph, domain, is_field=True, outcomes="per-factor", **told)
 
+    def _repr_html_(self) -> str:
+        """Table of variables with bounds and owners for notebooks; the first ones of many."""
+        kind = "field" if self.is_field else f"function, {self.outcomes} outcomes, structure {self.structure}"
+        title = f"Problem: {kind}; agents: {len(self.agents)}, factors: {len(self.channels)}"
+        limits = zip(self.graph.variables, self.domain.low, self.domain.high, strict=True)
+        rows = [(name, f"{low:g} to {high:g}", self.graph.variable_owner(name)) for name, low, high in limits]
+        if len(rows) > _MOST_SHOWN:
+            rows = [*rows[: _MOST_SHOWN - 1], ("…", f"{len(rows) - _MOST_SHOWN + 1} more variables", "")]
+        return html_table(title, rows, header=("variable", "bounds", "agent"))
+
     def watching(self, level: float | None) -> "Problem":
-        """The same with a level that is watched, unless there is another aim; itself without one."""
+        """Problem with a level to be watched, unless it has another aim; itself without one."""
         if level is None:
             return self
         aim: Goal = "level" if self.level is None and self.aim == "peak" else self.aim
         return replace(self, aim=aim, level=_level(level))
 
     def with_no_go(self, regions: Iterable[object]) -> "Problem":
-        """The same with regions, in addition to those that it has, that must not be asked.
+        """Problem with further no-go regions.
 
         Args:
             regions: Shapes of ``swarmbo.problem.no_go``, or tables of such.
@@ -181,7 +193,7 @@ class Problem:
         if self.is_field:
             if names is not None:
                 raise ConfigError(
-                    f"got {list(names)}; in a field regions are of places: leave it out", at=f"{at}.variables"
+                    f"got {list(names)}; wanted none in a field, whose regions are of locations", at=f"{at}.variables"
                 )
             n, what = self.box.n_dims, "a place"
         else:
@@ -196,7 +208,7 @@ class Problem:
 
     @property
     def box(self) -> Domain:
-        """What users know as the bounds: of places in a field, else of joint points."""
+        """Bounds that users see: of locations in a field, else of joint points."""
         if not self.is_field:
             return self.domain
         d = len(self.graph.scopes[0])
@@ -204,36 +216,36 @@ class Problem:
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """Who owns something."""
+        """Owners of factors or variables."""
         return self.graph.agents
 
     @property
     def channels(self) -> tuple[str, ...]:
-        """What outcomes tell of, one by one."""
+        """Names of the channels, without the total."""
         return self.graph.factors
 
     def columns(self, channel: str) -> Int[np.ndarray, " s"]:
-        """Which coordinates of a joint point a channel reads."""
+        """Indices of a joint point's coordinates that a channel reads."""
         return self._columns[channel]
 
     def taken(self, X: Float[np.ndarray, "*t n"]) -> Bool[np.ndarray, "*t k"]:
-        """Which channels take part in evaluations of joint points: those of whose variables none is NaN."""
+        """Mask of channels that take part in evaluations of joint points: none of their variables is NaN."""
         columns, starts = self._flat_columns
         return ~np.logical_or.reduceat(np.isnan(X)[..., columns], starts, axis=-1)
 
     def channels_in(self, point: Float[np.ndarray, " n"]) -> tuple[str, ...]:
-        """The channels that take part in an evaluation of a joint point."""
+        """Channels that take part in an evaluation of a joint point."""
         return tuple(channel for channel, taken in zip(self.channels, self.taken(point), strict=True) if taken)
 
     def joint(self, places: Mapping[str, Float[np.ndarray, " s"]]) -> Float[np.ndarray, " n"]:
-        """The joint point at which channels read given places; NaN for what none of them reads."""
+        """Joint point at which channels read given locations; NaN for other variables."""
         point = np.full(self.domain.n_dims, np.nan)
         for channel, place in places.items():
             point[self.columns(channel)] = place
         return point
 
     def places(self, point: Float[np.ndarray, " n"], channels: Iterable[str]) -> dict[str, Float[np.ndarray, " s"]]:
-        """What channels read of a joint point, in the problem's order."""
+        """Coordinates that channels read of a joint point, in the problem's order."""
         wanted = set(channels)
         return {channel: point[self.columns(channel)] for channel in self.channels if channel in wanted}
 
@@ -249,7 +261,7 @@ class Problem:
 
     @cached_property
     def _flat_columns(self) -> tuple[Int[np.ndarray, " e"], Int[np.ndarray, " k"]]:
-        """The coordinates that channels read, one channel after the other, and where those of each begin."""
+        """Coordinates that channels read, channel after channel, and the start of each."""
         own = [self.columns(channel) for channel in self.channels]
         return np.concatenate(own), np.cumsum([0, *map(len, own[:-1])])
 
@@ -267,12 +279,12 @@ class Problem:
 
     @property
     def variable_owners(self) -> dict[str, str]:
-        """The agent that sets each variable."""
+        """Agent that sets each variable."""
         return dict(zip(self.graph.variables, self.graph.variable_owners, strict=True))
 
     @cached_property
     def limits(self) -> tuple[Limit, ...]:
-        """The regions that must not be asked, within the coordinates of ``box``."""
+        """No-go regions, within the coordinates of ``box``."""
         place = {} if self.is_field else {variable: column for column, variable in enumerate(self.graph.variables)}
         out: list[Limit] = []
         for region in self.no_go:
@@ -285,10 +297,8 @@ class Problem:
         return tuple(out)
 
     def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
-        """Which points may be asked: places in a field, else joint points.
-
-        Args:
-            U: In the unit cube of ``box``; in a field they may lie outside.
+        """Mask of allowed points of the unit cube of ``box``: locations in a field, which may lie outside, else joint
+        points.
         """
         allowed = np.ones(len(U), dtype=bool)
         for limit in self.limits:
@@ -296,10 +306,8 @@ class Problem:
         return allowed
 
     def kept_out(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """The point itself where it may be asked, else one near it that may: just beyond a border, where that is free.
-
-        Args:
-            u: In the unit cube of ``box``.
+        """The point of the unit cube of ``box`` itself if it is allowed, else an allowed one near it: just beyond a
+        border, if possible.
         """
         if not self.no_go or self.is_allowed(u[None])[0]:
             return u
@@ -314,12 +322,12 @@ class Problem:
 
     @cached_property
     def _allowed_sample(self) -> Float[np.ndarray, "m n"]:
-        """Points of the unit cube that may be asked, of some that are spread over it."""
+        """Allowed ones of points that are spread over the unit cube."""
         spread = sobol(_SPREAD, self.box.n_dims, stream(0, "no-go"))
         return spread[self.is_allowed(spread)]
 
     def placed(self, point: Mapping[str, float]) -> Float[np.ndarray, " n"]:
-        """A table of its variables as a joint point in bounds; rounding errors are cut off.
+        """Joint point from a table of all variables; rounding errors at the bounds are cut off.
 
         Raises:
             ConfigError: If it is no table of all variables, or a value is no number in bounds.
@@ -336,20 +344,20 @@ class Problem:
         return np.clip(place, self.domain.low, self.domain.high)
 
     def has(self, place: Float[np.ndarray, " n"]) -> bool:
-        """Whether a joint point is in bounds, but for rounding errors."""
+        """True if a joint point is in bounds, but for rounding errors."""
         return bool((np.abs(self.domain.to_unit(place) - 0.5) <= 0.5 + _SLACK).all())  # not if it is NaN
 
     def has_point(self, point: Mapping[str, float]) -> bool:
-        """The same of a table that has all variables."""
+        """True if a table of all variables is in bounds, but for rounding errors."""
         return self.has(np.array([point[variable] for variable in self.graph.variables]))
 
     def named(self, point: Float[np.ndarray, " n"]) -> dict[str, float]:
-        """A joint point as a table of its variables; without those of agents that take no part."""
+        """Joint point as a table of its variables; without those of agents that take no part."""
         pairs = zip(self.graph.variables, point.tolist(), strict=True)
         return {variable: value for variable, value in pairs if value == value}  # NaN is not
 
     def places_of(self, point: Mapping[str, float]) -> dict[str, Float[np.ndarray, " s"]]:
-        """What channels read of a table of variables; without channels that lack one."""
+        """Coordinates that channels read of a table of variables; without channels that lack one."""
         joint = np.array([point.get(variable, np.nan) for variable in self.graph.variables])
         return self.places(joint, self.channels_in(joint))
 
@@ -365,11 +373,11 @@ class Problem:
         return np.clip(X, self.domain.low, self.domain.high)
 
     def in_box(self, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-        """A point of the unit cube in physical units, in bounds whatever was rounded."""
+        """Point of the unit cube in physical units, in bounds after rounding."""
         return np.clip(self.domain.from_unit(np.clip(U, 0.0, 1.0)), self.domain.low, self.domain.high)
 
     def to_plain(self) -> dict[str, Any]:
-        """The problem as plain data; ``from_plain`` reads it."""
+        """Problem as plain data for ``from_plain``."""
         graph = self.graph
         limits = {"no_go": msgspec.json.decode(msgspec.json.encode(self.no_go))} if self.no_go else {}
         return {
@@ -389,7 +397,7 @@ class Problem:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Problem":
-        """The problem that ``to_plain`` wrote down."""
+        """Restore the problem of ``to_plain``."""
         scopes = tuple(tuple(scope) for scope in plain["scopes"])
         names = {key: tuple(plain[key]) for key in ("factors", "factor_owners", "variables", "variable_owners")}
         domain = Domain(np.array(plain["low"]), np.array(plain["high"]))

@@ -1,6 +1,6 @@
-"""Records: solve reports, samples, rounds, and the truth of a simulated world.
+"""Records: solve reports, samples, rounds, and the truth of a simulated environment.
 
-These are plain values. Everything that plots or tabulates starts from them, never from live objects.
+They are plain values. Plots and tables start from them, never from live objects.
 """
 
 from swarmbo.records.rounds import (

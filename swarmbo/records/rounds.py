@@ -1,4 +1,4 @@
-"""Queries, what came of them, and how that compares with the truth: a line of a run's log."""
+"""Queries, their outcomes, and scores against the truth: a line of a run's log."""
 
 import math
 from typing import Any
@@ -13,18 +13,18 @@ from swarmbo.records.traffic import LinkReport, Traffic
 
 
 class Query(msgspec.Struct, frozen=True, eq=False):
-    """A query of a team: one joint point, which is a place for each agent that takes part.
+    """A query of a team: one joint point; in a field, a location for each participant.
 
     Args:
-        id: Name it with this when telling its outcomes.
+        id: Id by which its outcomes are told.
         point: Value of each variable, in physical units; in a field ``agent[0]``, ``agent[1]``, … are the coordinates
-            of the agent's place.
-        points: For each agent its own variables (m,) of these; in a field the place (d,) to measure.
-        mean: What the belief of a function expects of the total there, in the unit of the outcome; None in the initial
-            design, for methods that have no belief, and in a field.
-        std: Its standard deviation.
-        means: In a field, what each agent is expected to measure.
-        stds: The standard deviations of these.
+            of the agent's location.
+        points: Own variables (m,) of each agent; in a field the location (d,) of its measurement.
+        mean: Expected total of a function, in the unit of the outcome; None in the initial design, for methods without
+            a belief, and in a field.
+        std: Standard deviation of that.
+        means: In a field, expected measurement of each agent.
+        stds: Standard deviations of these.
 
     Example:
         >>> import swarmbo as sb
@@ -50,7 +50,7 @@ class Query(msgspec.Struct, frozen=True, eq=False):
     stds: dict[str, float] = {}
 
     def __eq__(self, other: object) -> bool:
-        """True if two say the same; ``points`` are ``point`` by agent."""
+        """True if two queries are equal; ``points`` are ``point`` by agent."""
         mine, names = astuple(self), self.__struct_fields__
         if not isinstance(other, Query):
             return NotImplemented
@@ -60,17 +60,17 @@ class Query(msgspec.Struct, frozen=True, eq=False):
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """One place and what was measured there.
+    """One location and its outcome.
 
     Args:
-        location: In the unit of the action space; of a joint point one value per variable, in the world's order.
-        measurement: The noisy outcome in its physical unit, of a joint point that of the sum of all factors; None if it
-            failed, or a part of it did.
-        factors: Outcome of each factor, where they are told one by one; None for one that failed.
-        mean: What the team predicted before.
-        std: The prediction's standard deviation.
-        noise_std: Standard deviation of the noise of the measurement, or of each factor's outcome; left out where the
-            world does not say.
+        location: Location in the unit of the action space; for a joint point one value per variable, in the
+            environment's order.
+        measurement: Noisy outcome in its physical unit, for a joint point the sum of all factors; None if it, or a part
+            of it, failed.
+        factors: Outcome of each factor, if observed individually; None for a failed one.
+        mean: Prediction of the team before.
+        std: Standard deviation of the prediction.
+        noise_std: Standard deviation of the noise of the measurement, or of each factor's outcome; left out if unknown.
     """
 
     location: list[float]
@@ -82,7 +82,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
     @property
     def known_noise(self) -> float:
-        """Standard deviation of the noise of the measurement; NaN where it is not known."""
+        """Standard deviation of the noise of the measurement; NaN if unknown."""
         noise = self.noise_std
         if isinstance(noise, dict):
             is_whole = self.factors is not None and set(noise) == set(self.factors)
@@ -94,21 +94,21 @@ class Sample(msgspec.Struct, frozen=True):
     """One agent's part in one round.
 
     Args:
-        agent: Its name.
-        location: Where the measurement was really taken, in the unit of the action space; where agents set variables of
-            one function, the values of its own.
-        measurement: The noisy outcome in its physical unit; None if the measurement failed.
-        target: The action it was asked for; None for the measurement at reset.
-        distance: Distance travelled for it, in the unit of the action space; 0 where the world does not say.
-        cost: What it cost, in the unit of the outcome.
-        mean: The belief's prediction at the target before measuring; None where there was none.
-        std: The prediction's standard deviation.
-        declined: Whether the agent declined to measure; ``location`` and ``target`` say nothing new then.
-        noise_std: Standard deviation of the noise of its measurement; left out where the world does not say.
-        on_the_way: What it measured besides before it got there, in turn; left out where there is nothing.
-        path: Places along what it drove; left out where the world does not say.
-        battery: Share of its battery that is left; left out where the world does not say.
-        failure: Why it measured nothing; left out where the world does not say.
+        agent: Name of the agent.
+        location: Actual location of the measurement, in the unit of the action space; of a function, the values of the
+            agent's own variables.
+        measurement: Noisy outcome in its physical unit; None if it failed.
+        target: Requested action; None for the measurement at reset.
+        distance: Distance travelled, in the unit of the action space; 0 if unknown.
+        cost: Cost, in the unit of the outcome.
+        mean: Prediction at the target before the measurement; None without one.
+        std: Standard deviation of the prediction.
+        declined: True if the agent abstained; ``location`` and ``target`` then carry no news.
+        noise_std: Standard deviation of the noise of its measurement; left out if unknown.
+        on_the_way: Measurements en route, in turn; left out if there are none.
+        path: Locations along its path; left out if unknown.
+        battery: Remaining share of its battery; left out if unknown.
+        failure: Reason for no measurement; left out if unknown.
     """
 
     agent: str
@@ -128,18 +128,18 @@ class Sample(msgspec.Struct, frozen=True):
 
     @property
     def along(self) -> list[Evaluation]:
-        """Measurements on the way."""
+        """Measurements en route."""
         return [] if isinstance(self.on_the_way, UnsetType) else self.on_the_way
 
 
 class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The best point by a team's belief, the posterior mean there without noise, and its standard deviation.
+    """Best point by a team's belief, the noise-free posterior mean there, and its standard deviation.
 
     Args:
-        location: In physical units: a place in a field, or the values of a function's variables in the order of its
+        location: Location in physical units: in a field, or the values of a function's variables in the order of its
             graph.
-        mean: In the unit of the outcome; of a function that of the total.
-        std: Its standard deviation.
+        mean: Mean in the unit of the outcome; of a function that of the total.
+        std: Standard deviation of the mean.
         point: Of a function, the value of each variable.
 
     Example:
@@ -167,21 +167,21 @@ class Score(msgspec.Struct, frozen=True):
     """Score of a round against the truth; all in the unit of the outcome.
 
     Args:
-        simple_regret: Maximum of the field less the best true value at any location measured so far. Of a field that
-            changes, of this round alone; where nothing was measured in it, that of the recommendation, and before there
-            is one that of the round before.
+        simple_regret: Maximum of the field less the best true value at any measured location. In a field that changes,
+            of this round alone; without measurements that of the recommendation, and before one that of the round
+            before.
         batch_regret: Maximum less the best true value measured in this round (one term of R_T in Daxberger & Low 2017);
             None if every measurement of the round failed.
         total_regret: Sum over this round's measurements of maximum less true value (one term of their R'_T).
-        recommendation_regret: Maximum less the true value at the recommendation; None before there is one.
-        map_rmse: Root mean squared error of the belief's mean on the world's evaluation points; None without belief,
-            and where agents set variables of one function, of which there is no map.
-        level_f1: How well the belief's mean says where the field exceeds the level that is watched: harmonic mean of
-            precision and recall over the evaluation points, 1 where both sets are empty; None without level or belief.
-        view_rmse: The map RMSE of every agent's own view, where each has a belief of its own; ``map_rmse`` is then that
-            of the agent that knows most. None where all share one.
-        recommended_so_far: Sum of the recommendation regrets of this and all earlier rounds, the one at reset left out:
-            the score of Daxberger & Low's experiments (2017). Rounds without a recommendation add nothing.
+        recommendation_regret: Maximum less the true value at the recommendation; None before the first one.
+        map_rmse: Root mean squared error of the belief's mean on the environment's evaluation points; None without a
+            belief, and for functions, which have no map.
+        level_f1: Accuracy of the belief's mean for the set above the level to be watched: harmonic mean of precision
+            and recall over the evaluation points, 1 if both sets are empty; None without level or belief.
+        view_rmse: Map RMSE of every agent's local belief; ``map_rmse`` is then that of the agent with the most data.
+            None with a shared belief.
+        recommended_so_far: Sum of the recommendation regrets of this and all earlier rounds, without that at reset: the
+            score of Daxberger & Low's experiments (2017). Rounds without a recommendation add nothing.
     """
 
     simple_regret: float
@@ -195,25 +195,25 @@ class Score(msgspec.Struct, frozen=True):
 
 
 class RoundRecord(msgspec.Struct, frozen=True):
-    """One line of ``rounds.jsonl``. Nothing in it depends on the clock.
+    """One line of ``rounds.jsonl``, independent of the clock.
 
     Args:
         round: 0 for the measurements at reset, then 1, 2, …
         samples: One per agent, in the environment's order of agents.
-        query: Id of the query that asked for them; None in round 0.
-        report: How the agents agreed; None in round 0.
-        sharing: Traffic of passing this round's measurements to the other agents.
-        sharing_links: How links fared meanwhile; left out where none has faults, or a base station passes them on.
-        best: The largest measurement so far and where; None while every measurement failed.
-        recommendation: The belief's maximum after this round; None while there is no data.
-        hyperparameters: The belief's, enough to rebuild it from the samples up to here.
-        score: Against the truth, where the world tells it.
-        links: Pairs of agents in radio contact when the round was decided.
-        joint: The joint point of all agents and its outcome, where they set variables of one function.
-        source: What was measured and what by, where the world says; such as the objective, a simulator's version, and
-            why it failed.
-        failure: Why the world gave no outcomes at all: what its step raised, or that it took too long. All measurements
-            of the round have failed then, and the world is as it was before.
+        query: Id of the query; None in round 0.
+        report: Report of the agreement; None in round 0.
+        sharing: Traffic of reporting this round's measurements to other agents.
+        sharing_links: Report of links meanwhile; left out without faults, or if a base station forwards measurements.
+        best: Largest measurement so far and its location; None while every measurement failed.
+        recommendation: Maximum of the belief after this round; None without data.
+        hyperparameters: Those of the belief, enough to rebuild it from the samples so far.
+        score: Score against the truth, if the environment has it.
+        links: Pairs of agents in radio contact at the decision.
+        joint: Joint point of all agents and its outcome, for a function.
+        source: Source of the measurements, if the environment states it; such as the objective, a simulator's version,
+            and the reason of a failure.
+        failure: Reason why the environment gave no outcomes: an exception of its step, or a timeout. All measurements
+            of the round then failed, and the environment is as before.
     """
 
     round: int
@@ -233,12 +233,12 @@ class RoundRecord(msgspec.Struct, frozen=True):
 
     @property
     def evaluations(self) -> list[Evaluation]:
-        """Evaluations of this round: what was asked for, then what was measured on the way."""
+        """Evaluations of this round: requested ones, then those en route."""
         return [*self.asked, *(stop for sample in self.samples for stop in sample.along)]
 
     @property
     def asked(self) -> list[Evaluation]:
-        """Evaluations that were asked for: the joint point, or the own places of agents that did not decline."""
+        """Requested evaluations: the joint point, or the locations of agents that did not abstain."""
         if self.joint is not None:
             return [self.joint]
         looked = [sample for sample in self.samples if not sample.declined]

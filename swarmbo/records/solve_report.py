@@ -1,4 +1,4 @@
-"""Report of how an agreement was reached."""
+"""Report of an agreement."""
 
 from typing import Literal
 
@@ -22,31 +22,29 @@ Status = Literal[
 
 
 class SolveReport(msgspec.Struct, frozen=True):
-    """Report of how an agreement was reached.
+    """Report of an agreement.
 
     Args:
         status: ``exact`` (proved optimal), ``converged`` (messages stopped changing), ``max_rounds`` (they did not),
-            ``infeasible`` (what was chosen is forbidden, see ``violated``; by exact methods proved of all choices),
-            ``sequential`` (agents chose in turn), ``not_needed`` (nothing was exchanged), ``centralised`` (somebody who
-            has all factors in one place chose; no messages are counted), ``deadline`` (agents acted by what they had
-            heard when it was time), ``blocked`` (agents that wait for one another waited for one that is gone: those
-            that had not finished come out with no choice).
-        rounds: Steps of the method's own exchange that wait for one another; parts of a graph run side by side, and the
-            longest counts. Max-sum: renewals of the variables' and then the factors' messages. Exact: tables passed up
-            between agents, then choices passed down. One agent after the other: choices waited for. What is handed over
-            before or agreed and passed on after is counted in ``traffic`` only, by which methods compare.
-        value: Sum of the factors at the chosen assignment; None where no factors were used.
-        gap: Upper bound on optimum minus ``value``, in the unit of the factors; None where unknown. Of ``exact`` it is
-            0, and above that where agents in a field went back to what they would have chosen one after the other.
-            Of candidates it is a gap to the best of them.
-        traffic: What crossed the links for it.
-        primal_residual: How far the factors' own copies of variables were from their consensus at the end, in sides of
-            the box, root mean square, in the worst part and run; None for methods without copies.
-        dual_residual: How far the consensus still moved in the last round times the penalty's share of the natural one,
-            in the same unit.
-        polish_gain: By how much climbing from the consensus raised ``value``; None where nothing was polished.
-        violated: The factors that forbid what was chosen, being -inf there.
-        links: How links fared; left out where none has faults and nobody has a deadline.
+            ``infeasible`` (the choice is forbidden, see ``violated``; exact methods prove it for all choices),
+            ``sequential`` (agents chose in turn), ``not_needed`` (no messages), ``centralised`` (one process with all
+            factors chose; no messages are counted), ``deadline`` (agents acted by the messages received in time),
+            ``blocked`` (agents waited for a failed one: those that had not finished have no choice).
+        rounds: Dependent steps of the method's own messages; parts of a graph run in parallel, and the longest counts.
+            Max-sum: renewals of the variables' and then the factors' messages. Exact: tables passed up between agents,
+            then choices passed down. Sequential: choices waited for. Messages before and after are counted in
+            ``traffic`` only, by which methods compare.
+        value: Sum of the factors at the choice; None without factors.
+        gap: Upper bound on optimum minus ``value``, in the unit of the factors; None if unknown. It is 0 for ``exact``,
+            or more if agents in a field returned to their sequential choices. For candidates it is a gap to the best of
+            them.
+        traffic: Traffic over the links.
+        primal_residual: Final distance of the factors' copies of variables from their consensus, in sides of the box,
+            root mean square, in the worst part and run; None for methods without copies.
+        dual_residual: Last move of the consensus times the penalty's share of the natural one, in the same unit.
+        polish_gain: Rise of ``value`` by polishing; None without polishing.
+        violated: Factors that forbid the choice, being -inf there.
+        links: Report of links; left out without faults and deadlines.
 
     Example:
         >>> import numpy as np
@@ -71,12 +69,12 @@ class SolveReport(msgspec.Struct, frozen=True):
 
     @property
     def upper_bound(self) -> float | None:
-        """Upper bound for the same tables, up to rounding; None where unknown, or the choice is forbidden."""
+        """Upper bound for the same tables, up to rounding; None if unknown, or if the choice is forbidden."""
         return None if self.gap is None or self.value is None else self.value + self.gap
 
     @property
     def messages(self) -> int:
-        """Messages between different agents."""
+        """Number of messages between different agents."""
         return self.traffic.messages
 
     @property
@@ -85,7 +83,7 @@ class SolveReport(msgspec.Struct, frozen=True):
         return self.traffic.bytes
 
     def _repr_html_(self) -> str:
-        """The report for notebooks, without what is not known."""
+        """Table of the known entries for notebooks."""
         rows = [("rounds", self.rounds), ("value", self.value), ("gap at most", self.gap)]
         rows += [("messages", self.messages), ("bytes", self.bytes), ("forbidden by", ", ".join(self.violated) or None)]
         return html_table(f"Agreement: {self.status}", [row for row in rows if row[1] is not None])

@@ -1,4 +1,4 @@
-"""Traffic over the links, and how they fared."""
+"""Traffic over the links, and losses."""
 
 import math
 from collections import Counter
@@ -13,8 +13,8 @@ class Traffic(msgspec.Struct, frozen=True):
     """Traffic over the links.
 
     Args:
-        messages: Messages sent from one agent to another (an agent's notes to itself are free).
-        bytes: Their encoded size, counted once a message.
+        messages: Messages from one agent to another; those of an agent to itself are free.
+        bytes: Their encoded size, counted once per message.
         transmissions: Radio transmissions: a message relayed over h links counts h times.
     """
 
@@ -29,14 +29,8 @@ class Traffic(msgspec.Struct, frozen=True):
 
 
 class EdgeTraffic(msgspec.Struct, frozen=True):
-    """Messages of one agent to another, and what became of them.
-
-    Args:
-        messages: How many were sent.
-        bytes: Their size.
-        arrived: How many came, copies included.
-        lost: How many never came.
-        steps: From sending to arrival, of all that came, added up.
+    """Messages of one agent to another: numbers sent, arrived (with copies) and lost, bytes, and total steps to
+    arrival.
     """
 
     messages: int = 0
@@ -50,27 +44,26 @@ class EdgeTraffic(msgspec.Struct, frozen=True):
 
     @property
     def age(self) -> float:
-        """Steps from sending to arrival, in the mean; NaN if nothing came."""
+        """Mean steps from sending to arrival; NaN without arrivals."""
         return self.steps / self.arrived if self.arrived else math.nan
 
 
 def by_name(edges: Mapping[tuple[str, str], EdgeTraffic]) -> dict[str, EdgeTraffic]:
-    """From whom to whom what was sent, as ``LinkReport`` has it."""
+    """Traffic by edge as in ``LinkReport``."""
     return {f"{sender}>{recipient}": edge for (sender, recipient), edge in edges.items()}
 
 
 class LinkReport(msgspec.Struct, frozen=True):
-    """Report of links while agents talked over a transport with faults, or agreed until a deadline.
+    """Report of links over a transport with faults, or in an agreement by a deadline.
 
     Args:
-        ticks: Steps of the clock that it took, in each of which a message crosses one link or more.
-        repeated: Bytes that were sent because others did not arrive in time, acknowledgements included.
-        silent: Agents that were gone or unheard of when it ended.
-        without: Agents that came out with no choice: they stay where they are, or decline.
-        clashes: Pairs of variables whose choices forbid each other.
-        edges: From whom to whom, as ``"a>b"``: what was sent.
-        refused: Messages that arrived as they were sent, held what they may not, and were dropped: how many, by sender;
-            left out where there were none.
+        ticks: Steps of the clock, in each of which a message crosses one link or more.
+        repeated: Bytes of repetitions and acknowledgements.
+        silent: Agents that were failed or silent at the end.
+        without: Agents without a choice: they stay, or abstain.
+        clashes: Pairs of variables with choices that forbid each other.
+        edges: Traffic by edge, as ``"a>b"``.
+        refused: Number of messages dropped for inadmissible content, by sender; left out if there are none.
     """
 
     ticks: int
@@ -82,7 +75,7 @@ class LinkReport(msgspec.Struct, frozen=True):
     refused: dict[str, int] | UnsetType = UNSET
 
     def __add__(self, other: "LinkReport") -> "LinkReport":
-        """Counts are added up, and agents named that fared so in either."""
+        """Add counts, and join lists of agents."""
         edges = dict(self.edges)
         for edge, traffic in other.edges.items():
             edges[edge] = edges.get(edge, EdgeTraffic()) + traffic
@@ -98,24 +91,24 @@ class LinkReport(msgspec.Struct, frozen=True):
 
     @property
     def dropped(self) -> Counter[str]:
-        """Messages that held what they may not, by sender."""
+        """Number of messages with inadmissible content, by sender."""
         return Counter() if isinstance(self.refused, UnsetType) else Counter(self.refused)
 
     @property
     def total(self) -> EdgeTraffic:
-        """Of all edges."""
+        """Sum over all edges."""
         return sum(self.edges.values(), EdgeTraffic())
 
 
 class NetworkRecord(msgspec.Struct, frozen=True):
-    """Effort of a fleet's network in a round, all members together; it depends on the clock, so the log has none of it.
+    """Effort of a fleet's network in a round over all members; it depends on the clock, so it is not in the log.
 
     Args:
-        round: Which one.
-        restarts: How often processes were started again, by agent.
-        repeated: Letters that were written again, as no receipt had come.
-        refused: Parcels that were no letters, or letters that nobody should have written.
-        absent: Agents that were gone when it ended.
+        round: Number of the round.
+        restarts: Number of restarted processes, by agent.
+        repeated: Letters repeated without a receipt.
+        refused: Parcels that were no letters, or letters without a right to be sent.
+        absent: Agents that were absent at its end.
     """
 
     round: int

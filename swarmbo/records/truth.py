@@ -1,4 +1,4 @@
-"""Labels of a simulated world, and its truth."""
+"""Labels of a simulated environment, and its truth."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,13 +13,7 @@ TRUE_MAXIMUM = "true maximum"
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """Names of the outcomes and places of a world, for titles and tables.
-
-    Args:
-        name: What is measured.
-        unit: Unit of the outcome.
-        axis_unit: Unit of the locations.
-    """
+    """Names of an environment's outcome and units, for titles and tables."""
 
     name: str = ""
     unit: str = ""
@@ -27,9 +21,8 @@ class Labels(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, env: Any, truth: "GroundTruth | None") -> "Labels":
-        """Those of the truth, or where nobody knows it those that the world states: its attribute ``labels``, a table.
-
-        What a world states that is no text is left out.
+        """Labels of the truth, or without it the environment's attribute ``labels``, a table; other than text is
+        ignored.
         """
         if truth is not None:
             return cls(truth.name, truth.unit, truth.axis_unit)
@@ -40,21 +33,21 @@ class Labels(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """The truth of a simulated world: for metrics and figures only, never shown to a team.
+    """Truth of a simulated environment: for metrics and figures only, never shown to a team.
 
     Args:
         points: Evaluation points (m, d), in the unit of the action space.
-        values: The noise-free field there (m,), in the unit of the outcome.
-        maximum: Its maximum over everything that an agent can measure; or the best value known, see ``maximum_is``.
+        values: Noise-free field there (m,), in the unit of the outcome.
+        maximum: Its maximum over all measurable locations; or the best known value, see ``maximum_is``.
         argmax: One location (d,) of that maximum.
         unit: Unit of the outcome, for labels.
         axis_unit: Unit of the locations, for labels.
-        name: What the field is, for titles.
-        value: The noise-free field at any locations (k, d) -> (k,).
-        goal: What the field is watched for: its ``peak``, a ``map`` of all of it, or where it exceeds a ``level``.
+        name: Name of the field, for titles.
+        value: Noise-free field at any locations (k, d) -> (k,).
+        goal: Task of the field: its ``peak``, a ``map`` of all of it, or the set above a ``level``.
         level: That level; None with other goals.
-        at_round: The truth of another round, of a field that changes; None where it stays as it is.
-        maximum_is: What to call ``maximum``: ``best known`` where nobody has proved that there is no better one.
+        at_round: Truth of another round, for a field that changes; else None.
+        maximum_is: Name of ``maximum``: ``best known`` if it is not proved.
     """
 
     points: Float[np.ndarray, "m d"]
@@ -71,11 +64,11 @@ class GroundTruth:
     maximum_is: str = TRUE_MAXIMUM
 
     def at(self, round_number: int) -> "GroundTruth":
-        """The truth of a round; itself where nothing changes."""
+        """Truth of a round; itself if nothing changes."""
         return self if self.at_round is None else self.at_round(round_number)
 
     def late(self, rounds: int) -> "GroundTruth":
-        """The truth of a world that is some rounds behind those of the run; itself where nothing changes."""
+        """Truth of an environment some rounds behind those of the run; itself if nothing changes."""
         at_round = self.at_round
         if at_round is None or rounds == 0:
             return self

@@ -1,4 +1,4 @@
-"""Names in scenarios and arguments: kinds that swarmbo brings, or code of a user's own."""
+"""Names in scenarios and arguments: kinds of swarmbo, or a user's own code."""
 
 from swarmbo.registry.slots import (
     FIELD as FIELD,

@@ -1,8 +1,7 @@
-"""Code of a user's own, named in a scenario or an argument as ``"module:Class"``: found, loaded and made.
+"""A user's own code, named in a scenario or an argument as ``"module:Class"``: found, loaded and made.
 
-Naming code is not enough to run it. Who calls a team from a program of their own has written ``"module:Class"``
-themselves; of scenarios, saved states and run folders, which may come from anybody, nothing is loaded unless somebody
-says that they trust it.
+A name alone does not run code. A program that makes a team has written ``"module:Class"`` itself. Code named in
+scenarios, saved states and run folders, which may come from anywhere, is loaded only if it is trusted.
 """
 
 import difflib
@@ -28,7 +27,7 @@ _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def is_own(name: object) -> TypeGuard[str]:
-    """Test that a name is one of a user's own code: kinds and ids of worlds have no colon.
+    """True if a name is that of a user's own code: kinds and ids of environments have no colon.
 
     Example:
         >>> is_own("my_methods:BestMean"), is_own("max-sum")
@@ -38,7 +37,7 @@ def is_own(name: object) -> TypeGuard[str]:
 
 
 def full_name(thing: object) -> str:
-    """The name by which a class, or that of an object, can be loaded: ``my_methods:BestMean``."""
+    """Name by which a class, or that of an object, can be loaded: ``my_methods:BestMean``."""
     named = thing if isinstance(thing, type) else type(thing)
     return f"{named.__module__}:{named.__qualname__}"
 
@@ -46,13 +45,8 @@ def full_name(thing: object) -> str:
 def find_in(folders: Sequence[str], name: str, at: str) -> None:
     """Let Python look for a module in folders too, after all others, so that they hide nothing.
 
-    Args:
-        folders: Where.
-        name: ``module:Class``.
-        at: Path for messages.
-
     Raises:
-        ConfigError: If the folders hold such a module, and Python would take, or has taken, another by that name.
+        ConfigError: If the folders hold such a module, and Python finds another one of that name first.
     """
     sys.path += [folder for folder in folders if folder not in sys.path]
     invalidate_caches()
@@ -71,11 +65,7 @@ def find_in(folders: Sequence[str], name: str, at: str) -> None:
 
 
 def load(name: str, at: str) -> Any:
-    """Object that ``module:Class`` names.
-
-    Args:
-        name: Module, colon, and a name in it; dots lead into packages and classes.
-        at: Path for messages.
+    """Load the object that ``module:Class`` names; dots lead into packages and classes.
 
     Raises:
         ConfigError: If there is no such module, importing it fails, or it has no such name.
@@ -95,10 +85,10 @@ def load(name: str, at: str) -> Any:
 
 
 def load_class(name: str, at: str) -> type:
-    """The class that ``module:Class`` names.
+    """Load the class that ``module:Class`` names.
 
     Raises:
-        ConfigError: If it can't be loaded, or is no class.
+        ConfigError: If it cannot be loaded, or is no class.
     """
     found = load(name, at)
     if not isinstance(found, type):
@@ -107,16 +97,12 @@ def load_class(name: str, at: str) -> type:
 
 
 def make(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> Any:
-    """An object of a user's own, from the rest of its table.
+    """Make a user's own object from the rest of its table.
 
-    Args:
-        maker: A class, or a function that makes it.
-        name: As what it was named, for messages.
-        settings: Converted to its fields where it is a ``msgspec.Struct``, such as a Settings; else its keywords.
-        at: Path of the table, for messages.
+    Settings become the fields of a ``msgspec.Struct``, such as a Settings, else keywords of the maker.
 
     Raises:
-        ConfigError: If the settings do not fit, or it raises anything.
+        ConfigError: If the settings do not fit, or the maker raises anything.
     """
     try:
         if isinstance(maker, type) and issubclass(maker, msgspec.Struct):
@@ -130,18 +116,18 @@ def make(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> Any:
 
 
 def takes(method: Any, *given: str) -> bool:
-    """Test that a function, or a method of a class, can be called with so many arguments by position."""
+    """True if a function, or a method of a class, accepts so many positional arguments."""
     try:
         inspect.signature(method).bind(*given)
     except TypeError:
         return False
-    except ValueError:  # compiled code may not tell
+    except ValueError:  # compiled code may have no signature
         return True
     return True
 
 
 def takes_named(method: Any, name: str) -> bool:
-    """Test that a function, or a method of an object, has a parameter of this name, and says so."""
+    """True if a function, or a method of an object, has a parameter of this name."""
     try:
         return name in inspect.signature(method).parameters
     except (TypeError, ValueError):
@@ -149,7 +135,7 @@ def takes_named(method: Any, name: str) -> bool:
 
 
 def takes_anything(maker: Any) -> bool:
-    """Test that a class, or a function, has parameters; compiled code that does not tell may have."""
+    """True if a class, or a function, has parameters, or its signature is unknown."""
     try:
         return bool(inspect.signature(maker).parameters)
     except (TypeError, ValueError):
@@ -157,7 +143,7 @@ def takes_anything(maker: Any) -> bool:
 
 
 def checked_as(wanted: Any, given: Any, owner: object, method: str) -> Any:
-    """Result of somebody's method, if it is of the class that is wanted.
+    """Return a method's result if it is of the wanted class.
 
     Raises:
         ShapeError: If it is not.
@@ -169,12 +155,12 @@ def checked_as(wanted: Any, given: Any, owner: object, method: str) -> Any:
 
 
 def not_wanted(given: object, wanted: str, owner: object, method: str) -> ShapeError:
-    """The error that says which method of which class returned something else than what is wanted."""
+    """Error for an invalid result, which names the method and its class."""
     return ShapeError(f"{full_name(owner)}.{method}() returned {short(given)}; wanted {wanted}")
 
 
 def source_of(thing: Any) -> Path | None:
-    """The file that a class or a function was loaded from; None where there is none."""
+    """File that a class or a function was loaded from, or None."""
     file = getattr(sys.modules.get(getattr(thing, "__module__", "")), "__file__", None)
     return None if file is None else Path(file)
 
@@ -197,7 +183,7 @@ def _imported(module: str, name: str, at: str) -> ModuleType:
 def _require_keywords(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> None:
     try:
         parameters = inspect.signature(maker).parameters
-    except (TypeError, ValueError):  # compiled code may not tell
+    except (TypeError, ValueError):  # compiled code may have no signature
         return
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

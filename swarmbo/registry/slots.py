@@ -1,8 +1,8 @@
-"""Kinds by name: what ``kind = "…"`` in a table of a scenario may say, and the settings class that it stands for.
+"""Kinds by name: values of ``kind = "…"`` in a table of a scenario, and their settings classes.
 
-A kind is a settings class with a tag, and ``@kind(slot, team, …)`` above it makes it known. Adding one is a file with
-that line, and the class among the public names of ``swarmbo/__init__.pyi``, which say where kinds are found. The schema
-of a table is the union of the kinds of its slot.
+A kind is a settings class with a tag, registered by ``@kind(slot, team, …)`` above it. To add one, write a file with
+that line, and list the class among the public names of ``swarmbo/__init__.pyi``, where kinds are found. The schema of a
+table is the union of the kinds of its slot.
 """
 
 import difflib
@@ -43,14 +43,14 @@ _KINDS: dict[Slot, dict[str, _Kind]] = {slot: {} for slot in SLOTS}
 
 
 def kind(slot: Slot, *teams: Team) -> Callable[[Class], Class]:
-    """Make the class below known by its tag.
+    """Register the class below by its tag.
 
     Args:
-        slot: The table of a scenario, and the argument of a team, that may name it.
-        teams: The kinds of team that it suits, at least one.
+        slot: Table of a scenario, and argument of a team, that may name it.
+        teams: Kinds of team that it suits, at least one.
 
     Raises:
-        ValueError: If the class has no tag, or another class is known by it.
+        ValueError: If the class has no tag, or another class has the same tag.
     """
 
     def register(settings: Class) -> Class:
@@ -64,7 +64,7 @@ def kind(slot: Slot, *teams: Team) -> Callable[[Class], Class]:
 
 
 def name_of(settings: Settings | type[Settings]) -> str:
-    """The name that a kind is known by."""
+    """Name of a kind."""
     return str(settings.__struct_config__.tag or "")
 
 
@@ -74,11 +74,7 @@ def summary_of(settings: type[Settings]) -> str:
 
 
 def kinds(slot: Slot, team: Team | None = None) -> dict[str, type[Settings]]:
-    """The kinds of a slot by name, sorted.
-
-    Args:
-        slot: A table of a scenario.
-        team: Only those that suit this kind of team; by default all.
+    """Kinds of a slot by name, sorted; all, or those that suit a kind of team.
 
     Example:
         >>> list(kinds("belief", FIELD))
@@ -90,24 +86,18 @@ def kinds(slot: Slot, team: Team | None = None) -> dict[str, type[Settings]]:
 
 
 def is_kind(thing: object) -> bool:
-    """Test that an object is the settings of a kind, not of a class that is derived from one."""
+    """True if an object is the settings of a kind, not of a derived class."""
     return any(type(thing) in kinds(slot).values() for slot in SLOTS)
 
 
 @functools.cache
 def schema(slot: Slot) -> Any:
-    """Type that a table of a scenario is converted to: the union of the kinds of its slot."""
+    """Type of a table of a scenario: the union of the kinds of its slot."""
     return Union[tuple(kinds(slot).values())]  # noqa: UP007  of classes that are only known now
 
 
 def settings_of(slot: Slot, given: object, at: str, team: Team | None = None) -> Any:
-    """The settings of a kind, from what a user gave for them.
-
-    Args:
-        slot: What is wanted.
-        given: A Settings instance, a kind's name, or a table.
-        at: Path for messages.
-        team: What it must suit; by default any.
+    """Settings of a kind from a user's argument: a Settings instance, a kind's name, or a table.
 
     Raises:
         ConfigError: If there is no such kind, it does not suit the team, or a setting of it is refused.
@@ -128,13 +118,7 @@ def settings_of(slot: Slot, given: object, at: str, team: Team | None = None) ->
 
 
 def require_known(slot: Slot, name: object, at: str, team: Team | None = None) -> None:
-    """Refuse the name of no kind; what is no name at all is left to the schema.
-
-    Args:
-        slot: What is wanted.
-        name: What a user gave.
-        at: Path of the table, for messages.
-        team: What it must suit; by default any.
+    """Refuse an unknown name of a kind; arguments that are no name are left to the schema.
 
     Raises:
         ConfigError: It names the kinds that suit the team, and the nearest of them.
@@ -148,7 +132,7 @@ def require_known(slot: Slot, name: object, at: str, team: Team | None = None) -
 
 
 def nearest_kind(name: str, known: Sequence[str]) -> str | None:
-    """The kind that a name may stand for: by another's name for it, spelling, initials, or one of its words.
+    """Kind nearest to a name: by another name for it, spelling, initials, or one of its words.
 
     Example:
         >>> known = ["db-gp-ucb", "expected-improvement", "max-sum", "exact"]
@@ -167,6 +151,6 @@ def nearest_kind(name: str, known: Sequence[str]) -> str | None:
 
 @functools.cache
 def _load() -> None:
-    """Import every module that public names come from, so that the decorators in them have run."""
+    """Import every module of public names, so that their decorators have run."""
     for module in sorted(set(swarmbo.homes().values())):
         import_module(module)

@@ -68,7 +68,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         Args:
             situation: What all know.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say how routes are planned")
+        raise NotImplementedError(f"{type(self).__name__} lacks a plan for routes")
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Plan, and go one leg; all in this process, with the traffic that agents would have had."""

@@ -28,6 +28,7 @@ from swarmbo.plotting import AgentViews, Formats, World, style
 from swarmbo.plotting.formats import write_frames
 from swarmbo.plotting.landscape import write_landscape
 from swarmbo.records import RoundRecord
+from swarmbo.registry import name_of
 from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scenario import make_environment
@@ -122,7 +123,7 @@ def _draw(folder: RunFolder, formats: Formats) -> list[Path]:
     if not records:
         return []
     world = replace(world_of(folder), graph_in_use=graph_in_use(records[-1], read_world(folder)))
-    world = _in_step(world, records)
+    world = replace(_in_step(world, records), method=_method(folder))
     if not all(abs(edge) < _LARGEST_PLACE for edge in (*world.domain.low, *world.domain.high)):
         raise RunFolderError(f"{folder.path}: cannot be drawn: its box of locations is not finite, or beyond 1e100")
     _require_short_names(folder, [*world.variables, *(sample.agent for record in records for sample in record.samples)])
@@ -142,6 +143,16 @@ def _draw(folder: RunFolder, formats: Formats) -> list[Path]:
     files = files if film is None else [*files, film]
     folder.write_json(_NOTE, _Drawn(len(records), [file.name for file in files], formats.dpi))
     return files
+
+
+def _method(folder: RunFolder) -> str:
+    """Acquisition, coordination and seed of a run, for titles."""
+    scenario = folder.scenario()
+    kinds = [
+        given["kind"] if isinstance(given, dict) else name_of(given)
+        for given in (scenario.acquisition, scenario.coordination)
+    ]
+    return f"{' + '.join(_shortened(str(kind), _LONGEST_UNIT) for kind in kinds)}, seed {scenario.seed}"
 
 
 def views_of(folder: RunFolder) -> AgentViews | None:

@@ -79,12 +79,12 @@ def default_kinds(identifier: object, trust: bool = False) -> Mapping[str, str]:
 
 def team_in(identifier: object, trust: bool = False) -> Team:
     """The kind of team that a world is for; the arguments are those of ``default_kinds``."""
-    return FUNCTION if hasattr(_maker(identifier, trust), "factor_graph") else FIELD
+    return FUNCTION if hasattr(maker_of(identifier, trust), "factor_graph") else FIELD
 
 
 def settings_in(identifier: object) -> list[str]:
     """The settings of a world, as far as its maker names them; a user's own is not asked."""
-    maker = _maker(identifier)
+    maker = maker_of(identifier)
     if maker is None:
         return []
     parameters = inspect.signature(maker).parameters.values()
@@ -95,15 +95,15 @@ def settings_in(identifier: object) -> list[str]:
 
 def is_filmed(identifier: object) -> bool:
     """Test a world for ``replay``, which sets the scenes of earlier rounds to draw them; a user's own is not asked."""
-    return hasattr(_maker(identifier), "replay")
+    return hasattr(maker_of(identifier), "replay")
 
 
 def has_scene(identifier: object) -> bool:
     """Test a world for ``scene``, which draws it in three dimensions; a user's own is not asked."""
-    return hasattr(_maker(identifier), "scene")
+    return hasattr(maker_of(identifier), "scene")
 
 
-def _maker(identifier: object, trust: bool = False) -> Any:
+def maker_of(identifier: object, trust: bool = False) -> Any:
     """Maker of an environment; None if that can't be told, of which ``make_environment`` gives the reason."""
     if not isinstance(identifier, str):
         return None

@@ -1,4 +1,4 @@
-"""Transports move named messages between agents and count them. They know no graph of factors."""
+"""Transports carry named messages between agents and count them. They know no graph of factors."""
 
 from swarmbo.transport.faults import (
     Cut as Cut,

@@ -1,4 +1,4 @@
-"""A transport with faults: it loses, delays, repeats and reorders messages, links are cut, and agents die and join."""
+"""A transport with faults: it loses, delays, repeats and reorders messages; links are cut, agents fail and join."""
 
 import heapq
 import math
@@ -25,9 +25,9 @@ class Cut(Settings, frozen=True):
     """Links that carry nothing for a while.
 
     Args:
-        parts: Names of agents: nothing passes from one part to another. Agents in no part are one more.
-        rounds: First and last round in which it holds; None: in all.
-        steps: First and last step of each agreement in which it holds, counted from 0; None: in all.
+        parts: Names of agents: no message passes from one part to another. Agents in no part are one more.
+        rounds: First and last round of the cut; None: all.
+        steps: First and last step of each agreement, counted from 0; None: all.
 
     Example:
         >>> [Cut(parts=(("a",),), rounds=(3, 5)).holds(round, step=0) for round in (2, 3, 5, 6)]
@@ -45,22 +45,22 @@ class Cut(Settings, frozen=True):
             require(self, field, lambda span: span is None or span[0] <= span[1], "the first and the last, in order")
 
     def holds(self, round: int, step: int) -> bool:
-        """Say whether it holds then."""
+        """True if the cut is in effect."""
         return _within(self.rounds, round) and _within(self.steps, step)
 
     def parts_links(self, link: tuple[str, str]) -> bool:
-        """Say whether the ends of a link are in different parts."""
+        """True if the ends of a link are in different parts."""
         side = {agent: number for number, part in enumerate(self.parts, start=1) for agent in part}
         return side.get(link[0], 0) != side.get(link[1], 0)
 
 
 class Event(Settings, frozen=True):
-    """When an agent dies or joins.
+    """Time at which an agent fails or joins.
 
     Args:
         agent: Its name.
-        round: In which round, >= 0.
-        step: At which step of the agreement of that round, >= 0; 0 is before it begins.
+        round: Round, >= 0.
+        step: Step of the agreement of that round, >= 0; 0 is before it begins.
     """
 
     agent: str
@@ -70,28 +70,26 @@ class Event(Settings, frozen=True):
 
 @kind("transport", FIELD, FUNCTION)
 class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
-    """A transport inside one process with faults. Senders are not told what becomes of a message.
+    """A transport inside one process with faults. Senders are not informed of losses.
 
-    Over it agents are objects of their own that exchange encoded messages. Methods that wait for what they need (the
-    lockstep ones) acknowledge and repeat messages below the method, so they decide as without faults, later and with
-    more traffic; where an agent is gone for good they end with the status ``blocked``. Methods with a deadline take
-    what arrives in time.
+    Agents are separate objects that exchange encoded messages. Methods that wait for messages (lockstep) acknowledge
+    and repeat them below the method, so their decisions are as without faults, later and with more traffic; if an agent
+    fails for good they end with the status ``blocked``. Methods with a deadline use the messages that arrive in time.
 
     Args:
-        loss: Share, from 0 to below 1, of the messages that a link loses; each direction on its own, and a relayed
-            message has to survive every link on its way.
-        delay: Steps, >= 0, that a link takes longer at most than one; drawn anew for each message and link, so that
+        loss: Share, from 0 to below 1, of messages that a link loses, independently in each direction; a relayed
+            message has to survive every link on its path.
+        delay: Largest number of steps, >= 0, that a link takes beyond one; drawn for each message and link, so that
             messages overtake one another.
-        duplicate: Share, from 0 to below 1, of the messages that come twice, each copy with fates of its own.
-        reorder: Share, from 0 to below 1, of the inboxes that are handed over in any order.
-        bandwidth: Bytes, >= 1, that a link carries in a step, each direction on its own; what does not fit waits its
-            turn. None: any number.
-        cuts: When which links carry nothing.
-        deaths: When agents fall silent: they say, hear and relay nothing from then on, measure nothing that anybody
-            hears of, and are left out of decisions that begin later. Messages are relayed round them where links allow.
-        joins: When agents come back, or for the first time where none of their deaths is earlier.
-        seed: Of what is drawn, >= 0. Each link and direction draws from streams of its own, so what a link loses does
-            not depend on what others carry. A team's own seed and the round go into it, too.
+        duplicate: Share, from 0 to below 1, of messages that come twice, each copy with its own faults.
+        reorder: Share, from 0 to below 1, of inboxes that are delivered in random order.
+        bandwidth: Bytes, >= 1, that a link carries in a step in each direction; the rest waits. None: no limit.
+        cuts: Times at which links carry nothing.
+        deaths: Times at which agents fail: from then on they send, receive and relay nothing, their measurements are
+            not reported, and later decisions leave them out. Messages are relayed around them if links allow.
+        joins: Times at which agents return, or first join if no earlier death of theirs is listed.
+        seed: Seed of random draws, >= 0. Each link and direction has its own streams, so the losses of a link do not
+            depend on other links. The team's own seed and the round are added.
 
     Example:
         >>> transport = Faults(loss=0.5).open(["a", "b"])
@@ -115,12 +113,12 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
 
     @property
     def named(self) -> frozenset[str]:
-        """The agents whose faults it schedules."""
+        """Agents with scheduled faults."""
         in_parts = (agent for cut in self.cuts for part in cut.parts for agent in part)
         return frozenset([*in_parts, *(event.agent for event in (*self.deaths, *self.joins))])
 
     def is_present(self, agent: str, round: int, step: float = 0) -> bool:
-        """Say whether an agent is there at a step of a round's agreement; infinity is after it."""
+        """True if an agent is present at a step of a round's agreement; infinity is after it."""
         events = [(e.round, e.step, True) for e in self.joins if e.agent == agent]
         events += [(e.round, e.step, False) for e in self.deaths if e.agent == agent]
         events.sort()
@@ -128,16 +126,11 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
         return past[-1] if past else not (events and events[0][2])
 
     def present(self, agents: Sequence[str], round: int, step: float = 0) -> tuple[str, ...]:
-        """Those that are there."""
+        """Agents that are present."""
         return tuple(agent for agent in agents if self.is_present(agent, round, step))
 
     def after(self, round: int, agents: Iterable[str]) -> "Faults":
-        """Faults between a round's agreement and the next: cuts of steps of agreements are over, and who
-        died in the round is gone from the start.
-
-        Args:
-            round: Which.
-            agents: All of them.
+        """Faults between a round's agreement and the next: cuts by steps are over, and agents that failed stay away.
 
         Example:
             >>> Faults(deaths=(Event("a", round=3, step=7),)).after(3, ["a", "b"]).deaths
@@ -153,35 +146,22 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
         """Connect agents.
 
         Args:
-            agents: Their names.
-            links: The radio graph; None: everyone hears everyone.
-            seed: Of the team, for draws that differ from team to team and round to round; None: as the settings say.
-            round: What the schedule is read at.
+            agents: Names of the agents.
+            links: Radio graph; None: every agent reaches every other.
+            seed: Seed of the team, so that draws differ between teams and rounds; None: that of the settings.
+            round: Round of the schedule.
         """
         return FaultyTransport(Routes(agents, links), self, self.drawn(seed, round), round, seed)
 
     def drawn(self, team: int | None, round: int) -> int:
-        """Of what is drawn in a round.
-
-        Args:
-            team: The team's seed; None: as the settings say.
-            round: Which.
-        """
+        """Seed of a round, from the team's seed; None: that of the settings."""
         return self.seed if team is None else int(stream(self.seed, "faults", team=team, round=round).integers(2**63))
 
 
 class FaultyTransport(InProcessTransport):
-    """Transport that :meth:`Faults.open` returns. A lost message was sent and counts as traffic, with its whole way.
+    """Transport of :meth:`Faults.open`. A lost message counts as traffic, with its whole path.
 
-    Args:
-        routes: Who reaches whom while nothing is cut.
-        faults: What befalls messages.
-        seed: Of what is drawn.
-        round: Of the schedule.
-        team: The team's seed, if it was drawn by that.
-
-    Attributes:
-        now: Steps that have ended.
+    ``now`` is the number of ended steps.
     """
 
     def __init__(self, routes: Routes, faults: Faults, seed: int, round: int = 0, team: int | None = None) -> None:
@@ -190,29 +170,21 @@ class FaultyTransport(InProcessTransport):
         self._cut: Cut | None = None
         self._begin(seed, round)
         self._n_sent = 0
-        self._around: dict[frozenset[str], Routes] = {}  # by who is gone
+        self._around: dict[frozenset[str], Routes] = {}  # by failed agents
         self._mortal = frozenset(event.agent for event in (*faults.deaths, *faults.joins))
 
     def _begin(self, seed: int, round: int) -> None:
         self.round, self.now, self._seed = round, 0, seed
         self._streams: dict[tuple[str, str, str], np.random.Generator] = {}
-        self._free: dict[tuple[str, str], float] = {}  # when a link has carried all that waits for it, in steps
-        self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's place, number, sent at
+        self._free: dict[tuple[str, str], float] = {}  # step at which a link has carried all waiting messages
+        self._due: list[tuple[int, int, int, int, Envelope]] = []  # arrival, sender's index, number, step of sending
 
     def renew(self, round: int) -> None:
-        """Begin another agreement, as if opened for it anew: what is still under way comes too late for it.
-
-        Args:
-            round: What the schedule is read at.
-        """
+        """Begin another agreement, as if newly opened: messages still under way are too late for it."""
         self._begin(self.faults.drawn(self._team, round), round)
 
     def cut(self, *parts: Collection[str]) -> None:
-        """From now on lose every message between different parts; agents in no part are one more.
-
-        Args:
-            *parts: Names of agents.
-        """
+        """Lose every message between different parts from now on; agents in no part are one more."""
         self._cut = Cut(parts=tuple(tuple(part) for part in parts))
 
     def heal(self) -> None:
@@ -220,11 +192,11 @@ class FaultyTransport(InProcessTransport):
         self._cut = None
 
     def is_gone(self, agent: str) -> bool:
-        """Say whether an agent is dead, or has not joined yet."""
+        """True if an agent has failed, or has not joined yet."""
         return agent in self._mortal and not self.faults.is_present(agent, self.round, self.now)
 
     def send(self, envelope: Envelope) -> None:
-        """Take a message, and perhaps lose it; if not, :meth:`deliver` hands it over at a later step.
+        """Accept a message, and perhaps lose it; else :meth:`deliver` returns it at a later step.
 
         Raises:
             TransportError: If sender or recipient is unknown, or no path of links joins them.
@@ -246,7 +218,7 @@ class FaultyTransport(InProcessTransport):
             self._note_lost(envelope)
 
     def deliver(self) -> dict[str, list[Envelope]]:
-        """End the step: everything that arrives in it, by recipient, ordered by sender and then by order of sending."""
+        """End the step, and return its arrivals by recipient, ordered by sender and then by order of sending."""
         self.now += 1
         inboxes: dict[str, list[Envelope]] = {}
         while self._due and self._due[0][0] <= self.now:
@@ -269,7 +241,7 @@ class FaultyTransport(InProcessTransport):
         return not self._due
 
     def _path(self, envelope: Envelope) -> tuple[str, ...]:
-        """The shortest path, or the shortest one round relays that are gone; that through them if there is none."""
+        """Shortest path around failed relays; through them if there is no other."""
         ends, path = (envelope.sender, envelope.recipient), self.routes.path(envelope.sender, envelope.recipient)
         if not any(self.is_gone(relay) for relay in path[1:-1]):
             return path
@@ -281,7 +253,7 @@ class FaultyTransport(InProcessTransport):
         return around.path(*ends) if is_joined else path
 
     def _arrival(self, links: Sequence[tuple[str, str]], n_bytes: int) -> int | None:
-        """The step at the end of which a message comes out of a chain of links; None if one of them loses it."""
+        """Step at the end of which a message leaves a chain of links; None if it is lost."""
         late = 0
         for link in links:
             late += self._wait(link, n_bytes)
@@ -292,7 +264,7 @@ class FaultyTransport(InProcessTransport):
         return self.now + 1 + late
 
     def _wait(self, link: tuple[str, str], n_bytes: int) -> int:
-        """Steps that a message waits for what the link has still to carry."""
+        """Steps that a message waits for earlier ones on the link."""
         if self.faults.bandwidth is None:
             return 0
         free = max(self._free.get(link, 0.0), float(self.now)) + n_bytes / self.faults.bandwidth

@@ -1,4 +1,4 @@
-"""Messages between agents that live in one process: delivered at the next synchronous step, and counted."""
+"""Messages between agents in one process: delivered at the next synchronous step, and counted."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Envelope(NamedTuple):
-    """One message under way: who sends it to whom, and its encoded content."""
+    """One message under way: sender, recipient, and encoded content."""
 
     sender: str
     recipient: str
@@ -22,7 +22,7 @@ class Envelope(NamedTuple):
 
 @runtime_checkable
 class Transport(Protocol):
-    """Contract of what carries messages of agents: :class:`swarmbo.transport.InProcessTransport` is one."""
+    """Contract of a transport of agents' messages, such as :class:`swarmbo.transport.InProcessTransport`."""
 
     @property
     def routes(self) -> Routes:
@@ -35,11 +35,11 @@ class Transport(Protocol):
         ...
 
     def send(self, envelope: Envelope) -> None:
-        """Take a message."""
+        """Accept a message."""
         ...
 
     def deliver(self) -> dict[str, list[Envelope]]:
-        """End the step, and hand over what has arrived, by recipient."""
+        """End the step, and return its arrivals by recipient."""
         ...
 
 
@@ -48,8 +48,8 @@ class InProcess(Settings, frozen=True, tag_field="kind", tag="in-process"):
     """A faultless transport inside one process.
 
     Args:
-        as_agents: Whether a team runs its agents as objects of their own, which exchange encoded messages; by default
-            it takes the single-process fast path, with the same decisions and the same counts of traffic.
+        as_agents: True to run a team's agents as separate objects that exchange encoded messages. By default a team
+            takes the single-process fast path, with the same decisions and the same counts of traffic.
 
     Example:
         >>> transport = InProcess().open(["a", "b"])
@@ -68,27 +68,20 @@ class InProcess(Settings, frozen=True, tag_field="kind", tag="in-process"):
         """Connect agents.
 
         Args:
-            agents: Their names.
-            links: The radio graph; None: everyone hears everyone. A message between agents that do not hear each other
-                is relayed along a shortest path.
-            seed: Of what transports with faults draw; nothing is drawn here.
-            round: When it is, for transports on which that depends.
+            agents: Names of the agents.
+            links: Radio graph; None: every agent reaches every other. A message between agents without a link is
+                relayed along a shortest path.
+            seed: Seed of transports with faults; not used here.
+            round: Round, for transports that depend on it.
 
         Returns:
-            A transport with nothing under way and nothing counted.
+            A transport without messages under way, and with zero counts.
         """
         return InProcessTransport(Routes(agents, links))
 
 
 class InProcessTransport:
-    """Transport that :meth:`InProcess.open` returns. It moves bytes and knows nothing of what they mean.
-
-    Args:
-        routes: Who reaches whom.
-
-    Attributes:
-        traffic: What was sent, as far as it crosses a link.
-    """
+    """Transport of :meth:`InProcess.open`, which carries opaque bytes; ``traffic`` is that over links."""
 
     def __init__(self, routes: Routes) -> None:
         self.routes = routes
@@ -98,7 +91,7 @@ class InProcessTransport:
         self._under_way: list[Envelope] = []
 
     def send(self, envelope: Envelope) -> None:
-        """Take a message; :meth:`deliver` hands it over at the next step.
+        """Accept a message; :meth:`deliver` returns it at the next step.
 
         Raises:
             TransportError: If sender or recipient is unknown, or no path of links joins them.
@@ -107,7 +100,7 @@ class InProcessTransport:
         self._under_way.append(envelope)
 
     def deliver(self) -> dict[str, list[Envelope]]:
-        """End the step: everything sent in it, by recipient, ordered by sender and then by order of sending."""
+        """End the step, and return its messages by recipient, ordered by sender and then by order of sending."""
         place = self._place
         inboxes: dict[str, list[Envelope]] = {agent: [] for agent in self.routes.agents}
         for envelope in sorted(self._under_way, key=lambda envelope: place[envelope.sender]):  # sorted() is stable
@@ -118,11 +111,11 @@ class InProcessTransport:
 
     @property
     def edges(self) -> dict[tuple[str, str], EdgeTraffic]:
-        """Traffic from each sender to each recipient, and what became of it."""
+        """Traffic from each sender to each recipient, with arrivals and losses."""
         return {edge: EdgeTraffic(*numbers) for edge, numbers in self._edges.items()}
 
     def _count(self, envelope: Envelope, hops: int) -> None:
-        """Count a message that is sent, unless it is a note to oneself, which crosses no link."""
+        """Count a message, unless it is to its own sender and crosses no link."""
         n_bytes = len(envelope.payload)
         if hops:
             self.traffic += Traffic(messages=1, bytes=n_bytes, transmissions=hops)
@@ -140,5 +133,5 @@ class InProcessTransport:
         self._edge(envelope)[3] += 1
 
     def _edge(self, envelope: Envelope) -> list[int]:
-        """Its counts, in the order of ``EdgeTraffic``."""
+        """Counts of an edge, in the order of ``EdgeTraffic``."""
         return self._edges.setdefault((envelope.sender, envelope.recipient), [0] * 5)

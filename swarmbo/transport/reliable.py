@@ -1,4 +1,4 @@
-"""Messages that arrive whatever a link loses: acknowledged, and repeated until they are."""
+"""Reliable messages over links with loss: acknowledged, and repeated until then."""
 
 import math
 import struct
@@ -10,14 +10,14 @@ from swarmbo.transport.faults import FaultyTransport
 from swarmbo.transport.in_process import Envelope
 from swarmbo.transport.routes import Routes
 
-_CHANCE = 40.0  # a message is given up only where mere loss would have a chance of exp(-40)
+_CHANCE = 40.0  # a message is given up if mere loss has a probability of exp(-40)
 _PATIENCE = 1000  # steps at least: cuts shorter than that do no harm
 _SLOWEST = 8  # with a limited bandwidth repetitions come more and more slowly, up to 2^8 times
 
 
 @dataclass
 class _Open:
-    """A message that its recipient has not acknowledged."""
+    """A message without an acknowledgement."""
 
     frame: Envelope
     next: int  # when it is sent again
@@ -28,19 +28,16 @@ class _Open:
 
 
 class Reliable:
-    r"""A transport with faults, below methods that wait for every message: each comes once, in the end.
+    r"""A transport with faults, below methods that wait for every message: each arrives once, eventually.
 
-    On the wire: a byte that says data, with four of its number from sender to recipient (unsigned, little-endian) and
-    the message; or a byte that says acknowledgement, with the numbers that have come, four bytes each. What is not
-    acknowledged in time is sent again. A recipient that answers nothing for so long that mere loss can't be why is
-    given up, and nothing more is sent to it: then an agreement that needs it ends unfinished, but it ends.
-
-    Args:
-        below: What carries the messages.
+    On the wire: a byte for data, with four bytes of its number from sender to recipient (unsigned, little-endian) and
+    the message; or a byte for an acknowledgement, with the numbers that have arrived, four bytes each. A message
+    without a timely acknowledgement is repeated. A recipient that is silent for longer than mere loss explains is given
+    up, and gets nothing more: an agreement that needs it then ends unfinished.
 
     Attributes:
         ticks: Steps of the transport below.
-        given_up: From whom to whom nothing is sent any more.
+        given_up: Pairs (sender, recipient) that are given up.
 
     Example:
         >>> from swarmbo.transport import Faults
@@ -63,7 +60,7 @@ class Reliable:
         self._numbers: dict[tuple[str, str], int] = {}
         self._seen: set[tuple[str, str, int]] = set()
         self._here: list[Envelope] = []
-        self._first = 0  # bytes that were sent for the first time, without what is added to them
+        self._first = 0  # bytes of first transmissions, without headers
 
     @property
     def routes(self) -> Routes:
@@ -72,20 +69,16 @@ class Reliable:
 
     @property
     def traffic(self) -> Traffic:
-        """All that was sent: repetitions and acknowledgements, too."""
+        """All traffic, with repetitions and acknowledgements."""
         return self.below.traffic
 
     @property
     def edges(self) -> dict[tuple[str, str], EdgeTraffic]:
-        """The same from each sender to each recipient."""
+        """Traffic from each sender to each recipient."""
         return self.below.edges
 
     def send(self, envelope: Envelope) -> None:
-        """Take a message.
-
-        Raises:
-            TransportError: If sender or recipient is unknown, or no path of links joins them.
-        """
+        """Accept a message."""
         sender, recipient, payload = envelope
         hops = self.routes.hops(sender, recipient)
         if self.below.is_gone(sender):
@@ -108,7 +101,7 @@ class Reliable:
         self.below.send(frame)
 
     def deliver(self) -> dict[str, list[Envelope]]:
-        """Let steps pass until a message arrives that is news to its recipient; nothing if none will any more."""
+        """Let steps pass until a new message arrives; empty if none is left."""
         new, self._here = {(e.sender, e.recipient, -1 - i): e for i, e in enumerate(self._here)}, []
         while not new and (self._open or not self.below.is_quiet):
             new = self._step()
@@ -119,11 +112,7 @@ class Reliable:
         return {agent: inbox for agent, inbox in inboxes.items() if inbox}
 
     def report(self, without: tuple[str, ...] = ()) -> LinkReport:
-        """Report of how links fared.
-
-        Args:
-            without: Agents that came out with no choice.
-        """
+        """Report of links; ``without`` are agents without a choice."""
         gone = {recipient for _, recipient in self.given_up}
         gone |= {agent for agent in self.routes.agents if self.below.is_gone(agent)}
         return LinkReport(
@@ -135,7 +124,7 @@ class Reliable:
         )
 
     def _step(self) -> dict[tuple[str, str, int], Envelope]:
-        """One step of the transport below: what has come for the first time."""
+        """First arrivals of one step of the transport below."""
         new: dict[tuple[str, str, int], Envelope] = {}
         arrived = self.below.deliver()
         self.ticks += 1

@@ -17,10 +17,9 @@ class Routes:
     """Shortest paths between agents, and the number of their links.
 
     Args:
-        agents: Names of the agents, each once: who sends and receives.
-        links: The radio graph; None: everyone hears everyone. Its nodes that are no agents only relay.
-        has_base: Whether agents that no path joins reach each other over a base station: two transmissions, up and
-            down.
+        agents: Names of the agents, each once.
+        links: Radio graph; None: every agent reaches every other. Its nodes that are no agents only relay.
+        has_base: True if agents without a path reach each other over a base station: two transmissions, up and down.
 
     Example:
         >>> import networkx as nx
@@ -41,11 +40,11 @@ class Routes:
 
     @property
     def is_complete(self) -> bool:
-        """True where everyone hears everyone."""
+        """True if every agent reaches every other directly."""
         return self._heard is None
 
     def is_link(self, sender: str, recipient: str) -> bool:
-        """Say whether one agent hears another one without a relay."""
+        """True if one agent reaches another without a relay."""
         return self._heard is None or self._heard.links(sender, recipient)
 
     def hops(self, sender: str, recipient: str) -> int:
@@ -57,7 +56,7 @@ class Routes:
         return len(self.path(sender, recipient)) - 1
 
     def hops_from(self, sender: str) -> Mapping[str, int]:
-        """For every agent that a sender reaches by links, their number on a shortest path; 0 for itself.
+        """Number of links on a shortest path to every agent that a sender reaches by links; 0 for itself.
 
         Raises:
             TransportError: If the sender is unknown.
@@ -73,7 +72,7 @@ class Routes:
         return self._hops_from[sender]
 
     def path(self, sender: str, recipient: str) -> tuple[str, ...]:
-        """A shortest path, both ends included: the same one whenever the agents and links are the same.
+        """Shortest path, both ends included; the same for equal agents and links.
 
         Raises:
             TransportError: If either is unknown, or no path joins them.
@@ -100,11 +99,7 @@ class Routes:
         return tuple(path)
 
     def around(self, gone: Collection[str]) -> "Routes":
-        """Those on which some nodes relay nothing.
-
-        Args:
-            gone: Which.
-        """
+        """Routes on which some nodes relay nothing."""
         links = None if self._links is None else self._links.subgraph(set(self._links) - set(gone))
         return Routes(self.agents, links, has_base=self._has_base)
 
@@ -114,13 +109,7 @@ class Routes:
 
 
 class _Heard:
-    """Links as sets of numbers: one integer each, whose bits are other nodes.
-
-    In a dense team most links lead to who is found already; what is left of them is then one operation on a set.
-
-    Args:
-        links: The radio graph.
-    """
+    """Links as sets of node numbers, each an integer with a bit per node, which are fast in dense teams."""
 
     def __init__(self, links: "nx.Graph[Any]") -> None:
         # numbered by name: the routes then depend on the links only, not on the order in which they were added
@@ -129,12 +118,12 @@ class _Heard:
         self._hears = [sum(1 << self._number[other] for other in links[node]) for node in self._nodes]
 
     def links(self, node: Any, other: Any) -> bool:
-        """Say whether one link joins two nodes."""
+        """True if one link joins two nodes."""
         here, there = self._number.get(node), self._number.get(other)
         return here is not None and there is not None and bool(self._hears[here] >> there & 1)
 
     def towards(self, start: Any) -> dict[Any, Any]:
-        """For every node that reaches ``start``, the next one on its way there; nearer ones first."""
+        """Next node towards ``start``, for every node that reaches it; nearer ones first."""
         found: dict[Any, Any] = {start: None}
         if start not in self._number:
             return found
@@ -149,7 +138,7 @@ class _Heard:
         return found
 
     def rings(self, start: Any) -> Iterator[int]:
-        """The sets of nodes that are one link away from ``start``, two, and so on."""
+        """Sets of nodes that are one link away from ``start``, two, and so on."""
         if start not in self._number:
             return
         left = ((1 << len(self._nodes)) - 1) & ~(1 << self._number[start])
@@ -160,17 +149,17 @@ class _Heard:
             further = 0
             for number in _members_of(ring):
                 further |= self._hears[number] & left
-                if further == left:  # nobody is left to be found
+                if further == left:  # no node is left to be found
                     break
             ring = further
 
     def named(self, members: int) -> list[Any]:
-        """The nodes of a set."""
+        """Nodes of a set."""
         return [self._nodes[number] for number in _members_of(members)]
 
 
 def _members_of(members: int) -> Iterator[int]:
-    """The numbers in a set, rising."""
+    """Numbers in a set, rising."""
     while members:
         first = members & -members
         yield first.bit_length() - 1
@@ -181,8 +170,8 @@ _KNOWN: "weakref.WeakKeyDictionary[nx.Graph[Any], _Heard]" = weakref.WeakKeyDict
 
 
 def _heard_over(links: "nx.Graph[Any]") -> _Heard:
-    """Links as sets; of a frozen graph, which stays as it is, worked out once."""
-    if not getattr(links, "frozen", False) or hasattr(links, "_graph"):  # a view is frozen, and what it shows is not
+    """Links as sets; computed once for a frozen graph, which cannot change."""
+    if not getattr(links, "frozen", False) or hasattr(links, "_graph"):  # a view is frozen, but its graph is not
         return _Heard(links)
     if links not in _KNOWN:
         _KNOWN[links] = _Heard(links)

@@ -272,7 +272,7 @@ def test_what_is_no_region_is_refused_in_one_line(regions, words):
 
 
 def test_regions_of_a_field_name_no_variables():
-    with pytest.raises(ConfigError, match=r"\$\.no_go\[0\]\.variables: .*in a field regions are of places: leave"):
+    with pytest.raises(ConfigError, match=r"\$\.no_go\[0\]\.variables: .*wanted none in a field"):
         sb.Team.for_field(["a"], [0.0], [1.0], no_go=[SHUT])
 
 

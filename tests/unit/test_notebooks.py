@@ -96,3 +96,15 @@ def test_help_of_a_team_can_be_read(name):
     text = pydoc.plain(pydoc.render_doc(getattr(sb.Team, name)))
     assert "numpy._typing" not in text
     assert "collections.abc.Mapping[str, collections" not in text
+
+
+def test_problems_and_solutions_are_small_tables_too():
+    bounds = {f"x{n}": (0.0, n + 1.0) for n in range(30)}
+    checked = Checked(sb.Problem.of(None, bounds)._repr_html_())
+    assert checked.rows[1] == ["x0", "0 to 1", "agent_0"]
+    assert checked.rows[-1][1] == "11 more variables"
+    graph = sb.FactorGraph.from_scopes({MEAN: ["x", "y"]})
+    checked = Checked(sb.exact(graph, {MEAN: [[0.0, 1.0], [3.0, 2.0]]})._repr_html_())
+    assert checked.texts[0] == "Solution: exact"
+    assert ["value", "3.0"] in checked.rows
+    assert ["x", "value number 1"] in checked.rows

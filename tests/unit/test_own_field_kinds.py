@@ -285,8 +285,8 @@ class SaysPrior(Says):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"acquisition": Junk()}, r"test_own_field_kinds:Junk\.worth\(\) returned 3\.0; wanted a Worth"),
-        ({"acquisition": Junk(), "coordination": "greedy"}, r"Junk\.worth\(\) returned 3\.0; wanted a Worth"),
+        ({"acquisition": Junk()}, r"test_own_field_kinds:Junk\.utility\(\) returned 3\.0; wanted a Utility"),
+        ({"acquisition": Junk(), "coordination": "greedy"}, r"Junk\.utility\(\) returned 3\.0; wanted a Utility"),
         (
             {"acquisition": JunkProblem()},
             r"JunkProblem\.local_problem\(\) returned 'problem'; wanted a LocalProblem",

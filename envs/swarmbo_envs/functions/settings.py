@@ -34,7 +34,7 @@ class FunctionSettings(Settings, frozen=True):
             self,
             "outcomes",
             lambda value: value == "total" or self.structure == "known",
-            "'total' where the structure is hidden: outcomes of factors would tell it",
+            "'total' where the structure is hidden: outcomes per factor would reveal it",
         )
 
 

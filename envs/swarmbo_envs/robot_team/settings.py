@@ -169,7 +169,7 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
             self,
             "sample_every_m",
             lambda value: value is None or self.samples_per_leg == 0,
-            "none beside samples_per_leg: one of them says where robots measure on the way",
+            "none together with samples_per_leg: state one of them, for where robots measure on the way",
         )
         slowest = min(each(self.speed_m_s, self.robots))
         require(

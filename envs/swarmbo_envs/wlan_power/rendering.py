@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
@@ -55,9 +55,13 @@ def frame(
         _draw_users(axes["users"], network, capacities, settings)
         _draw_total(axes["total"], episode, settings, utility)
         left = f", {count} left (×)" if (count := int((~network.present).sum())) else ""
+        parts = (
+            f"round {episode.round} of {settings.max_cycles}{_is_best(episode, settings)}",
+            f"{_found(episode, capacities, settings, utility)} for {network.n_users.sum()} users{left}",
+            f"interference from {_disturbers(settings, network)}",
+        )
         figure.suptitle(
-            f"round {episode.round} of {settings.max_cycles} · {_found(episode, capacities, settings, utility)} for "
-            f"{network.n_users.sum()} users{left} · interference from {_DISTURBERS[settings.interference]}",
+            " · ".join(parts),
             x=0.01,
             ha="left",
             fontsize=10.5,
@@ -81,6 +85,17 @@ def sinr_map(
     present = np.ones(len(places), dtype=bool)
     visitors = Network(loss, loss.argmin(axis=0), present, network.disturbs, network.noise_mw, network.bandwidth_mhz)
     return 10.0 * np.log10(visitors.sinr(powers[None])[0])
+
+
+def _is_best(episode: Episode, settings: WlanPowerSettings) -> str:
+    totals = np.array(episode.totals)
+    best = len(totals) and not settings.changes and np.isfinite(totals[-1]) and totals[-1] >= np.nanmax(totals)
+    return " (best so far)" if best else ""
+
+
+def _disturbers(settings: WlanPowerSettings, network: Network) -> str:
+    text = _DISTURBERS[settings.interference]
+    return text if network.n_points <= _NUMBERED else text.partition(" (")[0]
 
 
 def _draw_map(
@@ -114,18 +129,23 @@ def _draw_map(
     points, users = topology.access_points, episode.users
     here, heard = network.present, np.argwhere(np.triu(hears))
     served = np.stack([users[here], points[network.serving[here]]], axis=1)
-    # one artist for all lines of a kind: hundreds of them would take seconds a picture
-    ax.add_collection(
-        LineCollection(list(points[heard]), colors="white", lw=0.8, ls=(0, (4, 3)), alpha=0.7, zorder=2), autolim=False
-    )
-    ax.add_collection(LineCollection(list(served), colors=look.INK, lw=0.8, alpha=0.7, zorder=3), autolim=False)
-    colours = np.array([look.agent_colour(i) for i in range(len(points))])
+    is_small = len(points) <= _NUMBERED
+    if is_small:  # else lines and colours would hide the map
+        looks: list[dict[str, Any]] = [
+            {"segments": list(points[heard]), "colors": "white", "linestyles": (0, (4, 3)), "zorder": 2},
+            {"segments": list(served), "colors": look.INK, "zorder": 3},
+        ]
+        for own in looks:
+            ax.add_collection(LineCollection(**own, linewidths=0.8, alpha=0.7), autolim=False)
+    colours = np.array([look.agent_colour(i) if is_small else "white" for i in range(len(points))])
     room = min(1.0, _NUMBERED / len(points))  # for markers; the more there are the smaller
     own = colours[network.serving[here]]
-    ax.scatter(*users[here].T, s=26 * room, c=own, edgecolors="white", linewidths=0.7 * room, zorder=4)
+    ax.scatter(
+        *users[here].T, s=26 * room, c=own, edgecolors="white" if is_small else "none", linewidths=0.7 * room, zorder=4
+    )
     ax.scatter(*users[~here].T, s=26 * room, color=look.INK, marker="x", linewidths=1.2 * room, zorder=4)
     ax.scatter(*points.T, s=120 * room, c=colours, marker="^", edgecolors=look.INK, linewidths=1.0 * room, zorder=5)
-    numbered = zip(points, episode.powers, strict=True) if len(points) <= _NUMBERED else ()
+    numbered = zip(points, episode.powers, strict=True) if is_small else ()
     for i, (place, power) in enumerate(numbered):
         ax.annotate(
             f"{i}: {power:.0f} dBm",
@@ -146,10 +166,12 @@ def _draw_powers(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> Non
     low, high = settings.power_dbm
     numbers, foot = np.arange(len(episode.powers)), low - 0.08 * (high - low)  # so that the least power has a bar too
     colours = [look.agent_colour(i) for i in range(len(numbers))]
-    if len(numbers) <= _NUMBERED:
-        ax.bar(numbers, episode.powers - foot, bottom=foot, color=colours)
-    else:
-        ax.vlines(numbers, foot, episode.powers, colors=colours)
+    if len(numbers) > _NUMBERED:
+        ax.hist(episode.powers, bins=24, range=(low, high), color=look.BLUE)
+        ax.set_title("Histogram of powers")
+        ax.set(xlabel="power (dBm)", ylabel="access points", xlim=(low, high))
+        return
+    ax.bar(numbers, episode.powers - foot, bottom=foot, color=colours)
     ax.set_title("Power (dBm)")
     ax.set(ylim=(foot, high), xlabel="access point")
     ax.set_yticks(np.linspace(low, high, 4))
@@ -166,24 +188,17 @@ def _found(episode: Episode, capacities: Float[np.ndarray, " m"], settings: Wlan
 
 
 def _draw_users(ax: Axes, network: Network, capacities: Float[np.ndarray, " m"], settings: WlanPowerSettings) -> None:
-    """Users side by side, by access point, the best of each first."""
-    place, centres, bars = 0.0, list[float](), list[tuple[float, float, str]]()
-    for i in range(network.n_points):
-        group = np.flatnonzero(network.present & (network.serving == i))
-        group = group[np.argsort(-capacities[group], kind="stable")]
-        bars += [(place + n, float(capacities[user]), look.agent_colour(i)) for n, user in enumerate(group)]
-        centres.append(place + max(len(group) - 1, 0) / 2.0)
-        place += max(len(group), 1) + 1.0
-    if bars:
-        at, heights, colours = zip(*bars, strict=True)
-        sides = np.array(at)[:, None] + 0.85 * np.array([-0.5, -0.5, 0.5, 0.5])
-        tops = np.array(heights)[:, None] * np.array([0.0, 1.0, 1.0, 0.0])
-        ax.add_collection(PolyCollection(list(np.stack([sides, tops], axis=-1)), facecolors=colours))
-    ax.set_ylim(0.0, 1.05 * max(float(capacities[network.present].max(initial=0.0)), 1e-9))
+    """Share of users below each capacity, compared with that at largest power everywhere."""
+    here = network.present
+    loudest = network.user_capacities(np.full((1, network.n_points), settings.power_dbm[1]))[0]
+    kinds = {"all at largest power": (loudest, look.MUTED, (0, (4, 3))), "this round": (capacities, look.BLUE, "-")}
+    for label, (values, colour, dashes) in kinds.items() if here.any() else ():
+        ax.ecdf(values[here], label=label, color=colour, linestyle=dashes, linewidth=1.6)
+    if here.any():
+        ax.legend(loc="lower right")
     by = "" if settings.objective == "capacity" else " by the closed form"
-    ax.set_title(f"Capacity of each user{by} (Mbit/s)")
-    ax.set(xlabel="users by access point", xlim=(-1.0, place - 1.0))
-    _number(ax, centres)
+    ax.set_title(f"Users below a capacity{by} (CDF)")
+    ax.set(xlabel="capacity of a user (Mbit/s)", ylim=(0.0, 1.02), xlim=(0.0, None))
 
 
 def _draw_total(ax: Axes, episode: Episode, settings: WlanPowerSettings, utility: Utility) -> None:
@@ -201,7 +216,6 @@ def _draw_total(ax: Axes, episode: Episode, settings: WlanPowerSettings, utility
 
 
 def _number(ax: Axes, centres: Any) -> None:
-    """Access points by number, where there is room for them."""
-    if len(centres) <= _NUMBERED:
-        ax.set_xticks(centres, [str(i) for i in range(len(centres))])
+    """Access points by number."""
+    ax.set_xticks(centres, [str(i) for i in range(len(centres))])
     ax.grid(visible=False, axis="x")

@@ -1,4 +1,4 @@
-"""Beliefs that agents fuse by messages: each has readings of its own, and hears what its neighbours say."""
+"""Local beliefs that agents fuse by messages: each has its own measurements and its neighbours' messages."""
 
 from swarmbo.belief.fusion.covariance_intersection import (
     CovarianceIntersection as CovarianceIntersection,

@@ -1,4 +1,4 @@
-"""Covariance intersection, a reference to compare with: safe whichever way the same reading has travelled."""
+"""Covariance intersection, for comparison: conservative, by whatever paths the same measurement has arrived."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -27,12 +27,7 @@ from swarmbo.spaces import Domain
 
 
 class Intersection(NamedTuple):
-    """A fused estimate.
-
-    Args:
-        information: share times the first information and (1 - share) times the second.
-        share: In [0, 1].
-    """
+    """Fused information: ``share`` in [0, 1] of the first estimate, and the rest of the second."""
 
     information: Information
     share: float
@@ -41,19 +36,19 @@ class Intersection(NamedTuple):
 def intersection(
     first: Information, second: Information, importance: Float[np.ndarray, "p p"] | None = None
 ) -> Intersection:
-    """Fuse two estimates of the same weights, each made from the prior N(0, I) and data of unknown overlap.
+    """Fuse two estimates of the same weights, each from the prior N(0, I) and data of unknown overlap.
 
     The posterior precisions are averaged, P⁻¹ = a P₁⁻¹ + (1 - a) P₂⁻¹. If both reported covariances were at least the
-    true ones then so is the fused one, whatever data they share. The share a minimises trace(importance P), so the
-    result is never worse than the better of the two by that measure. The prior is in both, so it stays in it once.
+    true ones, so is the fused one, whatever data they share. The share a minimises trace(importance P), so the result
+    is never worse than the better of the two by that measure. The prior is in both, so it counts once.
 
     Source: Julier & Uhlmann 1997.
 
     Args:
-        first: Without the prior.
-        second: Without the prior.
-        importance: Symmetric, positive semi-definite (p, p); with the mean of φφᵀ over places trace(importance P) is
-            the mean variance of the field there. None: the identity.
+        first: Information without the prior.
+        second: Information without the prior.
+        importance: Symmetric, positive semi-definite (p, p); with the mean of φφᵀ over the domain, trace(importance P)
+            is the mean variance of the field. None: the identity.
 
     Example:
         >>> one = Information(np.diag([8.0, 0.0]), np.zeros(2), 1.0)
@@ -71,12 +66,12 @@ def intersection(
         return float((costs / (a * ratios + (1.0 - a))).sum())
 
     inside = float(minimize_scalar(measure, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-6}).x)
-    share = min((1.0, 0.0, inside), key=measure)  # of equals the first: who hears what it knows already changes nothing
+    share = min((1.0, 0.0, inside), key=measure)  # of equals the first, so that known information changes nothing
     return Intersection(first.scaled(share) + second.scaled(1.0 - share), share)
 
 
-_PLACES = 256  # where the mean variance is taken
-_SAME = 1e-6  # share of the fused information; a change below it is not worth a message
+_PLACES = 256  # points for the mean variance
+_SAME = 1e-6  # share of the fused information below which a change is not sent
 
 
 class _Body(msgspec.Struct, array_like=True):
@@ -85,20 +80,20 @@ class _Body(msgspec.Struct, array_like=True):
 
 
 class CovarianceIntersection(FusedView):
-    """An agent with one estimate, which it tells its neighbours, and fuses with theirs by covariance intersection.
+    """An agent with one estimate, which it sends to its neighbours, and fuses with theirs by covariance intersection.
 
-    Nothing is tagged: messages have one size, whatever the number of agents, and no memory of who is who is needed. The
-    price is that independent readings are not added up, only averaged: the estimate is never surer than it may be, and
-    never worse, by its mean variance over the domain, than the better one of the two it was fused from. Its own
-    readings are news to everybody, so they are added.
+    Nothing is tagged: messages have one size, whatever the number of agents, and no memory of sources is needed. The
+    price is that independent measurements are averaged, not added. The estimate is never overconfident, and its mean
+    variance over the domain is never larger than that of the better one of the two that were fused. Its own
+    measurements are new to every agent, so they are added.
 
     Args:
-        name: Its name; no other agent's.
-        domain: The box of physical points.
-        proposal: What all agents are started with.
-        neighbours: Whom it speaks to, from the start.
-        repeats: How often, >= 1, it tells an estimate that does not change any more, in case messages are lost. Who
-            tells of one that is no news, and another, is told the present one again.
+        name: Name that no other agent has.
+        domain: Box of physical points.
+        proposal: Initial proposal of all agents.
+        neighbours: Recipients of its messages at first.
+        repeats: Number of times, >= 1, that an unchanged estimate is sent, in case messages are lost. A neighbour whose
+            estimate brings no news, and differs, gets the present one again.
 
     Example:
         >>> from swarmbo.belief.fusion import exchange
@@ -118,14 +113,14 @@ class CovarianceIntersection(FusedView):
         self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), repeats: int = 4
     ) -> None:
         self.repeats = require_at_least_one("repeats", repeats)
-        self._left: dict[str, int] = {}  # how often each neighbour is still to be told
-        self._answers: dict[str, int] = {}  # how often each was told again because it knew less
+        self._left: dict[str, int] = {}  # repeats that remain for each neighbour
+        self._answers: dict[str, int] = {}  # repeats for each neighbour that knew less
         super().__init__(name, domain, proposal, neighbours)
         self._has_adopted()
 
     @property
     def belief(self) -> FeatureGP:
-        """What it believes by what has reached it."""
+        """Belief from its own measurements and received messages."""
         return FeatureGP(
             domain=self.domain,
             hyperparameters=self.proposal.hyperparameters,
@@ -135,19 +130,19 @@ class CovarianceIntersection(FusedView):
 
     @property
     def reached(self) -> dict[str, float]:
-        """Readings of each agent times the share with which they count."""
+        """Measurements of each agent times the share with which they count."""
         return dict(sorted(self._tally.items()))
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has told its estimate often enough, and all neighbours hold the same proposal."""
+        """True if it has sent its estimate often enough, and all neighbours hold the same proposal."""
         return not any(self._is_due(neighbour) for neighbour in self.neighbours)
 
     def _is_due(self, neighbour: str) -> bool:
         return self._left.get(neighbour, 0) > 0 or not self._agrees.get(neighbour, True)
 
     def meet(self, neighbours: Iterable[str]) -> None:
-        """Whom it speaks to from now on: those that its radio reaches."""
+        """Set the neighbours within radio range."""
         before = self.neighbours
         super().meet(neighbours)
         for neighbour in self.neighbours:
@@ -181,7 +176,7 @@ class CovarianceIntersection(FusedView):
         fused, share = intersection(self._estimate, other, _importance(self.proposal, self.domain.n_dims, last))
         if _is_same(fused, self._estimate):
             answers = self._answers.get(sender, 0)
-            if answers < self.repeats and not _is_same(other, self._estimate):  # it came late, or missed something
+            if answers < self.repeats and not _is_same(other, self._estimate):  # it was late, or missed something
                 self._answers[sender] = answers + 1
                 self._must_answer(sender)
             return

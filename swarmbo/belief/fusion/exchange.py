@@ -1,4 +1,4 @@
-"""Let agents that fuse beliefs talk for a while."""
+"""Communication steps of agents that fuse beliefs."""
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -10,49 +10,36 @@ from swarmbo.transport import Envelope
 
 @runtime_checkable
 class Carrier(Protocol):
-    """What carries the messages: an ``InProcessTransport``, or one with faults."""
+    """Carrier of messages: an ``InProcessTransport``, or one with faults."""
 
     @property
     def traffic(self) -> Traffic:
-        """What was sent so far."""
+        """Traffic so far."""
         ...
 
     def send(self, envelope: Envelope, /) -> None:
-        """Take a message."""
+        """Accept a message."""
         ...
 
     def deliver(self) -> dict[str, list[Envelope]]:
-        """End the step, and hand over what has arrived, by recipient."""
+        """End the step, and return the arrivals by recipient."""
         ...
 
 
 class Unfinished(NamedTuple):
-    """Whether any of all agents has more to say; answered by that.
-
-    Args:
-        own: Whether one of those at hand has.
-    """
+    """Question if any agent has more to send; ``own`` is the answer of the local agents."""
 
     own: bool
 
 
 class Spoken(NamedTuple):
-    """What agents at hand say in a step; answered by what they hear, by recipient.
-
-    Args:
-        letters: To neighbours.
-    """
+    """Messages that local agents send in a step; answered by arrivals, by recipient."""
 
     letters: Sequence[Envelope]
 
 
 def talk(agents: Mapping[str, FusedView], steps: int) -> Generator[Unfinished | Spoken, Any, None]:
-    """Synchronous steps of some agents: all speak, then all hear, until nobody has more to say. Nothing is left over.
-
-    Args:
-        agents: Those at hand.
-        steps: How many at most, >= 0.
-    """
+    """Synchronous steps of local agents: all send, then all receive, until no agent has more to send."""
     for _ in range(steps):
         if not (yield Unfinished(not all(agent.is_finished for agent in agents.values()))):
             return
@@ -63,16 +50,7 @@ def talk(agents: Mapping[str, FusedView], steps: int) -> Generator[Unfinished | 
 
 
 def exchange(agents: Iterable[FusedView], transport: Carrier, steps: int) -> Traffic:
-    """Let agents that are all at hand talk.
-
-    Args:
-        agents: Who talks; the same agents may be elsewhere in another call, as if cut off.
-        transport: Opened for at least them.
-        steps: How many, >= 0; it ends before if all agents have finished.
-
-    Returns:
-        What was sent.
-    """
+    """Let local agents exchange messages for at most ``steps`` steps, or until all finished, and return the traffic."""
     before, answer = transport.traffic, None
     talking = talk({agent.name: agent for agent in agents}, steps)
     while True:
@@ -90,7 +68,7 @@ def exchange(agents: Iterable[FusedView], transport: Carrier, steps: int) -> Tra
 
 
 def carried(letters: Iterable[Envelope], transport: Carrier) -> dict[str, list[Envelope]]:
-    """What arrives of a step's letters, by recipient."""
+    """Send a step's letters, and return the arrivals by recipient."""
     for envelope in letters:
         transport.send(envelope)
     return transport.deliver()

@@ -1,7 +1,7 @@
-"""Experts, each with readings of its own: products of what they predict, and agents that make these.
+"""Experts with their own measurements: products of their predictions, and agents that compute these.
 
-A committee can be asked like one Gaussian process: at any place, and about several jointly. Agents that tell one
-another predictions at agreed places, and no readings, are what it is compared with.
+A committee is used like one Gaussian process, at any location and jointly at several. Agents that exchange predictions
+at agreed locations, and no measurements, are for comparison.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,18 +33,18 @@ _SMALLEST = 1e-12  # share of the prior variance below which a variance is taken
 def generalised_product(
     means: Float[np.ndarray, "k m"], variances: Float[np.ndarray, "k m"], prior_variance: float
 ) -> Predictions:
-    """The generalised product of experts: precisions are averaged, by how much each expert knows of the place.
+    """Generalised product of experts: precisions are averaged, weighted by each expert's information.
 
-    The weight of an expert is what it has learned of the place, ½ log(prior variance / its variance), as a share of
-    what all have; equal where none has learned anything. As weights sum to 1 the product is never surer than its
-    surest expert: safe if experts share data, too unsure if they do not.
+    The weight of an expert at a location is its information gain, ½ log(prior variance / its variance), as a share of
+    that of all; equal if no expert has learned anything. As weights sum to 1 the product is never more confident than
+    its most confident expert. It is conservative if experts share data, and underconfident otherwise.
 
     Source: Cao & Fleet 2014, with weights normalised to a sum of 1.
 
     Args:
-        means: Of each expert at each place, in the unit of the outcome.
-        variances: As ``means``, > 0, in its square.
-        prior_variance: Of the field, which all experts share.
+        means: Means of each expert at each location, in the unit of the outcome.
+        variances: Variances, > 0, in its square.
+        prior_variance: Prior variance of the field, common to all experts.
 
     Returns:
         Means (m,) and variances (m,).
@@ -65,20 +65,20 @@ def generalised_product(
 def robust_committee(
     means: Float[np.ndarray, "k m"], variances: Float[np.ndarray, "k m"], prior_mean: float, prior_variance: float
 ) -> Predictions:
-    """The robust Bayesian committee machine: precisions add up, by what each expert knows.
+    """Robust Bayesian committee machine: precisions add up, weighted by each expert's information.
 
     With weights b = ½ log(prior variance / variance): precision = Σ b / variance + (1 - Σ b) / prior variance, so that
-    the prior counts once. Where nobody knows anything it is the prior. It takes the experts' data as independent given
-    the field at the place, so it is too sure where they are not. The weight of an expert whose variance is below e⁻² of
-    the prior's is above 1: near its own readings the committee is surer than it, be it of that expert alone.
+    the prior counts once. Without any data it is the prior. It assumes that the experts' data are independent given the
+    field at the location, and is overconfident otherwise. The weight of an expert whose variance is below e⁻² of the
+    prior's is above 1: near its own measurements even a committee of one is more confident than its expert.
 
     Source: Deisenroth & Ng 2015, robust Bayesian committee machine.
 
     Args:
-        means: Of each expert at each place, in the unit of the outcome.
-        variances: As ``means``, > 0, in its square.
-        prior_mean: Of the field, which all experts share.
-        prior_variance: As ``prior_mean``.
+        means: Means of each expert at each location, in the unit of the outcome.
+        variances: Variances, > 0, in its square.
+        prior_mean: Prior mean of the field, common to all experts.
+        prior_variance: Prior variance of the field.
 
     Returns:
         Means (m,) and variances (m,).
@@ -97,14 +97,7 @@ def robust_committee(
 
 @dataclass(frozen=True, eq=False)
 class CommitteePosterior:
-    """Marginals of a committee at m points: its means and variances, and the correlations of one expert.
-
-    Args:
-        mean: Means (m,), in the unit of the outcome.
-        var: Variances (m,), in its square.
-        expert: Whose correlations are taken.
-        factor: What its standard deviations (m,) are multiplied by.
-    """
+    """Means and variances (m,) of a committee, and correlations of one expert, with a factor for its deviations."""
 
     mean: Float[np.ndarray, " m"]
     var: Float[np.ndarray, " m"]
@@ -112,32 +105,25 @@ class CommitteePosterior:
     factor: Float[np.ndarray, " m"]
 
     def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
-        """Covariances (r, c) between two subsets of the points, in the square of the outcome's unit.
-
-        Args:
-            rows: Indices into the points (r,), or a slice.
-            cols: Indices into the points (c,), or a slice.
-        """
+        """Covariances (r, c) between two subsets of the points, given by indices, in squared units of the outcome."""
         return self.factor[rows, None] * self.expert.cov(rows, cols) * self.factor[cols]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CommitteeGP(FieldGP):
-    """The robust Bayesian committee machine of experts who each know the readings of one author.
+    """Robust Bayesian committee machine of experts that each have one author's measurements.
 
-    It takes the cube of each author's number of readings to make, not the cube of their sum. It is a product at every
-    place by itself. What it says of several places jointly is the correlation that one expert, its owner, sees between
-    them, scaled to the committee's variances: a covariance, and near the owner a good one, but far from it the owner
-    has only its prior to go by. Measurements to come take the share of variance that they take of the owner's own.
+    It costs the cube of each author's number of measurements, not the cube of their sum. Products are taken location by
+    location. Joint predictions use the correlation of one expert, its owner, scaled to the committee's variances. This
+    is a valid covariance and a good one near the owner's measurements; far from these it is the prior's. Pending
+    measurements reduce variances by the same share as the owner's.
 
-    Its place and time are those of its base, ``FieldGP``.
-
-    Source: of the product Deisenroth & Ng 2015; of the rest none, it is ours.
+    Source: Deisenroth & Ng 2015 for the product; the rest is our own.
 
     Args:
-        experts: With readings, and all with the same hyper-parameters.
-        own: The owner's expert, perhaps without readings.
-        foreseen: The same, knowing of the measurements to come.
+        experts: Experts with measurements, all with the same hyper-parameters.
+        own: The owner's expert, perhaps without measurements.
+        foreseen: The owner's expert with pending measurements.
     """
 
     experts: tuple[ExactGP, ...]
@@ -150,19 +136,11 @@ class CommitteeGP(FieldGP):
         return sum(expert.n_data for expert in self.experts)
 
     def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
-        """Means (m,) of the field at physical points (m, d).
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
+        """Means (m,) of the field at physical points (m, d)."""
         return self.posterior(X)[0]
 
     def posterior_cache(self, X: ArrayLike) -> CommitteePosterior:
-        """The posterior at fixed physical points (m, d), from which covariances between subsets are cheap.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
+        """Posterior at fixed physical points (m, d), from which covariances between subsets are cheap."""
         points, h = self._points(X), self.hyperparameters
         told = [expert.posterior(points) for expert in self.experts or (self.own,)]
         means, variances = np.array([mean for mean, _ in told]), np.array([var for _, var in told])
@@ -172,22 +150,17 @@ class CommitteeGP(FieldGP):
         return CommitteePosterior(mean, var, expert, np.sqrt(var / np.maximum(expert.var, least)))
 
     def condition_on_pending(self, X: Float[np.ndarray, "q d"]) -> "CommitteeGP":
-        """A belief whose variance knows of measurements to come, and whose mean does not move.
-
-        Args:
-            X: Points (q, d), physical, that will be measured with the usual noise; added to those pending already.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
+        """Belief whose variance includes measurements with the usual noise at pending points (q, d); the mean is
+        unchanged.
         """
         return replace(self, foreseen=self.foreseen.condition_on_pending(self._points(X)))
 
 
 class CommitteeFlooding(MeasurementFlooding):
-    """An agent that collects readings as its base does, and has an expert of its own for each author of them.
+    """An agent that collects measurements as its base does, and has an expert for each author.
 
-    The messages are those of ``MeasurementFlooding``; what it saves is computation. Experts that tell one another
-    predictions, and no readings, are ``PredictionFlooding``.
+    Its messages are those of ``MeasurementFlooding``; it saves computation. ``PredictionFlooding`` has experts that
+    exchange predictions, and no measurements.
 
     Example:
         >>> from swarmbo.belief.fusion import Proposal, exchange
@@ -205,7 +178,7 @@ class CommitteeFlooding(MeasurementFlooding):
 
     @property
     def knowledge(self) -> None:
-        """None: of two agents with the same readings each takes the correlations of its own expert."""
+        """None: agents with the same measurements use correlations of different experts."""
         return None
 
     def _made(self) -> CommitteeGP:
@@ -226,46 +199,32 @@ class CommitteeFlooding(MeasurementFlooding):
 
 @dataclass(frozen=True, eq=False)
 class PredictionTable:
-    """A belief about agreed places only, and about each by itself: products of experts have no joint covariance.
-
-    Args:
-        places: Physical points (m, d).
-        mean: Of the field (m,), in the unit of the outcome.
-        var: Of the field (m,), in its square.
-    """
+    """Belief at agreed locations (m, d) only, each on its own, as products of experts have no joint covariance."""
 
     places: Float[np.ndarray, "m d"]
     mean: Float[np.ndarray, " m"]
     var: Float[np.ndarray, " m"]
 
     def posterior(self, X: Float[np.ndarray, "k d"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-        """Mean (k,) and variance (k,) at some of the agreed places (k, d).
-
-        Raises:
-            ShapeError: If a point is none of them.
-        """
+        """Mean (k,) and variance (k,) at some of the agreed locations (k, d)."""
         points, rows = checked_points(X, self.places.shape[1]), dict[bytes, int]()
         for row, place in enumerate(self.places):
             rows.setdefault(place.tobytes(), row)
         if strangers := [point.tolist() for point in points if point.tobytes() not in rows]:
-            raise ShapeError(f"X: got {strangers[0]}; wanted some of the {len(self.places)} places that were agreed on")
+            raise ShapeError(f"X: got {strangers[0]}; wanted some of the {len(self.places)} agreed locations")
         chosen = [rows[point.tobytes()] for point in points]
         return self.mean[chosen], self.var[chosen]
 
 
 class PredictionFlooding(Gossip):
-    """An expert with an exact GP of its own readings, and the newest predictions of all experts it has heard of.
+    """An expert with an exact GP of its own measurements, and the newest received predictions of all experts.
 
-    What it tells is 16 bytes a place, however many readings are behind it.
+    Its messages take 16 bytes per location, whatever the number of measurements.
 
     Args:
-        name: Its name; no other agent's.
-        domain: The box of physical points.
-        proposal: What all agents are started with.
-        neighbours: Whom it speaks to, from the start.
-        patience: Steps, >= 1, after which entries that nobody confirmed are sent again.
-        places: Points (m, d), physical, with a time axis (m, d + 1), that all agents have agreed to predict at.
-        product: How predictions are made into one.
+        patience: Steps, >= 1, after which unconfirmed entries are sent again.
+        places: Agreed locations of predictions (m, d), physical, with a time axis (m, d + 1).
+        product: Rule that combines predictions.
     """
 
     def __init__(
@@ -287,13 +246,13 @@ class PredictionFlooding(Gossip):
 
     @property
     def own_belief(self) -> ExactGP:
-        """Belief by its own readings alone."""
+        """Belief from its own measurements alone."""
         h, rows = self.proposal.hyperparameters, (self.X, self.y, self.noise)
         return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *rows)
 
     @property
     def belief(self) -> PredictionTable:
-        """Belief by what has reached it."""
+        """Belief from its own measurements and received messages."""
         h = self.proposal.hyperparameters
         prior_mean, prior_variance = h.offset + h.scale * h.mean, h.scale**2 * h.outputscale
         if not self._told:

@@ -1,4 +1,4 @@
-"""The beliefs of a team of which each agent has one of its own."""
+"""Local beliefs of a team, one for each agent."""
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
@@ -44,13 +44,7 @@ _AGENTS: dict[FusionMethod, type[FusedView]] = {
 
 
 class Talk(NamedTuple):
-    """Agents that are about to talk.
-
-    Args:
-        agents: Those at hand.
-        medium: What carries, and perhaps loses, what they say.
-        steps: How many at most.
-    """
+    """Agents before an exchange of messages, the medium of these, and the largest number of steps."""
 
     agents: Mapping[str, FusedView]
     medium: FaultyTransport
@@ -58,30 +52,30 @@ class Talk(NamedTuple):
 
 
 class FusedBelief:
-    """Agents that fuse beliefs, seen from outside: who measured what, when they talk, and what each believes.
+    """Agents that fuse beliefs, seen from outside: their measurements, exchanges of messages, and beliefs.
 
-    Asked as one belief it answers with that of its representative: the first agent of those that know of most readings.
+    As one belief it is that of its representative: the first of the agents with the most measurements.
 
-    An agent fits hyper-parameters to all raw readings that it has, and proposes them, when it has more of them by a
-    factor than the present proposal was fitted to, and has waited in vain for another's on as many occasions as it
-    knows of agents whose names come before its own. So in each part of a team the first one leads, and if it is gone
-    the next one does; and of several proposals that meet one wins everywhere.
+    An agent fits hyper-parameters to all raw measurements that it has, and proposes them, once the number has grown by
+    a factor since the present proposal. It first waits as many exchanges as there are known agents with earlier names.
+    So the first agent leads in each connected part of a team, and the next one if it fails; of several proposals one
+    wins everywhere.
 
-    An agent by itself holds the belief of one of them: it gives that its own readings, and has it talk by messages.
+    An ``Agent`` holds the belief of one of them, adds its own measurements, and exchanges messages itself.
 
     Args:
-        settings: How they fuse.
-        domain: The box of physical points.
+        settings: Settings of fusion.
+        domain: Box of physical points.
         agents: Names, at least one, none twice.
-        seed: Of the basis, the fits and the losses.
-        held: Whose beliefs are at hand; None: those of all.
-        transport: What carries what they say; with faults these befall it, besides what the settings lose.
+        seed: Seed of the basis, the fits and the losses.
+        held: Agents with local beliefs here; None: all.
+        transport: Transport of the messages; its faults add to the losses of the settings.
 
     Attributes:
-        agents: Those at hand, by name.
-        sent: What that took when they last talked at once.
-        fared: How links with faults did when they last talked; None: the transport has none.
-        due: What those at hand have to say, and did not say yet.
+        agents: Local agents by name.
+        sent: Traffic of the last exchange.
+        fared: Report of faulty links in the last exchange; None without faults.
+        due: Messages of local agents that are not sent yet.
 
     Raises:
         ConfigError: If there is no agent, or a name comes twice.
@@ -118,9 +112,9 @@ class FusedBelief:
         for view in (*self.agents.values(), *self.failures.values()):
             view.team, view.is_whole = frozenset(self.names), held is not None
         self.due: tuple[Talk, ...] = ()
-        self._waits = dict.fromkeys(self.agents, 0)  # occasions on which an agent has waited for another's proposal
+        self._waits = dict.fromkeys(self.agents, 0)  # exchanges in which an agent waited for another's proposal
         self.now = 0.0  # rounds
-        self._occasions = 0  # how often the agents have talked
+        self._occasions = 0  # number of exchanges
 
     def learn(
         self,
@@ -132,27 +126,23 @@ class FusedBelief:
         *,
         later: bool = False,
     ) -> Traffic:
-        """Give agents their new readings, and let all talk over the links; not those of which some are elsewhere.
+        """Give agents their new measurements, and let all exchange messages over the links, if all are local.
 
         Args:
-            readings: By agent: points (n, d) and outcomes (n,), physical, without failed ones.
-            links: Who hears whom; None means everyone. A message goes to neighbours only.
-            failed: By agent: points (n, d) where its measurements failed.
-            noise_variance: By agent: as in ``give``, where it is known.
-            round: The present one, which faults of the transport may depend on.
-            later: Whether somebody else lets them talk.
+            measurements: By agent: points (n, d) and outcomes (n,), physical, without failed ones.
+            links: Radio graph; None: every agent reaches every other. A message goes to neighbours only.
+            failed: By agent: points (n, d) of failed measurements.
+            noise_variance: By agent: as in ``give``, if known.
+            round: Present round, on which faults of the transport may depend.
+            later: True if the caller runs the exchange.
 
         Returns:
-            What was sent; nothing yet where agents are elsewhere or talk later, and what is to be said is ``due``.
-
-        Raises:
-            ConfigError: If an agent is unknown, or links are directed.
-            ShapeError: If shapes do not fit, or a value is not finite.
+            Traffic; none yet if agents are remote or exchange later: their messages are ``due``.
         """
         check_links(links)
         failed, noise = failed or {}, noise_variance or {}
         self._require_known(*measurements, *failed)
-        for name, (X, y) in measurements.items():  # first what may be refused, so that nothing has changed if it is
+        for name, (X, y) in measurements.items():  # check everything first, so that a refusal changes nothing
             n = len(self._points(X))
             checked_outcomes(y, n)
             checked_noise(noise.get(name), n)
@@ -180,7 +170,7 @@ class FusedBelief:
         return self.sent
 
     def _medium(self, purposes: Sequence[str], links: "nx.Graph[str] | None", round: int) -> FaultyTransport:
-        """What loses some of what is said; what a link loses does not depend on what others carry."""
+        """Medium with losses; the losses of a link do not depend on other links."""
         drawn = int(stream(self.seed, *purposes, occasion=self._occasions).integers(2**63))
         faults = Faults(loss=self.settings.loss, seed=drawn)
         if isinstance(self._transport, Faults):
@@ -190,7 +180,7 @@ class FusedBelief:
         return faults.open(self.names, links)
 
     def _fared(self, media: Sequence[FaultyTransport], round: int) -> LinkReport | None:
-        """How links fared in all talks of an occasion."""
+        """Report of links over all exchanges of an occasion."""
         if not isinstance(self._transport, Faults):
             return None
         fared = sum((LinkReport(medium.now, edges=by_name(medium.edges)) for medium in media), LinkReport(ticks=0))
@@ -199,43 +189,33 @@ class FusedBelief:
 
     @property
     def has_faults(self) -> bool:
-        """Whether links lose more than the settings say, and agents may be gone."""
+        """True if links lose more than the settings have, and agents may fail."""
         return isinstance(self._transport, Faults)
 
     @property
     def has_all(self) -> bool:
-        """Whether the beliefs of all agents are at hand."""
+        """True if the beliefs of all agents are local."""
         return len(self.agents) == len(self.names)
 
     def copied(self) -> "FusedBelief":
-        """One that learns without this one, which stays as it is."""
+        """Copy that learns independently."""
         other = copy(self)
         other.agents, other.failures, other._waits = deepcopy((self.agents, self.failures, self._waits))
         return other
 
     def give(self, agent: str, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> None:
-        """Give an agent readings, which the others hear of when next they talk.
+        """Give an agent its own measurements, which others receive in the next exchange.
 
         Args:
-            agent: Whose they are from now on.
             X: Points (n, d), physical, of the present round; with a time axis also (n, d + 1), the round of each last.
             y: Outcomes (n,), physical.
-            noise_variance: As of ``ExactGP.update``.
-
-        Raises:
-            ConfigError: If the agent is unknown.
-            ShapeError: If shapes do not fit, or a value is not finite.
+            noise_variance: As for ``ExactGP.update``.
         """
         self._require_known(agent)
         self.agents[agent].measure(self._points(X), y, noise_variance)
 
     def give_failures(self, agent: str, X: ArrayLike) -> None:
-        """Tell an agent where its measurements failed, of which the others hear when next they talk.
-
-        Args:
-            agent: Whose they are.
-            X: As in ``give``.
-        """
+        """Give an agent the locations of its failed measurements, which others receive in the next exchange."""
         self._require_known(agent)
         places = self._points(X)
         if len(places):
@@ -244,12 +224,8 @@ class FusedBelief:
     def given_again(
         self, agent: str, told: Sequence[tuple[float, Sequence[float], float, float | None]]
     ) -> "FusedBelief":
-        """A copy in which an agent has all that it measured; of what it has already others may know.
-
-        Args:
-            agent: Whose measurements these are.
-            told: In the order in which it was ever told of them, the first of which it has: round, place (d,), outcome
-                (NaN if it failed) and standard deviation of the noise (None where that is not known).
+        """Copy in which an agent has all its measurements again, given with round, location, outcome (NaN if failed)
+        and noise.
         """
         other = self.copied()
         good = [one for one in told if not math.isnan(one[2])][other.agents[agent].n_measurements :]
@@ -261,7 +237,7 @@ class FusedBelief:
         return other
 
     def reports(self, agent: str) -> tuple[Float[np.ndarray, "n c"], Float[np.ndarray, "f c"]]:
-        """Where measurements succeeded that an agent knows of one by one, and where some failed, as far as it heard."""
+        """Locations of the successful measurements that an agent knows individually, and of known failures."""
         own = self.agents[agent]
         return own.known.X if isinstance(own, MeasurementFlooding) else own.X, self.failures[agent].known.X
 
@@ -273,7 +249,7 @@ class FusedBelief:
         return checked_places(X, self.domain, self.has_time, self.now)
 
     def _lead(self, agent: FusedView) -> None:
-        """Let an agent propose, if it has enough news and it is its turn."""
+        """Let an agent propose, if it has enough new measurements and it is its turn."""
         X, y, noise = agent.known if isinstance(agent, MeasurementFlooding) else (agent.X, agent.y, agent.noise)
         has_news = len(y) > 0 and len(y) >= self.settings.growth * agent.proposal.n_measurements
         if has_news and self._waits[agent.name] < sum(other < agent.name for other in agent.reached):
@@ -287,35 +263,28 @@ class FusedBelief:
 
     @property
     def has_time(self) -> bool:
-        """Whether readings fade."""
+        """True if data fade with time."""
         return self.settings.prior.time is not None
 
     def at(self, now: float) -> "FusedBelief":
-        """The same agents asked at another round: that of new readings and of predictions.
-
-        Args:
-            now: The round.
-        """
+        """Copy at another round: that of new measurements and of predictions."""
         other = copy(self)
         other.now = float(now)
         return other
 
     @property
     def representative(self) -> str:
-        """The first agent among those at hand that know of most readings."""
+        """First of the local agents with the most measurements."""
         known = {name: self.known_to(name) for name in self.agents}
         return max(known, key=lambda name: known[name])  # the first of equals
 
     def known_to(self, agent: str) -> float:
-        """How many readings an agent knows of."""
+        """Number of measurements that an agent knows."""
         return round(sum(self.agents[agent].reached.values()), 6)
 
     @property
     def views(self) -> Views:
-        """What every agent at hand believes now; agents that know the same have one belief, which is worked out once.
-
-        Where some are elsewhere nobody answers for all.
-        """
+        """Present beliefs of all local agents; agents with equal knowledge share one belief, computed once."""
         made: dict[Hashable, PlaceBelief] = {}
         by_agent: dict[str, PlaceBelief] = {}
         for name, agent in self.agents.items():
@@ -327,34 +296,34 @@ class FusedBelief:
 
     @property
     def n_data(self) -> int:
-        """Number of readings that the representative knows of."""
+        """Number of measurements that the representative knows."""
         return self.agents[self.representative].belief.n_data
 
     @property
     def places(self) -> Float[np.ndarray, "n d"]:
-        """Where the representative itself has measured (n, d), physical."""
+        """Locations (n, d) of the representative's own measurements, physical."""
         return self.agents[self.representative].X[:, : self.domain.n_dims]
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """The representative's."""
+        """Hyper-parameters of the representative."""
         return self.agents[self.representative].proposal.hyperparameters
 
     @property
     def noise_variance(self) -> float:
-        """Variance of the measurement noise, in the square of the outcome's unit, as the representative has it."""
+        """Variance of the measurement noise by the representative, in the square of the outcome's unit."""
         return self.agents[self.representative].belief.noise_variance
 
     def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Means and variances at physical points, as the representative has them."""
+        """Means and variances at physical points by the representative."""
         return self.agents[self.representative].belief.at(self.now).posterior(X)
 
     def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
-        """Means at physical points, as the representative has them."""
+        """Means at physical points by the representative."""
         return self.agents[self.representative].belief.at(self.now).posterior_mean(X)
 
     def state_dict(self) -> dict[str, Any]:
-        """All of the agents, as ``{"json": plain data, "arrays": {name: array}}``."""
+        """State of all agents as ``{"json": plain data, "arrays": {name: array}}``."""
         states = {name: agent.state_dict() for name, agent in self.agents.items()}
         plain = {
             "version": _VERSION,
@@ -381,11 +350,7 @@ class FusedBelief:
         held: Sequence[str] | None = None,
         transport: InProcess | Faults = _FAULTLESS,
     ) -> "FusedBelief":
-        """The beliefs that ``state_dict`` wrote down; they go on exactly as those that were saved.
-
-        Raises:
-            StateVersionError: If another version, or other agents, wrote it.
-        """
+        """Restore the beliefs of a ``state_dict``; they continue exactly."""
         plain, arrays = state["json"], state["arrays"]
         if plain.get("version") != _VERSION:
             raise StateVersionError(f"belief state: got version {plain.get('version')}; wanted {_VERSION}")

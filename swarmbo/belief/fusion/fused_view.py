@@ -1,4 +1,4 @@
-"""What all ways to fuse beliefs have in common: an agent's own readings, an agreed proposal, messages."""
+"""Base of all fusion methods: an agent's own measurements, an agreed proposal, messages."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -23,16 +23,13 @@ from swarmbo.transport import Envelope
 Said = TypeVar("Said")
 
 _VERSION = 4  # 4: of neighbours only where they differ
-MOST = 2**31  # readings, steps or proposals
+MOST = 2**31  # measurements, steps or proposals
 _LARGEST = 1e12  # hyper-parameter, and the inverse of the smallest
 _HUGE = 1e150  # number, whose square is still one
 
 
 class _Note(msgspec.Struct, array_like=True):
-    """A message: under which proposal the sender speaks, and what its way to fuse has to say.
-
-    The proposal itself is in it only where the recipient held another one by its last word.
-    """
+    """A message: content of the fusion method, the sender's stamp, and the proposal if the recipient lacks it."""
 
     stamp: bytes
     body: msgspec.Raw
@@ -40,24 +37,21 @@ class _Note(msgspec.Struct, array_like=True):
 
 
 class FusedView(ABC):
-    """What one agent believes, from its own readings and what its neighbours say; it sees nothing else.
+    """Local belief of one agent, from its own measurements and its neighbours' messages only.
 
-    Messages may be lost, doubled or late; links may be cut and agents may go and come back. No agent is told of it. Who
-    lets agents talk is ``talk``, for a team, and for an ``Agent`` that has one of these, alike.
+    Messages may be lost, doubled or late; links and agents may fail and return, without notice. ``talk`` runs the
+    exchange, for a team and for an ``Agent`` alike.
 
     Args:
-        name: Its name; no other agent's.
-        domain: The box of physical points.
-        proposal: What all agents of the team are started with; its version is 0.
-        neighbours: Whom it speaks to, from the start.
-
-    Raises:
-        ShapeError: If the proposal is for points of other dimensions.
+        name: Name that no other agent has.
+        domain: Box of physical points.
+        proposal: Initial proposal of all agents; its version is 0.
+        neighbours: Recipients of its messages at first.
     """
 
-    means_by_proposal = True  # whether what it says depends on the proposal that it holds
-    team: frozenset[str] | None = None  # all agents, where that is known: nobody else has readings
-    is_whole = False  # whether its state is sure to be all that it ever had
+    means_by_proposal = True  # True if its messages depend on its proposal
+    team: frozenset[str] | None = None  # all agents, if known: no other agent has measurements
+    is_whole = False  # True if its state surely has all its data
 
     def __init__(self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = ()) -> None:
         self.name = name
@@ -68,54 +62,51 @@ class FusedView(ABC):
         self.X: Float[np.ndarray, "n d"] = np.zeros((0, self.n_columns))
         self.y: Float[np.ndarray, " n"] = np.zeros(0)
         self.noise: Float[np.ndarray, " n"] = np.zeros(0)  # variances; NaN: that of the proposal
-        self.refused = Counter[str]()  # how many messages that held what they may not were dropped, by sender
-        self._agrees: dict[str, bool] = {}  # whether a neighbour's last word was under the same proposal
+        self.refused = Counter[str]()  # number of messages dropped for inadmissible content, by sender
+        self._agrees: dict[str, bool] = {}  # True if a neighbour's last message had the same proposal
         self.meet(neighbours)
 
     @property
     def n_columns(self) -> int:
-        """Coordinates of a reading: those of the domain, and its round where the belief has a time axis."""
+        """Coordinates of a measurement: those of the domain, and its round if the belief has a time axis."""
         return self.domain.n_dims + (self.proposal.hyperparameters.time is not None)
 
     @property
     def n_measurements(self) -> int:
-        """Number of its own readings."""
+        """Number of its own measurements."""
         return self.y.size
 
     @property
     @abstractmethod
     def belief(self) -> Any:
-        """What it believes by what has reached it: a belief like any other."""
+        """Belief from its own measurements and received messages."""
 
     @property
     @abstractmethod
     def reached(self) -> dict[str, float]:
-        """How many readings of which agent its belief holds, its own among them; agents that give none are left out."""
+        """Number of measurements in its belief by agent, its own among them; agents without any are left out."""
 
     @property
     def knowledge(self) -> Hashable | None:
-        """What its belief is made of, as one value: agents of a kind that give equal ones believe the same to the bit.
-
-        None where names and numbers do not tell it; then every belief is worked out by itself.
-        """
+        """Key of the belief, or None: agents of a kind with equal keys have bit-identical beliefs."""
         return None
 
     @property
     @abstractmethod
     def is_finished(self) -> bool:
-        """Whether it has nothing more to say until it measures or hears something new."""
+        """True if it has nothing more to send until it measures or receives something new."""
 
     def meet(self, neighbours: Iterable[str]) -> None:
-        """Whom it speaks to from now on: those that its radio reaches. Whether they hear it, it must find out."""
+        """Set the neighbours within radio range; whether they receive its messages, it must find out."""
         self.neighbours = tuple(sorted(set(neighbours) - {self.name}))
 
     def measure(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> None:
-        """Learn readings of its own.
+        """Learn its own measurements.
 
         Args:
             X: Points (n, d), physical; with a time axis (n, d + 1), the round of each last.
-            y: Outcomes (n,), physical. Leave failed measurements out.
-            noise_variance: As of ``ExactGP.update``; NaN, and by default: that of the proposal.
+            y: Outcomes (n,), physical, without failed measurements.
+            noise_variance: As for ``ExactGP.update``; NaN, and by default: that of the proposal.
 
         Raises:
             ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
@@ -128,18 +119,15 @@ class FusedView(ABC):
             self._has_measured(outcomes.size)
 
     def propose(self, hyperparameters: Hyperparameters, seed: int | None = None, n_measurements: int = 0) -> Proposal:
-        """Propose another basis, noise or unit of outcomes; it supersedes what the agent has heard of.
+        """Propose another basis, noise or unit of outcomes, which supersedes all that the agent knows.
 
         Args:
-            hyperparameters: Of the new proposal.
-            seed: Of its basis; None: the present one.
-            n_measurements: How many readings they were fitted to.
+            hyperparameters: Hyper-parameters of the new proposal.
+            seed: Seed of its basis; None: the present one.
+            n_measurements: Number of measurements to which they were fitted.
 
         Returns:
-            The proposal, which is under way to the others with the next messages.
-
-        Raises:
-            ShapeError: If they are for points of other dimensions.
+            The proposal, which others receive with the next messages.
         """
         self._require_fitting(hyperparameters)
         proposal = msgspec.structs.replace(
@@ -154,16 +142,12 @@ class FusedView(ABC):
         return proposal
 
     def step(self, inbox: Sequence[Envelope]) -> list[Envelope]:
-        """Take what has arrived, in any order, and say what there is to say.
-
-        Args:
-            inbox: Messages delivered to this agent in this step.
-        """
+        """Process arrivals, in any order, and return messages to send."""
         self.hear(inbox)
         return self.speak()
 
     def hear(self, inbox: Sequence[Envelope]) -> None:
-        """Take what has arrived, in any order, and say nothing yet."""
+        """Process arrivals, in any order, without sending."""
         for envelope in inbox:
             note = read_body(envelope.payload, _Note)
             news = None if note is None else note.proposal
@@ -182,7 +166,7 @@ class FusedView(ABC):
                 self._must_answer(envelope.sender)
 
     def speak(self) -> list[Envelope]:
-        """What it says now, to each neighbour at most one message."""
+        """Messages to send now, at most one to each neighbour."""
         said: list[Envelope] = []
         for recipient, body in self._bodies():
             proposal = None if self._agrees.get(recipient, True) else self.proposal
@@ -198,7 +182,7 @@ class FusedView(ABC):
             raise ShapeError("proposal: got one with and one without a time axis; wanted all of a team alike")
 
     def _can_be(self, proposal: Proposal) -> bool:
-        """Whether an agent of this team can have proposed it."""
+        """True if an agent of this team can have made the proposal."""
         own, h = self.proposal, proposal.hyperparameters
         sizes = [*h.lengthscales, h.outputscale, h.noise_variance, *([] if h.time is None else [h.time.lengthscale])]
         return (
@@ -211,11 +195,11 @@ class FusedView(ABC):
         )
 
     def _may_propose(self, proposal: Proposal) -> bool:
-        """Tell whether a peer can have made a proposal; the first one, which all start with, is nobody's."""
+        """True if a peer can have made the proposal; the initial one has no author."""
         return self._is_known([proposal.proposer] if proposal.version else [])
 
     def _is_known(self, names: Iterable[str]) -> bool:
-        """Whether agents are of the team, as far as that is known."""
+        """True if agents are of the team, as far as known."""
         return self.team is None or self.team.issuperset(names)
 
     def _adopt(self, proposal: Proposal) -> None:
@@ -224,36 +208,36 @@ class FusedView(ABC):
         self._has_adopted()
 
     def _information(self, rows: slice = slice(None)) -> Information:
-        """The information in its own readings, or some of them, under the present proposal."""
+        """Information in its own measurements, or some of them, under the present proposal."""
         proposal, X, y, noise = self.proposal, self.X[rows], self.y[rows], self.noise[rows]
         return information_of(proposal.basis, proposal.hyperparameters, self.domain, X, y, noise)
 
     @abstractmethod
     def _has_measured(self, n_new: int) -> None:
-        """Account for its last ``n_new`` readings."""
+        """Account for its last ``n_new`` measurements."""
 
     @abstractmethod
     def _has_adopted(self) -> None:
-        """Drop what was made under another proposal, and summarise its own readings anew."""
+        """Drop data under another proposal, and summarise its own measurements again."""
 
     @abstractmethod
     def _fits(self, body: msgspec.Raw) -> bool:
-        """Whether something can be what a neighbour says."""
+        """True if a neighbour's content is admissible."""
 
     @abstractmethod
     def _take(self, sender: str, body: msgspec.Raw) -> None:
-        """Take what a neighbour said under the present proposal, which fits."""
+        """Process a neighbour's admissible content under the present proposal."""
 
     @abstractmethod
     def _must_answer(self, neighbour: str) -> None:
-        """See to it that a neighbour hears soon under which proposal this agent speaks."""
+        """Have the proposal sent to a neighbour soon."""
 
     @abstractmethod
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
-        """What there is to say, by recipient."""
+        """Contents to send, by recipient."""
 
     def state_dict(self) -> dict[str, Any]:
-        """All of its state, as ``{"json": plain data, "arrays": {name: array}}``."""
+        """Its state as ``{"json": plain data, "arrays": {name: array}}``."""
         plain, arrays = self._state()
         own = {
             "version": _VERSION,
@@ -269,14 +253,7 @@ class FusedView(ABC):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on exactly as the agent of this name that was saved.
-
-        Args:
-            state: What ``state_dict`` returned, also after a trip through JSON and ``.npz``.
-
-        Raises:
-            StateVersionError: If another version of swarmbo, or another agent, wrote it.
-        """
+        """Continue exactly as the saved agent of this name."""
         got, wanted = state["json"], {"version": _VERSION, "kind": type(self).__name__, "name": self.name}
         if strange := {key: got.get(key) for key in wanted if got.get(key) != wanted[key]}:
             raise StateVersionError(f"agent state: got {strange}; wanted {wanted}")
@@ -288,26 +265,22 @@ class FusedView(ABC):
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain data and arrays of what a subclass adds."""
+        """Plain data and arrays of a subclass."""
 
     @abstractmethod
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """The inverse of ``_state``."""
+        """Restore the data of ``_state``."""
 
 
 def require_at_least_one(name: str, value: int) -> int:
-    """The number of steps or times that is given.
-
-    Raises:
-        ConfigError: If it is below 1.
-    """
+    """Return a number of steps or repeats, or raise a ConfigError if it is below 1."""
     if value < 1:
         raise ConfigError(f"got {value}; wanted an integer >= 1", at=f"$.{name}")
     return value
 
 
 def read_body(content: bytes | msgspec.Raw, kind: type[Said]) -> Said | None:
-    """What was said; None if it is nothing of a kind."""
+    """Decode content; None if it is not of a kind."""
     try:
         return msgspec.msgpack.decode(content, type=kind)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError):
@@ -315,21 +288,21 @@ def read_body(content: bytes | msgspec.Raw, kind: type[Said]) -> Said | None:
 
 
 def are_numbers(content: bytes, count: int | None = None) -> bool:
-    """Whether bytes are so many finite numbers, none of which is absurd; ``count``: None for any."""
+    """True if bytes are so many finite numbers, none of them absurd; ``count`` None allows any number."""
     if len(content) % 8 or (count is not None and len(content) != 8 * count):
         return False
     return bool((np.abs(unpacked_bytes(content)) <= _HUGE).all())
 
 
 def is_information(content: bytes, n_features: int) -> bool:
-    """Whether bytes are the information in some readings about so many weights."""
+    """True if bytes are valid information about so many weights."""
     if not are_numbers(content, packed_size(n_features)):
         return False
     return is_sound(Information.unpacked(unpacked_bytes(content), n_features))
 
 
 def is_sound(information: Information) -> bool:
-    """Whether the weights have a posterior by it."""
+    """True if the weights have a posterior by this information."""
     try:
         factorise(information.precision + np.eye(information.n_features))
     except ValueError:
@@ -343,5 +316,5 @@ def packed_bytes(vector: Float[np.ndarray, " q"]) -> bytes:
 
 
 def unpacked_bytes(data: bytes) -> Float[np.ndarray, " q"]:
-    """The inverse of ``packed_bytes``."""
+    """Inverse of ``packed_bytes``."""
     return np.frombuffer(data, dtype="<f8").astype(float)

@@ -1,4 +1,4 @@
-"""Flooding of what agents have to tell, each entry under its author's name and a number: nothing is counted twice."""
+"""Flooding of agents' entries, each with its author's name and a number, so that nothing counts twice."""
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping
@@ -14,70 +14,66 @@ from swarmbo.spaces import Domain
 
 
 class _Body(msgspec.Struct, array_like=True):
-    """How many readings of which authors the sender has, and entries that the recipient may lack."""
+    """Numbers of measurements that the sender has by author, and entries that the recipient may lack."""
 
     has: dict[str, int]
-    entries: dict[str, tuple[int, bytes]]  # how many readings of the author one has with it, and content
-    is_whole: bool  # whether ``has`` and ``entries`` together name all authors that the sender knows of
-    asks: bool  # whether the sender wants to be told the same
+    entries: dict[str, tuple[int, bytes]]  # number of the author's measurements with it, and content
+    is_whole: bool  # True if ``has`` and ``entries`` together name all authors known to the sender
+    asks: bool  # True if the sender requests the same
 
 
 class _Peer(msgspec.Struct):
-    """What is known of a neighbour: in size what it has to be told, however much both know."""
+    """State about a neighbour; its size depends on differences only, not on common knowledge."""
 
-    differs: dict[str, int] = {}  # how many readings it has, as far as is known, of whom it has more or less than this
-    told: dict[str, tuple[int, int]] = {}  # of these what it was sent, and in which step
+    differs: dict[str, int] = {}  # its number of measurements, as far as known, of authors for which it differs
+    told: dict[str, tuple[int, int]] = {}  # of these the number sent, and the step
     step: int = 0
-    asked: int | None = None  # step of the last greeting, or word of a proposal; None: it is time for one
-    is_known: bool = False  # whether it has said all that it has
-    is_greeted: bool = False  # whether it was told all that this agent has, while it was not known
-    owed: list[str] = []  # authors of entries it sent, which it waits to have confirmed
-    is_owed: bool = False  # whether it waits for an answer in any case
-    is_owed_all: bool = False  # whether it waits to hear all that this agent has
+    asked: int | None = None  # step of the last greeting or proposal; None: one is due
+    is_known: bool = False  # True if it has sent all its numbers
+    is_greeted: bool = False  # True if it got all numbers of this agent while it was unknown
+    owed: list[str] = []  # authors of entries that it sent, to be confirmed
+    is_owed: bool = False  # True if it waits for an answer in any case
+    is_owed_all: bool = False  # True if it waits for all numbers of this agent
 
 
 class Gossip(FusedView):
-    """An agent that keeps the newest entry of every author it has heard of, and passes on what neighbours lack.
+    """An agent that keeps the newest entry of every known author, and forwards what neighbours lack.
 
-    Neighbours that meet tell one another what they have, by author a number, and their own news; from then on an entry
-    goes out at once, and again every ``patience`` steps until the neighbour has confirmed it, by the author's number
-    alone. An entry says that its sender has it, so it is not sent back. So all is exact for what has reached an agent,
-    and it knows what has; when all have all, nobody speaks. What an agent said stays with the others after it has left.
+    Neighbours that meet exchange their numbers of measurements by author, and their own news. From then on an entry is
+    sent at once, and again every ``patience`` steps until the neighbour confirms it by the author's number. The sender
+    of an entry has it, so it is not sent back. So an agent's knowledge is exact and known to it; once all agents have
+    all entries, none sends. Entries of an agent remain after it has left.
 
-    Entries are known by their author's name, so an agent that comes back must have kept its state, or take a new name.
+    Entries are identified by their author's name, so a returning agent must have kept its state, or take a new name.
 
     Args:
-        name: Its name; no other agent's.
-        domain: The box of physical points.
-        proposal: What all agents are started with.
-        neighbours: Whom it speaks to, from the start.
-        patience: Steps, >= 1, after which entries that nobody confirmed are sent again.
+        patience: Steps, >= 1, after which unconfirmed entries are sent again.
     """
 
     def __init__(
         self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), patience: int = 3
     ) -> None:
         self.patience = require_at_least_one("patience", patience)
-        self._has: dict[str, int] = {}  # how many readings of which agent it knows of; changed by ``_holds`` only
+        self._has: dict[str, int] = {}  # number of known measurements by agent; changed by ``_holds`` only
         self._peers: dict[str, _Peer] = {}
         self._reached: dict[str, float] | None = None
         super().__init__(name, domain, proposal, neighbours)
 
     @property
     def reached(self) -> dict[str, float]:
-        """How many readings of which agent its belief holds."""
+        """Number of measurements in its belief by agent."""
         if self._reached is None:
             self._reached = {agent: float(count) for agent, count in sorted(self._has.items()) if count}
         return self._reached.copy()
 
     @property
     def knowledge(self) -> Hashable:
-        """The proposal, and the number of each author's entry, which tells what is in it."""
+        """Proposal, and the number of each author's entry, which determines its content."""
         return self.proposal, tuple(self.reached.items())
 
     @property
     def is_finished(self) -> bool:
-        """Whether every neighbour has said that it has all that this agent has, and has been answered."""
+        """True if every neighbour has confirmed all entries of this agent, and has been answered."""
         return all(self._agrees.get(name, True) and self._is_done(self._peer(name)) for name in self.neighbours)
 
     def _is_done(self, peer: _Peer) -> bool:
@@ -85,23 +81,23 @@ class Gossip(FusedView):
         return peer.is_known and not is_owed and not self._lacks(peer)
 
     def meet(self, neighbours: Iterable[str]) -> None:
-        """Whom it speaks to from now on: those that its radio reaches."""
+        """Set the neighbours within radio range."""
         before = set(self.neighbours)
         super().meet(neighbours)
         for name in self.neighbours:
-            if name not in before:  # it may have heard much from others since
+            if name not in before:  # it may have received much from others since
                 self._forget(self._peer(name))
 
     @abstractmethod
     def _entry(self, author: str, has: int) -> bytes:
-        """What to tell somebody who knows of the author's first ``has`` readings."""
+        """Entry for a recipient with the author's first ``has`` measurements."""
 
     @abstractmethod
     def _file(self, author: str, number: int, content: bytes) -> None:
-        """Take an entry that says something new; one that leaves a gap is passed over."""
+        """Store a new entry; one that leaves a gap is ignored."""
 
     def _holds(self, author: str, count: int) -> None:
-        """Note that it knows of so many of an author's readings now."""
+        """Note the number of an author's measurements that it has now."""
         before = self._has.get(author, 0)
         self._has[author], self._reached = count, None
         for peer in self._peers.values():
@@ -114,11 +110,11 @@ class Gossip(FusedView):
         return self._peers[name]
 
     def _forget(self, peer: _Peer) -> None:
-        """Greet a neighbour anew."""
+        """Greet a neighbour again."""
         peer.is_known, peer.is_greeted, peer.asked, peer.told = False, False, None, {}
 
     def _lacks(self, peer: _Peer) -> list[str]:
-        """Authors of whom a neighbour has less; before it is known, only oneself is sure to be news."""
+        """Authors of which a neighbour has less; before it is known, only this agent itself."""
         known = peer.differs if peer.is_known else {self.name} & peer.differs.keys()
         return [author for author in known if self._has.get(author, 0) > peer.differs[author]]
 
@@ -144,7 +140,7 @@ class Gossip(FusedView):
 
     @abstractmethod
     def _is_entry(self, number: int, content: bytes) -> bool:
-        """Whether something can be what is told of an author who has so many readings."""
+        """True if content is admissible for an author with so many measurements."""
 
     def _take(self, sender: str, body: msgspec.Raw) -> None:
         said, peer = msgspec.msgpack.decode(body, type=_Body), self._peer(sender)
@@ -171,7 +167,7 @@ class Gossip(FusedView):
         peer.is_known = peer.is_known or said.is_whole
         peer.owed += said.entries
         if leaves_a_gap:
-            self._forget(peer)  # the neighbour takes this agent for one that knows more
+            self._forget(peer)  # the neighbour expects that this agent knows more
 
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
         has = self._has

@@ -1,4 +1,4 @@
-"""Flooding of raw readings: what every other way to fuse has to be measured against."""
+"""Flooding of raw measurements, the standard for all other fusion methods."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -21,7 +21,7 @@ _WITH_NOISE = b"\x01"  # at the end of an entry whose rows have a column of nois
 
 
 class Measurements(NamedTuple):
-    """Points (n, d), outcomes (n,) and noise variances (n,), physical; NaN is a noise that nobody told."""
+    """Points (n, d), outcomes (n,) and noise variances (n,), physical; NaN is an unknown noise."""
 
     X: Float[np.ndarray, "n d"]
     y: Float[np.ndarray, " n"]
@@ -29,18 +29,12 @@ class Measurements(NamedTuple):
 
     @classmethod
     def of(cls, rows: Float[np.ndarray, "n c"]) -> "Measurements":
-        """Those of a log, one a row."""
+        """Measurements of a log, one per row."""
         return cls(rows[:, :-2], rows[:, -2], rows[:, -1])
 
 
 class _Log:
-    """What one author has measured, a reading a row. It never changes: a longer one is another.
-
-    Agents of one process that were told the same have one in common, whose entries are made once.
-
-    Args:
-        rows: Points, outcomes and noise variances (n, c).
-    """
+    """Immutable measurements of one author, one per row; agents of one process with equal data share one log."""
 
     def __init__(self, rows: Float[np.ndarray, "n c"]) -> None:
         self.rows = rows
@@ -51,19 +45,19 @@ class _Log:
         return self
 
     def __reduce__(self) -> tuple[type["_Log"], tuple[Float[np.ndarray, "n c"]]]:
-        return _Log, (self.rows,)  # what is shared in a process is none of a pickle's, and weak references cannot be
+        return _Log, (self.rows,)  # caches of a process are not pickled, and weak references cannot be
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def entry(self, has: int) -> bytes:
-        """What to tell somebody who knows of the first ``has`` readings."""
+        """Entry for a recipient with the first ``has`` measurements."""
         if has not in self._entries:
             self._entries[has] = _packed(self.rows[has:])
         return self._entries[has]
 
     def after(self, number: int, content: bytes) -> "_Log":
-        """The log that an entry makes of it, which then has ``number`` readings; itself where that leaves a gap."""
+        """Log with an entry, which then has ``number`` measurements; itself if the entry leaves a gap."""
         longer = self._longer.get((number, content))
         if longer is None:
             rows = _unpacked(content, self.rows.shape[1])
@@ -89,17 +83,17 @@ def _unpacked(content: bytes, n_columns: int) -> Float[np.ndarray, "n c"]:
 
 @cache
 def _empty(n_columns: int) -> _Log:
-    """The log of an author of whom nothing is known."""
+    """Log of an unknown author."""
     return _Log(np.zeros((0, n_columns)))
 
 
 class MeasurementFlooding(Gossip):
-    """An agent that collects the readings of all agents it has heard of, and conditions an exact GP on them.
+    """An agent that collects the measurements of all agents, and conditions an exact GP on them.
 
-    A reading is known by its author and its number among the author's; an author's readings are passed on in order,
-    only those that the neighbour lacks. A reading takes 8 (d + 1) bytes and needs no basis; the price is that all of
-    them travel, and that every agent pays for a Gaussian process of all of them. Where the noise of any of those in an
-    entry is known, each takes 8 more, and the entry one.
+    A measurement is identified by its author and number; an author's measurements are forwarded in order, only those
+    that the neighbour lacks. A measurement takes 8 (d + 1) bytes and needs no basis. The price is that all of them are
+    sent, and that every agent computes a Gaussian process of all. If the noise of a measurement in an entry is known,
+    each takes 8 bytes more, and the entry one.
 
     Example:
         >>> from swarmbo.belief.fusion import exchange
@@ -125,7 +119,7 @@ class MeasurementFlooding(Gossip):
 
     @property
     def belief(self) -> Any:
-        """What it believes by what has reached it: an ``ExactGP``."""
+        """Belief from its own and received measurements: an ``ExactGP``."""
         if self._belief is None:
             self._belief = self._made()
         return self._belief
@@ -136,8 +130,8 @@ class MeasurementFlooding(Gossip):
 
     @property
     def known(self) -> Measurements:
-        """All readings that have reached it, its own among them."""
-        rows = [self._logs[author].rows for author in sorted(self._logs)]  # one order everywhere
+        """All measurements that it has, its own among them."""
+        rows = [self._logs[author].rows for author in sorted(self._logs)]  # the same order in every agent
         return Measurements.of(np.concatenate([np.zeros((0, self.n_columns + 2)), *rows]))
 
     def _entry(self, author: str, has: int) -> bytes:
@@ -178,18 +172,18 @@ class MeasurementFlooding(Gossip):
 
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         super()._restore(plain, arrays)
-        counts = sorted(self._has.items())  # not as the plain data have them: who keeps these may sort them
+        counts = sorted(self._has.items())  # sorted here, as plain data may be sorted where they are kept
         rows = np.split(arrays["readings"], np.cumsum([count for _, count in counts])[:-1])
         nothing = _empty(self.n_columns + 2)
-        told = zip(counts, rows, strict=False)  # of nobody there is one part, without rows
+        told = zip(counts, rows, strict=False)  # without authors there is one part, without rows
         self._logs = {author: nothing.after(count, _packed(log)) for (author, count), log in told}
         self._belief = None
 
 
 class FailureFlooding(MeasurementFlooding):
-    """An agent that collects the places of failed measurements, its own and those it hears of, as readings of 0.
+    """An agent that collects locations of failed measurements, its own and received ones, as measurements of 0.
 
-    While it knows of none it says nothing, so that a team in which nothing fails pays nothing.
+    While it knows of none it sends nothing, so that a team without failures has no cost.
 
     Example:
         >>> import numpy as np
@@ -209,7 +203,7 @@ class FailureFlooding(MeasurementFlooding):
 
     @property
     def is_finished(self) -> bool:
-        """Whether it knows of no failure, or its neighbours know of all that it knows of."""
+        """True if it knows of no failure, or its neighbours know all of them."""
         return not self._has or super().is_finished
 
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:

@@ -1,4 +1,4 @@
-"""The basis and hyper-parameters that agents share before their estimates can be added up."""
+"""Basis and hyper-parameters that agents must share before they can add estimates."""
 
 from functools import lru_cache
 from hashlib import blake2b
@@ -12,20 +12,20 @@ from swarmbo.settings import require
 
 
 class Proposal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A basis of features with the noise and the unit of outcomes that go with it.
+    """A basis of features with the noise and the unit of outcomes.
 
-    Every message carries the stamp of the one that its sender holds, and the whole of it where the recipient holds
-    another. Who hears of one that supersedes its own adopts it and summarises its readings anew. Two agents that
-    propose at once use one version number; then the name that comes first in the alphabet wins, everywhere, and of two
-    proposals of one name (which has lost its state in between) the smaller stamp.
+    Every message carries the stamp of the sender's proposal, and the proposal itself if the recipient holds another. An
+    agent adopts a proposal that supersedes its own, and summarises its measurements again. Two agents that propose at
+    once use one version number; then the alphabetically first name wins everywhere. Of two proposals of one name (after
+    a loss of state) the smaller stamp wins.
 
     Args:
-        version: >= 0; 0 is what all agents were started with.
+        version: Version >= 0; 0 is the initial proposal of all agents.
         proposer: Name of the agent that proposed it.
         hyperparameters: Kernel, scales, noise variance > 0, mean, offset and scale of outcomes.
-        seed: Of the basis.
+        seed: Seed of the basis.
         n_features: Size of the basis, an even number from 2 to 2048.
-        n_measurements: How many readings it was fitted to.
+        n_measurements: Number of measurements to which it was fitted.
 
     Example:
         >>> h = Hyperparameters("rbf", (0.2,), 1.0, 0.01)
@@ -49,17 +49,17 @@ class Proposal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         require(self, "n_features", lambda v: 2 <= v <= 2048 and v % 2 == 0, "an even integer from 2 to 2048")
 
     def supersedes(self, other: "Proposal") -> bool:
-        """Whether an agent that holds the other one shall adopt this one."""
+        """True if an agent with the other proposal must adopt this one."""
         return (-self.version, self.proposer, self.stamp) < (-other.version, other.proposer, other.stamp)
 
     @property
     def stamp(self) -> bytes:
-        """Eight bytes that differ wherever proposals do."""
+        """Eight bytes that differ between proposals."""
         return _stamp(self)
 
     @property
     def basis(self) -> FeatureBasis:
-        """The basis; whoever holds equal proposals gets equal ones."""
+        """Basis; equal for equal proposals."""
         return _basis(self.seed, self.hyperparameters, self.n_features)
 
 

@@ -1,4 +1,4 @@
-"""Consensus, a reference to compare with: the information of all agents in contact, exact over links with loss."""
+"""Consensus, for comparison: the information of all agents in contact, exact over links with loss."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,13 +26,9 @@ from swarmbo.spaces import Domain
 
 @dataclass
 class Mass:
-    """A vector of information with its weight, and which readings are in it.
+    """Weight of agents and packed information (1 + q,), and the share of each batch of measurements in these.
 
-    All parts move together and linearly, so the tally says of which readings the vector is made, in which shares.
-
-    Args:
-        vector: Weight of the agents, then the packed information (1 + q,).
-        tally: Share of each batch of readings by its name; 1 is all of it.
+    All parts move together and linearly, so the shares are exact.
     """
 
     vector: Float[np.ndarray, " _"]
@@ -40,7 +36,7 @@ class Mass:
 
     @classmethod
     def none(cls, size: int) -> "Mass":
-        """No mass; ``size`` is the length of the vector."""
+        """Zero mass with a vector of this length."""
         return cls(np.zeros(size))
 
     def __add__(self, other: "Mass") -> "Mass":
@@ -50,7 +46,7 @@ class Mass:
         return self._plus(other, -1.0)
 
     def scaled(self, factor: float) -> "Mass":
-        """A multiple of it."""
+        """Multiple of the mass."""
         return Mass(factor * self.vector, {batch: factor * share for batch, share in self.tally.items()})
 
     def _plus(self, other: "Mass", factor: float) -> "Mass":
@@ -59,12 +55,12 @@ class Mass:
         return Mass(self.vector + factor * other.vector, tally)
 
 
-_NOTHING = 1e-9  # a share of readings that is rounding
-_SETTLED = 1e-6  # by which shares of readings may differ when mass has come to rest
+_NOTHING = 1e-9  # a share of measurements within rounding
+_SETTLED = 1e-6  # difference of shares of measurements in settled mass
 
 
 class _Body(msgspec.Struct, array_like=True):
-    """What one end of a link says: its session and the other's as it knows it, and all that it ever gave in it."""
+    """Message of one end of a link: both sessions as it knows them, and the total that it gave in its own."""
 
     number: int  # of this message
     heard: int  # number of the last message from the other end
@@ -76,7 +72,7 @@ class _Body(msgspec.Struct, array_like=True):
 
 
 class _Link:
-    """One end of a link: what it gave and took in the present session."""
+    """One end of a link, with the totals given and taken in the present session."""
 
     def __init__(self, size: int, patience: int) -> None:
         self.own, self.theirs, self.sent, self.heard = 1, 0, 0, 0
@@ -85,7 +81,7 @@ class _Link:
 
 
 class _View(NamedTuple):
-    """What an agent believes: information, and the share with which each batch of readings is in it, at most 1."""
+    """An agent's information, and the share of each batch of measurements in it, at most 1."""
 
     information: Information
     shares: dict[str, float]
@@ -93,7 +89,7 @@ class _View(NamedTuple):
 
     @property
     def reached(self) -> dict[str, float]:
-        """Readings by agent."""
+        """Number of measurements by agent."""
         reached: dict[str, float] = {}
         for batch, share in sorted(self.shares.items()):
             agent, _, n = batch.rsplit(" ", 2)
@@ -104,31 +100,31 @@ class _View(NamedTuple):
 class PushSum(FusedView):
     """An agent of a ratio consensus: precision of the weights = prior + N times the average of all agents' information.
 
-    In every step it splits its mass (its share of everybody's weight and information) evenly between itself and the
-    neighbours that hear it. It never says what it gives now but all that it gave so far; who missed a message learns
-    from the next one, so lost messages delay mass and lose none. Information by weight goes to the average.
+    In every step it splits its mass (its share of all agents' weight and information) evenly between itself and the
+    neighbours that receive it. A message has the total given so far, so the next message makes up for a lost one:
+    losses delay mass and lose none. Information by weight converges to the average.
 
-    To running sums over a link belongs a *session*, which both ends number. An end that hears nothing for ``patience``
-    steps begins a new one and takes back what it gave and took in the old one; the other end does so when it hears of
-    it. So each agent's mass is always its own readings plus what it took less what it gave over the links that are up:
-    readings of agents that are cut off leave the average, and come back with them, once.
+    Running sums over a link belong to a *session*, which both ends number. An end without arrivals for ``patience``
+    steps begins a new session, and takes back its totals of the old one; the other end does so when it learns of it. So
+    each agent's mass is always its own measurements plus taken less given mass over the present links. Measurements of
+    disconnected agents leave the average, and return with them, once.
 
-    A tally goes along with the mass: the share of every batch of readings (those that an agent measured between two
-    steps). N is set so that no batch weighs more than once. Older readings have spread further than new ones, so while
-    these are under way that would make little of all others; therefore the agent goes on believing what it did before,
-    with its own new readings, until what it holds now is of more readings, or has come to rest. An agent that comes
-    back without its state is taken for a new one: what it had measured is gone.
+    A tally accompanies the mass: the share of every batch of measurements (those of an agent between two steps). N is
+    chosen so that no batch weighs more than once. Older measurements have spread further than new ones, which would
+    therefore reduce the weight of all others at first. So the agent keeps its previous belief, with its own new
+    measurements, until its mass holds more measurements or has settled. An agent that returns without its state counts
+    as new: its old measurements are lost.
 
-    Source: Kempe, Dobra & Gehrke 2003, protocol push-vector; Hadjicostis, Vaidya & Domínguez-García 2016
-    (running sums). Sessions are ours, after the flows of Jesus, Baquero & Almeida 2009.
+    Source: Kempe, Dobra & Gehrke 2003, protocol push-vector; Hadjicostis, Vaidya & Domínguez-García 2016 (running
+    sums). Sessions are our own, after the flows of Jesus, Baquero & Almeida 2009.
 
     Args:
-        name: Its name; no other agent's.
-        domain: The box of physical points.
-        proposal: What all agents are started with.
-        neighbours: Whom it speaks to, from the start.
-        patience: Steps of silence, >= 1, after which a link counts as down. At a loss of 0.3 a link seems down for
-            nothing once in 1e6 steps at the default; that only delays.
+        name: Name that no other agent has.
+        domain: Box of physical points.
+        proposal: Initial proposal of all agents.
+        neighbours: Recipients of its messages at first.
+        patience: Steps of silence, >= 1, after which a link counts as down. At a loss of 0.3 and the default this
+            happens to a working link once in 1e6 steps, and only causes delay.
 
     Example:
         >>> from swarmbo.belief.fusion import exchange
@@ -149,14 +145,14 @@ class PushSum(FusedView):
     ) -> None:
         self.patience = require_at_least_one("patience", patience)
         self._links: dict[str, _Link] = {}
-        self._kept: _View | None = None  # what it believed when last asked to speak, and its own news
+        self._kept: _View | None = None  # its belief at its last message, and its own news
         self._seen: _View | None = None
         super().__init__(name, domain, proposal, neighbours)
         self._has_adopted()
 
     @property
     def belief(self) -> FeatureGP:
-        """What it believes by what has reached it."""
+        """Belief from its own measurements and received messages."""
         return FeatureGP(
             domain=self.domain,
             hyperparameters=self.proposal.hyperparameters,
@@ -166,21 +162,21 @@ class PushSum(FusedView):
 
     @property
     def reached(self) -> dict[str, float]:
-        """How many readings of which agent its belief holds: whole numbers once mass has come to rest."""
+        """Number of measurements in its belief by agent; integers once mass has settled."""
         return self._view().reached
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has nobody to speak to: consensus has no end that an agent could know of."""
+        """True if it has no neighbours: an agent cannot detect the end of the consensus."""
         return not self.neighbours
 
     @property
     def is_settled(self) -> bool:
-        """Whether mass has come to rest: its belief holds all readings, once, of every agent in contact."""
+        """True if mass has settled: its belief holds all measurements, once, of every agent in contact."""
         return self._view().is_settled
 
     def _sound(self, information: Information) -> Information:
-        """The same; its own readings where somebody has said what can be nobody's."""
+        """Same information, or its own measurements only if received mass is invalid."""
         if is_sound(information):
             return information
         return Information.unpacked(self._own.vector[1:], self.proposal.n_features)
@@ -203,7 +199,7 @@ class PushSum(FusedView):
         self._kept = self._seen = None
 
     def _batch(self, n: int) -> str:
-        """The name of its last n readings."""
+        """Name of its last n measurements."""
         return f"{self.name} {self.n_measurements - n} {n}"
 
     def _begin_session(self, link: _Link) -> None:
@@ -212,7 +208,7 @@ class PushSum(FusedView):
         self._reset(link)
 
     def _reset(self, link: _Link) -> None:
-        """Undo all that was given and taken, as the other end will when it hears of it."""
+        """Undo all given and taken mass, as the other end will when it learns of it."""
         link.is_heard = False
         link.given, link.taken = Mass.none(self._size()), Mass.none(self._size())
 
@@ -224,7 +220,7 @@ class PushSum(FusedView):
         return is_tally and (not said.given or are_numbers(said.given, self._size()))
 
     def _is_batch(self, name: str) -> bool:
-        """Whether it is one of some agent, as ``_batch`` names them."""
+        """True if it is an agent's batch name, as from ``_batch``."""
         agent, first, n = name.rsplit(" ", 2) if name.count(" ") > 1 else ("", "", "")
         return self._is_known([agent]) and all(y.isascii() and y.isdecimal() and len(y) < 10 for y in (first, n))
 
@@ -233,7 +229,7 @@ class PushSum(FusedView):
         if sender not in self.neighbours or said.number <= (link := self._link(sender)).heard:
             return
         link.heard, link.silence = said.number, 0
-        if said.heard > link.sent:  # of messages that this agent has forgotten
+        if said.heard > link.sent:  # messages that this agent has forgotten
             link.sent, link.own = said.heard, max(link.own, said.theirs) + 1
             self._reset(link)
         if said.own != link.theirs:
@@ -245,7 +241,7 @@ class PushSum(FusedView):
         self._seen = None
 
     def _must_answer(self, neighbour: str) -> None:
-        pass  # it speaks in every step
+        pass  # it sends in every step
 
     def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
         self._kept = self._view()._replace(is_settled=False)
@@ -285,9 +281,9 @@ class PushSum(FusedView):
         return self._seen
 
     def _now(self) -> _View:
-        """N times the average of the mass that it holds; its own readings where there is no sense in that."""
+        """N times the average of its mass; its own measurements if that is invalid."""
         mass = self._mass()
-        if min(mass.tally.values(), default=0.0) < -_NOTHING:  # it has passed on what it took in a session that ended
+        if min(mass.tally.values(), default=0.0) < -_NOTHING:  # it has forwarded mass of a session that ended
             own = Information.unpacked(self._own.vector[1:], self.proposal.n_features)
             return _View(own, dict(self._own.tally), is_settled=False)
         shares = {batch: share for batch, share in mass.tally.items() if share > _NOTHING}

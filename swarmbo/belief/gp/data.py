@@ -152,7 +152,7 @@ def checked_evaluations(
     points = checked_points(X, n_dims)
     if y is not None:
         if totals is not None or factors is not None:
-            raise ShapeError("y: got it beside totals or factors; wanted either y, or totals and factors")
+            raise ShapeError("y: got it together with totals or factors; wanted either y, or totals and factors")
         totals, factors = (y, None) if np.ndim(y) == 1 else (None, y)
     return (
         points,

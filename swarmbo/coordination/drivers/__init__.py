@@ -1,1 +1,1 @@
-"""Drivers, which answer the requests of a method: by messages between agents, or with a whole part in sight."""
+"""Drivers, which answer the requests of a method: by messages between agents, or for a whole part in one process."""

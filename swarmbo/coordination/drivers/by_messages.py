@@ -1,4 +1,4 @@
-"""One agent of a part: what a method asks is answered by messages to and from the others."""
+"""Driver of one agent: it answers a method's requests by messages to and from the others."""
 
 import math
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
@@ -17,25 +17,18 @@ from swarmbo.coordination.schema import Fits, FitsWord, Schema, Wanted, are_belo
 
 Post = Callable[[str, Message], None]
 Out = TypeVar("Out")
-Waiting = Generator[Mapping[Key, Wanted], dict[Key, Any], Out]  # yields what it waits for, is sent the messages
+Waiting = Generator[Mapping[Key, Wanted], dict[Key, Any], Out]  # yields expected messages, and receives them
 
 
 class ByMessages:
-    """One agent's side of a part.
-
-    Args:
-        part: What everybody knows of it.
-        agent: Its name.
-        post: Posts a message to an agent, itself included.
-        schema: What messages may hold; by default as on a box.
-    """
+    """One agent's side of a part; messages go to ``post``, and ``schema`` checks arrivals (default: of a box)."""
 
     def __init__(self, part: Part, agent: str, post: Post, schema: Schema | None = None) -> None:
         self.part, self.graph, self.agent, self._post = part, part.graph, agent, post
         self._schema = Schema(part) if schema is None else schema
 
     def program(self, steps: Steps[Out]) -> Waiting[Out]:
-        """Go through a method in step with the part's other agents."""
+        """Run a method in step with the part's other agents."""
         return requests.answered(steps, self._answer)
 
     def _answer(self, request: requests.Request) -> Waiting[Any]:
@@ -66,7 +59,7 @@ class ByMessages:
             case requests.Choices():
                 self._schema = replace(self._schema, sizes=request.sizes)
                 return None
-            case requests.Watch() | requests.Crossed():  # one who sees the whole part tells nobody
+            case requests.Watch() | requests.Crossed():  # for drivers of a whole part only
                 return None
 
     def _say(self, letters: Iterable[Letter]) -> None:
@@ -102,7 +95,7 @@ class ByMessages:
         keys = [("published", k, f, request.phase) for f in view.factors for k in neighbours[f]]
         heard = yield from self._hear(keys, request.told[0].shape[1] if request.told else 0)
         told = by_factor(view.stacks, request.told)
-        told |= {str(k): message.entries for (_, k, _, _), message in heard.items()}  # k tells all neighbours the same
+        told |= {str(k): message.entries for (_, k, _, _), message in heard.items()}  # k sends all neighbours the same
         return neighbour_sums(neighbours, view.stacks, told)
 
     def _reduce(self, request: requests.Reduce) -> Waiting[Any]:
@@ -113,7 +106,7 @@ class ByMessages:
         heard = yield from self._hear([(tag, f, x) for x in shared for f in graph.factors_of(x)], request.n_points)
         sums: dict[str, np.ndarray] = {}
         for x in shared:
-            # from 0 on, in the graph's order of factors: `Central` adds in the same order, whatever comes first
+            # from 0 on, in the graph's order of factors, as in `Central`, whatever arrives first
             sums[x] = np.zeros(request.n_points)
             for f in graph.factors_of(x):
                 sums[x] = sums[x] + heard[tag, f, x].entries
@@ -123,13 +116,13 @@ class ByMessages:
         out = np.zeros((request.n_points, len(view.place)))
         for stack, copies in zip(view.stacks, request.copies, strict=True):
             for columns, copy in zip(stack.columns, copies, strict=True):
-                out[:, columns] = copy  # what nobody else has is the sum already
+                out[:, columns] = copy  # a variable of one factor: its own value is the sum
         for (_, _, x), message in heard.items():
             out[:, view.place[str(x)]] = message.entries
         return out
 
     def _all_reduce(self, request: requests.AllReduce) -> Waiting[Float[np.ndarray, "k m"]]:
-        # own terms first, then what each child says, in the order of the tree: floating-point sums depend on it
+        # own terms first, then each child's, in the order of the tree: floating-point sums depend on it
         sums = np.zeros(request.terms.shape[1:])
         for term in request.terms:
             sums = sums + term
@@ -180,13 +173,7 @@ class ByMessages:
     def _over_tree(
         self, joined: Callable[[Iterable[np.ndarray]], np.ndarray], shape: tuple[int, ...], fits: Fits
     ) -> Waiting[Float[np.ndarray, "..."]]:
-        """Join what all agents have: from the leaves of the tree to its root, and what came of it back.
-
-        Args:
-            joined: What the own numbers and those heard of the children come to.
-            shape: Of it.
-            fits: Whether it is something that agents can come to.
-        """
+        """Join all agents' numbers: from the leaves of the tree to its root, and the result back down."""
         part, tree = self.part, self.part.tree
         children, parent = tree.children[self.agent], tree.parent[self.agent]
         size = math.prod(shape)
@@ -207,7 +194,7 @@ class ByMessages:
         return found
 
     def _compare(self, request: requests.Compare) -> Waiting[Any]:
-        """Up the tree go the values of all factors, so that whoever adds them adds in the graph's order."""
+        """Send the values of all factors up the tree, so that the root adds them in the graph's order."""
         part, tree = self.part, self.part.tree
         children, parent = tree.children[self.agent], tree.parent[self.agent]
         own = self.graph.factors_owned_by(self.agent)
@@ -239,7 +226,7 @@ class ByMessages:
 
 
 def _words(sender: str, agents: Collection[str], fits: FitsWord) -> Wanted:
-    """Words of some agents to all, as they are handed on."""
+    """Expected data of some agents to all, as they are forwarded."""
 
     def are_words(said: messages.Reports) -> bool:
         return said.reports.keys() == agents and all(fits(name, word) for name, word in said.reports.items())

@@ -1,4 +1,4 @@
-"""A part in one process: what a method asks is answered at once, and the messages that it stands for are counted."""
+"""Driver of a part in one process: it answers a method's requests at once, and counts their messages."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -22,46 +22,37 @@ Out = TypeVar("Out")
 
 
 class Watcher(Protocol):
-    """Somebody who is told how far a part is; agents know nothing of it."""
+    """Observer of a part's progress, for displays and traces; agents do not know of it."""
 
     def note_value(self, value: float, traffic: Traffic) -> None:
-        """The best joint choice so far."""
+        """Receive the value of the best joint choice so far."""
         ...
 
     def note_bound(self, bound: float, traffic: Traffic) -> None:
-        """The upper bound so far."""
+        """Receive the upper bound so far."""
         ...
 
 
 class Central:
-    """Answers what a method asks while it works on all factors of a part. All equal factors are served at once.
-
-    Args:
-        part: What everybody knows of it.
-        watcher: Is told how far the part is.
-    """
+    """Driver for all factors of a part; equal factors are served together."""
 
     def __init__(self, part: Part, watcher: Watcher | None = None) -> None:
         self.part, self.graph, self._watcher = part, part.graph, watcher
-        self.traffic = Traffic()  # what the agents would have sent so far
+        self.traffic = Traffic()  # messages that agents would have sent so far
         self._alike: dict[Hashable, Traffic] = {}
         self._counts = Counts(part)
         self._hops: dict[tuple[str, str], int] = {}
         self._passes_of: dict[BoxView, Passes] = {}
         self._around_of: dict[BoxView, Neighbourhoods] = {}
-        self._said: dict[Key, Message] = {}  # what is said of a key to several recipients is the same
+        self._said: dict[Key, Message] = {}  # a message of a key is the same for all recipients
 
     def run(self, steps: Steps[Out]) -> Out:
-        """Answer until the method has ended."""
+        """Answer requests until the method ends."""
         (outcome,) = side_by_side([(self, steps)])
         return outcome
 
     def until_look(self, steps: Steps[Out], answer: Any) -> requests.Look:
-        """Answer until values of functions are asked for.
-
-        Raises:
-            StopIteration: With the outcome, when the method has ended.
-        """
+        """Answer requests until values of functions are requested; StopIteration has the outcome of an ended method."""
         while not isinstance(request := steps.send(answer), requests.Look):
             answer = self._answer(request)
         return request
@@ -69,7 +60,7 @@ class Central:
     def _answer(self, request: requests.Request) -> Any:
         match request:
             case requests.Send():
-                # who answers for the whole part says all and hears all at once: no wait can be in vain
+                # this driver sends and receives everything at once, so no wait can block
                 said = self._said
                 self.traffic += self._taken_by(request.letters)
                 for letter in request.letters:
@@ -103,7 +94,7 @@ class Central:
                 return requests.looked([request])[0]
             case requests.Compare():
                 verdict, best_so_far = request.judged(self.part)
-                # reports and verdicts are as long whatever they say, so one count serves every round
+                # the length of reports and verdicts does not depend on their content, so one count serves every round
                 self._note_alike((requests.Compare, len(request.values)), lambda: self._compared(request, verdict))
                 if self._watcher is not None and request.ends_round and best_so_far is not None:
                     n_broken, value = best_so_far
@@ -113,14 +104,14 @@ class Central:
                 if self._watcher is not None:
                     self._watcher.note_bound(request.bound(), self.traffic)
                 return None
-            case requests.Choices():  # nobody says anything to itself that does not fit
+            case requests.Choices():  # a driver of a whole part checks no messages
                 return None
             case requests.Crossed():
                 self.traffic += request.traffic(self._counts)
                 return None
 
     def _note_alike(self, what: Hashable, count: Callable[[], Traffic]) -> None:
-        """Note messages that are as many and as long whenever the same is asked: they are counted the first time."""
+        """Count messages whose number and lengths depend on the request only; they are computed once."""
         if what not in self._alike:
             self._alike[what] = count()
         self.traffic += self._alike[what]
@@ -129,7 +120,7 @@ class Central:
         self._note_alike((kind, flooding), lambda: self._counts.numbers(kind, flooding.edge_sizes))
 
     def _taken_by(self, letters: Iterable[Letter]) -> Traffic:
-        """Traffic of messages that are made, but for those that stay with their sender."""
+        """Traffic of messages, without those that stay with their sender."""
         n_messages = n_bytes = n_transmissions = 0
         for sender, recipient, message in letters:
             if sender != recipient:
@@ -147,7 +138,7 @@ class Central:
         self._note_alike((request.kind, m), lambda: self._taken_by(letters))
         entries = np.concatenate([X.transpose(1, 0, 2).reshape(m, -1) for X in request.copies], axis=1)
         out = np.zeros((m, len(view.place)))
-        # pass k adds each variable's k-th factor: the order of an owner who adds what its factors say
+        # pass k adds each variable's k-th factor, the order in which an owner adds its factors' messages
         for columns, places in self._passes(view):
             out[:, columns] += entries[:, places]
         return out
@@ -158,7 +149,7 @@ class Central:
         return self._around_of[view]
 
     def _passes(self, view: BoxView) -> Passes:
-        """Entries of copies to add up: in pass k those of each variable's k-th factor."""
+        """Entries of copies to add: in pass k those of each variable's k-th factor."""
         if view not in self._passes_of:
             graph = self.graph
             edges = [(f, x) for stack in view.stacks for f in stack.factors for x in graph.scope(f)]
@@ -169,20 +160,22 @@ class Central:
         return self._passes_of[view]
 
     def _all_reduced(self, request: requests.AllReduce) -> Float[np.ndarray, "k m"]:
-        """Every agent adds its own terms, then what its children say: from the leaves of the tree to its root."""
+        """Sums in which every agent adds its own terms, then those of its children, from the leaves of the tree to its
+        root.
+        """
         terms = request.terms
         sums = np.zeros((len(self.graph.agents), *terms.shape[1:]))
         for agents, factors in self._owned:
             sums[agents] += terms[factors]
         for agent, children in self._children:
-            # np.sum would add in another order where there is one number only
+            # np.sum would add in another order if there is one number only
             sums[agent] = np.add.accumulate(sums[[agent, *children]])[-1]
         summed = sums[self._children[-1][0] if self._children else 0]
         self.over_tree(summed)
         return summed
 
     def over_tree(self, joined: Float[np.ndarray, "..."]) -> Traffic:
-        """Numbers go up the tree to its root, and as many come down; what that takes."""
+        """Traffic of numbers that go up the tree to its root and down again."""
         counts, numbers = self._counts, np.empty(joined.size)
 
         def count() -> Traffic:
@@ -196,13 +189,13 @@ class Central:
 
     @cached_property
     def _owned(self) -> Passes:
-        """Each agent with each of its factors in turn, as places in the graph."""
+        """Each agent with each of its factors in turn, as indices in the graph."""
         place = {agent: i for i, agent in enumerate(self.graph.agents)}
         return in_turn((place[owner], i) for i, owner in enumerate(self.graph.factor_owners))
 
     @cached_property
     def _children(self) -> Sequence[tuple[int, Sequence[int]]]:
-        """Agents that others report to, each after all that report to it, and these."""
+        """Agents with children, each after all its children, with these."""
         place, tree = {agent: i for i, agent in enumerate(self.graph.agents)}, self.part.tree
         return [(place[a], [place[child] for child in tree.children[a]]) for a in tree.leaves_first if tree.children[a]]
 
@@ -230,14 +223,7 @@ class Central:
 
 
 def side_by_side(parts: Sequence[tuple[Central, Steps[Out]]]) -> list[Out]:
-    """Run a method on several parts, so that factors of all parts that ask for values at once are served in one call.
-
-    Args:
-        parts: For each what answers, and the method's steps.
-
-    Returns:
-        What comes out of each.
-    """
+    """Run a method on several parts; factors of all parts that request values at once are served in one call."""
     outcomes: dict[int, Out] = {}
     answers: dict[int, Any] = dict.fromkeys(range(len(parts)))
     while answers:

@@ -1,1 +1,1 @@
-"""The ways to agree, one file each: settings, and what one agent does."""
+"""Coordination methods, one file each: settings, and the steps of one agent."""

@@ -1,4 +1,4 @@
-"""Consensus ADMM: factors keep copies of their variables, climb alone, and are pulled together.
+"""Consensus ADMM: factors keep copies of their variables, climb independently, and are pulled together.
 
 For each factor i with local function phi_i, copy x_i and scaled dual u_i, penalty eta, in one round:
 
@@ -6,8 +6,8 @@ For each factor i with local function phi_i, copy x_i and scaled dual u_i, penal
     z_j <- mean over the factors i of variable j of x_i[j] + u_i[j]
     u_i <- u_i + x_i - z_{V_i}
 
-Source: Boyd et al. 2011, sections 3.1.1, 3.3 and 7.2; Bardou et al. 2024 (DuMBO), section 4, where only the mean of the
-x_i is taken, which is the same as long as the duals of a variable sum to zero.
+Source: Boyd et al. 2011, sections 3.1.1, 3.3 and 7.2; Bardou et al. 2024 (DuMBO), section 4, with the mean of the x_i
+only; both are equal as long as the duals of a variable sum to zero.
 """
 
 from collections.abc import Sequence
@@ -48,16 +48,17 @@ from swarmbo.transport import InProcess, Routes
 if TYPE_CHECKING:
     import networkx as nx
 
-_BALANCED = 100  # rounds; to converge, the penalty must stay as it is in the end (Boyd et al. 2011, section 3.4.1)
+_BALANCED = 100  # rounds; for convergence the penalty must be fixed in the end (Boyd et al. 2011, section 3.4.1)
 _RECOMBINES = MaxSum(rounds=20)
-_MANY = 128  # factors of a part, from which on nobody climbs further than the others will let it stay
-_FEW = 8  # values of a variable: with fewer to choose from, starts of such a part are not put together
-_LEAST = 0.01  # share of what polishing such a part brought; it ends once four steps bring less
-_STILL = 1e-3  # sides of the box by which variables of such a part move, as a root mean square, once it is polished
+# factors of a part from which climbs are shortened, as the consensus would undo long ones
+_MANY = 128
+_FEW = 8  # values of a variable; with fewer, starts of such a part are not assembled
+_LEAST = 0.01  # polishing such a part ends once four steps bring less than this share of its rise
+_STILL = 1e-3  # root-mean-square move of variables, in sides of the box, at which such a part is polished
 
 
 class Residuals(NamedTuple):
-    """End of the rounds."""
+    """Residuals at the end of the rounds."""
 
     rounds: int
     has_converged: bool
@@ -65,18 +66,14 @@ class Residuals(NamedTuple):
     dual: float | None
 
 
-_NO_ROUNDS = Residuals(0, True, None, None)  # as where factors share nothing: there are no copies to bring together
+_NO_ROUNDS = Residuals(0, True, None, None)  # as for factors without shared variables: there are no copies
 
 
 class Remembered:
-    """Functions of a stack of factors, which are not asked again for where they were asked last.
+    """Functions of a stack of factors with a memory of their last evaluations.
 
-    A round begins where the one before ended, and only the penalty has changed: so one evaluation in five is saved, to
-    the same bits. Where factors hear of each other what they climb has changed as well, and nothing is remembered.
-
-    Args:
-        functions: Of the factors.
-        stack: They.
+    A round begins at the end of the one before, and only the penalty has changed. So one evaluation in five is saved,
+    with bit-identical results. If factors exchange numbers, their functions change as well, and nothing is remembered.
     """
 
     def __init__(self, functions: LocalFunctions, stack: FactorStack) -> None:
@@ -86,7 +83,7 @@ class Remembered:
     def __call__(
         self, X: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Value and gradient at points, given what factors hear of each other."""
+        """Value and gradient at points, given the received sums."""
         if self._asked and np.array_equal(self._asked[-1][0], X) and not self._functions.n_exchanges:
             return self._asked[-1][1:]
         value, gradient = self._functions.value_and_gradient(self._stack, X, received)
@@ -94,7 +91,7 @@ class Remembered:
         return value, gradient
 
     def keep(self, X: Float[np.ndarray, "g m a"]) -> None:
-        """Remember nothing but what was found at these points, each of which was asked for."""
+        """Keep only the evaluations at these points, each of which was requested."""
         _, value, gradient = self._asked[-1]
         for other, other_value, other_gradient in self._asked[:-1]:
             is_here = (other == X).all(axis=-1)
@@ -105,50 +102,48 @@ class Remembered:
 
 @kind("coordination", FUNCTION)
 class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
-    """Consensus ADMM from several starts at once; then the runs' ends are recombined, and the best points climbed from.
+    """Consensus ADMM from several starts at once; then the runs' ends are recombined, and the best points polished.
 
-    Starts are what the functions suggest and, of ``screened`` random joint points, those that are worth most in sum.
-    Where the runs ended, every variable has several values to choose from: max-sum on tables of these finds the best
-    combination, which is often much better than the best run, since runs do well in different places. Factors with too
-    many variables for tables of ``recombination_entries`` go without. Parts of one factor need no agreement: their
-    owner climbs alone. With functions that are not concave this is a local search, as any such method is, and nothing
-    is proved about the optimum.
+    Starts are the functions' suggestions and, of ``screened`` random joint points, those with the largest sums. The
+    ends of the runs give each variable several candidate values. Max-sum on tables of these finds the best combination,
+    which is often much better than the best run, since runs do well in different factors. Factors with too many
+    variables for tables of ``recombination_entries`` are not recombined. In parts of one factor its owner climbs alone.
+    With functions that are not concave this is a local search, without a guarantee for the optimum.
 
-    In parts of 128 factors and more no random joint point suits more than a few of them. Where tables may have eight
-    values of each variable a joint point is put together by max-sum from values on a lattice, better ones are looked
-    for around it (``swarmbo.coordination.narrowing``), and the best is polished: there are no copies of variables then,
-    and so no rounds of consensus. Larger factors climb from screened points as they do in smaller parts.
+    In parts of 128 factors and more no random joint point suits more than a few factors. If tables may have eight
+    values of each variable, max-sum assembles a joint point from values on a lattice. It then searches for better ones
+    around it (``swarmbo.coordination.narrowing``), and the best is polished: there are no copies of variables, and no
+    rounds of consensus. Larger factors climb from screened points as in smaller parts.
 
-    Connected parts agree independently of one another; factors that share no variable are one part, without rounds.
+    Connected parts agree independently; factors that share no variable are one part, without rounds.
 
     Args:
-        rounds: At most, 1 to 10 000.
-        starts: Runs side by side, >= 1.
-        screened: Random joint points looked at for starts, >= 0.
-        inner_steps: Gradient steps of a factor in a round, >= 1; in parts of 128 factors and more half as many, rounded
-            up, and what is polished is left once its variables move by no more than a thousandth of the box, or four
-            steps bring less than a hundredth of all that polishing brought.
+        rounds: Largest number of rounds, 1 to 10 000.
+        starts: Number of parallel runs, >= 1.
+        screened: Number of random joint points evaluated as starts, >= 0.
+        inner_steps: Gradient steps of a factor in a round, >= 1; half as many, rounded up, in parts of 128 factors and
+            more. There polishing stops once variables move by at most a thousandth of the box, or four steps bring less
+            than a hundredth of its total rise.
         alone_steps: Gradient steps of a factor that shares no variable, >= 1.
-        penalty: eta at first, > 0, in units of the spread of a part's values over the squared spread of its box. The
-            spread is that over the random points looked at for starts, and over no fewer than 16.
+        penalty: Initial eta, > 0, in units of the spread of a part's values over the squared spread of its box. The
+            spread is that over the random points evaluated as starts, at least 16.
         tolerance: Stop when the primal and the dual residual are below it, > 0, in sides of the box.
         balance: Double (halve) the penalty when the primal residual is this many times larger (smaller) than the dual
-            one, > 1.
+            residual, > 1.
         recombination_entries: Most entries of a factor's table when runs are recombined, >= 0; 0 does not recombine.
         polish_steps: Joint gradient steps at the end, >= 0; 0 keeps the best point as it is.
-        polished: How many of the best points of a part are polished, beside the recombined one, >= 1.
-        mode: ``lockstep``: agents wait for every message that they need, as all of the above says. ``asynchronous``:
-            they wait for none, and act at a deadline by what they have heard: short runs from up to five starts, then
-            turns of the variables from where each has ended and from the best start, and the best of these is kept
-            (``swarmbo.coordination.deadline_box``). Of the above ``starts``, ``inner_steps`` and ``penalty`` count
-            then.
-        deadline: Ticks, >= 1, until everyone acts; in a tick a message crosses one link or several. Asynchronous only,
-            like the following.
-        patience: Ticks, >= 1, after which an agent that says nothing is taken to stand at the best start, and its
-            factors are judged by others, or not at all; more ticks where links lose so much that a bundle in each might
-            not come.
-        threshold: Copies that move by no more than this share of the box's sides, and what factors are worth that
-            changes by no more than this share of its spread, are not sent again, >= 0.
+        polished: Number of a part's best points that are polished besides the recombined one, >= 1.
+        mode: ``lockstep``: agents wait for every message that they need, as described above. ``asynchronous``: they
+            wait for none, and act at a deadline by the messages received. Short runs from up to five starts are
+            followed by turns of the variables from the best start and from the end of each run; the best result is kept
+            (``swarmbo.coordination.deadline_box``). This mode uses ``starts``, ``inner_steps`` and ``penalty`` of the
+            above.
+        deadline: Ticks, >= 1, until all agents act; in a tick a message crosses one link or several. Asynchronous mode
+            only, like the following.
+        patience: Ticks, >= 1, after which a silent agent is assumed to be at the best start. Its factors are then
+            evaluated by others, or not at all. Links with high loss get more ticks.
+        threshold: Share, >= 0, of the box's sides for copies, and of their spread for factor values, up to which
+            changes are not sent.
 
     Example:
         >>> import swarmbo as sb
@@ -177,30 +172,29 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     threshold: NonNegative = 1e-2
 
     def values_of(self, part: FactorGraph) -> int:
-        """Number of values of each variable of a part when runs are recombined; 1: they are not."""
+        """Number of values of each variable of a part when runs are recombined; 1 if they are not."""
         count = 2 * self.starts
         while count > 1 and count**part.max_factor_size > self.recombination_entries:
             count -= 1
         return count
 
     def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
-        """Agree in this process, and report the traffic that the agents have, or would have had.
+        """Agree in this process, and report the traffic that agents have, or would have had.
 
         Args:
-            functions: What to maximise in sum.
-            links: Radio graph of the agents; None: everyone hears everyone.
-            seed: Of what agents draw.
+            functions: Local functions, to be maximised in sum.
+            links: Radio graph of the agents; None: every agent reaches every other.
+            seed: Seed of the agents' random draws.
         """
         if self.mode == "lockstep":
             return super().maximise(functions, links, seed)
         return maximise_by_deadline(self, functions, InProcess().open(functions.graph.agents, links), seed)
 
     def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
-        """The plan in lockstep, as every agent works it out: factors that share no variable are one part, without
-        rounds.
+        """Make the plan in lockstep, as every agent computes it; factors that share no variable are one part.
 
         Raises:
-            ConfigError: If the mode is another: an agreement by a deadline has no such plan.
+            ConfigError: If the mode is asynchronous: an agreement by a deadline has no such plan.
         """
         require_lockstep(self)
         graph = functions.graph
@@ -210,11 +204,11 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return Plan(tuple(parts), lambda view, own: self.steps(BoxView.on(view, own), seed))
 
     def steps(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
-        """Steps of whoever sees some factors and variables of a part."""
+        """Steps for some factors and variables of a part."""
         return self._together(view, seed) if any(view.part.is_shared.values()) else self._alone(view, seed)
 
     def _alone(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
-        """Factors that share no variable need no agreement: all climb at once, and tell the owners of the variables."""
+        """Let factors that share no variable climb at once, and send the results to the owners of the variables."""
         functions, point = view.functions, np.zeros(len(view.place))
         drawn, n_given = self._looked_at(view, seed)
         for stack in view.stacks:
@@ -224,7 +218,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
             X = stack.take(drawn)
             values = functions.value(stack, X, _silence(functions, X))
-            values[:, :n_given] = np.inf  # given starts are always climbed from
+            values[:, :n_given] = np.inf  # given starts are always used
             best = np.argsort(-values, axis=1, kind="stable")[:, : self.starts]
             starts = np.take_along_axis(X, best[:, :, None], axis=1)
             X, values, _ = ascend(climbed, starts, *view.box(stack), self.alone_steps)
@@ -248,7 +242,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return (yield from settled(view, best[winner], BoxOutcome(view.part.index, {}, {}, *residuals, gain)))
 
     def _by_rounds(self, view: BoxView, seed: int, n_values: int) -> Steps[tuple[Float[np.ndarray, "m n"], Residuals]]:
-        """Rounds of consensus from several starts: the best points that they came to, and what these make together."""
+        """Rounds of consensus from several starts; the result has the best ends and their recombination."""
         Z, natural = yield from self._starts(view, seed)
         agreed, residuals = yield from self._rounds(view, Z, natural)
         pool = np.concatenate([Z, agreed])
@@ -261,7 +255,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return best, residuals
 
     def _looked_at(self, view: BoxView, seed: int, fewest: int = 0) -> tuple[Float[np.ndarray, "m n"], int]:
-        """Joint points that are looked at for starts, and how many of them were given: those come first."""
+        """Joint points evaluated as starts, and the number of given ones, which come first."""
         n_random, n_given = max(self.screened, self.starts, fewest), min(len(view.functions.starts), self.starts)
         return drawn_starts(view.functions, view.seen, seed, self.starts, n_random), n_given
 
@@ -270,7 +264,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         drawn, n_given = self._looked_at(view, seed, FEWEST)
         values = yield from part_total(view, drawn)
         natural = natural_penalty(values, n_given)
-        n_looked_at = n_given + max(self.screened, self.starts)  # further ones are there for the spread only
+        n_looked_at = n_given + max(self.screened, self.starts)  # further ones serve the spread only
         values = values[:n_looked_at].copy()
         values[:n_given] = np.inf
         return drawn[np.argsort(-values, kind="stable")[: self.starts]], natural
@@ -278,7 +272,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     def _rounds(
         self, view: BoxView, Z: Float[np.ndarray, "m n"], natural: float
     ) -> Steps[tuple[Float[np.ndarray, "m n"], Residuals]]:
-        """The rounds of consensus, from all starts at once."""
+        """Run the rounds of consensus, from all starts at once."""
         functions, sides = view.functions, view.sides
         is_shared = view.degree > 1.0
         n_copies = sum(len(view.graph.scope(f)) for f in view.graph.factors)
@@ -288,15 +282,15 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         known = [Remembered(functions, stack) for stack in view.stacks]
         steps = [
             np.broadcast_to(1.0 / eta, x.shape[:2]) for x in X
-        ]  # right where the penalty rules; longer ones follow
+        ]  # right if the penalty dominates; longer ones follow
         primal = dual = np.inf
         for turn in range(1, self.rounds + 1):
             received = yield from exchange(view, X)
-            # x <- argmax phi(x) - eta/2 |x - z + u|²; nobody else wants a say in variables of one factor
+            # x <- argmax phi(x) - eta/2 |x - z + u|²; variables of one factor have no other copy to agree with
             weights = np.where(is_shared, eta[:, None] / sides**2, 0.0)
             climbs = self._climbed(view, known, X, U, Z, view.take(weights), received, steps)
             X, steps = [climb.X for climb in climbs], [climb.step for climb in climbs]
-            # z <- mean of x + u over the factors of each variable, put into the box, whose indicator is a term of z
+            # z <- mean of x + u over the factors of each variable, clipped to the box, whose indicator is a term of z
             # alone (Boyd et al. 2011, 7.1.1)
             said = yield Reduce(view, Copy, [x + u for x, u in zip(X, U, strict=True)], len(Z))
             agreed = np.clip(said / view.degree, functions.low, functions.high)
@@ -313,7 +307,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             # u <- u + x - z
             U = [u + gap for u, gap in zip(U, gaps, strict=True)]
             Z, (primals, duals) = agreed, np.sqrt(totals / n_copies)
-            # in units of the natural penalty, or the balance of the two would depend on the unit of the outcome
+            # in units of the natural penalty, so that the balance does not depend on the unit of the outcome
             duals = eta / natural * duals
             primal, dual = float(primals.max()), float(duals.max())
             if primal <= self.tolerance and dual <= self.tolerance:
@@ -338,7 +332,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         received: Any,
         steps: Sequence[Float[np.ndarray, "_g m"]],
     ) -> list[Climbed]:
-        """Every factor climbs its augmented Lagrangian, with steps as long as in the round before."""
+        """Let every factor climb its augmented Lagrangian, with the step lengths of the round before."""
         out: list[Climbed] = []
         n_steps = (self.inner_steps + 1) // 2 if _is_large(view) else self.inner_steps
         rows = zip(view.stacks, known, X, U, view.take(Z), weights, received, steps, strict=True)
@@ -350,7 +344,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
 
 def _is_large(view: BoxView) -> bool:
-    """True if a part has so many factors that its rounds are cut short: everybody knows how many there are."""
+    """True if a part has so many factors that its rounds are shortened; every agent knows the number."""
     return len(view.part.graph.factors) >= _MANY
 
 
@@ -360,7 +354,7 @@ def _silence(functions: LocalFunctions, X: Float[np.ndarray, "g m a"]) -> tuple[
 
 
 def _recombined(view: BoxView, pool: Float[np.ndarray, "c n"]) -> Steps[Float[np.ndarray, " n"]]:
-    """For each variable its value in one of the joint points, chosen by max-sum; the first point is the incumbent."""
+    """Value of each variable from one of the joint points, chosen by max-sum; the first point is the incumbent."""
     if _is_large(view):
         return (yield from put_together(view, pool, _RECOMBINES))
     points, graph, out = view.take(pool[:1]), view.graph, pool[0].copy()

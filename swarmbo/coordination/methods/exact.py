@@ -1,4 +1,4 @@
-"""The exact optimum by variable elimination: one sweep forward with tables, one back with choices."""
+"""Exact optimum by variable elimination: one sweep forward with tables, one back with choices."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,15 +34,15 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
     """Variable elimination (bucket elimination, Dechter 1999), refused above a stated budget.
 
     On the chain of DB-GP-UCB, where factor n couples robots n … n+B, it is one forward-backward sweep with messages
-    over B robots. On other graphs the order is min-fill where its largest table is smaller.
+    over B robots. On other graphs the min-fill order is used if its largest table is smaller.
 
     The report's ``rounds`` count tables that wait for one another on their way up the elimination tree, and as many
-    choices on their way down: twice the most steps on a path to a root that are taken by another agent than the step
-    before. Handing factors' tables to the agents that join them, all at once beforehand, is not counted.
+    choices on their way down. This is twice the largest number of steps on a path to a root with another agent than the
+    step before. Sending factors' tables to the agents that join them, all at once beforehand, is not counted.
 
     Args:
-        table_budget: Largest number of entries, >= 1, that the table of one step may have: the product of the numbers
-            of values of the variables joined in it (8 bytes an entry).
+        table_budget: Largest number of entries, >= 1, of the table of one step: the product of the numbers of values of
+            its variables (8 bytes an entry).
 
     Example:
         >>> import numpy as np
@@ -59,13 +59,7 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
     def plan(
         self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
     ) -> Plan[Mapping[str, Table], TableOutcome]:
-        """The plan, as every agent works it out from the graph: the order and who joins what.
-
-        Args:
-            graph: Scopes and owners.
-            sizes: Number of values by variable.
-            routes: Who reaches whom; elimination takes the same steps over any.
-            seed: Not used: nothing is drawn.
+        """Make the plan, as every agent computes it from the graph: the order, and the joins of each step.
 
         Raises:
             BudgetError: If a step's table would exceed the budget.
@@ -97,14 +91,14 @@ def exact(
     table_budget: int = 2**24,
     links: "nx.Graph[Any] | None" = None,
 ) -> Solution:
-    """The exact optimum of a factor graph; see :class:`Exact`.
+    """Exact optimum of a factor graph; see :class:`Exact`.
 
     Args:
         graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
-        tables: One array per factor, axes in scope order; always maximised; -inf forbids a combination. None: those
-            that edges and nodes of a networkx graph have.
-        table_budget: Largest number of entries that the table of one step may have.
-        links: Radio graph of the agents; None: everyone hears everyone.
+        tables: One array per factor, axes in scope order; always maximised; -inf forbids a combination. None: tables of
+            the edges and nodes of a networkx graph.
+        table_budget: Largest number of entries of the table of one step.
+        links: Radio graph of the agents; None: every agent reaches every other.
 
     Returns:
         The optimum, with ``upper_bound == value``.
@@ -112,7 +106,7 @@ def exact(
     Raises:
         ShapeError: If the tables do not fit the graph.
         BudgetError: If a step's table would exceed the budget.
-        TransportError: If agents that must talk are not connected by links.
+        TransportError: If links do not connect agents that must exchange messages.
 
     Example:
         >>> import numpy as np
@@ -130,11 +124,11 @@ class Bucket:
     """One step of the elimination.
 
     Args:
-        variable: The one that is maximised out.
-        scope: The others that it is joined with, in the order in which they are eliminated later.
-        factors: The factors joined here, in the graph's order.
+        variable: Variable that is maximised out.
+        scope: Other variables of the step, in the order of their later elimination.
+        factors: Factors joined here, in the graph's order.
         children: Earlier variables whose results are joined here, in the order of elimination.
-        parent: The later variable whose step takes this one's result; None at the end of a connected part.
+        parent: Later variable whose step takes this result; None at the end of a connected part.
     """
 
     variable: str
@@ -145,27 +139,23 @@ class Bucket:
 
 
 def elimination_steps(graph: FactorGraph, sizes: Mapping[str, int]) -> dict[str, Bucket]:
-    """The steps in the graph's own order of variables, unless the largest table of min-fill is smaller.
+    """Steps in the graph's own order of variables, or in min-fill order if its largest table is smaller.
 
-    On a chain, where factor n has variables n … n+B, the graph's order is one sweep with tables over B + 1 variables,
-    and every factor is joined by the owner of its first variable.
-
-    Args:
-        graph: A factor graph.
-        sizes: Number of values by variable.
+    On a chain, where factor n has variables n … n+B, the graph's order is one sweep with tables over B + 1 variables.
+    Every factor is then joined by the owner of its first variable.
     """
     candidates = [buckets_of(graph, order) for order in (graph.variables, _min_fill_order(graph, sizes))]
     return min(candidates, key=lambda buckets: largest_clique(buckets, sizes)[0])  # of equal ones the first
 
 
 def largest_clique(buckets: Mapping[str, Bucket], sizes: Mapping[str, int]) -> tuple[int, tuple[str, ...]]:
-    """Entries of the largest table that an elimination joins, and its variables."""
+    """Number of entries of the largest table that an elimination joins, and its variables."""
     cliques = [(bucket.variable, *bucket.scope) for bucket in buckets.values()]
     return max(((math.prod(sizes[x] for x in clique), clique) for clique in cliques), key=lambda pair: pair[0])
 
 
 def buckets_of(graph: FactorGraph, order: Sequence[str]) -> dict[str, Bucket]:
-    """The steps of an elimination, by variable, in its order."""
+    """Steps of an elimination by variable, in its order."""
     place = {variable: i for i, variable in enumerate(order)}
     factors: dict[str, list[str]] = {variable: [] for variable in order}
     for factor in graph.factors:
@@ -186,18 +176,10 @@ def buckets_of(graph: FactorGraph, order: Sequence[str]) -> dict[str, Bucket]:
 def eliminate(
     bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], sizes: Mapping[str, int]
 ) -> Float[np.ndarray, "..."]:
-    """Join tables and maximise a variable out of them.
+    """Join tables and maximise a variable out of them, one axis for each of ``bucket.scope``.
 
-    Additions run over the parts in their order and maxima over the variable's values, so the result has the same bits
-    whoever computes it.
-
-    Args:
-        bucket: The step.
-        parts: Scope and table of the factors joined here, then of the children's results.
-        sizes: Number of values by variable.
-
-    Returns:
-        The maximum over the variable, one axis for each of ``bucket.scope``.
+    Additions run over the parts in their order and maxima over the variable's values, so every agent's result is
+    bit-identical. ``parts`` has scope and table of the factors joined here, then of the children's results.
     """
     clique = (bucket.variable, *bucket.scope)
     views = [_aligned(table, scope, clique) for scope, table in parts]
@@ -219,26 +201,22 @@ def eliminate(
 
 
 def choose(bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], chosen: Mapping[str, int]) -> int:
-    """The best value of a step's variable, given those of its scope; of equal ones the lowest index.
-
-    Args:
-        bucket: The step.
-        parts: What :func:`eliminate` was given.
-        chosen: Index by variable, at least for ``bucket.scope``.
-    """
+    """Best value of a step's variable, given those of its scope; of equal ones the lowest index."""
     lines = [table[tuple(slice(None) if x == bucket.variable else chosen[x] for x in scope)] for scope, table in parts]
     return best_value(lines)
 
 
 def _aligned(table: Table, scope: Sequence[str], clique: Sequence[str]) -> Table:
-    """A view with one axis for each variable of the clique, of length 1 where the table lacks it."""
+    """View with one axis for each variable of the clique, of length 1 for variables that the table lacks."""
     present = [x for x in clique if x in scope]
     view = table.transpose([scope.index(x) for x in present])
     return view[tuple(slice(None) if x in scope else None for x in clique)]
 
 
 def _min_fill_order(graph: FactorGraph, sizes: Mapping[str, int]) -> tuple[str, ...]:
-    """Always the variable whose neighbours lack the fewest links; of equal ones the smallest table, then the first."""
+    """Eliminate the variable with the fewest missing links between neighbours; of equal ones the smallest table, then
+    the first.
+    """
     neighbours: dict[str, set[str]] = {variable: set() for variable in graph.variables}
     for scope in graph.scopes:
         for variable in scope:
@@ -247,7 +225,7 @@ def _min_fill_order(graph: FactorGraph, sizes: Mapping[str, int]) -> tuple[str, 
 
     def cost(variable: str) -> tuple[int, int, int]:
         around = neighbours[variable]
-        fill = sum(len(around - neighbours[x]) - 1 for x in around)  # less x itself; every link that lacks counts twice
+        fill = sum(len(around - neighbours[x]) - 1 for x in around)  # less x itself; every missing link counts twice
         return fill, math.prod(sizes[x] for x in around), place[variable]
 
     costs = {variable: cost(variable) for variable in graph.variables}
@@ -260,14 +238,14 @@ def _min_fill_order(graph: FactorGraph, sizes: Mapping[str, int]) -> tuple[str, 
         for x in around:
             neighbours[x].discard(variable)
             neighbours[x].update(around - {x})
-        for x in around.union(*(neighbours[y] for y in around)):  # only there can the fill have changed
+        for x in around.union(*(neighbours[y] for y in around)):  # the fill can have changed only there
             costs[x] = cost(x)
     return tuple(order)
 
 
 def rounds_of(graph: FactorGraph, buckets: Mapping[str, Bucket]) -> int:
-    """Tables that wait for one another on the way up, and as many choices on the way down; see :class:`Exact`."""
-    handed_on: dict[str, int] = {}  # by variable, on the path to it that has most
+    """Number of tables that wait for one another on the way up, and of choices on the way down; see :class:`Exact`."""
+    handed_on: dict[str, int] = {}  # by variable, on the longest path to it
     for variable, bucket in buckets.items():
         actor = graph.variable_owner(variable)
         handed_on[variable] = max(
@@ -279,15 +257,7 @@ def rounds_of(graph: FactorGraph, buckets: Mapping[str, Bucket]) -> int:
 def eliminated(
     view: LocalView, tables: Mapping[str, Table], buckets: Mapping[str, Bucket], sizes: Mapping[str, int], rounds: int
 ) -> Steps[TableOutcome]:
-    """Steps of whoever sees some factors and variables: the owner of a variable takes its step.
-
-    Args:
-        view: Own factors and variables.
-        tables: Of the own factors.
-        buckets: The steps by variable, in the order of elimination.
-        sizes: Number of values by variable.
-        rounds: What to report.
-    """
+    """Steps for some factors and variables: the owner of a variable takes its step."""
     graph, mail = view.graph, Mail()
     actor_of = {variable: graph.variable_owner(variable) for variable in graph.variables}
     factors, variables = set(view.factors), set(view.variables)
@@ -329,5 +299,5 @@ def _table(message: FactorTable | Eliminated) -> Table:
 
 
 def _shortened(number: int) -> str:
-    """All digits up to 10^15, else the nearest power of ten; no float, for that ends at 10^308."""
+    """Write all digits up to 10^15, else the nearest power of ten; without floats, which end at 10^308."""
     return f"{number:,}" if number <= 10**15 else f"about 10^{math.log10(number):.0f}"

@@ -1,9 +1,9 @@
-"""Local search: DSA, in which variables move by chance, and MGM, in which of neighbours the one that gains most does.
+"""Local search: DSA, in which variables move at random, and MGM, in which the largest gain among neighbours moves.
 
-In a round all tell their choices, each works out what it could do given all others', and those move whom a rule lets.
-Forbidden combinations come first: a value at which fewer factors are broken is better than any at which more are, and
-of equal ones that with the larger sum of those that are not. There are no weights that grow (breakout), so a search may
-end in a choice that is forbidden; then it says so.
+In a round all agents send their choices, and each variable computes its alternatives given all others; a rule decides
+the moves. Forbidden combinations come first: a value that breaks fewer factors is better than any that breaks more, and
+of equal ones that with the larger sum of unbroken factors. Weights do not grow (no breakout), so a search may end in a
+forbidden choice, and reports it.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,18 +26,14 @@ from swarmbo.graph import FactorGraph
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Count, Fraction
 
-_NOTHING = (0, 0.0)  # to gain: no factor fewer broken, no larger sum
+_NOTHING = (0, 0.0)  # no gain: neither fewer broken factors nor a larger sum
 
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
-    """Values of one variable, given all others.
+    """Values of one variable, given all others: by value (d,) the number of broken factors, and the sum of the others.
 
-    Args:
-        present: The index of its value.
-        broken: For each value how many of its factors are broken (d,).
-        worth: For each value the sum of its factors that are not (d,).
-        in_conflict: Whether one of its factors would be better at another value of this variable.
+    ``in_conflict`` is True if a factor is broken or would be better at another value of this variable.
     """
 
     present: int
@@ -47,15 +43,14 @@ class Outlook:
 
     @property
     def best(self) -> Bool[np.ndarray, " d"]:
-        """The values that nothing is better than."""
+        """Values that no other value exceeds."""
         fewest = self.broken == self.broken.min()
         return fewest & (self.utility == self.utility[fewest].max())
 
     @property
     def gain(self) -> tuple[int, float]:
-        """Gain by the best value: how many factors fewer are broken, and by how much the sum of others rises.
-
-        Gains are compared in this order; (0, 0.0) where the present value is among the best.
+        """Decrease of broken factors by the best value, then rise of the sum; (0, 0.0) if the present one is among the
+        best.
         """
         best = int(self.best.argmax())
         broken, utility = self.broken[self.present] - self.broken[best], self.utility[best] - self.utility[self.present]
@@ -63,7 +58,7 @@ class Outlook:
 
     @property
     def alternatives(self) -> Int[np.ndarray, " k"]:
-        """The best values other than the present one."""
+        """Best values other than the present one."""
         best = self.best
         best[self.present] = False
         return np.flatnonzero(best)
@@ -77,16 +72,7 @@ class Outlook:
 def looked_around(
     view: LocalView, tables: Mapping[str, Table], chosen: Mapping[str, int]
 ) -> Steps[tuple[dict[str, Outlook], Vector]]:
-    """Owners of variables tell their choices, and those of factors answer what each value would bring.
-
-    Args:
-        view: Own factors and variables.
-        tables: Of the own factors.
-        chosen: The choices of own variables.
-
-    Returns:
-        What each own variable could do, and the values of the own factors at the joint choice.
-    """
+    """Send the choices of own variables, and return their outlooks and the values of the own factors."""
     graph, mail, seen = view.graph, Mail(), dict(chosen)
     for x in view.variables:
         tell_choice(mail, graph, x, chosen[x])
@@ -114,17 +100,10 @@ def searched(
     moved: Callable[[Mapping[str, Outlook]], Steps[dict[str, int]]],
     takes: Literal["best", "last", "unseen"],
 ) -> Steps[TableOutcome]:
-    """Rounds of local search, until no variable is left that may move.
+    """Rounds of local search, until no variable may move.
 
-    Args:
-        view: Own factors and variables.
-        tables: Of the own factors.
-        present: The choices of own variables, to begin with.
-        rounds: At most.
-        may_move: Whether a variable may.
-        moved: The choices after a round.
-        takes: Whether the best joint choice of all rounds is taken, or the last one; ``unseen``: that of the last
-            round, without reports up a tree of what it is worth, or whether anybody may still move.
+    ``takes`` is ``best`` or ``last`` for that joint choice of all rounds; ``unseen`` is the last one without reports up
+    a tree.
     """
     best, best_so_far, n_rounds = present, None, 0
     while True:
@@ -144,30 +123,30 @@ def searched(
 
 @kind("coordination", FIELD)
 class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
-    """The distributed stochastic algorithm (Zhang, Wang, Xing & Wittenburg 2005), variants A, B and C.
+    """Distributed stochastic algorithm (Zhang, Wang, Xing & Wittenburg 2005), variants A, B and C.
 
-    Every variable starts at a value that is drawn. In a round all tell their values, and each works out which are best
-    given the others'. One that would gain moves to a best value with the stated probability, or else stays; draws keep
-    neighbours from moving against one another for ever. Where several values are equally good, one of them is drawn. A
-    variable that would gain nothing but has another value that is as good moves there as likely
+    Every variable starts at a random value. In a round all agents send their values, and each finds its best values
+    given the others'. A variable with a gain moves to a best value with the stated probability, or else stays; chance
+    keeps neighbours from moving against one another for ever. Of several equally good values one is drawn. A variable
+    without a gain, but with another value as good, moves there with the same probability
 
     - never (``A``),
     - if it is in conflict: one of its factors is broken, or would be better at another of its values (``B``),
     - always (``C``).
 
-    Forbidden combinations: a value that breaks fewer factors is better than any that breaks more, whatever the sum. It
-    may end in a choice that is forbidden; then it says so.
+    Forbidden combinations: a value that breaks fewer factors is better than any that breaks more, whatever the sum. A
+    search may end in a forbidden choice, and reports it.
 
-    Rounds end before ``rounds`` where no variable is left that might move: for ``A`` no single change is better then.
-    It is a local search; on a forest max-sum is exact and costs less.
+    Rounds end before ``rounds`` if no variable may move; for ``A`` no single change is better then. It is a local
+    search; on a forest max-sum is exact and costs less.
 
     Args:
-        rounds: In each of which every variable may move, at most, >= 1.
-        probability: That a variable which may move does, in (0, 1]; with 1, neighbours may move to and fro.
+        rounds: Largest number of rounds, >= 1; every variable may move in each.
+        probability: Probability of a possible move, in (0, 1]; with 1, neighbours may move to and fro.
         variant: ``"A"``, ``"B"`` or ``"C"``.
-        keep_best: Agents report the factors' values up a tree in every round, and come out with the best joint choice
-            of all rounds (Zivan, Okamoto & Peled 2014), and stop when nobody may move. False: as first published they
-            come out with the last one, after ``rounds``, with fewer messages.
+        keep_best: True: agents report the factors' values up a tree in every round, and stop when no variable may move.
+            They return the best joint choice of all rounds (Zivan, Okamoto & Peled 2014). False: as first published
+            they return the last choice, after ``rounds``, with fewer messages.
 
     Example:
         >>> import numpy as np
@@ -185,7 +164,7 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
     keep_best: bool = True
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """Steps of whoever sees some factors and variables of a connected part."""
+        """Steps for some factors and variables of a connected part."""
         draws = {x: stream(view.part.seed, "dsa", variable=x) for x in view.variables}
         return self.steps_from(view, tables, {x: int(draws[x].integers(sizes[x])) for x in view.variables}, draws)
 
@@ -196,18 +175,11 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
         present: dict[str, int],
         draws: Mapping[str, np.random.Generator],
     ) -> Steps[TableOutcome]:
-        """The same, where own variables are somewhere already.
-
-        Args:
-            view: Own factors and variables.
-            tables: Of the own factors.
-            present: The choices of own variables.
-            draws: What each of them draws from.
-        """
+        """Same steps from given choices of own variables, with a random stream for each."""
 
         def moved(outlooks: Mapping[str, Outlook]) -> Steps[dict[str, int]]:
             return {x: self._next(outlook, draws[x]) for x, outlook in outlooks.items()}
-            yield  # nobody is asked
+            yield  # makes this a generator without requests
 
         takes = "best" if self.keep_best else "unseen"
         return (yield from searched(view, tables, present, self.rounds, self._may_move, moved, takes))
@@ -226,18 +198,17 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
 class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
     """Maximum gain messages (Maheswaran, Pearce & Tambe 2004; by utilities the breakout of Yokoo & Hirayama 1996).
 
-    Every variable starts at a value that is drawn. In a round all tell their values, and each works out what it would
-    gain by its best value given the others'. These gains are told to neighbours, variables with which it shares a
-    factor, and whoever gains most among its neighbours moves; of equal gains the variable that comes first in the
-    graph. No two neighbours move at once, so the sum never falls. Where nobody gains, no single change is better: a
-    1-optimum, which is what it ends in if there are rounds enough. That nobody gains is noticed by reports up a tree of
-    agents in every round.
+    Every variable starts at a random value. In a round all agents send their values, and each computes its gain by its
+    best value given the others'. Gains are sent to neighbours (variables that share a factor), and the largest gain
+    among neighbours moves; of equal gains the variable that comes first in the graph. No two neighbours move at once,
+    so the sum never falls. Without a gain no single change is better: the search ends in a 1-optimum if there are
+    rounds enough. Reports up a tree of agents in every round detect that.
 
-    Forbidden combinations: a gain of fewer broken factors is larger than any gain of the sum. It may end in a choice
-    that is forbidden, where no single change breaks fewer; then it says so.
+    Forbidden combinations: a decrease of broken factors is larger than any gain of the sum. A search may end in a
+    forbidden choice if no single change breaks fewer factors, and reports it.
 
     Args:
-        rounds: In each of which somebody may move, at most, >= 1.
+        rounds: Largest number of rounds, >= 1.
 
     Example:
         >>> import numpy as np
@@ -252,18 +223,12 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
     rounds: Count = 50
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """Steps of whoever sees some factors and variables of a connected part."""
+        """Steps for some factors and variables of a connected part."""
         drawn = {x: int(stream(view.part.seed, "mgm", variable=x).integers(sizes[x])) for x in view.variables}
         return self.steps_from(view, tables, drawn)
 
     def steps_from(self, view: LocalView, tables: Mapping[str, Table], present: dict[str, int]) -> Steps[TableOutcome]:
-        """The same, where own variables are somewhere already.
-
-        Args:
-            view: Own factors and variables.
-            tables: Of the own factors.
-            present: The choices of own variables.
-        """
+        """Same steps from given choices of own variables."""
         around = {x: _neighbours(view.graph, x) for x in view.variables}
         # no two neighbours move at once, so the sum never falls and the last choice is the best
         moved = partial(_moved, view, around)
@@ -273,7 +238,7 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
 def _moved(
     view: LocalView, around: Mapping[str, tuple[str, ...]], outlooks: Mapping[str, Outlook]
 ) -> Steps[dict[str, int]]:
-    """The choices after a round of MGM."""
+    """Choices after a round of MGM."""
     graph, mail = view.graph, Mail()
     gains = {x: outlook.gain for x, outlook in outlooks.items()}
     for x, gain in gains.items():
@@ -294,6 +259,6 @@ def _moved(
 
 
 def _neighbours(graph: FactorGraph, variable: str) -> tuple[str, ...]:
-    """The other variables of its factors."""
+    """Other variables of its factors."""
     near = dict.fromkeys(x for f in graph.factors_of(variable) for x in graph.scope(f))
     return tuple(x for x in near if x != variable)

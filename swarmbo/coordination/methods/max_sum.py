@@ -28,18 +28,12 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-PER_FACTOR = 2**14  # entries: reading them takes NumPy a quarter of the time that Python takes for a factor
+# entries that NumPy reads in a quarter of the time that Python takes for a factor
+PER_FACTOR = 2**14
 
 
 class Flooded(NamedTuple):
-    """End of rounds that renew every message.
-
-    Args:
-        flooding: The layout.
-        best: The best joint choice of all rounds: of own variables, and of own factors' variables.
-        status: Whether messages had stopped.
-        rounds: Taken.
-    """
+    """Result of rounds that renew every message; ``best`` is right for own variables and own factors' variables."""
 
     flooding: Flooding
     best: Int[np.ndarray, " n_variables"]
@@ -51,34 +45,34 @@ class Flooded(NamedTuple):
 class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     """Max-sum by synchronous rounds of messages (Farinelli et al. 2008; Hoang et al. 2018, steps 1-3).
 
-    Each connected part of the graph is solved by itself. Where it is a tree, messages are undamped and as many rounds
-    are taken as it needs (half its longest path), so the result is exact whatever ``rounds`` says. Where it has loops,
-    the best joint choice over all rounds is kept. After 1, 2, 4, 8, … rounds, and when messages have stopped, one is
-    decided variable by variable as well. A choice that is forbidden is repaired: variable by variable again, each
-    taking the value at which the fewest factors are broken, and those that stay broken weighing more and more
-    (``swarmbo.coordination.decoding``); then the sum is improved until no variable can do better by itself. Where
-    constraints have come into play, so is every choice that is better than all before. If a repair fails, the next one
-    comes when a choice is decided variable by variable. All this depends on the rounds so far alone, so more rounds
-    are never worse.
+    Each connected part of the graph is solved independently. On a tree, messages are undamped and the number of rounds
+    is half its longest path, so the result is exact whatever ``rounds`` is. On loops the best joint choice over all
+    rounds is kept. After 1, 2, 4, 8, … rounds, and when messages have stopped, a choice is also decoded variable by
+    variable.
 
-    The report's ``rounds`` count renewals of messages, in each of which variables write to their factors and then
-    factors to their variables: on a tree until the last message is final, on loops until they stop. Agreeing on the
-    best choice so far, deciding variable by variable and repairing is not counted.
+    A forbidden choice is repaired: variable by variable, each takes the value that breaks the fewest factors, and
+    factors that stay broken gain weight (``swarmbo.coordination.decoding``). The sum is then improved until no variable
+    alone can improve it. Once a forbidden choice has occurred, every choice that is better than all before is improved
+    as well. If a repair fails, the next one follows the next decoding. All this depends on earlier rounds only, so more
+    rounds are never worse.
+
+    The report's ``rounds`` count renewals of messages; in each, variables send to their factors and then factors to
+    their variables. On a tree they end with the last final message, on loops when messages stop. Comparing, decoding
+    and repairing are not counted.
 
     Args:
         rounds: Most rounds on a part with loops, >= 1.
         damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
         tolerance: A part with loops has converged when no message changes by more than this share of its factor's
             spread (largest less smallest entry), and no choice changes; >= 0.
-        repairs: Sweeps at most over the variables to repair a choice and improve it, >= 0; parts with loops only.
-        mode: ``lockstep``: agents wait for every message that they need, as all of the above says. ``asynchronous``:
-            they wait for none, and act at a deadline by what they have heard (``coordination.deadline_tables``);
-            then nothing is proved, and ``rounds``, ``tolerance`` and ``repairs`` are of no account.
-        deadline: Ticks, >= 1, until everyone acts; in a tick a message crosses one link or several. Asynchronous only,
-            like the following.
-        patience: Ticks, >= 1, after which an agent that says nothing is taken to do nothing; more where links lose so
-            much that a bundle in each of them might not come.
-        threshold: Messages that change by no more than this share of their spread are not sent again, >= 0.
+        repairs: Most sweeps over the variables to repair and improve a choice, >= 0; parts with loops only.
+        mode: ``lockstep``: agents wait for every message that they need, as described above. ``asynchronous``: they
+            wait for none, and act at a deadline by the messages received (``coordination.deadline_tables``). This mode
+            has no guarantee, and ignores ``rounds``, ``tolerance`` and ``repairs``.
+        deadline: Ticks, >= 1, until all agents act; in a tick a message crosses one link or several. Asynchronous mode
+            only, like the following.
+        patience: Ticks, >= 1, after which a silent agent is assumed to do nothing; links with high loss get more ticks.
+        threshold: Messages that change by at most this share of their spread are not sent again, >= 0.
 
     Example:
         >>> import swarmbo as sb
@@ -101,15 +95,15 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_free = self.mode == "lockstep" or self.bound is None
-        require(self, "bound", lambda _: is_free, "none where nobody waits: a bound takes a sum over all factors")
+        require(self, "bound", lambda _: is_free, "none in mode 'asynchronous': a bound needs a sum over all factors")
 
     def plan(
         self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
     ) -> Plan[Mapping[str, Table], TableOutcome]:
-        """The plan in lockstep; see ``TableMethod.plan``.
+        """Make the plan in lockstep; see ``TableMethod.plan``.
 
         Raises:
-            ConfigError: If the mode is another: an agreement by a deadline has no such plan.
+            ConfigError: If the mode is asynchronous: an agreement by a deadline has no such plan.
         """
         require_lockstep(self)
         return super().plan(graph, sizes, routes, seed)
@@ -121,17 +115,17 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         links: "nx.Graph[Any] | None" = None,
         seed: int = 0,
     ) -> Solution:
-        """Solve in this process, and report the traffic that the agents have, or would have had.
+        """Solve in this process, and report the traffic that agents have, or would have had.
 
         Args:
             graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
             tables: One array per factor, axes in scope order; -inf forbids a combination.
-            links: Radio graph of the agents; None: everyone hears everyone.
-            seed: Of what agents draw; these draw nothing.
+            links: Radio graph of the agents; None: every agent reaches every other.
+            seed: Seed of the agents' random draws; in lockstep nothing is drawn.
 
         Returns:
-            As of every method (``TableMethod.solve``). Asynchronously, who finds no value that is certain to be allowed
-            takes the one that messages speak for.
+            Joint choice as in ``TableMethod.solve``. In asynchronous mode a variable without a value that is certain to
+            be allowed takes the best value by messages.
         """
         if self.mode == "lockstep":
             return super().solve(graph, tables, links, seed)
@@ -139,11 +133,11 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         return agree_by_deadline(self, graph, tables, InProcess().open(graph.agents, links), seed=seed).solution
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """Steps of whoever sees some factors and variables of a connected part."""
+        """Steps for some factors and variables of a connected part."""
         return _on_tree(view, tables, sizes) if view.graph.is_forest else self._on_loops(view, tables, sizes)
 
     def _on_loops(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-        """Rounds that renew every message, and the best of what was chosen, decoded and repaired in them."""
+        """Run rounds that renew every message, and take the best choice, decoded and repaired in them."""
         flooded = yield from self.flooded(view, tables, sizes, self.damping, reads_out=True)
         best = flooded.flooding.by_variable(flooded.best)
         return TableOutcome({x: best[x] for x in view.variables}, flooded.status, flooded.rounds)
@@ -157,17 +151,10 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         *,
         reads_out: bool = False,
     ) -> "Steps[Flooded]":
-        """The rounds, whatever the part is.
+        """Run the rounds on any part, with the given damping.
 
-        What is done after a round depends on that round and those before it alone. So more rounds add to what the best
-        is taken from, and take nothing away.
-
-        Args:
-            view: Own factors and variables.
-            tables: Of the own factors.
-            sizes: Number of values by variable.
-            damping: Share of the previous message kept in a new one.
-            reads_out: Whether choices are decoded and repaired, and also those of the last messages are looked at.
+        Work after a round depends on that round and earlier ones only, so more rounds never give a worse best choice.
+        If ``reads_out``, choices are decoded and repaired, and those of the last messages are evaluated too.
         """
         kernels = kernels_for(self.rounds * n_entries(view, tables) + _one_by_one(view))
         flooding = Flooding(view.graph, {f: tables[f] for f in view.factors}, kernels, view.variables, sizes)
@@ -178,7 +165,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         while True:
             from_variables, said = yield ToFactors(flooding, from_variables, choices)
             found, rows = [said], [flooding.values(said)]
-            # nothing looks at how many rounds are left, but for the last one: fewer rounds are a prefix of more, and so
+            # nothing depends on the rounds left, except for the last one: fewer rounds are a prefix of more, and so
             # more are never worse
             is_last, is_due = is_still or n_rounds == self.rounds, _is_due(n_rounds) or is_still
             if reads_out and is_due:
@@ -197,7 +184,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
             verdict, best_so_far = yield compared
             best = found[verdict.best - 1] if verdict.best else best
             if verdict.stop is None:
-                start = flooding.by_variable(found[verdict.best - 1])  # the last where none is better than before
+                start = flooding.by_variable(found[verdict.best - 1])  # the last if none is better than before
                 mended, mends, best_so_far = yield from repaired(view, tables, start, best_so_far, self.repairs)
                 best = best if mended is None else flooding.by_place(mended)
             if is_last:
@@ -222,20 +209,20 @@ def max_sum(
 
     Args:
         graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
-        tables: One array per factor, axes in scope order; always maximised; -inf forbids a combination. None: those
-            that edges and nodes of a networkx graph have.
+        tables: One array per factor, axes in scope order; always maximised; -inf forbids a combination. None: tables of
+            the edges and nodes of a networkx graph.
         rounds: Most rounds on parts with loops.
         damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
         tolerance: Relative change of messages below which a part with loops has converged.
-        repairs: Sweeps at most to repair a joint choice that is forbidden, on parts with loops.
-        links: Radio graph of the agents; None: everyone hears everyone.
+        repairs: Most sweeps to repair a forbidden joint choice, on parts with loops.
+        links: Radio graph of the agents; None: every agent reaches every other.
 
     Returns:
         The best joint choice found.
 
     Raises:
         ShapeError: If the tables do not fit the graph.
-        TransportError: If agents that must talk are not connected by links.
+        TransportError: If links do not connect agents that must exchange messages.
 
     Example:
         >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
@@ -248,12 +235,12 @@ def max_sum(
 
 
 def n_entries(view: LocalView, tables: Mapping[str, Table]) -> int:
-    """Entries that are read to renew all messages of the own factors once."""
+    """Number of entries read to renew all messages of the own factors once."""
     return sum(tables[factor].size for factor in view.factors)
 
 
 def _on_tree(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
-    """Every message once, as soon as it is final; then the choices, from the root to the leaves."""
+    """Send every message once, as soon as it is final; then choose, from the root to the leaves."""
     kernels = kernels_for(2 * n_entries(view, tables) + _one_by_one(view))  # once to the root, once away from it
     if view.is_whole and kernels.tree is not None:
         return (yield from _on_tree_at_once(view, tables, sizes, kernels, kernels.tree))
@@ -266,7 +253,7 @@ def _on_tree(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, i
         yield from mail.wait([(kind, *edge) for edge in edges])
         into.update({edge: mail[kind, *edge].entries for edge in edges})
 
-    # whatever is said needs what all but its recipient said, so each message is sent once, when it is final
+    # a message needs those of all but its recipient, so each message is sent once, when it is final
     for level in view.part.levels:
         writing = [(x, to) for x, to in level.from_variables if x in variables]
         needed = [(f, x) for x, to in writing for f in graph.factors_of(x) if to != (f,)]
@@ -296,7 +283,7 @@ def _on_tree_at_once(
     kernels: Kernels,
     tree: Callable[[Flooding], tuple[Flat, Flat, int]],
 ) -> Steps[TableOutcome]:
-    """The same where everything is in one place: messages and choices to the same bits, and as many."""
+    """Same for a whole part in one process: bit-identical messages and choices, and as many."""
     flooding = Flooding(view.graph, tables, kernels, view.variables, sizes)
     from_variables, from_factors, n_rounds = tree(flooding)
     edges, lengths = view.graph.edges, flooding.edge_sizes
@@ -309,7 +296,7 @@ def _on_tree_at_once(
 def _decoded(
     view: LocalView, tables: Mapping[str, Table], flooding: Flooding, from_variables: Flat, from_factors: Flat
 ) -> Steps[dict[str, int]]:
-    """The choices variable by variable, by the last messages; at once where everything is in one place."""
+    """Choose variable by variable from the last messages; in one call for a whole part in one process."""
     if not view.is_whole or flooding.kernels.decoded is None:
         return (yield from decode(view, tables, flooding.by_edge(from_variables), flooding.by_edge(from_factors)))
     choices = flooding.kernels.decoded(flooding, from_variables, from_factors)
@@ -323,16 +310,16 @@ def _decoded(
 
 
 def _one_by_one(view: LocalView) -> int:
-    """Time that Python takes for each factor of a whole part, if nothing is compiled, as entries read meanwhile."""
+    """Time of Python loops over the factors of a whole part without compiled code, in units of entries read."""
     return PER_FACTOR * len(view.factors) if view.is_whole else 0
 
 
 def _writers(graph: FactorGraph, factor: str) -> tuple[str, ...]:
-    """The variables that write to a factor: that of one that has no other does not."""
+    """Variables that write to a factor; the only variable of a factor does not."""
     scope = graph.scope(factor)
     return scope if len(scope) > 1 else ()
 
 
 def _is_due(n_rounds: int) -> bool:
-    """True after a power of two of rounds: then choices are decoded."""
+    """True after a power of two of rounds, when choices are decoded."""
     return n_rounds > 0 and n_rounds & (n_rounds - 1) == 0

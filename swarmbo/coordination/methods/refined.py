@@ -1,4 +1,4 @@
-"""Choosing from tables on continuous domains: coarse grids first, then finer and finer ones around the incumbent."""
+"""Methods for tables on continuous domains: coarse grids first, then finer grids around the incumbent."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Literal
@@ -26,11 +26,7 @@ Chooser = Callable[[Mapping[str, Table], Mapping[str, int], dict[str, int]], Ste
 
 
 class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
-    """A way to choose from tables, on grids that are refined; a subclass says which: ``chooser``.
-
-    Grids and settings are as :class:`RefinedMaxSum` says. Whatever chooses, the incumbent is always among the values,
-    and only a better choice replaces it.
-    """
+    """Base of methods that choose from tables on refined grids; a subclass defines ``chooser``."""
 
     points: Annotated[int, within(3, 1025)] = 33
     refinement: Annotated[int, within(2, 64)] = 4
@@ -41,23 +37,19 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
     levels: Count = 40
 
     def chooser(self, view: BoxView, seed: int) -> "Chooser":
-        """Steps that choose on one level after the other, given the own factors' tables, numbers of values, and where
-        the own variables are.
+        """Steps that choose on each level, given the own factors' tables, numbers of values, and present values of own
+        variables.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say how to choose from tables")
+        raise NotImplementedError(f"{type(self).__name__} lacks a way to choose from tables (implement solve)")
 
     def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
-        """The plan; see :meth:`BoxMethod.plan`."""
+        """Make the plan; see :meth:`BoxMethod.plan`."""
         for part in functions.graph.components:
             self.grids(part, functions)  # refuses factors of too many variables
         return super().plan(functions, routes, seed)
 
     def grids(self, part: FactorGraph, functions: LocalFunctions) -> Grids:
-        """The grids of a connected part.
-
-        Args:
-            part: It.
-            functions: For the box and the starts.
+        """Grids of a connected part, from the functions' box and starts.
 
         Raises:
             BudgetError: If a factor has too many variables for three points each.
@@ -72,7 +64,7 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
         return Grids(resolution, low, high, starts[: resolution.starts])
 
     def steps(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
-        """Steps of whoever sees some factors and variables of a connected part, level after level."""
+        """Steps for some factors and variables of a connected part, level after level."""
         grids, chosen_from = self.grids(view.graph, view.functions), self.chooser(view, seed)
         columns = np.array([view.place[v] for v in view.graph.variables])
         row = {v: i for i, v in enumerate(view.graph.variables)}
@@ -113,36 +105,37 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
 
 @kind("coordination", FUNCTION)
 class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-max-sum"):
-    """Max-sum with domain refinement (Hoang et al. 2018 ask for grids of growing granularity, and give no schedule).
+    """Max-sum with domain refinement (Hoang et al. 2018 require grids of growing granularity, without a schedule).
 
     First level: ``points`` lattice points along each variable, bounds included, and the coordinates of up to ``starts``
     points that the functions suggest. Further levels: a window of lattice points around the incumbent, ``refinement``
-    times finer. If the best joint choice lies at an edge of the window, the window moves there at the same fineness;
-    else the lattice is made ``refinement`` times finer again, until it is finer than ``tolerance``. Every connected
-    part of the graph does so for itself. The incumbent is always among the values; only a better choice replaces it.
+    times finer. If the best joint choice lies at an edge of the window, the window moves there at the same fineness.
+    Otherwise the lattice is made ``refinement`` times finer again, until it is finer than ``tolerance``. Every
+    connected part of the graph does so independently. The incumbent is always among the values; only a better choice
+    replaces it.
 
-    On a forest every level is solved exactly: the result is never worse than the best point of the first level's grid,
-    or than the best recombination of the starts, and on smooth concave functions it converges to the maximum (see
-    ``swarmbo.coordination.refinement``). On other functions it ends in a local maximum along the coordinates; on graphs
-    with loops max-sum is a heuristic, and sure is only that the incumbent does not get worse.
+    On a forest every level is solved exactly. The result is never worse than the best point of the first level's grid,
+    or than the best recombination of the starts. On smooth concave functions it converges to the maximum (see
+    ``swarmbo.coordination.refinement``), on other functions to a local maximum along the coordinates. On graphs with
+    loops max-sum is a heuristic; only the incumbent is guaranteed not to get worse.
 
-    Functions that tell their neighbours numbers do so at the incumbent; in the tables of a level these stay fixed, and
-    whether the sum has really risen is seen afterwards.
+    If functions exchange numbers with neighbours, they do so at the incumbent. Tables of a level use these fixed
+    numbers, and the true sum is evaluated afterwards.
 
-    Tables grow with the power of a factor's size, so grids are cut to what ``coarse_entries`` and ``window_entries``
-    allow: with the defaults to 36 values for pairs, 25 for triples, 11 for four variables, 6 for five, and factors of
-    more than 7 are refused.
+    Tables grow with the power of a factor's size, so ``coarse_entries`` and ``window_entries`` limit the grids. The
+    defaults allow 36 values for pairs, 25 for triples, 11 for four variables, 6 for five; factors of more than 7 are
+    refused.
 
     Args:
-        points: Lattice points along each variable on the first level, 3 to 1025; more if the functions have
-            ``lattice_points`` that are more.
-        refinement: By what a lattice is made finer, 2 to 64. A window has 2 x refinement + 1 points, fewer for large
-            factors.
+        points: Lattice points along each variable on the first level, 3 to 1025; more if the functions'
+            ``lattice_points`` are more.
+        refinement: Factor by which a lattice is made finer, 2 to 64. A window has 2 x refinement + 1 points, fewer for
+            large factors.
         starts: Suggested points whose coordinates join the first level, 1 to 16; at most a quarter of its values.
         coarse_entries: Most entries of a factor's table on the first level, 2^6 to 2^24.
         window_entries: Most entries of a factor's table on further levels, 2^6 to 2^24.
-        tolerance: Fine enough is a lattice finer than this share of the box's sides, in (0, 1).
-        levels: At most, >= 1.
+        tolerance: Spacing at which a lattice is fine enough, as a share of the box's sides, in (0, 1).
+        levels: Largest number of levels, >= 1.
         rounds: Most rounds of max-sum on a level, on parts with loops, >= 1.
         damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
 
@@ -161,29 +154,24 @@ class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-m
     damping: Share = 0.5
 
     def chooser(self, view: BoxView, seed: int) -> Chooser:
-        """Max-sum, which needs no place to start from, and draws nothing."""
+        """Max-sum, which needs no present values, and draws nothing."""
         max_sum = MaxSum(rounds=self.rounds, damping=self.damping)
         return lambda tables, sizes, _: max_sum.steps(view, tables, sizes)
 
 
 @kind("coordination", FUNCTION)
 class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"):
-    """DSA with domain refinement, to compare with: what :class:`DSA` does on the grids of :class:`RefinedMaxSum`.
+    """DSA with domain refinement, for comparison: :class:`DSA` on the grids of :class:`RefinedMaxSum`.
 
-    Variables start from the incumbent, on the first level the best point that the functions suggest, or the middle of
-    the box. It is a local search on every level: it costs less than max-sum, and often ends where it began.
+    Variables start from the incumbent: on the first level the functions' best suggestion, or the middle of the box. It
+    is a local search on every level: it costs less than max-sum, and often ends where it began. ``points``,
+    ``refinement``, ``starts``, ``coarse_entries``, ``window_entries``, ``tolerance`` and ``levels`` are as in
+    :class:`RefinedMaxSum`.
 
     Args:
-        points: As of :class:`RefinedMaxSum`, like all up to ``levels``.
-        refinement: As there.
-        starts: As there.
-        coarse_entries: As there.
-        window_entries: As there.
-        tolerance: As there.
-        levels: As there.
         rounds: Most rounds on a level, >= 1.
-        probability: As of :class:`DSA`.
-        variant: As of :class:`DSA`.
+        probability: As in :class:`DSA`.
+        variant: As in :class:`DSA`.
 
     Example:
         >>> import numpy as np
@@ -200,7 +188,7 @@ class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"
     variant: Literal["A", "B", "C"] = "B"
 
     def chooser(self, view: BoxView, seed: int) -> Chooser:
-        """DSA from where variables are; what it draws goes on from level to level."""
+        """DSA from present values; its random streams continue from level to level."""
         method = DSA(rounds=self.rounds, probability=self.probability, variant=self.variant)
         draws = {x: stream(seed, "dsa", variable=x) for x in view.variables}
         return lambda tables, _, present: method.steps_from(view, tables, present, draws)
@@ -208,19 +196,13 @@ class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"
 
 @kind("coordination", FUNCTION)
 class RefinedMGM(RefinedMethod, frozen=True, tag_field="kind", tag="refined-mgm"):
-    """MGM with domain refinement, to compare with: what :class:`MGM` does on the grids of :class:`RefinedMaxSum`.
+    """MGM with domain refinement, for comparison: :class:`MGM` on the grids of :class:`RefinedMaxSum`.
 
-    Variables start from the incumbent, on the first level the best point that the functions suggest, or the middle of
-    the box. So nothing is drawn, and the sum never falls.
+    Variables start from the incumbent: on the first level the functions' best suggestion, or the middle of the box. So
+    nothing is drawn, and the sum never falls. ``points``, ``refinement``, ``starts``, ``coarse_entries``,
+    ``window_entries``, ``tolerance`` and ``levels`` are as in :class:`RefinedMaxSum`.
 
     Args:
-        points: As of :class:`RefinedMaxSum`, like all up to ``levels``.
-        refinement: As there.
-        starts: As there.
-        coarse_entries: As there.
-        window_entries: As there.
-        tolerance: As there.
-        levels: As there.
         rounds: Most rounds on a level, >= 1.
 
     Example:
@@ -236,7 +218,7 @@ class RefinedMGM(RefinedMethod, frozen=True, tag_field="kind", tag="refined-mgm"
     rounds: Count = 30
 
     def chooser(self, view: BoxView, seed: int) -> Chooser:
-        """MGM from where variables are."""
+        """MGM from present values."""
         method = MGM(rounds=self.rounds)
         return lambda tables, _, present: method.steps_from(view, tables, present)
 
@@ -244,7 +226,7 @@ class RefinedMGM(RefinedMethod, frozen=True, tag_field="kind", tag="refined-mgm"
 def _evaluated(
     view: BoxView, x: Float[np.ndarray, " n"]
 ) -> Steps[tuple[Float[np.ndarray, " factors"], list[Received]]]:
-    """The own factors' values at a joint point, and what each stack received there."""
+    """Own factors' values at a joint point, and the sums that each stack received there."""
     points = view.take(x[None])
     received = yield from exchange(view, points)
     rows: list[np.ndarray] = []

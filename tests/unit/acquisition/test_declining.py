@@ -43,7 +43,9 @@ def test_tables_equal_the_value_of_those_who_measure_alone(order):
     belief, rng = some_belief(), np.random.default_rng(1)
     places = [DOMAIN.from_unit(rng.random((3, 2))) for _ in range(3)]
     options = [np.vstack([own, NOWHERE]) for own in places]
-    worth = LocalUtility(2.0, 7.0, 2.0 * belief.noise_variance, merit=lambda mean: -np.abs(mean - 50.0), idle=1.5)
+    worth = LocalUtility(
+        2.0, 7.0, 2.0 * belief.noise_variance, merit=lambda mean: -np.abs(mean - 50.0), opt_out_utility=1.5
+    )
     tables = [local_acquisition(belief, options[n : n + order + 1], worth, price=0.4 * n) for n in range(3)]
     for choice in itertools.product(range(4), repeat=3):
         got = [tables[n][choice[n : n + order + 1]] for n in range(3)]

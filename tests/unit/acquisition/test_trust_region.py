@@ -84,7 +84,7 @@ def test_no_less_is_idle_where_a_gain_has_to_be_more_than_nothing(outcomes, n_in
     y, box = np.array([0.0, *outcomes]), TrustRegion()
     loose, strict = (box.state(y, n_initial, gain=g) for g in (0.0, gain))
     assert loose.side == strict.side == box.side(y, n_initial)
-    assert loose.idle <= strict.opt_out_utility <= max(0, len(y) - n_initial)
+    assert loose.idle <= strict.idle <= max(0, len(y) - n_initial)
 
 
 @given(OUTCOMES, st.integers(0, 10), st.integers(0, 5), st.integers(0, 2**32 - 1))

@@ -599,7 +599,7 @@ def test_a_decision_that_ends_in_an_error_is_as_if_it_was_not_asked_for(monkeypa
 def test_a_total_is_for_the_first_agent():
     case = Case(outcomes="total")
     ((query_id, _),) = case.asked()
-    with pytest.raises(ConfigError, match="got a total; wanted it told to 'a', who tells the others"):
+    with pytest.raises(ConfigError, match="got a total; wanted it given to 'a', which reports it to the others"):
         case.agents["b"].tell(query_id, 1.0)
     case.agents["a"].tell(query_id, 1.0)
     with pytest.raises(UnknownQueryError, match="got its total again"):

@@ -403,7 +403,7 @@ def test_what_a_world_says_of_a_round_is_learned_as_a_team_learns_it():
     with pytest.raises(UnknownQueryError, match="is not pending"):
         case.agents["a"].observe("q00001", {})
     of_a_function = Agent("x", Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)}))
-    with pytest.raises(ConfigError, match="of a function tell what came"):
+    with pytest.raises(ConfigError, match="wanted the outcome of a query"):
         of_a_function.observe("q00001", {})
 
 
@@ -550,13 +550,13 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "unknown", lambda a: a.tell("q00009", 1.0), UnknownQueryError, "query 'q00009' is not pending"
     yield "text", lambda a: a.tell("q00001", "much"), ShapeError, "got 'much'; wanted a number"  # type: ignore[arg-type]
     yield "place", lambda a: a.tell("q00001", 1.0, location=[1e9, 0.0]), ShapeError, "location of 'a'"
-    yield "point", lambda a: a.tell("q00001", 1.0, point={"a[0]": 0.0}), ConfigError, "tell location = place"
-    yield "nowhere", lambda a: a.tell(None, 1.0), ConfigError, "wanted the location of what nobody asked for"
+    yield "point", lambda a: a.tell("q00001", 1.0, point={"a[0]": 0.0}), ConfigError, "wanted location = "
+    yield "nowhere", lambda a: a.tell(None, 1.0), ConfigError, "wanted the location"
     yield "noise", lambda a: a.tell("q00001", 1.0, noise_std=-1.0), ShapeError, "noise"
     yield "candidates", lambda a: a.ask(candidates=[[1.0]]), ShapeError, r"candidates of 'a': got shape \(1, 1\)"
     yield "price", lambda a: a.ask(price=-1.0), ConfigError, "got -1.0; wanted a finite number >= 0"
     yield "position", lambda a: a.ask(position=[0.0]), ShapeError, "location of 'a'"
-    yield "rounds", lambda a: a.attach([[0.0, 0.0]], [1.0], rounds=1.0), ShapeError, "in which nothing fades"
+    yield "rounds", lambda a: a.attach([[0.0, 0.0]], [1.0], rounds=1.0), ShapeError, "without a time axis"
     yield "sites", lambda a: Agent("a", a.problem, sites=[]), ConfigError, "wanted places in a field"
     yield "maker", lambda a: a.attach([[0.0, 0.0]], [1.0], agents="z"), ConfigError, "got 'z'"
 
@@ -574,10 +574,10 @@ def test_what_an_agent_can_not_take_is_refused_in_one_line(
 def test_of_a_function_there_are_no_places():
     problem = Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)}, outcomes="per-factor")
     agent = Agent("x", problem)
-    with pytest.raises(ConfigError, match="only a field has places"):
+    with pytest.raises(ConfigError, match="only a field has locations"):
         agent.ask(candidates=[[0.0]])
     agent.ask()
-    with pytest.raises(ConfigError, match="of a function tell point"):
+    with pytest.raises(ConfigError, match="wanted point = "):
         agent.tell("q00001", 1.0, location=[0.0])
     agent.tick(0.0)
     with pytest.raises(ConfigError, match="got agents; wanted none"):

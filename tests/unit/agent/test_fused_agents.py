@@ -305,7 +305,7 @@ def test_a_decision_that_comes_to_nothing_leaves_the_belief_as_it_was():
     agent.patience = 1.0
     agent.ask()
     agent.tick(0.0)
-    with pytest.raises(sb.SwarmboError, match="heard nothing"):
+    with pytest.raises(sb.SwarmboError, match="received nothing"):
         agent.tick(5.0)
     assert belief_of(agent).agents["a"].n_measurements == before
 

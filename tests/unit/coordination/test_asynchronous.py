@@ -261,8 +261,8 @@ def test_on_loops_who_falls_silent_in_mid_decision_is_taken_to_do_nothing():
 
         mean = sum(table.mean() for table in tables.values())
         given = {x: np.array([0]) if LOOP.variable_owner(x) == gone else np.arange(4) for x in LOOP.variables}
-        best = max(worth(dict(zip(given, chosen, strict=True))) for chosen in itertools.product(*given.values()))
-        shares.append((worth(default | settled.said.assignment) - mean) / (best - mean))
+        best = max(utility(dict(zip(given, chosen, strict=True))) for chosen in itertools.product(*given.values()))
+        shares.append((utility(default | settled.said.assignment) - mean) / (best - mean))
     assert np.mean(shares) >= 0.75
 
 
@@ -284,9 +284,9 @@ def test_on_loops_who_falls_silent_and_has_no_default_is_taken_where_it_is_best_
 
         mean = sum(table.mean() for table in left.values())
         best = max(
-            worth(dict(zip(sorted(said), u, strict=True))) for u in itertools.product(range(4), repeat=len(said))
+            utility(dict(zip(sorted(said), u, strict=True))) for u in itertools.product(range(4), repeat=len(said))
         )
-        shares.append((worth(said) - mean) / (best - mean))
+        shares.append((utility(said) - mean) / (best - mean))
     assert np.mean(shares) >= 0.86
 
 

@@ -266,7 +266,7 @@ def test_where_nobody_is_left_the_run_ends_in_one_line(network, fleets):
             for name in fleet.team.agents:
                 fleet.leave(name)
 
-    with pytest.raises(TransportError, match=r"round 3: nobody is left who knows what was decided \(.*heard nothing"):
+    with pytest.raises(TransportError, match=r"round 3: no agent is left that knows the decision \(.*received nothing"):
         play(fleet, 4, before)
     assert wire.now < 1000.0
 
@@ -354,8 +354,8 @@ def test_nobody_but_the_hub_says_who_takes_part(network, fleets):
         (Participants(1, ("a", "a")), "in this order"),
         (Participants(0, ("a", "b")), "got decision 0"),
         (Participants(2**31, ("a", "b")), "got decision"),
-        (Participants(1, ("a", "b"), {"a": OwnRows()}), "wanted that of absent agents"),
-        (Participants(1, ("a", "b"), {"z": OwnRows()}), "wanted that of absent agents"),
+        (Participants(1, ("a", "b"), {"a": OwnRows()}), "wanted what absent agents received"),
+        (Participants(1, ("a", "b"), {"z": OwnRows()}), "wanted what absent agents received"),
         (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, {"f_a": 1.0})})}), "wanted its own"),
         (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, place={"a": 1.0})})}), "wanted its own"),
     ],
@@ -419,7 +419,7 @@ def test_agents_that_wait_for_one_another_keep_no_company():
 def test_without_a_deadline_who_is_silent_still_ends_the_run(network, fleets):
     fleet = fleets(chain(), network(), **{**CLIMBS, "coordination": sb.ADMM(rounds=2, starts=1, screened=4)})
     assert not fleet.plan.goes_on
-    with pytest.raises(TransportError, match="heard nothing"):
+    with pytest.raises(TransportError, match="received nothing"):
         play(fleet, 3, lambda number: fleet.leave(fleet.team.agents[0]) if number == 3 else None)
 
 
@@ -610,7 +610,7 @@ def test_where_all_live_and_two_cannot_reach_each_other_the_run_ends_in_one_line
                 {sender, recipient} == pair or send(sender, recipient, content)
             )
 
-    with pytest.raises(TransportError, match=r"round 3: .*live, and said nothing; wanted words: can they reach one"):
+    with pytest.raises(TransportError, match=r"round 3: .*run, and sent no decision; can they reach one"):
         play(fleet, 4, before)
 
 

@@ -240,7 +240,7 @@ def test_code_is_run_where_it_is_trusted_only():
 
 def test_totals_are_nobodys_own_and_worlds_have_to_go_back():
     graph = sb.FactorGraph.from_scopes({"f": ["x", "y"]})
-    with pytest.raises(ConfigError, match="wanted outcomes by factor"):
+    with pytest.raises(ConfigError, match="wanted outcomes per factor"):
         require_measurable(Problem.of(graph, dict.fromkeys("xy", (0.0, 1.0))), "x")
     by_factor = Problem.of(graph, dict.fromkeys("xy", (0.0, 1.0)), {"x": "x", "y": "y"}, outcomes="per-factor")
     with pytest.raises(ConfigError, match="which owns no factor"):

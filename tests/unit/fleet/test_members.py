@@ -135,7 +135,7 @@ def test_who_is_silent_is_named(network, fleets):
     fleet = fleets(world(), network(), **SETTINGS)
     silent = fleet.team.agents[-1]
     fleet.members = {name: member for name, member in fleet.members.items() if name != silent}
-    with pytest.raises(TransportError, match=rf"is deciding and heard nothing|heard nothing from \['{silent}'\]"):
+    with pytest.raises(TransportError, match=rf"is deciding and heard nothing|received nothing from \['{silent}'\]"):
         decisions(fleet.team, world())
 
 
@@ -161,7 +161,7 @@ def test_who_is_started_late_is_waited_for_longer_than_who_falls_silent(network,
     assert decisions(fleet.team, world())[0] == decisions(sb.Team.for_env(world(), **SETTINGS), world())[0]
     assert 300.0 < wire.now < 330.0
     fleet.members[late] = Between(fleet.member(late), 0.0, wire.now)
-    with pytest.raises(TransportError, match=rf"heard nothing from \['{late}'\] for 60 s"):
+    with pytest.raises(TransportError, match=rf"received nothing from \['{late}'\] for 60 s"):
         decisions(fleet.team, world())
     assert wire.now < 330.0 + 2 * fleet.plan.patience_s
 

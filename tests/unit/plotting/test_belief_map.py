@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
@@ -7,7 +9,7 @@ from PIL import Image
 from swarmbo.errors import ShapeError
 from swarmbo.plotting import World, belief_map_figure, plot_findings, plot_mean, plot_paths, plot_std, plot_truth, style
 from swarmbo.plotting.history import belief_after, failures, measurements, path_of
-from swarmbo.plotting.surface import lattice_over, plot_field
+from swarmbo.plotting.surface import frame_map, lattice_over, plot_field
 from swarmbo.spaces import Domain
 
 
@@ -136,11 +138,11 @@ def test_colour_bars_name_the_unit(run):
 @pytest.mark.parametrize(
     ("options", "panels"),
     [
-        ({"rounds": 3}, 3),
+        ({"rounds": 3}, 4),
         ({"truth": "none", "rounds": 2}, 2),
-        ({"truth": "sites", "rounds": 2}, 3),
-        ({"rounds": 0, "robots": 1, "failing": 0.0}, 3),
-        ({"rounds": 1, "failing": 2.0, "robots": 16}, 3),
+        ({"truth": "sites", "rounds": 2}, 4),
+        ({"rounds": 0, "robots": 1, "failing": 0.0}, 4),
+        ({"rounds": 1, "failing": 2.0, "robots": 16}, 4),
     ],
 )
 def test_map_is_written_and_shows_something(run, tmp_path, options, panels):
@@ -168,3 +170,32 @@ def test_a_world_that_is_no_plane_is_refused(run):
     world = World(Domain(np.zeros(3), np.ones(3)))
     with pytest.raises(ShapeError, match=r"2 axes, got 3"):
         belief_map_figure(made.records, world, made.settings)
+
+
+def test_the_error_panel_is_the_distance_of_the_mean_from_the_truth(run):
+    made = run(failing=0.0)
+    belief = belief_after(made.records, made.settings, made.world.domain)
+    figure = belief_map_figure(made.records, replace(made.world, method="auto + exact, seed 3"), made.settings)
+    (panel,) = [ax for ax in figure.axes if ax.get_title(loc="left").startswith("Error")]
+    drawn = np.sort(np.asarray((panel.images or panel.collections)[0].get_array()).ravel())
+    wanted = np.sort(np.abs(belief.posterior(made.world.points)[0] - made.world.values))
+    np.testing.assert_allclose(drawn, wanted, rtol=1e-6)
+    assert "auto + exact, seed 3" in figure.get_suptitle()
+
+
+def test_robots_differ_by_marker_and_by_colour(run):
+    ax = axes()
+    plot_paths(ax, run(robots=5).records)
+    marks = {(line.get_marker(), line.get_color()) for line in ax.get_lines() if line.get_linestyle() == "None"}
+    marks = {(marker, colour) for marker, colour in marks if marker not in ("s", "x")}
+    assert len({marker for marker, _ in marks}) == len({colour for _, colour in marks}) == 5
+
+
+@pytest.mark.parametrize(("extent", "unit"), [(4000.0, "m"), (12_000.0, "km")])
+def test_large_maps_are_in_kilometres(extent, unit):
+    ax = axes()
+    frame_map(ax, World(Domain(np.zeros(2), np.full(2, extent)), axis_unit="m"))
+    assert ax.get_xlabel() == f"x, east ({unit})"
+    assert ax.xaxis.get_major_formatter()(extent, 0) == (
+        "12" if unit == "km" else ax.xaxis.get_major_formatter()(4e3, 0)
+    )

@@ -91,3 +91,12 @@ def test_many_parts_stand_in_rows_that_fit_a_page():
     assert np.ptp(y) > 5.0
     gaps = np.linalg.norm(np.subtract.outer(x + 1j * y, x + 1j * y)[..., None], axis=-1) + 9.0 * np.eye(len(x))
     assert gaps.min() > 0.8  # edges long
+
+
+def test_a_graph_too_large_to_read_is_drawn_by_degrees():
+    graph = FactorGraph.from_scopes({f"f_{i}": [f"x_{i}", f"x_{i + 1}"] for i in range(100)})
+    figure = factor_graph_figure(graph)
+    of_factor, of_variable, _ = figure.axes
+    assert [(bar.get_x() + 0.4, bar.get_height()) for bar in of_factor.patches] == [(2.0, 100.0)]
+    assert [bar.get_height() for bar in of_variable.patches] == [2.0, 99.0]  # the ends, and all between
+    assert "101 variables, 100 factors, 1 connected part" in of_factor.get_title(loc="left")

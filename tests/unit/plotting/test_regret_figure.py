@@ -5,6 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from swarmbo.plotting import plot_best, plot_map_error, plot_regret, regret_figure, style
+from swarmbo.plotting.regret import plot_level_score
 from swarmbo.records import Evaluation, Recommendation, RoundRecord, Score
 
 
@@ -171,3 +172,23 @@ def test_four_panels_stand_in_two_rows(run):
     figure = regret_figure(declined, made.world)
     assert [ax.get_title(loc="left") for ax in figure.axes] == ["Found", "Regret", "Map error", "Energy"]
     assert figure.get_figwidth() < 10
+
+
+def test_a_round_that_evaluates_the_recommendation_is_marked():
+    def record(number, point, value, recommended):
+        return RoundRecord(
+            number, [], joint=Evaluation(point, value), recommendation=Recommendation(recommended, 0.0, 0.1)
+        )
+
+    rounds = [record(1, [0.0], 1.0, [0.5]), record(2, [0.2], 2.0, [0.7]), record(3, [0.7], 3.0, [0.7])]
+    ax = axes()
+    plot_best(ax, rounds)
+    (marked,) = [line for line in ax.get_lines() if line.get_label() == "recommendation evaluated"]
+    assert marked.get_xydata().tolist() == [[3.0, 3.0]]
+
+
+def test_the_axis_of_a_level_score_is_the_whole_range(run):
+    records = [msgspec.structs.replace(r, score=msgspec.structs.replace(r.score, level_f1=0.95)) for r in run().records]
+    ax = axes()
+    plot_level_score(ax, records)
+    assert ax.get_ylim() == (0.0, 1.02)

@@ -60,7 +60,7 @@ def test_a_map_has_what_is_no_go_the_base_and_the_driven_path():
     world, records = made()
     figure = belief_map_figure(records, world, ExactGPSettings())
     maps = [ax for ax in figure.axes if ax.get_title(loc="left")]
-    assert len(maps) == 3
+    assert len(maps) == 4
     for ax in maps:
         regions = [patch for patch in ax.patches if isinstance(patch, PathPatch)]
         assert len(regions) == 1
@@ -134,7 +134,8 @@ def test_what_is_watched_for_a_level_shows_its_line_and_no_peak():
     assert "level 100" in labels
     assert not {"best measurement", "recommendation", "true maximum"} & set(labels)
     lines = [sum(to_hex(c.get_edgecolor()[0]) == style.INK for c in ax.collections) for ax in figure.axes[:3]]
-    assert lines == [1, 1, 0]  # of the truth, though it has holes, and of the mean; not of its deviation
+    assert lines == [1, 2, 0]  # the truth, though it has holes; mean and truth; none of the deviation
+    assert "true level" in labels
 
 
 @pytest.mark.parametrize(("goal", "level"), [("peak", None), ("level", 2.0)])

@@ -209,7 +209,7 @@ def test_a_product_of_experts_knows_agreed_places_only():
     mean, var = agent.belief.posterior(PLACES[:2])
     np.testing.assert_allclose(mean, 7.6)
     np.testing.assert_allclose(var, 9.0 * 1.3)
-    with pytest.raises(ShapeError, match="wanted some of the 40 places that were agreed on"):
+    with pytest.raises(ShapeError, match="wanted some of the 40 agreed locations"):
         agent.belief.posterior(PLACES[:2] + 1.0)
 
 

@@ -104,7 +104,7 @@ def test_what_compiled_searches_cannot_do_is_left_to_numpy_to_the_same_bits():
         (prior_of(), several, None, None),
     ]
     for prior, kernels, told, time in cases:
-        found = search_jointly(prior, kernels, SCOPES, U, z, known, [prior.centre], 9, channel=told, fading=time)
+        found = search_jointly(prior, kernels, SCOPES, U, z, known, [prior.centre], 9, channel=told, decay=time)
         plain = LogPosterior(prior, kernels, SCOPES, U, z, known, told, time)
         theta, value = maximise(plain, [prior.centre], 9)
         np.testing.assert_array_equal(found[0], theta)

@@ -122,7 +122,7 @@ def test_one_pass_for_all_factors_alike_comes_to_what_numpy_does(
     way: tuple[str, bool], n_outcomes: int, fades: bool, seed: int
 ) -> None:
     data, fading, theta = tied_case(*way, n_outcomes, fades, seed)
-    plain, tied = LogPosterior(*data, fading=fading), TiedSumPosterior(*data, fading=fading)
+    plain, tied = LogPosterior(*data, decay=fading), TiedSumPosterior(*data, decay=fading)
     for one, other in zip(tied(theta), plain(theta), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-7)
     np.testing.assert_allclose(tied.means(theta), plain.means(theta), rtol=1e-6, atol=1e-9)

@@ -58,7 +58,7 @@ def test_each_of_a_stack_is_worth_what_it_is_alone(kernel, model, size, n_outcom
     found = stacked(theta, which)
     for row, i in enumerate(which):
         fading = ("matern32", rounds[i]) if fades else None
-        plain = LogPosterior(prior, [kernel], [range(size)], U[i], z[i], noise[i], fading=fading)
+        plain = LogPosterior(prior, [kernel], [range(size)], U[i], z[i], noise[i], decay=fading)
         value, gradient = plain(theta[row])
         assert found.value[row] == pytest.approx(value, rel=1e-7, abs=1e-7)
         np.testing.assert_allclose(found.gradient[row], gradient, rtol=1e-5, atol=1e-5)

@@ -122,7 +122,7 @@ def test_log_posterior_has_the_gradient_of_finite_differences_with_a_time_axis()
     X, y = data()
     prior = HyperparameterPrior.of_field(SETTINGS, DOMAIN)
     U, z, fading = DOMAIN.to_unit(X[:, :2]), (y - y.mean()) / y.std(), (SETTINGS.time.kernel, X[:, 2])
-    log_posterior = LogPosterior(prior, [SETTINGS.kernel], [range(2)], U, z, np.full(len(y), np.nan), fading=fading)
+    log_posterior = LogPosterior(prior, [SETTINGS.kernel], [range(2)], U, z, np.full(len(y), np.nan), decay=fading)
     theta = prior.sample(np.random.default_rng(1))
     assert theta.size == 5
     expected = approx_fprime(theta, lambda at: log_posterior(at)[0], 1e-6)

@@ -1,0 +1,243 @@
+"""``swarmbo explain``: meaning, default and use of a name, from docstrings, schemas and the glossary."""
+
+import difflib
+import inspect
+import re
+import textwrap
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import typer
+
+from swarmbo.cli.options import app, line_width, one_line_errors
+
+_WIDEST = 100  # columns of running text
+
+
+class Entry(NamedTuple):
+    """Explanation of one name: a title, paragraphs, keys with their meaning, and a command that uses it."""
+
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    keys: Mapping[str, str] = {}
+    command: str = ""
+
+
+@app.command()
+def explain(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A kind (max-sum), a key (coordination.rounds), an environment, a scenario, a status (max_rounds), an "
+            "error (ShapeError) or a term (trust region)."
+        ),
+    ],
+) -> None:
+    """Explain a kind, key, environment, scenario, status, error or term: meaning, default, a command."""
+    with one_line_errors():
+        from swarmbo.errors import ConfigError
+
+        if not (found := list(explained(name))):
+            near = difflib.get_close_matches(name.lower(), sorted(names()), n=3, cutoff=0.5)
+            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see `swarmbo list`"
+            raise ConfigError(f"got {name!r}, which is no name of swarmbo; {hint}", at="explain")
+        width = min(line_width(), _WIDEST)
+        typer.echo("\n\n".join("\n".join(_lines(entry, width)) for entry in found))
+
+
+def explained(name: str) -> Iterator[Entry]:
+    """Entries for a name, of every sort that has it.
+
+    Example:
+        >>> [entry.title for entry in explained("max_rounds")]
+        ['status: max_rounds']
+    """
+    plain = name.strip().removeprefix("$.").removeprefix("swarmbo.").removeprefix("sb.")
+    yield from _kinds(plain)
+    yield from _keys(plain)
+    yield from _worlds(plain)
+    yield from _scenarios(plain)
+    yield from _errors(plain)
+    words = plain.lower().replace("-", " ")
+    for sort, texts in glossary().items():
+        for term, text in texts.items():
+            if term.lower() in (plain, words) or f"{term.lower()}s" == words:
+                yield Entry(f"{sort.removesuffix('s') if sort == 'terms' else sort}: {term}", (text,))
+
+
+def names() -> set[str]:
+    """All names that can be explained, but for paths of keys."""
+    from swarmbo import errors
+    from swarmbo.registry import SLOTS, kinds
+    from swarmbo.runs.scenario_files import available
+    from swarmbo.runs.world import plug_in_ids
+
+    own = {
+        name for name, value in vars(errors).items() if inspect.isclass(value) and value.__module__ == errors.__name__
+    }
+    found = {kind for slot in SLOTS for kind in kinds(slot)} | {key for _, _, table in _tables() for key in table}
+    return (
+        found | own | set(available()) | set(plug_in_ids()) | {term for texts in glossary().values() for term in texts}
+    )
+
+
+def glossary() -> dict[str, dict[str, str]]:
+    """Terms and statuses with their meaning."""
+    return tomllib.loads(Path(__file__).with_name("glossary.toml").read_text(encoding="utf-8"))
+
+
+def _kinds(name: str) -> Iterator[Entry]:
+    from swarmbo.registry import SLOTS, TEAMS, kinds
+
+    for slot in SLOTS:
+        if name in kinds(slot):
+            settings = kinds(slot)[name]
+            teams = [TEAMS[team] for team in TEAMS if name in kinds(slot, team)]
+            text, keys = _documented(settings)[0], _argument_texts(settings)
+            table = {key: f"{keys.get(key, '')} Default: {_default(default)}." for key, default in _fields(settings)}
+            yield Entry(
+                f"{slot}: {name}", (*text, f"For {' and for '.join(teams)}."), table, f"--set {slot}.kind={name}"
+            )
+
+
+def _keys(name: str) -> Iterator[Entry]:
+    """Keys of scenarios by path or by last part; for a table within a table, the key that documents it."""
+    exact: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    around: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for path, of, table in _tables():
+        for key, (text, default) in table.items():
+            full = f"{path}.{key}" if path else key
+            inner = name.removeprefix(f"{full}.").rpartition(".")[2] if name.startswith(f"{full}.") else ""
+            if inner and path:
+                around.setdefault((full, (text, *_mentions(of, inner))), []).append(of.title)
+            elif name in (full, key):
+                stated = "It has no default." if default is msgspec.NODEFAULT else f"Default: {_default(default)}."
+                exact.setdefault((full, (f"{text} {stated}",)), []).append(of.title)
+    for (full, paragraphs), titles in (exact or around).items():
+        of = f" ({', '.join(titles)})" if any(titles) else ""
+        yield Entry(f"key: {full}{of}", paragraphs, {}, f"--set {name if around and not exact else full}=…")
+
+
+class _Owner(NamedTuple):
+    title: str
+    documentation: str
+
+
+def _tables() -> Iterator[tuple[str, _Owner, dict[str, tuple[str, Any]]]]:
+    """Tables of a scenario: path, what they are of, and for each key its meaning and default."""
+    from swarmbo.registry import SLOTS, kinds
+    from swarmbo.runs.scenario import Scenario
+    from swarmbo.runs.world import maker_of, plug_in_ids, settings_in
+
+    keys = _argument_texts(Scenario)
+    yield "", _Owner("", ""), {key: (keys.get(key, ""), default) for key, default in _fields(Scenario)}
+    for slot in SLOTS:
+        for name, settings in kinds(slot).items():
+            keys = _argument_texts(settings)
+            yield slot, _Owner(name, ""), {key: (keys.get(key, ""), default) for key, default in _fields(settings)}
+    for identifier in plug_in_ids():
+        maker = maker_of(identifier)
+        keys, signature = _argument_texts(maker), inspect.signature(maker).parameters
+        table = {key: (keys.get(key, ""), signature[key].default) for key in settings_in(identifier)}
+        yield "environment", _Owner(identifier, _all_text(maker)), table
+
+
+def _argument_texts(maker: Any) -> dict[str, str]:
+    """Meaning of arguments, from the docstring of a class and of those that it derives from."""
+    classes = inspect.getmro(maker) if inspect.isclass(maker) else (maker,)
+    return {key: text for one in reversed(classes) if one.__doc__ for key, text in _documented(one)[1].items()}
+
+
+def _worlds(name: str) -> Iterator[Entry]:
+    from swarmbo.runs.world import maker_of, plug_in_ids
+
+    for identifier in plug_in_ids():
+        if name in (identifier, identifier.removeprefix("swarmbo/")):
+            text, _ = _documented(maker_of(identifier))
+            yield Entry(f"environment: {identifier}", text, _argument_texts(maker_of(identifier)), _making(identifier))
+
+
+def _making(identifier: str) -> str:
+    return f'pettingzoo.make("parallel", "{identifier}")'
+
+
+def _scenarios(name: str) -> Iterator[Entry]:
+    from swarmbo.runs.scenario_files import available, load, summary_line
+
+    if name in available():
+        scenario, path = load(name), available()[name]
+        keys = {"environment": str(scenario.environment["id"]), "rounds": str(scenario.rounds), "file": str(path)}
+        for slot in ("belief", "acquisition", "coordination"):
+            keys[slot] = str(getattr(scenario, slot).__struct_config__.tag)
+        yield Entry(f"scenario: {name}", (summary_line(path),), keys, f"swarmbo run {name}")
+
+
+def _errors(name: str) -> Iterator[Entry]:
+    from swarmbo import errors
+
+    found = getattr(errors, name, None)
+    if inspect.isclass(found) and issubclass(found, Exception | Warning):
+        yield Entry(f"error: {name}", _documented(found)[0])
+
+
+def _documented(thing: Any) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Paragraphs of a docstring up to its first section, and what it says of each argument, as plain text."""
+    text = inspect.cleandoc(thing.__doc__ or "")
+    head, *sections = re.split(r"\n(?=(?:Args|Attributes|Returns|Raises|Example|Version history):\n)", f"\n{text}")
+    listed = next((part for part in sections if part.startswith("Args:")), "")
+    items = re.findall(r"^    (\w+)(?: \([^)]*\))?: (.*(?:\n {5,}.*)*)", listed, flags=re.MULTILINE)
+    return tuple(map(_plain, head.strip().split("\n\n"))), {key: _plain(said) for key, said in items}
+
+
+def _plain(text: str) -> str:
+    """Text without markup; line ends stay in lists and tables only."""
+    bare = re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "").replace("**", "")
+    if bare.lstrip().startswith("|"):
+        rows = [[cell.strip() for cell in line.strip(" |").split("|")] for line in bare.splitlines()]
+        return "\n".join(": ".join(filter(None, row)) for row in rows if any(cell.strip("- ") for cell in row))
+    return "\n".join(" ".join(part.split()) for part in re.split(r"\n(?=\s*[*-] )", bare))
+
+
+def _all_text(maker: Any) -> str:
+    """Docstrings of a class and of those that it derives from, without their sections."""
+    classes = inspect.getmro(maker) if inspect.isclass(maker) else (maker,)
+    texts = (inspect.cleandoc(one.__doc__).partition("\nArgs:")[0] for one in classes if one.__doc__)
+    return "\n\n".join(texts)
+
+
+def _mentions(owner: _Owner, word: str) -> list[str]:
+    """Paragraphs and items of a documentation that name a word as code."""
+    parts = re.split(r"\n\s*\n|\n(?=\s*[*-] )", owner.documentation)
+    return [_plain(part) for part in parts if re.search(rf"\b{re.escape(word)} ?=|``{re.escape(word)}``", part)]
+
+
+def _fields(settings: type[msgspec.Struct]) -> list[tuple[str, Any]]:
+    known = msgspec.structs.fields(settings)
+    made = [one.default_factory if one.default is msgspec.NODEFAULT else one.default for one in known]
+    return [(one.name, default) for one, default in zip(known, made, strict=True)]
+
+
+def _default(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, msgspec.Struct):
+        return str(value.__struct_config__.tag or type(value).__name__)
+    return "that of the team" if callable(value) else repr(value).replace("'", '"')
+
+
+def _lines(entry: Entry, width: int) -> Iterator[str]:
+    yield typer.style(entry.title, bold=True)
+    for paragraph in entry.paragraphs:
+        for line in paragraph.splitlines():
+            yield from textwrap.wrap(line, width, initial_indent="  ", subsequent_indent="  ")
+    for key, text in entry.keys.items():
+        yield from textwrap.wrap(
+            f"{key}: {' '.join(text.split())}", width, initial_indent="    ", subsequent_indent="      "
+        )
+    if entry.command:
+        yield f"  try: {entry.command}"

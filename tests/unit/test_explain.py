@@ -1,0 +1,67 @@
+"""``swarmbo explain`` from outside: every name has an entry, and entries say what the code does."""
+
+from typing import get_args
+
+import pytest
+from typer.testing import CliRunner
+
+from swarmbo.cli import app
+from swarmbo.cli.explain import explained, glossary, names
+from swarmbo.records.solve_report import Status
+
+run = CliRunner()
+
+
+def said(*words: str, status: int = 0) -> str:
+    result = run.invoke(app, ["explain", *words], env={"COLUMNS": "80"})
+    assert result.exit_code == status
+    return " ".join(result.output.split())
+
+
+def test_every_name_of_a_scenario_an_error_and_a_term_is_explained_in_words() -> None:
+    unexplained = [
+        name for name in names() if not all(any(e.paragraphs) for e in explained(name)) or not [*explained(name)]
+    ]
+    assert len(names()) > 250
+    assert not unexplained
+
+
+def test_every_status_has_an_entry() -> None:
+    assert set(glossary()["status"]) == set(get_args(Status))
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        (
+            "max-sum",
+            ["coordination: max-sum", "damping: Share of the previous", "Default: 0.5", "term: max-sum"],
+        ),
+        ("coordination.damping", ["key: coordination.damping (", "max-sum", "[0, 1)", "--set coordination.damping="]),
+        ("environment.field.csv", ["csv = PATH", "--set environment.field.csv="]),
+        ("robot_team-v1", ["environment: swarmbo/robot_team-v1", "battery_s", "travel_cost"]),
+        ("wlan", ["scenario: wlan", "try: swarmbo run wlan"]),
+        ("sb.ShapeError", ["error: ShapeError"]),
+        ("Trust-Region", ["term: trust region"]),
+    ],
+)
+def test_an_entry_says_what_the_name_is_its_default_and_a_command(name: str, wanted: list[str]) -> None:
+    text = said(name)
+    assert [part for part in wanted if part not in text] == []
+
+
+def test_lines_are_as_wide_as_the_terminal_and_hold_no_markup() -> None:
+    result = run.invoke(app, ["explain", "robot_team-v1"], env={"COLUMNS": "60"})
+    assert max(map(len, result.output.splitlines())) <= 60
+    assert not [mark for mark in ("``", "**", ":class:", "|---") if mark in result.output]
+
+
+def test_an_unknown_name_is_refused_with_the_nearest_ones() -> None:
+    assert "did you mean 'camel'" in said("camle", status=2)
+    assert "see `swarmbo list`" in said("qqqqqq", status=2)
+
+
+def test_a_refused_setting_names_the_command_that_explains_it() -> None:
+    result = run.invoke(app, ["check", "wlan", "--set", "coordination.rounds=-1"])
+    assert result.exit_code == 2
+    assert result.output.strip().endswith("(see: swarmbo explain coordination.rounds)")
