@@ -55,6 +55,7 @@ def test_pettingzoo_max_cycles(module):
     max_cycles_test(module)
 
 
+@pytest.mark.thorough
 def test_pettingzoo_render(module):
     render_test(module.env)
 

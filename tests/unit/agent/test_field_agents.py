@@ -146,7 +146,6 @@ def require_says_what_follows(case: Case) -> None:
 CASES: list[Any] = [
     pytest.param({}, id="db-gp-ucb by max-sum"),
     pytest.param({"coordination": "exact"}, id="db-gp-ucb, exact"),
-    pytest.param({"coordination": sb.DSA(rounds=8)}, id="db-gp-ucb by dsa"),
     pytest.param({"coordination": sb.MGM(rounds=8)}, id="db-gp-ucb by mgm"),
     pytest.param({"acquisition": sb.TargetedVariance(**FEW)}, id="targeted variance"),
     pytest.param({"acquisition": INFORMATION}, id="information"),
@@ -162,7 +161,7 @@ CASES: list[Any] = [
     pytest.param({"noise": {"r": 0.3, "a": 0.0}.get}, id="noise that is known"),
     pytest.param({"no_go": [sb.NoGoBox(low=(0.0, 0.0), high=(6.0, 2.0))]}, id="regions"),
     pytest.param({"names": ("only",)}, id="one agent"),
-    *(pytest.param({"coordination": kind}, id=kind) for kind in ("greedy", "independent", "random", "lawn-mower")),
+    *(pytest.param({"coordination": kind}, id=kind) for kind in ("greedy", "random", "lawn-mower")),
 ]
 
 

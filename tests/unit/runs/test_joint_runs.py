@@ -275,7 +275,7 @@ LEARNING = {
 }
 
 
-@pytest.mark.parametrize("case", LEARNING)
+@pytest.mark.parametrize("case", ["told", pytest.param("hidden", marks=pytest.mark.thorough), "add-gp-ucb"])
 def test_scopes_that_were_learned_are_in_the_closing_table_and_in_the_figure(case, tmp_path, monkeypatch):
     drawn = dict[str, FactorGraph]()
     monkeypatch.setattr(run_figures, "factor_graph_figure", lambda graphs: drawn.update(graphs) or Figure())
