@@ -60,6 +60,7 @@ def test_a_finished_episode_stays_finished_when_restored(module):
     assert_same(fresh.state(), env.state())
 
 
+@pytest.mark.thorough
 def test_restored_environments_draw_the_same_picture(module):
     env = module.parallel_env(render_mode="rgb_array")
     rollout(env, seed=5, rounds=5)

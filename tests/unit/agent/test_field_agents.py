@@ -148,10 +148,6 @@ CASES: list[Any] = [
     pytest.param({"coordination": "exact"}, id="db-gp-ucb, exact"),
     pytest.param({"coordination": sb.MGM(rounds=8)}, id="db-gp-ucb by mgm"),
     pytest.param({"acquisition": sb.TargetedVariance(**FEW)}, id="targeted variance"),
-    pytest.param({"acquisition": INFORMATION}, id="information"),
-    pytest.param({"acquisition": STRADDLE, "coordination": "exact"}, id="straddle"),
-    pytest.param({"acquisition": IMPROVEMENT}, id="expected improvement"),
-    pytest.param({"acquisition": THOMPSON}, id="thompson"),
     pytest.param({"acquisition": sb.DBGPUCB(markov_order=0, **FEW)}, id="order 0"),
     pytest.param({"belief": FADING}, id="fading"),
     pytest.param({"belief": sb.ExactGPSettings(max_iterations=20, refit_every=3)}, id="fitted every third round"),
@@ -185,7 +181,7 @@ def test_batches_are_chosen_as_the_team_does(acquisition: Any):
     case.go_on(1, 3, candidates=None)
 
 
-@pytest.mark.parametrize("acquisition", ALL, ids=name_of)
+@pytest.mark.parametrize("acquisition", [UCB, THOMPSON], ids=name_of)
 def test_agents_decline_what_the_team_declines(acquisition: Any):
     case = Case(acquisition=acquisition)
     case.go_on(2, prices={"r": 0.6, "m": 0.05, "k": 0.0})
@@ -298,7 +294,7 @@ def test_an_agent_makes_no_table_but_its_own(monkeypatch: pytest.MonkeyPatch):
     assert max(reached.values()) == 2  # one in each round
 
 
-@pytest.mark.parametrize("moment", [3, 17, pytest.param(40, marks=THOROUGH), pytest.param(90, marks=THOROUGH)])
+@pytest.mark.parametrize("moment", [17, pytest.param(40, marks=THOROUGH), pytest.param(90, marks=THOROUGH)])
 def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
     case = Case(fails=lost, belief=FADING, links=nx.path_graph(NAMES))
     case.go_on(2)

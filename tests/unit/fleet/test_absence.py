@@ -1,6 +1,7 @@
 """A fleet by a deadline goes on without members that are gone for good, and takes them back when they return."""
 
 import zlib
+from functools import cache, partial
 
 import msgspec
 import numpy as np
@@ -16,6 +17,7 @@ from swarmbo.fleet import absence, member
 from swarmbo.fleet.letters import Back, Begin, Here, Ping, SendSnapshot, Snapshot, sealed
 from swarmbo.fleet.plan import HUB
 from swarmbo_envs import function_v0, robot_team_v0, sensor_field_v0
+from swarmbo_envs.functions import get
 
 TIMED = sb.ADMM(mode="asynchronous", deadline=8, patience=3, starts=2, inner_steps=1, screened=8)
 CLIMBS = {"seed": 3, "initial": 2, "coordination": TIMED}
@@ -27,9 +29,11 @@ TABLES = {
 }
 
 
+FUNCTION = cache(partial(get, "additive-gp", n_variables=4))  # its maximum is searched for once
+
+
 def chain(**more):
-    parameters = {"n_variables": 4}
-    return function_v0.parallel_env(function="additive-gp", parameters=parameters, **{"outcomes": "per-factor", **more})
+    return function_v0.parallel_env(function=FUNCTION(), **{"outcomes": "per-factor", **more})
 
 
 def robots():

@@ -43,7 +43,7 @@ def outcomes_of(record):
     return [] if record.joint is None else [record.joint.measurement]
 
 
-@pytest.fixture(scope="module", params=["total", "per-factor", "hidden"])
+@pytest.fixture(scope="module", params=[pytest.param("total", marks=pytest.mark.thorough), "per-factor", "hidden"])
 def done(request, tmp_path_factory):
     """A complete run: its scenario, folder, records and summary."""
     told = {"structure": "hidden"} if request.param == "hidden" else {"outcomes": request.param}

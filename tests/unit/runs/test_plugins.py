@@ -207,7 +207,9 @@ def test_own_belief_about_a_function_is_run_and_resumed(beside, tmp_path):
     assert (tmp_path / "own" / "rounds.jsonl").read_bytes() == whole
 
 
-@pytest.mark.parametrize("world", ["swarmbo/robot_team-v0", "swarmbo/function-v0"])
+@pytest.mark.parametrize(
+    "world", [pytest.param("swarmbo/robot_team-v0", marks=pytest.mark.thorough), "swarmbo/function-v0"]
+)
 def test_a_kernel_that_a_scenario_names_is_run_and_resumed_where_it_is_trusted(beside, tmp_path, world):
     def log(kernel):
         write(beside, f"belief.kernel = '{kernel}'", world=world)

@@ -90,7 +90,7 @@ def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_does_not_touch
     with pytest.raises(KeyboardInterrupt):
         run(trials[0].scenario, half, on_round=stop)
     watched = []
-    outcomes = sweep(trials, jobs=2, on_run=watched.append)
+    outcomes = sweep(trials, on_run=watched.append)
     assert [outcome.status for outcome in outcomes] == ["resumed", "skipped", "failed", "done"], [
         outcome.message for outcome in outcomes
     ]

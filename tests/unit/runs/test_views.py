@@ -54,7 +54,9 @@ def done(tmp_path_factory):
     return played(tmp_path_factory.mktemp("views") / "run", "readings")
 
 
-@pytest.fixture(scope="module", params=["readings", "covariance-intersection"])
+@pytest.fixture(
+    scope="module", params=["readings", pytest.param("covariance-intersection", marks=pytest.mark.thorough)]
+)
 def any_done(request, done, tmp_path_factory):
     if request.param == "readings":
         return done
