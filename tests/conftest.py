@@ -26,6 +26,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--hypothesis-profile"):
         settings.load_profile("repeatable")
     is_worker = hasattr(config, "workerinput")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of a hundred processes would compile every module
+    sys.dont_write_bytecode = False
     if not is_worker and config.getoption("numprocesses", default=None):  # else each of them would compile it all
         root = config.rootpath
         files = [path.relative_to(root) for path in sorted(Path(root, "swarmbo").rglob("*.py"))]

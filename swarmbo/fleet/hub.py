@@ -90,6 +90,7 @@ class Hub:
         self.mail = Mail(carrier, clock=clock, fits=lambda sender, letter: fits_hub(letter, sender, self.problem))
         self._carrier, self._attend, self._clock, self._here = carrier, attend, clock, frozenset(here)
         agents, goes_on = self.problem.agents, plan.goes_on
+        self._goes_on = goes_on  # stored: a plan builds its whole setup anew at each access
         self.absence = LeftOut(plan, agents, self.mail, here, ended) if goes_on else AllNeeded(plan, agents, self.mail)
         content = plan.encoded()  # too long plans are read from disk only
         self._invitation = sealed(Join(content)) if len(content) < LONGEST // 2 else b""
@@ -153,7 +154,7 @@ class Hub:
             return None
         self._number += 1
         participants = None
-        if self.plan.goes_on:
+        if self._goes_on:
             said = {agent: public(rows, self._setup) for agent, rows in self._untold.items() if agent not in members}
             participants = Participants(self._number, members, said, self._over)
         edges = links(self.absent)
@@ -171,7 +172,7 @@ class Hub:
 
         def is_stuck() -> bool:
             """Tell whether others refuse an agent's letters, and none continued without them for the patience."""
-            for agent in members if self.plan.goes_on else ():
+            for agent in members if self._goes_on else ():
                 if any((odd - before.get(other, Counter()))[agent] for other, odd in self.odd.items()):
                     accused.setdefault(agent, self._clock())
             return bool(accused) and self._clock() - min(accused.values()) > self.plan.patience_s

@@ -50,13 +50,11 @@ def test_an_additive_belief_of_given_hyperparameters():
     [
         sb.Exact(),
         sb.MaxSum(),
-        sb.MaxSum(rounds=3, damping=0.0),
         sb.MaxSum(bound="mplp"),
         sb.DSA(),
         sb.DSA(variant="A", bound="mplp"),
         sb.MGM(),
         sb.ADMM(),
-        sb.ADMM(starts=1, rounds=5),
         sb.RefinedMaxSum(),
         sb.RefinedDSA(levels=12),
         sb.RefinedMGM(levels=12),

@@ -21,8 +21,7 @@ def module(request, tmp_path):
 
 
 def test_it_keeps_the_contract_also_where_measurements_fail(module):
-    for failure_rate in (0.0, 0.2):
-        sb.testing.check_environment(lambda rate=failure_rate: module.parallel_env(failure_rate=rate, max_cycles=12))
+    sb.testing.check_environment(lambda: module.parallel_env(failure_rate=0.2, max_cycles=8))
 
 
 # agents own and hear different numbers of others; PettingZoo remarks on it and goes on
@@ -31,11 +30,10 @@ def test_pettingzoo_aec_api(module):
     api_test(module.env(), num_cycles=20)
 
 
-@pytest.mark.parametrize("failure_rate", [0.0, 0.4])
-def test_pettingzoo_seeds(module, failure_rate):
+def test_pettingzoo_seeds(module):
     """It compares infos, and NaN is not equal to itself: what failed is left out of them."""
-    seed_test(lambda: module.env(failure_rate=failure_rate), num_cycles=20)
-    parallel_seed_test(lambda: module.parallel_env(failure_rate=failure_rate), num_cycles=20)
+    seed_test(lambda: module.env(failure_rate=0.4), num_cycles=10)
+    parallel_seed_test(lambda: module.parallel_env(failure_rate=0.4), num_cycles=10)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["deep", "pickle"])
@@ -57,6 +55,7 @@ def test_pettingzoo_max_cycles(module):
     max_cycles_test(module)
 
 
+@pytest.mark.thorough
 def test_pettingzoo_render(module):
     render_test(module.env)
 

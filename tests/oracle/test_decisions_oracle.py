@@ -6,7 +6,7 @@ from threadpoolctl import threadpool_limits
 from .driven import APART, SCENARIOS, driven, recorded
 
 SHIPPED = [name for name in SCENARIOS if name not in APART]
-QUICK = {"camel", "field-plume", "field-soil", "hartmann", "michalewicz", "powell", "robots", "robots-depot", "wlan"}
+QUICK = {"camel", "field-soil", "hartmann", "robots", "robots-depot", "wlan"}
 
 NEAR = {"rel": 1e-4, "abs": 1e-5}  # processors round in ways of their own, which searches enlarge
 LONG = {"swarm-sensors": pytest.mark.slow}  # minutes: 300 agents, each with a belief of its own

@@ -23,7 +23,6 @@ CHOSEN = [
     (robot_team_v0, "peak", None, "db-gp-ucb"),
     (robot_team_v0, "map", None, "targeted-variance"),
     (robot_team_v0, "level", 900.0, "targeted-variance"),
-    (sensor_field_v0, "peak", None, "db-gp-ucb"),
     (sensor_field_v0, "map", None, "information"),
     (sensor_field_v0, "level", 0.5, "straddle"),
 ]

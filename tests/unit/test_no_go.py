@@ -85,8 +85,16 @@ def shut_out(X):
     return not (np.abs(X[:, 0] - 0.5) < 0.2).any()
 
 
-@pytest.mark.parametrize("acquisition", ["auto", "thompson", "expected-improvement", "dec-hbo", "dumbo"])
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+@pytest.mark.parametrize(
+    ("acquisition", "outcomes"),
+    [
+        ("auto", "total"),
+        ("thompson", "per-factor"),
+        ("expected-improvement", "total"),
+        ("dec-hbo", "per-factor"),
+        ("dumbo", "total"),
+    ],
+)
 def test_no_acquisition_of_a_function_asks_for_a_region(acquisition, outcomes):
     team = sb.Team(GRAPH, CUBE, acquisition=acquisition, outcomes=outcomes, no_go=[SHUT], initial=6, seed=1)
     X = played(team, 12)
@@ -147,8 +155,16 @@ def test_a_factor_reads_the_coordinates_of_a_region_in_their_order():
     assert swapped == 0.0
 
 
-@pytest.mark.parametrize("acquisition", ["db-gp-ucb", "information", "expected-improvement", "thompson"])
-@pytest.mark.parametrize("coordination", ["exact", "max-sum", "greedy", "independent", "random"])
+@pytest.mark.parametrize(
+    ("acquisition", "coordination"),
+    [
+        ("db-gp-ucb", "exact"),
+        ("information", "max-sum"),
+        ("expected-improvement", "greedy"),
+        ("thompson", "independent"),
+        ("db-gp-ucb", "random"),
+    ],
+)
 def test_no_agent_in_a_field_measures_in_a_region(acquisition, coordination):
     pond = sb.NoGoBall(centre=(0.5,), radius=0.2)
     team = sb.Team.for_field(["a", "b"], [0.0], [1.0], acquisition=acquisition, coordination=coordination, no_go=[pond])

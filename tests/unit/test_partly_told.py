@@ -64,8 +64,7 @@ def test_a_part_told_of_one_factor_alone_is_not_the_best_that_was_seen():
     np.testing.assert_array_equal(incumbent(belief.update(X[1:], factors=[[50.0] * 3])), X[1])
 
 
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-@pytest.mark.parametrize("told", [["f"], ["g"], ["f", "h"], ["g", "h"]])
+@pytest.mark.parametrize(("outcomes", "told"), [("total", ["g"]), ("per-factor", ["f"]), ("per-factor", ["g", "h"])])
 def test_the_variance_is_that_of_the_outcomes_still_to_come_being_told(outcomes, told):
     team = team_of(CHAIN, acquisition="dec-hbo", outcomes=outcomes)
     query = team.ask()
@@ -86,8 +85,9 @@ def test_the_variance_is_that_of_the_outcomes_still_to_come_being_told(outcomes,
     assert not team.history.awaited.any()
 
 
-@pytest.mark.parametrize("graph", [APART, CHAIN], ids=["apart", "chain"])
-@pytest.mark.parametrize("rule", RULES[:4])
+@pytest.mark.parametrize(
+    ("graph", "rule"), [(APART, RULES[0]), (CHAIN, RULES[1]), (APART, RULES[2]), (CHAIN, RULES[3])]
+)
 def test_the_next_queries_keep_off_the_places_of_factors_that_are_still_out(graph, rule):
     team, out = team_of(graph, acquisition=rule), []
     for _ in range(3):

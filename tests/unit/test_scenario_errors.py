@@ -229,7 +229,7 @@ def mutated(draw):
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(data=mutated())
 def test_mutated_scenarios_are_accepted_or_refused_with_the_path_of_the_key(tmp_path_factory, data):
@@ -373,7 +373,7 @@ def test_pipes_and_devices_are_no_tables(tmp_path):
         assert told in assert_refused(check(path))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(at=st.floats(0, 1), cut=st.integers(0, 6), insert=st.text(st.characters(exclude_categories=("Cs",)), max_size=4))
 def test_files_with_damaged_characters_are_accepted_or_refused_in_one_line(tmp_path_factory, at, cut, insert):
     text = tomli_w.dumps(BASE)

@@ -196,15 +196,6 @@ def test_a_restored_team_goes_on_to_the_bit(coordination):
     assert json.dumps(team.state_dict()["json"]) == json.dumps(twin.state_dict()["json"])
 
 
-def test_open_queries_survive_in_the_state():
-    team = field_team()
-    query = team.ask()
-    team.tell(query, {"a": 1.0})
-    for twin in (field_team().load_state_dict(team.state_dict()), sb.Team.from_state_dict(team.state_dict())):
-        twin.tell(query.id, {"b": 1.0, "c": 2.0})
-        assert twin.belief.n_data == 3
-
-
 def test_a_state_of_another_version_is_refused():
     state = field_team().state_dict()
     state["json"]["version"] = 99
@@ -339,16 +330,6 @@ def test_any_number_may_be_told(number):
     assert (team.belief.n_data, team.failures) == (1, 2)
 
 
-def test_a_refused_outcome_changes_nothing():
-    team = field_team()
-    query = team.ask()
-    with pytest.raises(ShapeError):
-        team.tell(query, {"a": float("nan"), "b": "1.0"})
-    assert (team.failures, team.belief.n_data) == (0, 0)
-    team.tell(query, {"a": float("nan"), "b": 1.0, "c": 2.0})
-    assert (team.failures, team.belief.n_data) == (1, 2)
-
-
 def test_arrays_of_the_caller_may_be_reused():
     team = field_team(coordination="random")
     places = {agent: np.array([[0.5, 0.5]]) for agent in "abc"}
@@ -363,17 +344,6 @@ def test_arrays_of_the_caller_may_be_reused():
     team.give_up(query)
     assert team.belief.X.tolist() == [[0.5, 0.5], [0.1, 0.2]]
     assert team.state_dict()["json"]["positions"]["b"] == [0.1, 0.2]
-
-
-def test_infos_without_numbers_count_as_failed_and_do_not_stop_the_others():
-    env = world()
-    team = sb.Team.for_env(env)
-    observations, infos = env.reset(seed=0)
-    team.act(observations, infos)
-    nowhere = {"measurement": np.nan, "location": np.full(2, np.nan)}
-    bad = {"robot_0": {"measurement": None}, "robot_1": nowhere, "robot_2": {"measurement": 5.0}}
-    team.observe({}, {}, {}, {}, bad)
-    assert (team.belief.n_data, team.failures) == (4, 2)
 
 
 def test_a_survey_attached_before_the_first_round_does_not_hide_the_start():

@@ -67,8 +67,9 @@ def test_a_refused_question_leaves_a_field_team_where_it_was(belief):
     }
 
 
-@pytest.mark.parametrize("error", [StoppedError, KeyboardInterrupt, SystemExit, MemoryError])
-@pytest.mark.parametrize("count", [None, 3])
+@pytest.mark.parametrize(
+    ("error", "count"), [(StoppedError, None), (KeyboardInterrupt, 3), (SystemExit, 3), (MemoryError, None)]
+)
 def test_a_question_that_ends_in_any_exception_leaves_a_joint_team_where_it_was(error, count, monkeypatch):
     team = play(joint_team(acquisition="thompson"), 4)
     twin, before = sb.Team.from_state_dict(team.state_dict()), of(team)
@@ -103,8 +104,7 @@ def test_a_users_own_acquisition_that_raises_changes_nothing(error):
     assert team.n_data == 3
 
 
-@pytest.mark.parametrize("belief", ["exact", FUSED], ids=["exact", "fused"])
-@pytest.mark.parametrize("error", [StoppedError, KeyboardInterrupt])
+@pytest.mark.parametrize(("error", "belief"), [(StoppedError, "exact"), (KeyboardInterrupt, FUSED)])
 def test_a_field_team_that_is_stopped_while_it_decides_is_where_it_was(error, belief, monkeypatch):
     team = play(field_team(belief=belief), 2)
     before = of(team)
@@ -167,11 +167,11 @@ def busy(monkeypatch):
     sys.setswitchinterval(interval)
 
 
-def test_four_threads_that_tell_a_joint_team_2000_outcomes_lose_none(busy):
-    team = joint_team(coordination="sobol", initial=2000)
-    queries = team.ask(2000)
+def test_four_threads_that_tell_a_joint_team_400_outcomes_lose_none(busy):
+    team = joint_team(coordination="sobol", initial=400)
+    queries = team.ask(400)
     in_threads(4, lambda number: [team.tell(query, 1.0) for query in queries[number::4]])
-    assert (team.n_data, len(team.history)) == (2000, 2000)
+    assert (team.n_data, len(team.history)) == (400, 400)
     told = {tuple(x) for x in team.history.X.tolist()}
     assert told == {tuple(query.point.values()) for query in queries}
 
@@ -216,8 +216,19 @@ def test_threads_that_ask_tell_attach_save_and_copy_at_once_leave_a_whole_team(m
     assert state["log"]["asked"] == n * 12
 
 
-@pytest.mark.parametrize("make", [field_team, joint_team, *(partial(field_team, belief=b) for b in (FUSED, READINGS))])
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda team: pickle.loads(pickle.dumps(team))])
+def pickled(team):
+    return pickle.loads(pickle.dumps(team))
+
+
+@pytest.mark.parametrize(
+    ("make", "copied"),
+    [
+        (field_team, copy.deepcopy),
+        (joint_team, pickled),
+        (partial(field_team, belief=FUSED), pickled),
+        (partial(field_team, belief=READINGS), copy.deepcopy),
+    ],
+)
 def test_a_copy_goes_on_alike_by_itself_with_a_lock_of_its_own(make, copied):
     team = play(make(), 3)
     other = copied(team)

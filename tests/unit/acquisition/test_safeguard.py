@@ -101,7 +101,7 @@ ACQUISITIONS = {
     st.sampled_from([None, 0.5, 4.0]),
     st.booleans(),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_batch_is_worth_less_than_greedys_own(
     seed, n_agents, kind, task, coordination, order, packed, price, parted
 ):

@@ -26,7 +26,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "capped": {"kind": "sampled", "samples": 2, "moves": 1, "burn_in": 3, "largest": 2},
     "screened": {"kind": "screened", "tries": 5, "every": 3},
 }
-every_structure = pytest.mark.parametrize("structure", list(KINDS.values()), ids=list(KINDS))
+every_structure = pytest.mark.parametrize("structure", [KINDS["capped"], KINDS["screened"]], ids=["capped", "screened"])
 
 
 def situation_of(team):
@@ -58,10 +58,18 @@ def scopes_in_use(team: sb.Team) -> tuple[tuple[int, ...], ...]:
     return structure.scopes
 
 
-@every_structure
-@pytest.mark.parametrize("acquisition", ["auto", "dec-hbo", "dumbo", "thompson", "expected-improvement"])
-def test_every_method_works_on_scopes_that_cover_the_variables(structure, acquisition) -> None:
-    team = team_of(structure, acquisition=acquisition)
+@pytest.mark.parametrize(
+    ("kind", "acquisition"),
+    [
+        ("sampled", "auto"),
+        ("screened", "dec-hbo"),
+        ("capped", "dumbo"),
+        ("screened", "thompson"),
+        ("capped", "expected-improvement"),
+    ],
+)
+def test_every_method_works_on_scopes_that_cover_the_variables(kind, acquisition) -> None:
+    team = team_of(KINDS[kind], acquisition=acquisition)
     played(team, 8)
     belief = team.model.belief
     assert belief.graph.variables == NAMES

@@ -146,13 +146,8 @@ def require_says_what_follows(case: Case) -> None:
 CASES: list[Any] = [
     pytest.param({}, id="db-gp-ucb by max-sum"),
     pytest.param({"coordination": "exact"}, id="db-gp-ucb, exact"),
-    pytest.param({"coordination": sb.DSA(rounds=8)}, id="db-gp-ucb by dsa"),
     pytest.param({"coordination": sb.MGM(rounds=8)}, id="db-gp-ucb by mgm"),
     pytest.param({"acquisition": sb.TargetedVariance(**FEW)}, id="targeted variance"),
-    pytest.param({"acquisition": INFORMATION}, id="information"),
-    pytest.param({"acquisition": STRADDLE, "coordination": "exact"}, id="straddle"),
-    pytest.param({"acquisition": IMPROVEMENT}, id="expected improvement"),
-    pytest.param({"acquisition": THOMPSON}, id="thompson"),
     pytest.param({"acquisition": sb.DBGPUCB(markov_order=0, **FEW)}, id="order 0"),
     pytest.param({"belief": FADING}, id="fading"),
     pytest.param({"belief": sb.ExactGPSettings(max_iterations=20, refit_every=3)}, id="fitted every third round"),
@@ -162,14 +157,14 @@ CASES: list[Any] = [
     pytest.param({"noise": {"r": 0.3, "a": 0.0}.get}, id="noise that is known"),
     pytest.param({"no_go": [sb.NoGoBox(low=(0.0, 0.0), high=(6.0, 2.0))]}, id="regions"),
     pytest.param({"names": ("only",)}, id="one agent"),
-    *(pytest.param({"coordination": kind}, id=kind) for kind in ("greedy", "independent", "random", "lawn-mower")),
+    *(pytest.param({"coordination": kind}, id=kind) for kind in ("greedy", "random", "lawn-mower")),
 ]
 
 
 @pytest.mark.parametrize("given", CASES)
 def test_agents_that_are_told_their_own_measurements_decide_as_the_team_does(given: dict[str, Any]):
     case = Case(**given)
-    for _ in range(3):
+    for _ in range(2):
         case.go_on(1)
         assert case.team.last_report is not None
         if case.given["coordination"] in (MAX_SUM, "exact"):  # what is looked at again, each looks at by itself
@@ -182,15 +177,14 @@ def test_agents_that_are_told_their_own_measurements_decide_as_the_team_does(giv
 @pytest.mark.parametrize("acquisition", ALL, ids=name_of)
 def test_batches_are_chosen_as_the_team_does(acquisition: Any):
     case = Case(acquisition=acquisition, fails=lost)
-    case.go_on(2, 2)
+    case.go_on(1, 2)
     case.go_on(1, 3, candidates=None)
 
 
-@pytest.mark.parametrize("acquisition", ALL, ids=name_of)
-@pytest.mark.parametrize("price", [0.05, 0.6])
-def test_agents_decline_what_the_team_declines(acquisition: Any, price: float):
+@pytest.mark.parametrize("acquisition", [UCB, THOMPSON], ids=name_of)
+def test_agents_decline_what_the_team_declines(acquisition: Any):
     case = Case(acquisition=acquisition)
-    case.go_on(3, prices={"r": price, "m": price, "k": 0.0})
+    case.go_on(2, prices={"r": 0.6, "m": 0.05, "k": 0.0})
     case.go_on(1, prices={"a": 50.0})
     assert case.agents["a"].word() == {}
 
@@ -300,7 +294,7 @@ def test_an_agent_makes_no_table_but_its_own(monkeypatch: pytest.MonkeyPatch):
     assert max(reached.values()) == 2  # one in each round
 
 
-@pytest.mark.parametrize("moment", [0, 3, 17, pytest.param(40, marks=THOROUGH), pytest.param(90, marks=THOROUGH)])
+@pytest.mark.parametrize("moment", [17, pytest.param(40, marks=THOROUGH), pytest.param(90, marks=THOROUGH)])
 def test_an_agent_goes_on_from_its_state_at_any_moment(moment: int):
     case = Case(fails=lost, belief=FADING, links=nx.path_graph(NAMES))
     case.go_on(2)
@@ -473,7 +467,7 @@ def test_after_a_recommendation_offers_are_those_of_the_last_decision():
     assert sum(agent.sent["reports"].bytes for agent in case.agents.values()) < whole / 3
 
 
-@pytest.mark.parametrize("moment", [0, 1, 5])
+@pytest.mark.parametrize("moment", [0, 5])
 def test_agents_that_were_saved_still_know_what_others_offered(moment: int):
     case = Case()
     case.go_on(1, candidates=case.candidates(1))

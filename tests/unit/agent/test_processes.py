@@ -177,18 +177,16 @@ CHAIN, RING = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")], [("a", "b"), ("b
     ("world", "acquisition", "belief"),
     [
         pytest.param(wlan, sb.DuMBO(), ADDITIVE, id="WLAN, dumbo", marks=THOROUGH),
-        pytest.param(wlan, sb.Auto(), ADDITIVE, id="WLAN, auto", marks=THOROUGH),
         pytest.param(lambda: pairs(CHAIN), sb.DuMBO(coupled=True), ADDITIVE, id="chain, coupled dumbo", marks=THOROUGH),
         pytest.param(lambda: pairs(RING), sb.Auto(), ADDITIVE, id="ring, auto", marks=THOROUGH),
         pytest.param(lambda: pairs(RING), sb.DECHBO(), ADDITIVE, id="ring, dec-hbo", marks=THOROUGH),
-        pytest.param(lambda: pairs(RING), sb.Thompson(), ADDITIVE, id="ring, thompson"),
+        pytest.param(lambda: pairs(RING), sb.Thompson(), ADDITIVE, id="ring, thompson", marks=THOROUGH),
         pytest.param(
             lambda: pairs(RING), sb.ExpectedImprovement(), ADDITIVE, id="ring, expected improvement", marks=THOROUGH
         ),
         pytest.param(lambda: pairs(RING), sb.EGPTS(), ENSEMBLE, id="ring, egp-ts", marks=THOROUGH),
         pytest.param(lambda: pairs(CHAIN), sb.EGPEI(), ENSEMBLE, id="chain, egp-ei", marks=THOROUGH),
         pytest.param(wlan, sb.Auto(), FADING, id="WLAN, auto, fading", marks=THOROUGH),
-        pytest.param(lambda: pairs(RING), sb.Thompson(), FADING, id="ring, thompson, fading", marks=THOROUGH),
     ],
 )
 def test_processes_that_know_only_their_own_outcomes_decide_as_the_team_does(

@@ -84,7 +84,7 @@ def test_the_example_is_a_sum_of_local_functions() -> None:
 BOXES = st.sampled_from([(0.0, 1.0), (0.0, 0.4), (0.4, 0.55)])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(scopes=random_scopes(), seed=st.integers(0, 10_000), box=BOXES, n_starts=st.integers(0, 2))
 def test_on_concave_sums_the_rounds_alone_find_the_maximiser(scopes, seed, box, n_starts) -> None:
     functions = Sum.on_box(scopes, seed, box=box, n_starts=n_starts)
@@ -113,7 +113,7 @@ class InUnits(Sum):
         return self.unit * value, self.unit * slope
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     scopes=random_scopes(),
     seed=st.integers(0, 10_000),
@@ -154,7 +154,7 @@ def test_where_random_points_are_worth_the_same_a_given_one_tells_the_unit() -> 
     assert natural_penalty(values, 1) == 12.0 * values.std()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(scopes=random_scopes(), seed=st.integers(0, 10_000), box=BOXES)
 def test_on_concave_sums_the_defaults_find_the_maximiser_with_more_polish(scopes, seed, box) -> None:
     functions = Sum.on_box(scopes, seed, box=box)
@@ -232,7 +232,7 @@ def textbook(functions: Sum, z: np.ndarray, rounds: int, method: ADMM, natural: 
     return z
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     rounds=st.integers(1, 8),
@@ -285,10 +285,10 @@ RING = {f"f{i}": [f"x{i}", f"x{(i + 1) % 5}"] for i in range(5)}
 TREE = {"a": ["x", "y", "z"], "b": ["z", "u"], "c": ["z", "v", "w"], "d": ["q"]}
 
 
-@pytest.mark.parametrize("scopes", [CHAIN, RING, TREE], ids=["chain", "ring", "tree"])
+@pytest.mark.parametrize("scopes", [RING, TREE], ids=["ring", "tree"])
 def test_on_rippled_sums_it_comes_as_high_as_forty_central_searches(scopes) -> None:
     shares = []
-    for seed in range(5):
+    for seed in range(3):
         functions = Sum.on_box(scopes, seed, ripples=0.05)
         best, median = central_searches(functions, seed, 40)
         shares.append((ADMM().maximise(functions, seed=seed).value - median) / (best - median))
@@ -319,7 +319,7 @@ def test_no_table_is_larger_than_asked_for(size, entries, values) -> None:
     assert ADMM(recombination_entries=entries).values_of(graph) == values
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(scopes=random_scopes(), seed=st.integers(0, 10_000), coupling=st.sampled_from([0.0, 0.5]))
 def test_polish_never_lowers_the_value(scopes, seed, coupling) -> None:
     functions = Sum.on_box(scopes, seed, ripples=0.3, coupling=coupling)
@@ -454,7 +454,7 @@ def teams(draw) -> Sum:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     functions=teams(),
     entries=st.sampled_from([0, 64]),

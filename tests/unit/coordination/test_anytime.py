@@ -88,7 +88,7 @@ def goodness(problem: Problem, solution: sb.Solution) -> tuple[int, float]:
     return rank(factor_values(*problem, solution.assignment))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(problem=problems, method=methods)
 def test_a_round_more_is_never_worse_for_a_team(problem: Problem, method: TableMethod) -> None:
     found = [after(method, rounds).solve(*problem, seed=5) for rounds in range(1, 10)]
@@ -96,7 +96,7 @@ def test_a_round_more_is_never_worse_for_a_team(problem: Problem, method: TableM
         assert goodness(problem, more) >= goodness(problem, fewer)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(problem=problems, method=methods)
 def test_a_round_more_is_never_worse_for_agents_who_decide_and_send_as_a_team(
     problem: Problem, method: TableMethod

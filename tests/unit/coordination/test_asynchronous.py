@@ -112,7 +112,7 @@ def act_in_time_and_in_nobodys_way(problem, faults, method, with_default):
 
 
 @given(problems(), SCHEDULES, METHODS, st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_any_schedule_of_faults_over_any_small_graph(problem, faults, method, with_default):
     act_in_time_and_in_nobodys_way(problem, faults, method, with_default)
 

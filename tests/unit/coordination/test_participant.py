@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import swarmbo as sb
-from swarmbo.coordination import Exact, MaxSum, Solution
+from swarmbo.coordination import Exact, MaxSum, Solution, updates
 from swarmbo.coordination.participant import Participant, maximise_with_agents, solve_with_agents
 from swarmbo.coordination.tables import sizes_of
 from swarmbo.errors import ConfigError, TransportError
@@ -94,7 +94,7 @@ class Lossy(InProcessTransport):
 
 @pytest.mark.parametrize("method", METHODS)
 @given(problem=problems(), links=st.none() | connected_links())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_agents_decide_and_report_as_the_fast_path_to_the_bit(
     method: Method, problem: tuple[FactorGraph, Tables], links: nx.Graph | None
 ) -> None:
@@ -109,7 +109,7 @@ def test_agents_decide_and_report_as_the_fast_path_to_the_bit(
 
 @pytest.mark.parametrize("method", METHODS)
 @given(problem=problems(most_variables=4), seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_order_delay_and_repetition_of_messages_do_not_matter(
     method: Method, problem: tuple[FactorGraph, Tables], seed: int
 ) -> None:
@@ -146,7 +146,7 @@ def unruly_searches(method: sb.ADMM | sb.RefinedMaxSum, seed: int) -> tuple[bool
 
 @pytest.mark.parametrize("method", SEARCHES)
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_nor_do_they_where_domains_are_continuous(method: sb.ADMM | sb.RefinedMaxSum, seed: int) -> None:
     same, repeated = unruly_searches(method, seed)
     assert same
@@ -197,7 +197,7 @@ def test_a_number_of_a_decision_that_fits_no_label_is_refused(decision: int) -> 
 
 @pytest.mark.parametrize("method", METHODS)
 @given(problem=problems(most_variables=4), names=st.permutations(AGENTS))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_the_names_of_the_agents_do_not_matter(
     method: Method, problem: tuple[FactorGraph, Tables], names: Sequence[str]
 ) -> None:
@@ -288,11 +288,12 @@ def test_an_agent_is_given_its_own_tables_only_and_starts_by_itself() -> None:
     assert ann.tick(0.0) == []
 
 
-def test_large_tables_take_the_compiled_form_in_both_ways_with_equal_bits() -> None:
+def test_large_tables_take_the_compiled_form_in_both_ways_with_equal_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(updates, "COMPILED_FROM", 2**16)
     rng = np.random.default_rng(0)
     graph, _ = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
-    tables = {f: rng.normal(size=(600, 600)) for f in graph.factors}
-    method = MaxSum(rounds=50)  # 50 rounds of 360,000 entries an agent: above the threshold for both
+    tables = {f: rng.normal(size=(60, 60)) for f in graph.factors}
+    method = MaxSum(rounds=50)  # of 3,600 entries an agent: above the threshold for both
     by_agents: Solution = solve_with_agents(method, graph, tables, InProcess().open(graph.agents))
     assert by_agents == method.solve(graph, tables)
 

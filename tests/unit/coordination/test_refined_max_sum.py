@@ -61,7 +61,7 @@ def test_the_example_is_a_sum_of_local_functions() -> None:
     assert isinstance(Bowls.on_box(CHAIN), LocalFunctions)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     scopes=st.sampled_from(FORESTS),
     seed=st.integers(0, 10_000),
@@ -201,7 +201,7 @@ def test_a_box_of_sides_without_length_is_its_corner() -> None:
     assert agreement.report.status == "converged"
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(scopes=st.sampled_from([CHAIN, RING, TREE]), seed=st.integers(0, 1000))
 def test_functions_that_depend_on_their_neighbours_end_no_worse_than_they_start(scopes, seed) -> None:
     functions = Bowls.on_box(scopes, seed, n_starts=1, coupling=0.5)
@@ -234,7 +234,7 @@ def test_agents_on_a_forest_do_what_the_fast_path_does(team, coupling) -> None:
     check_agents(functions, RefinedMaxSum())
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 1000), coupling=st.sampled_from([0.0, 0.5]), n_agents=st.integers(1, 5))
 def test_agents_on_loops_do_what_the_fast_path_does(seed, coupling, n_agents) -> None:
     rng = np.random.default_rng(seed)

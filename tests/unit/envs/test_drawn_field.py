@@ -82,8 +82,7 @@ def test_bad_priors_are_refused_with_the_path(table, message):
         build_field({"gp": table}, 100)
 
 
-@pytest.mark.parametrize("share", [1e-6, 1e6])
-@pytest.mark.parametrize("std", [1e-12, 1e12])
+@pytest.mark.parametrize(("share", "std"), [(1e-6, 1e12), (1e6, 1e-12)])
 @pytest.mark.parametrize("size_m", [[1e-6, 1e-6], [1e-6, 0.9], [1.1e6, 1e12], [1e12, 1e12]])
 def test_priors_at_the_ends_of_their_ranges_are_drawn(share, std, size_m):
     lengthscale_m = float(np.clip(share * max(size_m), 1e-6, 1e12))

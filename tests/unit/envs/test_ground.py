@@ -118,7 +118,7 @@ def test_a_current_helps_one_way_and_hinders_the_other():
     assert ways.times_between(west, north)[0, 0] == pytest.approx(40 / np.sqrt(3))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(st.floats(1.5, 30.0), st.sampled_from(["wall", "islands", "cove", "shore"]), st.sampled_from([10, 24, 60]))
 def test_a_passage_that_cells_shut_is_told_with_its_width(width, kind, cells):
     """Between two ends of a wall, two islands, into a cove, or between an island and the edge of the map."""

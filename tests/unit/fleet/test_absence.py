@@ -1,6 +1,7 @@
 """A fleet by a deadline goes on without members that are gone for good, and takes them back when they return."""
 
 import zlib
+from functools import cache, partial
 
 import msgspec
 import numpy as np
@@ -16,6 +17,7 @@ from swarmbo.fleet import absence, member
 from swarmbo.fleet.letters import Back, Begin, Here, Ping, SendSnapshot, Snapshot, sealed
 from swarmbo.fleet.plan import HUB
 from swarmbo_envs import function_v0, robot_team_v0, sensor_field_v0
+from swarmbo_envs.functions import get
 
 TIMED = sb.ADMM(mode="asynchronous", deadline=8, patience=3, starts=2, inner_steps=1, screened=8)
 CLIMBS = {"seed": 3, "initial": 2, "coordination": TIMED}
@@ -27,9 +29,11 @@ TABLES = {
 }
 
 
+FUNCTION = cache(partial(get, "additive-gp", n_variables=4))  # its maximum is searched for once
+
+
 def chain(**more):
-    parameters = {"n_variables": 4}
-    return function_v0.parallel_env(function="additive-gp", parameters=parameters, **{"outcomes": "per-factor", **more})
+    return function_v0.parallel_env(function=FUNCTION(), **{"outcomes": "per-factor", **more})
 
 
 def robots():
@@ -43,6 +47,11 @@ CASES = {
     "a field": (robots, TABLES),
     "a field, beliefs of their own": (robots, OWN),
 }
+
+
+def made(fleets, wire, case):
+    world, given_ = CASES[case]
+    return fleets(world(), wire, patience=10.0, **given_)
 
 
 def play(fleet, rounds, before=lambda number: None):
@@ -97,10 +106,9 @@ def require_one_log(fleet):
             np.testing.assert_array_equal(log.history.known_noise[:, 0], history.known_noise[:, 0])
 
 
-@pytest.mark.parametrize(("world", "given_"), CASES.values(), ids=CASES.keys())
-@pytest.mark.parametrize("who", [0, -1], ids=["the first", "the last"])
-def test_who_is_gone_is_left_out_and_is_in_again_when_it_returns(network, fleets, world, given_, who):
-    fleet = fleets(world(), network(), patience=10.0, **given_)
+@pytest.mark.parametrize(("case", "who"), [("by factor", 0), ("totals", -1), ("a field", -1)])
+def test_who_is_gone_is_left_out_and_is_in_again_when_it_returns(network, fleets, case, who):
+    fleet = made(fleets, network(), case)
     name, absent = fleet.team.agents[who], []
 
     def before(number):
@@ -118,9 +126,9 @@ def test_who_is_gone_is_left_out_and_is_in_again_when_it_returns(network, fleets
     assert len(fleet.team.history) == 7 + fleet.team.problem.is_field
 
 
-@pytest.mark.parametrize(("world", "given_"), CASES.values(), ids=CASES.keys())
-def test_one_that_goes_in_mid_decision_holds_nobody_up(network, fleets, world, given_):
-    fleet = fleets(world(), network(), patience=10.0, **given_)
+@pytest.mark.parametrize("case", ["by factor", "a field"])
+def test_one_that_goes_in_mid_decision_holds_nobody_up(network, fleets, case):
+    fleet = made(fleets, network(), case)
     first, second, *_ = fleet.team.agents
 
     def before(number):
@@ -134,9 +142,9 @@ def test_one_that_goes_in_mid_decision_holds_nobody_up(network, fleets, world, g
     require_one_log(fleet)
 
 
-@pytest.mark.parametrize(("world", "given_"), CASES.values(), ids=CASES.keys())
-def test_one_goes_while_another_returns_and_the_lender_goes_too(network, fleets, world, given_):
-    fleet = fleets(world(), network(), patience=10.0, **given_)
+@pytest.mark.parametrize("case", ["totals", "a field, beliefs of their own"])
+def test_one_goes_while_another_returns_and_the_lender_goes_too(network, fleets, case):
+    fleet = made(fleets, network(), case)
     a, b, c = fleet.team.agents[:3]
 
     def before(number):
@@ -153,11 +161,9 @@ def test_one_goes_while_another_returns_and_the_lender_goes_too(network, fleets,
     require_one_log(fleet)
 
 
-@pytest.mark.parametrize(("world", "given_"), CASES.values(), ids=CASES.keys())
-def test_one_returns_in_a_decision_that_another_leaves_and_the_lender_takes_it_back_first(
-    network, fleets, world, given_
-):
-    fleet = fleets(world(), network(), patience=10.0, **given_)
+@pytest.mark.parametrize("case", ["by factor", "a field"])
+def test_one_returns_in_a_decision_that_another_leaves_and_the_lender_takes_it_back_first(network, fleets, case):
+    fleet = made(fleets, network(), case)
     a, _, c = fleet.team.agents[:3]
 
     def before(number):
@@ -174,7 +180,7 @@ def test_one_returns_in_a_decision_that_another_leaves_and_the_lender_takes_it_b
 @pytest.mark.parametrize("here", [True, False], ids=["here", "elsewhere"])
 def test_who_was_never_met_is_waited_for_longer_if_it_is_elsewhere(network, fleets, here):
     wire = network()
-    fleet = fleets(chain(), wire, patience=10.0, **CLIMBS)
+    fleet = made(fleets, wire, "by factor")
     name = fleet.team.agents[-1]
     fleet.team.hub.absence._here = frozenset({name} if here else ())
     fleet.members.pop(name).close()
@@ -206,9 +212,9 @@ def test_a_process_that_ends_again_and_again_is_gone_at_once(network, fleets):
     require_one_log(fleet)
 
 
-@pytest.mark.parametrize(("world", "given_"), CASES.values(), ids=CASES.keys())
-def test_who_has_lost_what_it_had_written_down_is_told_all_of_it(network, fleets, world, given_):
-    fleet = fleets(world(), network(), patience=10.0, **given_)
+@pytest.mark.parametrize("case", ["totals", "a field, beliefs of their own"])
+def test_who_has_lost_what_it_had_written_down_is_told_all_of_it(network, fleets, case):
+    fleet = made(fleets, network(), case)
     name = fleet.team.agents[0]
 
     def before(number):
@@ -257,7 +263,7 @@ def test_what_failed_stays_known_to_its_agent_alone_also_when_it_was_gone(networ
 
 def test_where_nobody_is_left_the_run_ends_in_one_line(network, fleets):
     wire = network()
-    fleet = fleets(chain(), wire, patience=10.0, **CLIMBS)
+    fleet = made(fleets, wire, "by factor")
 
     def before(number):
         if number == 3:
@@ -270,7 +276,7 @@ def test_where_nobody_is_left_the_run_ends_in_one_line(network, fleets):
 
 
 def test_where_all_were_gone_those_who_took_part_last_go_on_and_teach_the_others(network, fleets):
-    fleet = fleets(chain(), network(), patience=10.0, **CLIMBS)
+    fleet = made(fleets, network(), "by factor")
     first, *others = fleet.team.agents
 
     def before(number):
@@ -289,7 +295,7 @@ def test_where_all_were_gone_those_who_took_part_last_go_on_and_teach_the_others
 
 def test_a_pause_of_the_hubs_own_is_nobodys_silence(network, fleets):
     wire = network()
-    fleet = fleets(chain(), wire, patience=10.0, **CLIMBS)
+    fleet = made(fleets, wire, "by factor")
 
     mail, paused = fleet.team.hub.mail, set[int]()
     read = mail.read
@@ -328,7 +334,7 @@ def test_who_is_slow_is_no_member_until_the_next_decision_and_then_it_is(network
 
 def test_nobody_but_the_hub_says_who_takes_part(network, fleets):
     wire = network()
-    fleet = fleets(chain(), wire, patience=10.0, **CLIMBS)
+    fleet = made(fleets, wire, "by factor")
     first, second, third = fleet.team.agents[:3]
     company = Participants(1, (second,))
     for letter in (Begin(1, None, None, company), Back(9, 0, OwnRows()), SendSnapshot(1, 0), Ping(1)):
@@ -386,7 +392,7 @@ def numbers(plain):
 
 
 def test_outcomes_by_factor_are_written_to_their_owner_alone_also_while_it_is_absent(network, fleets):
-    fleet = fleets(chain(), network(), patience=10.0, **CLIMBS)
+    fleet = made(fleets, network(), "by factor")
     team, name, letters = fleet.team, fleet.team.agents[1], []
     hub, write, tell = team.hub, team.hub.mail.write, team.hub.tell
 
@@ -451,8 +457,7 @@ def test_who_had_measured_when_it_went_does_not_measure_again(network, fleets):
 
 
 def test_a_total_whose_teller_goes_before_it_could_tell_it_is_known_to_all_once(network, fleets):
-    world, given_ = CASES["totals"]
-    fleet = fleets(world(), network(), patience=10.0, **given_)
+    fleet = made(fleets, network(), "totals")
     first, tell = fleet.team.agents[0], fleet.team.hub.tell
 
     def told(query, news, **more):
@@ -469,7 +474,7 @@ def test_a_total_whose_teller_goes_before_it_could_tell_it_is_known_to_all_once(
 
 def test_who_cannot_be_told_what_it_missed_stays_out_and_the_others_go_on(network, fleets, monkeypatch):
     monkeypatch.setattr(member, "_MOST_LENT", 10)
-    fleet = fleets(chain(), network(), patience=10.0, **CLIMBS)
+    fleet = made(fleets, network(), "by factor")
     name = fleet.team.agents[1]
     play(fleet, 6, lambda number: {3: fleet.leave, 5: fleet.come}.get(number, len)(name))
     assert fleet.team.hub.absence.away == {name: "what it missed is too long for a letter"}
@@ -500,7 +505,7 @@ def test_of_outcomes_by_factor_nobody_is_lent_what_came(network, fleets):
 
 
 def test_who_was_stopped_in_mid_decision_for_long_says_that_it_is_here_and_does_not_end(network, fleets):
-    fleet = fleets(chain(), network(), patience=10.0, **CLIMBS)
+    fleet = made(fleets, network(), "by factor")
     name, stopped = fleet.team.agents[1], []
 
     def before(number):
@@ -540,8 +545,7 @@ def soon(monkeypatch):
 
 @pytest.mark.parametrize(("case", "who"), [("by factor", 0), pytest.param("a field", 1, marks=pytest.mark.thorough)])
 def test_who_sends_receipts_and_does_nothing_is_left_out(network, fleets, soon, case, who):
-    world, given_ = CASES[case]
-    fleet = fleets(world(), network(), patience=10.0, **given_)
+    fleet = made(fleets, network(), case)
     name = fleet.team.agents[who]
 
     def before(number):
@@ -575,7 +579,7 @@ def test_who_measures_and_does_not_say_what_is_left_out(network, fleets, soon):
 
 def test_one_to_which_nothing_gets_through_is_left_out_though_it_is_heard(network, fleets, soon):
     wire = network()
-    fleet, send = fleets(chain(), wire, patience=10.0, **CLIMBS), wire.send
+    fleet, send = made(fleets, wire, "by factor"), wire.send
     name, cut = fleet.team.agents[1], []
     wire.send = lambda sender, recipient, content: recipient in cut or send(sender, recipient, content)
     play(fleet, 5, lambda number: cut.append(name) if number == 3 else None)
@@ -585,7 +589,7 @@ def test_one_to_which_nothing_gets_through_is_left_out_though_it_is_heard(networ
 
 def test_where_all_live_and_come_to_nothing_they_are_asked_once_more(network, fleets, soon):
     wire = network()
-    fleet, send = fleets(chain(), wire, patience=10.0, **CLIMBS), wire.send
+    fleet, send = made(fleets, wire, "by factor"), wire.send
     pair = set(fleet.team.agents[:2])
 
     def through(sender, recipient, what):
@@ -601,7 +605,7 @@ def test_where_all_live_and_come_to_nothing_they_are_asked_once_more(network, fl
 
 def test_where_all_live_and_two_cannot_reach_each_other_the_run_ends_in_one_line(network, fleets, soon):
     wire = network()
-    fleet, send = fleets(chain(), wire, patience=10.0, **CLIMBS), wire.send
+    fleet, send = made(fleets, wire, "by factor"), wire.send
     pair = set(fleet.team.agents[:2])
 
     def before(number):

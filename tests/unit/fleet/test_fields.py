@@ -108,14 +108,8 @@ def measures_besides(team):
 
 CASES = {
     "robots": (robots, {}, lambda team: not apart(team)),
-    "robots out of one another's reach": (
-        lambda: robots(radio_range_m=1500.0),
-        {"acquisition": sb.DBGPUCB(candidates=8, exploration="annealed")},  # they look farther around
-        apart,
-    ),
     "obstacles, batteries and samples along the way": (obstacles, {}, measures_besides),
     "sensors that decline": (lambda: sensors(energy_price=6.0), {}, declines),
-    "regions": (robots, {"no_go": [sb.NoGoBox(low=(0.0, 0.0), high=(4000.0, 9000.0))]}, lambda team: True),
     "failures, and data that fade": (
         lambda: sensors(failure_rate=0.4),
         {"belief": sb.ExactGPSettings(restarts=0, max_iterations=20, time=sb.TimeAxis(lengthscale_median=3.0))},
@@ -127,9 +121,13 @@ CASES = {
         {"belief": sb.FusedSettings(prior=sb.ExactGPSettings(restarts=0, max_iterations=20), steps=3, loss=0.2)},
         apart,
     ),
-    "lawn-mowers": (robots, {"coordination": "lawn-mower"}, lambda team: True),
 }
 SLOWER = {
+    "robots out of one another's reach": (
+        lambda: robots(radio_range_m=1500.0),
+        {"acquisition": sb.DBGPUCB(candidates=8, exploration="annealed")},  # they look farther around
+        apart,
+    ),
     "a level": (
         lambda: sensors(task="level", level=0.5),
         {"acquisition": sb.Straddle(candidates=8)},

@@ -18,7 +18,7 @@ from swarmbo.records import NetworkRecord
 from swarmbo.runs.scenario_files import load
 from swarmbo_envs import function_v0
 
-ROUNDS = 6
+ROUNDS = 5
 SETTINGS = {"seed": 3, "initial": 3, "coordination": sb.ADMM(rounds=4, starts=2, screened=16, polish_steps=4)}
 THOROUGH = pytest.mark.thorough
 

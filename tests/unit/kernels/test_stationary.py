@@ -36,7 +36,7 @@ def test_rbf_correlation_is_the_gaussian_bell():
 
 
 @pytest.mark.parametrize("name", KERNEL_NAMES)
-@pytest.mark.parametrize("shape", [(8192,), (3, 8191), (160, 130), (0, 4), ()])
+@pytest.mark.parametrize("shape", [(3, 8191), (0, 4), ()])
 def test_correlations_of_many_distances_are_those_of_each_and_distances_stay(name, shape):
     r = np.random.default_rng(0).uniform(0.0, 5.0, size=shape)
     given = r.copy()

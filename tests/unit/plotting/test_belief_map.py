@@ -138,12 +138,11 @@ def test_colour_bars_name_the_unit(run):
 @pytest.mark.parametrize(
     ("options", "panels"),
     [
-        ({}, 4),
-        ({"truth": "none"}, 2),
-        ({"truth": "sites"}, 4),
+        ({"rounds": 3}, 4),
+        ({"truth": "none", "rounds": 2}, 2),
+        ({"truth": "sites", "rounds": 2}, 4),
         ({"rounds": 0, "robots": 1, "failing": 0.0}, 4),
-        ({"rounds": 2, "failing": 2.0}, 4),
-        ({"robots": 16, "rounds": 3}, 4),
+        ({"rounds": 1, "failing": 2.0, "robots": 16}, 4),
     ],
 )
 def test_map_is_written_and_shows_something(run, tmp_path, options, panels):

@@ -79,6 +79,7 @@ def scene():
     made.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("turn", [0.0, 30.0])
 def test_what_is_painted_is_where_its_pixels_are_said_to_be(scene, turn):
     """The camera's equations against what MuJoCo drew: a green square on a blue ground."""
@@ -92,6 +93,7 @@ def test_what_is_painted_is_where_its_pixels_are_said_to_be(scene, turn):
     np.testing.assert_allclose(told, [columns.mean(), rows.mean()], atol=2.0)
 
 
+@pytest.mark.thorough
 def test_where_nothing_draws_the_run_says_so_and_has_its_other_figures(tmp_path, monkeypatch):
     pytest.importorskip("mujoco")
 

@@ -202,7 +202,7 @@ def decided_alike(now: Situation, coordination: RoutePlanner, acquisition: sb.Ch
 @pytest.mark.parametrize("order", ["auction", "sequential"])
 @pytest.mark.parametrize("kind", ["shared", "own", "parted", "priced", "battery"])
 def test_agents_that_exchange_messages_decide_alike_to_the_bit(order, kind: str) -> None:
-    for seed in range(3):
+    for seed in range(1):
         more, travel = {}, Straight()
         if kind == "own":
             more["belief"] = Views({f"r{n}": some_belief(seed, 6 + n) for n in range(5)}, "r0")
@@ -359,7 +359,7 @@ def an_ascent(now: Situation) -> tuple[float, dict[str, list[float]]]:
 @pytest.mark.parametrize("left", [{}, {"r0": 6, "r1": 9}, {"r0": 7, "r1": 7, "r2": 7}])
 def test_who_looks_for_the_peak_explores_until_it_is_time_to_go_there(left: dict[str, int]) -> None:
     seen = dict.fromkeys(("explores", "in time", "too late"), 0)
-    for seed, round_ in itertools.product(range(4), (2, 9, 13, 15, 17, 20)):
+    for seed, round_ in itertools.product(range(2), (2, 9, 13, 15, 17, 20)):
         now = a_team(seed, 3, Straight(7.0, left), round=round_, horizon=20)
         decided = {agent: place.tolist() for agent, place in Routes().decide(now, sb.DBGPUCB()).points.items()}
         rounds, up = an_ascent(now)

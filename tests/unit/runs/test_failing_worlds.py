@@ -217,7 +217,7 @@ def hanging(tmp_path, monkeypatch):
         {
             "name": "hanging",
             "rounds": 5,
-            "step_timeout_s": 3.0,
+            "step_timeout_s": 2.0,
             "environment": {"id": "tests/hanging-v0", **environment},
             "coordination": {"kind": "random"},
             "belief": {"restarts": 0},
@@ -232,7 +232,7 @@ def test_a_step_that_hangs_and_one_that_ends_its_process_are_recorded_and_the_ru
     summary = run(scenario, tmp_path / "run", on_round=lambda record, was_logged: watched.append(record.round))
     records = RunFolder(tmp_path / "run").records()
     assert [record.round for record in records] == sorted(set(watched)) == list(range(6))
-    assert records[2].failure == "no answer within 3 s"
+    assert records[2].failure == "no answer within 2 s"
     assert records[4].failure == "the world ended its process, with status 7"  # its third round
     assert [len([s for s in record.samples if s.measurement is not None]) for record in records[1:]] == [2, 0, 2, 0, 2]
     assert (summary.rounds, summary.failures) == (5, 4)
@@ -243,11 +243,11 @@ def test_a_step_that_hangs_and_one_that_ends_its_process_are_recorded_and_the_ru
 def test_a_world_that_cannot_write_down_its_state_may_hang_too(tmp_path, hanging):
     run(hanging(hangs=3, keeps_state=False), tmp_path / "run")
     records = RunFolder(tmp_path / "run").records()
-    assert [record.failure for record in records] == [None, None, None, "no answer within 3 s", None, None]
+    assert [record.failure for record in records] == [None, None, None, "no answer within 2 s", None, None]
 
 
 def test_a_reset_that_hangs_is_an_error_of_one_line(tmp_path, hanging):
-    with pytest.raises(ConfigError, match="its reset failed: no answer within 3 s") as caught:
+    with pytest.raises(ConfigError, match="its reset failed: no answer within 2 s") as caught:
         run(hanging(resets=False), tmp_path / "run")
     assert caught.value.at == "$.environment"
 
@@ -283,16 +283,16 @@ def test_a_step_that_ended_just_before_its_process_was_ended_is_what_the_log_say
 
     with pytest.raises(KeyboardInterrupt):
         run(scenario, tmp_path / "half", on_round=stop)
-    _resume(tmp_path / "half", False, tell_nobody, {2: "no answer within 3 s"}, no_beat)
+    _resume(tmp_path / "half", False, tell_nobody, {2: "no answer within 2 s"}, no_beat)
     assert log(tmp_path / "half") == log(tmp_path / "whole")
 
 
 def test_a_logged_round_that_hangs_when_it_is_repeated_is_an_error_and_not_tried_for_ever(
     tmp_path, hanging, monkeypatch
 ):
-    ends = iter([_Failed(2, "no answer within 3 s")] * 2)
+    ends = iter([_Failed(2, "no answer within 2 s")] * 2)
     monkeypatch.setattr("swarmbo.runs.attended._attend", lambda *given: next(ends))
-    with pytest.raises(RunFolderError, match="round 2 is logged and did not come out again: no answer within 3 s"):
+    with pytest.raises(RunFolderError, match="round 2 is logged and did not come out again: no answer within 2 s"):
         run(hanging(), tmp_path / "run")
 
 

@@ -90,7 +90,7 @@ def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_does_not_touch
     with pytest.raises(KeyboardInterrupt):
         run(trials[0].scenario, half, on_round=stop)
     watched = []
-    outcomes = sweep(trials, jobs=2, on_run=watched.append)
+    outcomes = sweep(trials, on_run=watched.append)
     assert [outcome.status for outcome in outcomes] == ["resumed", "skipped", "failed", "done"], [
         outcome.message for outcome in outcomes
     ]
@@ -235,17 +235,12 @@ def test_a_world_that_ends_the_process_fails_its_trial_only(tmp_path, small, mon
 
 
 def test_results_depend_neither_on_the_number_of_jobs_nor_on_the_sweep(tmp_path, small):
-    for jobs in (1, 2):
-        sweep(plan(small, 2, ["coordination.kind=independent"], tmp_path / str(jobs)), jobs)
-    run(load(small, ["coordination.kind=independent"]), tmp_path / "alone")
-    seed_5, seed_6 = "seed-005", "seed-006"
-    folder = "small/coordination.kind=independent"
-    logs = [
-        [(tmp_path / jobs / folder / seed / "rounds.jsonl").read_bytes() for seed in (seed_5, seed_6)]
-        for jobs in ("1", "2")
-    ]
-    assert logs[0] == logs[1]
-    assert logs[0][0] == (tmp_path / "alone" / "rounds.jsonl").read_bytes()
+    trials = plan(small, 2, ["coordination.kind=independent"], tmp_path / "sweep")
+    sweep(trials, jobs=2)
+    for trial in trials:
+        run(trial.scenario, tmp_path / trial.out.name)
+        logs = [(folder / "rounds.jsonl").read_bytes() for folder in (trial.out, tmp_path / trial.out.name)]
+        assert logs[0] == logs[1]
 
 
 def test_a_run_does_not_depend_on_the_number_of_threads(tmp_path, small):

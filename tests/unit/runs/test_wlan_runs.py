@@ -66,7 +66,8 @@ def test_what_was_found_stands_beside_what_simple_ways_find_in_as_many_rounds(tm
     assert read_report(tmp_path / "run") == summary
 
 
-def test_a_film_needs_a_world_that_says_so_and_references_one_function(tmp_path):
+def test_a_film_needs_a_world_that_says_so_and_references_one_function(tmp_path, monkeypatch):
+    monkeypatch.setattr("swarmbo.plotting.run_figures.style.save", lambda figure, path, dpi: path)
     for environment in (
         {"id": "swarmbo/function-v0", "function": "camel"},
         {"id": "swarmbo/wlan_power-v0", "topology": SMALL, "mobility_m": 1.0},

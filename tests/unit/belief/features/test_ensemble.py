@@ -98,7 +98,7 @@ def test_learning_one_by_one_in_any_cuts_gives_the_same_bits() -> None:
 
 
 @given(st.lists(st.floats(-1e5, 1e5), min_size=12, max_size=12), st.floats(0.0, 0.08))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_weights_are_a_distribution_above_the_floor_in_the_order_of_evidence(evidence, floor) -> None:
     part = fitted(settings=msgspec.structs.replace(SMALL, lengthscales=(0.1, 0.3, 1.0), n_features=2)).parts[0]
     w = replace(part, models=replace(part.models, log_evidence=np.array(evidence))).weights(floor)

@@ -137,7 +137,7 @@ class History:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**32), st.floats(0.0, 0.5), st.lists(events, max_size=10))
 def test_no_reading_ever_weighs_more_than_once_and_at_last_all_weigh_once(kind, seed, loss, happenings):
     history = History(kind, seed, loss)

@@ -153,7 +153,7 @@ def test_how_far_off_a_sampler_is_with_other_probabilities_or_a_tempered_evidenc
     assert distance(log_probability, weights / len(evidence.totals)) == pytest.approx(0.57, abs=0.02)
 
 
-@pytest.mark.parametrize("seed", [2, 4])
+@pytest.mark.parametrize("seed", [pytest.param(2, marks=pytest.mark.thorough), 4])
 def test_planted_groups_get_most_of_the_weight(seed) -> None:
     groups = ((0, 3, 7), (1, 4), (2, 5, 8), (6, 9))
     U, y = group_data(groups, 100, seed, noise=0.05)
@@ -161,7 +161,7 @@ def test_planted_groups_get_most_of_the_weight(seed) -> None:
     assert chain[500:].count(groups) > 250
 
 
-@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize("seed", [pytest.param(1, marks=pytest.mark.thorough), 3])
 def test_a_planted_chain_of_overlapping_scopes_is_found(seed) -> None:
     U, y = chain_data(80, seed)
     start = tuple((i,) for i in range(8))

@@ -53,11 +53,10 @@ def test_every_move_can_be_undone(largest) -> None:
             assert (log_probability(old, new, largest) > -math.inf) == (log_probability(new, old, largest) > -math.inf)
 
 
-@pytest.mark.parametrize("largest", [None, 2])
-@pytest.mark.parametrize("start", [((0, 1, 2, 3),), ((0, 1), (2, 3)), ((0,), (1,), (2,), (3,)), ((0, 1, 3), (2,))])
+@pytest.mark.parametrize(
+    ("start", "largest"), [(((0, 1, 3), (2,)), None), (((0,), (1,), (2,), (3,)), None), (((0, 1), (2,), (3,)), 2)]
+)
 def test_proposals_come_as_often_as_is_said(start, largest) -> None:
-    if largest is not None and max(map(len, start)) > largest:
-        start = ((0, 1), (2,), (3,))
     rng, n = np.random.default_rng(0), 20_000
     seen = Counter[tuple[tuple[int, ...], ...]]()
     for _ in range(n):
