@@ -178,7 +178,7 @@ def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np
     types.void(
         types.int64, _read(1, types.int64), _read(3), _read(2), _read(2), _read(3), _read(2), _read(1, types.int64),
         _read(1), types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[::1],
-        types.boolean[::1],
+        types.boolean[::1], types.float64[::1],
     ),
     nogil=True, fastmath=_LANES,
 )  # fmt: skip
@@ -197,6 +197,7 @@ def evaluate(
     information: Float[np.ndarray, "b c c"],
     mean: Float[np.ndarray, " b"],
     is_sound: Float[np.ndarray, " b"],
+    room: Float[np.ndarray, " n"],
 ) -> None:
     """Log evidence of sums, its gradient and average information, by the c logarithms that follow.
 
@@ -213,16 +214,20 @@ def evaluate(
         added: To the diagonal of each matrix, so that it is not singular.
         value: The log evidence is put here, the constant mean at its optimum.
         gradient: By ``logs``.
-        information: Likewise.
+        information: Likewise; (b, 0, 0) where it is not wanted.
         mean: The constant means.
         is_sound: Whether the matrix was positive definite, to rounding; if not, nothing else means anything.
+        room: Overwritten. Large arrays cost as much to allocate as to use: see ``room_for``. Empty: they are allocated.
     """
     a, t, k = Ut.shape[1], Ut.shape[2], len(ends)
     c, T = logs.shape[1], (t + _BLOCK - 1) // _BLOCK * _BLOCK
     o, last = c - k - 1, c - 2  # where outputscales begin and end
-    A, strip = np.zeros((T, T)), np.zeros((2 * _BLOCK, T))
-    slopes, parts = np.empty((k, t, t)), np.empty((k - 1, t, t))
-    by_time = np.empty((t, t))
+    n, n_times = t * t, (o - a) * t
+    room = room if len(room) else np.empty(T * T + (2 * k - 1) * n + n_times * t)
+    A, strip = room[: T * T].reshape(T, T), np.zeros((2 * _BLOCK, T))
+    slopes = room[T * T : T * T + k * n].reshape(k, t, t)
+    parts = room[T * T + k * n : T * T + (2 * k - 1) * n].reshape(k - 1, t, t)
+    by_time = room[T * T + (2 * k - 1) * n :].reshape(n_times, t)
     X, noise, fitted = np.empty((a, t)), np.empty(t), np.empty(t)
     squares, ones = np.empty(t), np.ones(t)
     solved, of_ones, alpha, residual = np.empty(t), np.empty(t), np.empty(t), np.empty(t)
@@ -249,7 +254,8 @@ def evaluate(
                 for j in range(i):
                     near[j] = output * given[row, 0, place]
                     slopes[0, i, j] = output * given[row, 1, place]
-                    by_time[i, j] = output * given[row, 2, place]
+                    if n_times:
+                        by_time[i, j] = output * given[row, 2, place]
                     place += t - 2 - j
             for p in range(k if kernel != GIVEN else 0):
                 square[:] = 0.0
@@ -327,6 +333,8 @@ def evaluate(
                     out[j] += changes[j] * by
                 out[i] += told
             gradient[row, d] = summed
+        if information.shape[1] == 0:
+            continue
         for d in range(c):
             _times(A, D[d], E[d])
         for d in range(c):
@@ -335,6 +343,12 @@ def evaluate(
                 for i in range(t):
                     summed += D[d, i] * E[e, i]
                 information[row, d, e] = information[row, e, d] = 0.5 * summed
+
+
+def room_for(k: int, t: int) -> Float[np.ndarray, " n"]:
+    """Room that ``evaluate`` needs for t outcomes of a sum of k parts that do not decay."""
+    T = (t + _BLOCK - 1) // _BLOCK * _BLOCK
+    return np.empty(T * T + (2 * k - 1) * t * t)
 
 
 class StackedLogPosterior:
@@ -410,7 +424,7 @@ class StackedLogPosterior:
             evaluate(
                 self._code, self._ends, self._Ut, self._z, self._known_noise, self._given(logs[rows], which[rows]),
                 logs[rows], which[rows], added[rows], value[rows], gradient[rows], information[rows], mean[rows],
-                is_sound[rows],
+                is_sound[rows], np.empty(0),
             )  # fmt: skip
 
         if self._code == GIVEN:
