@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from swarmbo.acquisition.belief_functions import BeliefFunctions, ContrastFunctions
 from swarmbo.acquisition.box_functions import Received
-from swarmbo.belief.gp.local_posterior import Marginals
+from swarmbo.belief.gp.stack import Marginals
 from swarmbo.graph import FactorStack
 
 

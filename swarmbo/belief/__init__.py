@@ -13,8 +13,8 @@ from swarmbo.belief.gp.hyperparameters import (
     TimeCorrelation as TimeCorrelation,
 )
 from swarmbo.belief.gp.joint_posterior import JointPosterior as JointPosterior
-from swarmbo.belief.gp.local_posterior import Marginals as Marginals
 from swarmbo.belief.gp.path_sample import PathSample as PathSample
+from swarmbo.belief.gp.stack import Marginals as Marginals
 from swarmbo.belief.model.warping import Warp as Warp, WarpKind as WarpKind
 from swarmbo.belief.view_means import means_by_agent as means_by_agent
 from swarmbo.belief.views import (

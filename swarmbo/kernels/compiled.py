@@ -18,6 +18,7 @@ _FAR = 700.0  # exp(-700) is 1e-304; larger arguments are cut there, so that no 
 _1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13 = (1.0 / math.factorial(n) for n in range(1, 14))
 
 CODES = {name: code for code, name in enumerate(KERNEL_NAMES)}  # codes of the compiled kernels
+GIVEN = len(CODES)  # a user's own kernel: correlations and slopes come in arrays
 _MATERN12, _MATERN32, _MATERN52 = CODES["matern12"], CODES["matern32"], CODES["matern52"]
 
 

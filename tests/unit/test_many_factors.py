@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 import swarmbo as sb
-from swarmbo.belief.gp import local_posterior
-from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.fit import prior_hyperparameters
 from swarmbo.belief.gp.observations import Observations
@@ -59,18 +57,6 @@ def test_hyperparameters_without_data_take_no_matrix_of_all_of_them():
     assert peak_of(lambda: prior_hyperparameters(own, graph)) < 0.05 * 8 * n_hyperparameters**2
 
 
-def test_inverses_of_factors_with_as_many_outcomes_are_kept_once():
-    X, F = told(5, 6)
-    known = AdditiveGP(chain(5), outcomes="per-factor").update(X, F)._conditioned
-    for i, part in enumerate(known.parts):
-        assert np.shares_memory(part.inverse, known.inverse)
-        np.testing.assert_allclose(known.inverse[i] @ part.L, np.eye(6), atol=1e-9)
-    F[3:, 1] = np.nan
-    ragged = AdditiveGP(chain(5), outcomes="per-factor").update(X, F)._conditioned
-    np.testing.assert_array_equal(ragged.inverse[[0, 2, 3, 4]], known.inverse[[0, 2, 3, 4]])
-    assert (ragged.inverse[1, 3:] == 0.0).all()
-
-
 @given(st.integers(1, 6), st.integers(0, 12), st.data())
 def test_outcomes_by_factor_are_those_of_each_channel_in_their_order(n_factors, n_points, data):
     known = st.lists(st.booleans(), min_size=n_factors + 1, max_size=n_factors + 1)
@@ -85,24 +71,6 @@ def test_outcomes_by_factor_are_those_of_each_channel_in_their_order(n_factors, 
         np.testing.assert_array_equal(own.U, U[rows])
         np.testing.assert_array_equal(own.at([2, 0]), U[rows][:, [2, 0]])
         np.testing.assert_array_equal(own.noise, noise[rows, factor + 1])
-
-
-def test_posteriors_of_stacks_are_worked_out_in_chunks_to_the_same_bits(monkeypatch):
-    graph = chain(9)
-    X, F = told(9, 15)
-    (stack,), rng = stacks_of(graph), np.random.default_rng(1)
-    U, reference = rng.random((9, 7, 2)), rng.random(10)
-    found = []
-    for entries in (1, 400, 2**20):
-        monkeypatch.setattr(local_posterior, "_ENTRIES", entries)
-        belief = AdditiveGP(graph, outcomes="per-factor").update(X, F)
-        plain, steep = belief.local(stack, U), belief.local(stack, U, gradient=True)
-        contrast = belief.local_contrast(stack, U, reference, gradient=True)
-        found.append((plain.mean, plain.var, steep.dmean, steep.dvar, contrast.var, contrast.dvar))
-        np.testing.assert_array_equal(belief.local_mean(stack, U), plain.mean)
-    for other in found[:-1]:
-        for one, whole in zip(other, found[-1], strict=True):
-            np.testing.assert_array_equal(one, whole)
 
 
 def test_sums_over_neighbours_are_those_of_the_graph():

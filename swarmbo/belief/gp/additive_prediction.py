@@ -6,6 +6,7 @@ Inside, points live in the unit cube and outcomes are standardised; outside, eve
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -15,11 +16,13 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.data import checked_points
 from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
-from swarmbo.belief.gp.local_posterior import Marginals, StackPosterior
 from swarmbo.belief.gp.path_sample import PathSample, draw_posterior
-from swarmbo.belief.gp.stacked_parts import StackedParts
+from swarmbo.belief.gp.stack import Marginals, StackedParts
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
+
+if TYPE_CHECKING:
+    from swarmbo.belief.gp.stack_predict import StackPosterior
 
 _ENTRIES = 2**20  # means of factors worked out at once
 
@@ -76,10 +79,12 @@ class AdditivePosterior(ChannelGP):
         return tuple(tuple(place[v] for v in self.graph.scope(factor)) for factor in self.graph.factors)
 
     @cached_property
-    def _prepared(self) -> dict[tuple[str, ...], StackPosterior]:
+    def _prepared(self) -> "dict[tuple[str, ...], StackPosterior]":
         return {}
 
-    def _stack(self, stack: FactorStack) -> StackPosterior:
+    def _stack(self, stack: FactorStack) -> "StackPosterior":
+        from swarmbo.belief.gp.stack_predict import StackPosterior  # late: numba is slow to load
+
         if stack.factors not in self._prepared:
             index = [self.graph.place_of[factor] for factor in stack.factors]
             self._prepared[stack.factors] = StackPosterior(self._conditioned, index)
@@ -88,9 +93,9 @@ class AdditivePosterior(ChannelGP):
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and variance of the sum (without noise); see ``SpatialGP.posterior``."""
         points = self._points(X)
-        if not isinstance(self._conditioned.parts, StackedParts):
+        if self._conditioned.is_coupled or self.has_time:
             return super().posterior(points)
-        mean, var = np.zeros(len(points)), np.zeros(len(points))  # many factors, independent of one another
+        mean, var = np.zeros(len(points)), np.zeros(len(points))  # the factors are independent of one another
         size = max(1, _ENTRIES // len(self.graph.factors))
         for start in range(0, len(points), size):
             rows, U = slice(start, start + size), self.domain.to_unit(points[start : start + size])
@@ -105,7 +110,8 @@ class AdditivePosterior(ChannelGP):
         """What the factors, stack after stack, are expected to be at the points of which an outcome is known."""
         known = ~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)
         U, parts, hyper = self.domain.to_unit(self.points[known]), self._conditioned.parts, self.hyperparameters
-        if not isinstance(parts, StackedParts):
+        # ``fitted`` tells of the round of each outcome, which is not this one where beliefs decay
+        if self.has_time or not isinstance(parts, StackedParts):
             return np.concatenate([self.local_mean(stack, stack.take(U)) for stack in stacks_of(self.graph)])
         order = [self.graph.place_of[factor] for stack in stacks_of(self.graph) for factor in stack.factors]
         is_whole, means = (parts.known == len(U)) & (parts.jitters == 0.0), np.empty((len(order), len(U)))

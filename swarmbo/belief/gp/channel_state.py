@@ -1,6 +1,7 @@
 """A belief's state as JSON data and arrays, exact to the bit."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,7 +10,7 @@ from jaxtyping import Float
 from swarmbo.belief.gp.conditioning import Conditioned
 from swarmbo.belief.gp.engine import ChannelGP
 from swarmbo.belief.gp.factorised import Factorised
-from swarmbo.belief.gp.stacked_parts import StackedParts
+from swarmbo.belief.gp.stack import StackedParts
 from swarmbo.errors import StateVersionError
 
 _VERSION = 5  # 5: rounds by that name
@@ -67,11 +68,10 @@ def write_channels(belief: ChannelGP, hyperparameters: Any, plain: Mapping[str, 
     if isinstance(whole.parts, StackedParts):  # all follows from the inverses
         for i, count in enumerate(whole.counts.tolist()):
             (arrays[f"inverse_{i}"],) = whole.parts.inverse.squares(np.array([i]), count)
-        return write_state(written, arrays)
-    for i, part in enumerate(whole.parts):
-        arrays[f"L_{i}"] = part.L
-        if part.kept_inverse is not None:
-            arrays[f"inverse_{i}"] = part.kept_inverse
+    else:
+        arrays["L_0"] = whole.parts[0].L
+        if whole.parts[0].kept_inverse is not None:
+            arrays["inverse_0"] = whole.parts[0].kept_inverse
     return write_state(written, arrays)
 
 
@@ -88,40 +88,24 @@ def read_channels(state: Mapping[str, Any], made: Callable[[Mapping[str, Any]], 
     plain, arrays = read_state(state, _DATA)
     awaited = np.array(state["arrays"]["awaited"], dtype=bool)
     belief = made(plain)._with(**arrays, awaited=awaited, now=float(plain["now"]))  # pyright: ignore[reportPrivateUsage]
-    data, is_coupled = belief.observations, bool(plain["is_coupled"])
-    hyper = belief.channels.in_one_unit() if is_coupled else belief.channels
-    if not is_coupled and "L_0" not in state["arrays"]:
-        return _stacked(state["arrays"], plain, belief)
-    known, waiting = list[Factorised](), list[Factorised]()
-    own = [data] if is_coupled else data.by_factor(len(belief.scopes))
-    for i, (jitter, outcomes) in enumerate(zip(plain["jitters"], own, strict=True)):
-        residual = outcomes.residuals(hyper)
-        L, inverse, r = np.array(state["arrays"][f"L_{i}"], dtype=float, order="F"), None, len(residual)
-        if f"inverse_{i}" in state["arrays"]:
-            inverse = np.array(state["arrays"][f"inverse_{i}"], dtype=float, order="C")
-        first = None if inverse is None else np.ascontiguousarray(inverse[:r, :r])
-        known.append(Factorised.restored(np.asfortranarray(L[:r, :r]), first, residual, float(jitter)))
-        if plain["jitters_pending"] is not None:
-            waiting.append(known[-1].awaiting(L, inverse, float(plain["jitters_pending"][i])))
-    base = Conditioned(hyper, belief.scopes, data, is_coupled, tuple(known), belief.now)
-    return belief._with(base=base, given=_with_pending(base, belief, waiting))  # pyright: ignore[reportPrivateUsage]
-
-
-def _stacked(arrays: Mapping[str, Any], plain: Mapping[str, Any], belief: B) -> B:
-    """The belief with the posterior of many latents, of which only inverses were written down."""
-    hyper, scopes, data = belief.channels, belief.scopes, belief.observations
-    inverses = [np.array(arrays[f"inverse_{i}"], dtype=float) for i in range(len(scopes))]
-    parts = StackedParts.restored(hyper, data, inverses, plain["jitters"])
-    base = Conditioned(hyper, scopes, data, False, parts, belief.now)
-    given = None
-    if plain["jitters_pending"] is not None:
-        data = data.then(belief.ahead)
-        parts = StackedParts.restored(hyper, data, inverses, plain["jitters_pending"])
-        given = Conditioned(hyper, scopes, data, False, parts, belief.now)
+    data, is_coupled = belief.observations, belief.is_one_latent or bool(plain["is_coupled"])
+    hyper, scopes, pending = belief.channels, belief.scopes, plain["jitters_pending"]
+    given, both = None, data if pending is None else data.then(belief.ahead)
+    if not is_coupled:
+        inverses = [np.array(state["arrays"][f"inverse_{i}"], dtype=float) for i in range(len(scopes))]
+        parts = StackedParts.restored(hyper, data, inverses, plain["jitters"])
+        base = Conditioned(hyper, scopes, data, is_coupled, parts, belief.now)
+        if pending is not None:
+            given = replace(base, data=both, parts=StackedParts.restored(hyper, both, inverses, pending))
+        return belief._with(base=base, given=given)  # pyright: ignore[reportPrivateUsage]
+    hyper = hyper.in_one_unit()
+    L, inverse, residual = np.array(state["arrays"]["L_0"], dtype=float, order="F"), None, data.residuals(hyper)
+    if "inverse_0" in state["arrays"]:
+        inverse = np.array(state["arrays"]["inverse_0"], dtype=float, order="C")
+    r = len(residual)
+    first = None if inverse is None else np.ascontiguousarray(inverse[:r, :r])
+    known = Factorised.restored(np.asfortranarray(L[:r, :r]), first, residual, float(plain["jitters"][0]))
+    base = Conditioned(hyper, scopes, data, is_coupled, (known,), belief.now)
+    if pending is not None:
+        given = replace(base, data=both, parts=(known.awaiting(L, inverse, float(pending[0])),))
     return belief._with(base=base, given=given)  # pyright: ignore[reportPrivateUsage]
-
-
-def _with_pending(base: Conditioned, belief: ChannelGP, parts: Sequence[Factorised]) -> Conditioned | None:
-    if not parts:
-        return None
-    return Conditioned(base.hyper, base.scopes, base.data.then(belief.ahead), base.is_coupled, tuple(parts), base.now)

@@ -16,7 +16,7 @@ from numba.core import types
 
 from swarmbo.belief.gp.triangular_steps import row_of
 from swarmbo.boundary.compiling import compiled
-from swarmbo.kernels.compiled import radial
+from swarmbo.kernels.compiled import GIVEN, radial
 
 _LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
 _EPSILON = float(np.finfo(float).eps)
@@ -57,8 +57,8 @@ def follow(
 
 @compiled(
     types.void(
-        _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _read(3), _read(1), _read(2), _read(2), _ADDRESSES,
-        types.float64[:, ::1], types.float64[:, ::1], types.boolean[::1],
+        _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _read(3), types.int64, _read(3), _read(1), _read(2),
+        _read(2), _ADDRESSES, types.float64[:, ::1], types.float64[:, ::1], types.boolean[::1],
     ),
     nogil=True, fastmath=_LANES,
 )  # fmt: skip
@@ -70,6 +70,8 @@ def grow(
     followed: Int[np.ndarray, " g"],
     known: Int[np.ndarray, " g"],
     Zt: Float[np.ndarray, "g a T"],
+    first: int,
+    given: Float[np.ndarray, "g n T"],
     outputs: Float[np.ndarray, " g"],
     noise: Float[np.ndarray, "k T"],
     residuals: Float[np.ndarray, "k T"],
@@ -88,6 +90,8 @@ def grow(
         followed: How many of its first outcomes are in ``whitened`` and ``alpha`` already.
         known: How many of its first observations have outcomes.
         Zt: Observed points, in lengthscales, coordinate by coordinate.
+        first: The observation that the first row of ``given`` is of.
+        given: Correlations of observations with all, of latents whose kernel is ``GIVEN``.
         outputs: Outputscales.
         noise: Variances of the noise.
         residuals: Outcomes less their prior means.
@@ -103,13 +107,17 @@ def grow(
         is_sound[f] = True
         for i in range(starts[g], ends[g]):
             square, covariance, new = squares[:i], near[:i], row[:i]
-            square[:] = 0.0
             new[:] = 0.0
-            for d in range(Zt.shape[1]):
-                z, at = Zt[g, d], Zt[g, d, i]
+            if kernels[g] == GIVEN:
                 for j in range(i):
-                    square[j] += (at - z[j]) ** 2
-            radial(kernels[g], square, output, covariance, slope[:i])
+                    covariance[j] = output * given[g, i - first, j]
+            else:
+                square[:] = 0.0
+                for d in range(Zt.shape[1]):
+                    z, at = Zt[g, d], Zt[g, d, i]
+                    for j in range(i):
+                        square[j] += (at - z[j]) ** 2
+                radial(kernels[g], square, output, covariance, slope[:i])
             explained = 0.0
             for j in range(i):
                 old, v = row_of(blocks, f, j), 0.0

@@ -1,6 +1,6 @@
 """Functions drawn from priors, as sums of waves, in one compiled pass. Import it late: numba is slow to load.
 
-The formulas are those of ``swarmbo.belief.gp.path_sample``, and so are the results, to 1e-8 of the draw.
+They are right to 1e-8 of the draw.
 """
 
 import math

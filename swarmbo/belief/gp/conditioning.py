@@ -1,7 +1,7 @@
 """A posterior given the rows of data, factorised, and its latents in one padded form for all ways of observing.
 
-Total and mixed outcomes tie all latents together: one covariance matrix of all observations, one Cholesky factor.
-Outcomes of single latents alone leave them independent: one small matrix each.
+Total and mixed outcomes tie all latents together: one covariance matrix of all observations, one Cholesky factor. So it
+is of a field, which has one latent. Outcomes of single latents alone leave them independent: a stack of small matrices.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from jaxtyping import Bool, Float, Int
 
 from swarmbo.belief.gp.block_rows import BlockRows
 from swarmbo.belief.gp.factorised import Factorised
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, is_compiled, is_compiled_sum
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import TOTAL, Observations, factor_covariance, observation_covariance
-from swarmbo.belief.gp.stacked_parts import StackedParts
+from swarmbo.belief.gp.stack import StackedParts
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,18 +27,16 @@ class Conditioned:
         scopes: Columns of U that each latent reads.
         data: The observations, those pending last.
         is_coupled: Whether all latents share one covariance matrix.
-        parts: That one, factorised, or one for each latent; of many latents ``StackedParts``.
+        parts: That one, factorised, or the stack of one for each latent.
         now: The round that it tells of; of no account where nothing fades.
-        kept: The inverses of the parts (k, T, T) in one array, where they are of one size and were made together.
     """
 
     hyper: AdditiveHyperparameters
     scopes: Sequence[Sequence[int]]
     data: Observations
     is_coupled: bool
-    parts: Sequence[Factorised]
+    parts: tuple[Factorised] | StackedParts
     now: float = 0.0
-    kept: Float[np.ndarray, "k T T"] | None = None
 
     def points(self, latents: Sequence[int]) -> Float[np.ndarray, "g T a"]:
         """The observed points that some latents of one size read, padded to a common T."""
@@ -46,58 +44,36 @@ class Conditioned:
         if isinstance(self.parts, StackedParts):
             columns = np.array([self.scopes[i] for i in latents])
             return data.places[data.row[self.parts.entries[latents]][:, :, None], columns[:, None, :]]
-        if self.is_coupled:
-            return np.array([data.at(self.scopes[i]) for i in latents])
-        own = [self.part_data[i].at(self.scopes[i]) for i in latents]
-        return np.array([np.concatenate([U, np.zeros((self._width - len(U), U.shape[1]))]) for U in own])
+        return np.array([data.at(self.scopes[i]) for i in latents])
 
     @cached_property
     def seen(self) -> Bool[np.ndarray, "k T"]:
         """Whether an observation holds the latent (k, T); never for padding."""
-        if self.is_coupled:
-            return np.array([self.data.hold(i) for i in range(len(self.scopes))]).reshape(-1, len(self.data))
-        return np.arange(self._width) < self.counts[:, None]
+        if isinstance(self.parts, StackedParts):
+            return np.arange(self.parts.entries.shape[1]) < self.counts[:, None]
+        return np.array([self.data.hold(i) for i in range(len(self.scopes))]).reshape(-1, len(self.data))
 
     @cached_property
     def alpha(self) -> Float[np.ndarray, "k T"]:
         """Weights (k, T) of the posterior mean: mean_i(u) = k_i(u, points_i) · alpha_i."""
-        return self.parts.alpha if isinstance(self.parts, StackedParts) else self.spread([p.alpha for p in self.parts])
+        return self.parts.alpha if isinstance(self.parts, StackedParts) else self.spread([self.parts[0].alpha])
 
-    @cached_property
-    def inverse(self) -> Float[np.ndarray, "_ T T"]:
-        """L⁻¹ of each part (1 or k, T, T), zero in padding."""
-        if self.is_coupled:
-            return self.parts[0].inverse[None]
-        if self.kept is not None:
-            return self.kept
-        out = np.zeros((len(self.parts), self._width, self._width))
-        for square, part in zip(out, self.parts, strict=True):
-            square[: len(part.alpha), : len(part.alpha)] = part.inverse
-        return out
+    def alpha_of(self, part: int) -> Float[np.ndarray, " _r"]:
+        """K⁻¹ residual of one part, 0 where pending."""
+        parts = self.parts
+        return parts.alpha[part, : self.counts[part]] if isinstance(parts, StackedParts) else parts[0].alpha
 
     @cached_property
     def rows(self) -> BlockRows:
-        """The same as compiled code reads it."""
-        return self.parts.inverse if isinstance(self.parts, StackedParts) else BlockRows.of(self.inverse)
+        """Rows of L⁻¹ of each part."""
+        if isinstance(self.parts, StackedParts):
+            return self.parts.inverse
+        return BlockRows.of(self.parts[0].inverse[None])
 
     @cached_property
     def counts(self) -> Int[np.ndarray, " p"]:
         """How many observations each part has."""
-        if isinstance(self.parts, StackedParts):
-            return self.parts.counts
-        return np.array([len(part.alpha) for part in self.parts], dtype=np.int64)
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether it is asked in compiled code."""
-        kernels = self.hyper.kernels
-        if isinstance(self.parts, StackedParts) or is_compiled(kernels):
-            return True
-        return self.is_coupled and is_compiled_sum(kernels, self.scopes, len(self.data))
-
-    @cached_property
-    def _width(self) -> int:
-        return int(self.counts.max(initial=0))
+        return self.parts.counts if isinstance(self.parts, StackedParts) else np.array([len(self.data)])
 
     def latents_of(self, channel: int) -> Sequence[int]:
         """Which latents a channel reads: ``TOTAL`` all, another its own."""
@@ -106,16 +82,14 @@ class Conditioned:
     @property
     def jitters(self) -> Float[np.ndarray, " p"]:
         """Of each part the largest share of its diagonal that had to be added to an entry of its covariance matrix."""
-        if isinstance(self.parts, StackedParts):
-            return self.parts.jitters
-        return np.array([part.jitter for part in self.parts], dtype=float)
+        return self.parts.jitters if isinstance(self.parts, StackedParts) else np.array([self.parts[0].jitter])
 
     @property
     def log_densities(self) -> Float[np.ndarray, " p"]:
         """Of each part's residuals, of which none is to come."""
         if isinstance(self.parts, StackedParts):
             return self.parts.log_densities
-        return np.array([part.log_density() for part in self.parts])
+        return np.array([self.parts[0].log_density()])
 
     def at(self, now: float) -> "Conditioned":
         """The same posterior, telling of another round."""
@@ -150,20 +124,16 @@ class Conditioned:
         """With further observations, in time quadratic in the number of old ones; ``new`` known, or all pending."""
         if not len(new):
             return self
+        data = self.data.then(new)
         if isinstance(self.parts, StackedParts):
-            data = self.data.then(new)
             return replace(self, data=data, parts=StackedParts.of(self.hyper, self.scopes, data, self.parts))
         is_pending = bool(np.isnan(new.outcome).any())
-        ahead = [new] if self.is_coupled else new.by_factor(len(self.scopes))
-        parts = [
-            part.extended(
-                self.covariance(index, more, old),
-                self.covariance(index, more, more, noisy=True),
-                None if is_pending else more.residuals(self.hyper),
-            )
-            for index, (part, old, more) in enumerate(zip(self.parts, self.part_data, ahead, strict=True))
-        ]
-        return replace(self, data=self.data.then(new), parts=tuple(parts), kept=None)
+        part = self.parts[0].extended(
+            self.covariance(0, new, self.data),
+            self.covariance(0, new, new, noisy=True),
+            None if is_pending else new.residuals(self.hyper),
+        )
+        return replace(self, data=data, parts=(part,))
 
     def covariance(
         self, part: int, one: Observations, other: Observations, *, noisy: bool = False
@@ -189,34 +159,15 @@ def condition(
         data: Observations, all known.
         is_coupled: Whether to keep all in one matrix; needed as soon as there is one total.
         now: The round that it tells of.
-        keeps_inverse: Whether inverses of the factors are kept up to date: quick where single latents are asked at a
-            few points again and again, of no use where a channel is asked at many at once.
+        keeps_inverse: Whether the inverse of that one's factor is kept up to date: quick where single latents are asked
+            at a few points again and again, of no use where a channel is asked at many at once.
     """
-    if not is_coupled and not hyper.times and keeps_inverse and is_compiled(hyper.kernels, _most(data)):
+    if not is_coupled:
         return Conditioned(hyper, scopes, data, is_coupled, StackedParts.of(hyper, scopes, data), now)
-    if is_coupled:
-        hyper = hyper.in_one_unit()
-        chosen: list[tuple[int | None, Observations]] = [(None, data)]
-    else:
-        chosen = list(enumerate(data.by_factor(len(scopes))))
-    kept, (size, *others) = None, [len(own) for _, own in chosen]
-    if keeps_inverse and not is_coupled and all(other == size for other in others):
-        kept = np.empty((len(chosen), size, size))
-    parts = tuple(
-        Factorised.of(
-            _covariance(hyper, scopes, factor, own, own, noisy=True),
-            own.residuals(hyper),
-            keeps_inverse=keeps_inverse,
-            out=None if kept is None else kept[place],
-        )
-        for place, (factor, own) in enumerate(chosen)
-    )
-    return Conditioned(hyper, scopes, data, is_coupled, parts, now, kept)
-
-
-def _most(data: Observations) -> int:
-    """How many observations a latent has at most, where each is observed by itself."""
-    return int(np.bincount(data.channel).max(initial=0))
+    hyper = hyper.in_one_unit()
+    K = _covariance(hyper, scopes, None, data, data, noisy=True)
+    part = Factorised.of(K, data.residuals(hyper), keeps_inverse=keeps_inverse)
+    return Conditioned(hyper, scopes, data, is_coupled, (part,), now)
 
 
 def _covariance(

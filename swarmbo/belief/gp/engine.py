@@ -26,7 +26,7 @@ from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.joint_posterior import JointPosterior
 from swarmbo.belief.gp.observations import TOTAL, Observations
 from swarmbo.belief.gp.spatial import CHUNK, SpatialGP
-from swarmbo.belief.gp.stacked_parts import StackedParts
+from swarmbo.belief.gp.stack import StackedParts
 
 Outcomes = Literal["total", "per-factor"]
 
@@ -52,7 +52,7 @@ class ChannelGP(SpatialGP):
     """
 
     channel: ClassVar[int] = TOTAL
-    keeps_inverse: ClassVar[bool] = True
+    is_one_latent: ClassVar[bool] = False  # then nothing but its one matrix of outcomes is kept, and no inverse
 
     points: Float[np.ndarray, "t n"]
     totals: Float[np.ndarray, " t"]
@@ -91,7 +91,7 @@ class ChannelGP(SpatialGP):
             earlier: The other one, of the same domain.
         """
         known: Conditioned | None = earlier.__dict__.get("_on_data")
-        if known is None or not isinstance(known.parts, StackedParts) or self._has_totals:
+        if known is None or not isinstance(known.parts, StackedParts) or self._is_tied:
             return self
         data = self.observations
         if known.hyper != self.channels or known.scopes != self.scopes or not data.begin_with(known.data):
@@ -137,11 +137,16 @@ class ChannelGP(SpatialGP):
     @property
     def is_coupled(self) -> bool:
         """Whether any total ties the latents together."""
-        return self._has_totals or (self.outcomes == "total" and bool(self.awaited.all(axis=1).any()))
+        return self._is_tied or (self.outcomes == "total" and bool(self.awaited.all(axis=1).any()))
 
     @cached_property
     def _has_totals(self) -> bool:
         return bool((~np.isnan(self.totals)).any())
+
+    @property
+    def _is_tied(self) -> bool:
+        """Whether data alone make one covariance matrix."""
+        return self.is_one_latent or self._has_totals
 
     @property
     def jitter(self) -> float:
@@ -163,9 +168,9 @@ class ChannelGP(SpatialGP):
     def _on_data(self) -> Conditioned:
         """Given the data alone, as far as possible by extension of what was worked out before."""
         data, base = self.observations, self.base
-        if base is not None and base.is_coupled == self._has_totals:
+        if base is not None and base.is_coupled == self._is_tied:
             return base.extended(data.take(slice(len(base.data), None))).at(self.now)
-        return self._worked_out(data, is_coupled=self._has_totals)
+        return self._worked_out(data, is_coupled=self._is_tied)
 
     @cached_property
     def _conditioned(self) -> Conditioned:
@@ -181,7 +186,12 @@ class ChannelGP(SpatialGP):
 
     def _worked_out(self, data: Observations, *, is_coupled: bool) -> Conditioned:
         return condition(
-            self.channels, self.scopes, data, is_coupled=is_coupled, now=self.now, keeps_inverse=self.keeps_inverse
+            self.channels,
+            self.scopes,
+            data,
+            is_coupled=is_coupled,
+            now=self.now,
+            keeps_inverse=not self.is_one_latent,
         )
 
     @property
@@ -218,7 +228,7 @@ class ChannelGP(SpatialGP):
             return self
         in_sum = self.outcomes == "total"
         is_coupled, given = self.is_coupled or (in_sum and bool(awaited.all(axis=1).any())), None
-        if is_coupled == self._has_totals:
+        if is_coupled == self._is_tied:
             ahead = Observations.pending(self.domain.to_unit(points), awaited, rounds, in_sum=in_sum)
             given = self._conditioned.extended(ahead)
         return self._with(
@@ -232,7 +242,7 @@ class ChannelGP(SpatialGP):
     @property
     def _given(self) -> Conditioned | None:
         """The posterior with points pending; None where none are, or where only they tie latents."""
-        return self._conditioned if len(self.pending) and self.is_coupled == self._has_totals else None
+        return self._conditioned if len(self.pending) and self.is_coupled == self._is_tied else None
 
     @property
     def _nothing_pending(self) -> dict[str, Any]:
@@ -287,7 +297,7 @@ class ChannelGP(SpatialGP):
             for place in places:
                 scale = hyper.scale_of(self.channel if conditioned.is_coupled else place)
                 cross = conditioned.covariance(place, query, conditioned.part_data[place])
-                mean[start : start + CHUNK] += scale * (cross @ conditioned.parts[place].alpha)
+                mean[start : start + CHUNK] += scale * (cross @ conditioned.alpha_of(place))
         return mean
 
     def posterior_gradient(

@@ -1,29 +1,245 @@
-"""The evidence of hyper-parameters with its analytic gradient, and its maximum together with a prior's.
+"""The evidence of hyper-parameters with its analytic gradient, and its maximum together with a prior's. Import it late.
 
 theta is that of ``gp.prior``. Time multiplies the covariance of all latents alike, so it is worked in after their sum.
 Constant means are profiled: at every theta they take their generalised-least-squares values, the maximum of the
 evidence over them; by the envelope theorem the gradient is then that at fixed means. Matrices are kept as their pairs
 below the diagonal, half the work of whole ones.
+
+All that is kept are the pairs of outcomes, whatever the number of factors: a first compiled pass adds up their
+covariances, and a second, once it is known how the evidence depends on each pair, works out what each factor has to do
+with it. Factors that have one lengthscale and one outputscale by groups take one pass: their correlations add up before
+anything else is worked out, so two numbers for each pair of outcomes stand for a group of any size.
 """
 
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+import numba
 import numpy as np
 from jaxtyping import Float, Int
+from numba.core import types
 from scipy.linalg import lapack
 from scipy.optimize import minimize
+from scipy.spatial.distance import pdist
 
 from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_transposed
-from swarmbo.belief.gp.hyperparameters import TOTAL
+from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
 from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief.gp.stack_fit import evaluate, room_for
+from swarmbo.boundary.compiling import compiled
 from swarmbo.kernels import KernelName, correlation_and_slope
+from swarmbo.kernels.compiled import CODES, GIVEN, radial
+
+_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
+_CODES = types.Array(types.int64, 1, "C", readonly=True)
+_VECTOR, _MATRIX, _CUBE = (types.Array(types.float64, n, "C", readonly=True) for n in (1, 2, 3))
+_OUT = types.float64[::1]
+_KEPT = 2**17  # covariances of factors that fit, with their slopes, into a core's cache from one pass to the next
+_GROUPS = 8  # of factors that have hyper-parameters in common, at most: for each two numbers a pair are kept
+
+
+@numba.njit(nogil=True, fastmath=_LANES)
+def _squares(X: Float[np.ndarray, "a t"], column: int, out: Float[np.ndarray, " rows"]) -> None:
+    """Squared distances of an outcome's point from those of all later ones."""
+    out[:] = 0.0
+    for d in range(len(X)):
+        at, x = X[d, column], X[d, column + 1 :]
+        for i in range(len(out)):
+            out[i] += (at - x[i]) ** 2
+
+
+@numba.njit(nogil=True, fastmath=_LANES)
+def _column(
+    kernel: int,
+    X: Float[np.ndarray, "a t"],
+    column: int,
+    output: float,
+    holds: Float[np.ndarray, " t"],
+    is_whole: Any,
+    given: Float[np.ndarray, "o 2 pairs"],
+    place: int,
+    squares: Float[np.ndarray, " t"],
+    near: Float[np.ndarray, " t"],
+    slope: Float[np.ndarray, " t"],
+) -> None:
+    """Covariances of a factor between an outcome and all later ones, and their slopes; 0 where it is not in both."""
+    n = len(holds) - 1 - column
+    if kernel >= GIVEN:
+        for i in range(n):
+            near[i], slope[i] = (
+                output * given[kernel - GIVEN, 0, place + i],
+                output * given[kernel - GIVEN, 1, place + i],
+            )
+    else:
+        _squares(X, column, squares[:n])
+        radial(kernel, squares[:n], output, near, slope)
+    if not is_whole:
+        for i in range(n):
+            near[i] *= holds[column + 1 + i]
+            slope[i] *= holds[column + 1 + i]
+
+
+@compiled(
+    types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, types.float64[:, :, ::1], _OUT),
+    nogil=True,
+    fastmath=_LANES,
+)
+def add_covariances(
+    kernels: Int[np.ndarray, " k"],
+    ends: Int[np.ndarray, " k"],
+    X: Float[np.ndarray, "d t"],
+    outputs: Float[np.ndarray, " k"],
+    holds: Float[np.ndarray, "k t"],
+    given: Float[np.ndarray, "o 2 pairs"],
+    kept: Float[np.ndarray, "n 2 pairs"],
+    pairs: Float[np.ndarray, " pairs"],
+) -> None:
+    """Add the covariances of all factors to the pairs of outcomes.
+
+    Args:
+        kernels: Codes, see ``swarmbo.kernels.compiled``; of a user's own ``GIVEN`` and their place in ``given``.
+        ends: Where the coordinates of each factor end.
+        X: Points, in lengthscales, factor after factor and coordinate by coordinate.
+        outputs: Outputscales.
+        holds: Whether a factor is in an outcome, as 0 or 1.
+        given: Correlations of the pairs and their slopes, of a user's own kernels.
+        kept: Covariances of each factor and their slopes are put here, where there is room for those of all.
+        pairs: Those with the first outcome, in the order of the others; then those of the second with all later ones.
+    """
+    t, first = X.shape[1], 0
+    squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
+    for f in range(len(ends)):
+        own, place, is_whole = X[first : ends[f]], 0, np.all(holds[f] > 0.0)
+        for column in range(t - 1):
+            n = t - 1 - column
+            if holds[f, column] > 0.0:
+                _column(kernels[f], own, column, outputs[f], holds[f], is_whole, given, place, squares, near, slope)
+                summed = pairs[place : place + n]
+                for i in range(n):
+                    summed[i] += near[i]
+                if len(kept):
+                    kept[f, 0, place : place + n] = near[:n]
+                    kept[f, 1, place : place + n] = slope[:n]
+            place += n
+        first = ends[f]
+
+
+@compiled(types.void(types.int64, _CODES, _MATRIX, _MATRIX, _OUT, _OUT), nogil=True, fastmath=_LANES)
+def add_correlations(
+    kernel: int,
+    ends: Int[np.ndarray, " k"],
+    X: Float[np.ndarray, "d t"],
+    holds: Float[np.ndarray, "k t"],
+    nears: Float[np.ndarray, " pairs"],
+    falls: Float[np.ndarray, " pairs"],
+) -> None:
+    """Add the correlations of factors alike to the pairs of outcomes, and what these gain with longer lengthscales.
+
+    Args:
+        kernel: Its code.
+        ends: Like the next two as in ``add_covariances``.
+        X: As there.
+        holds: As there.
+        nears: Correlations of all factors are added here, in the order of pairs of ``add_covariances``.
+        falls: Their derivatives by the logarithm of a lengthscale that all coordinates have in common.
+    """
+    t, first, nothing = X.shape[1], 0, np.zeros((0, 2, 0))
+    squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
+    for f in range(len(ends)):
+        own, place, is_whole = X[first : ends[f]], 0, np.all(holds[f] > 0.0)
+        for column in range(t - 1):
+            n = t - 1 - column
+            if holds[f, column] > 0.0:
+                _column(kernel, own, column, 1.0, holds[f], is_whole, nothing, place, squares, near, slope)
+                by_near, by_slope = nears[place : place + n], falls[place : place + n]
+                for i in range(n):
+                    by_near[i] += near[i]
+                    by_slope[i] += slope[i] * squares[i]
+            place += n
+        first = ends[f]
+
+
+@compiled(
+    types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _VECTOR, _OUT, _OUT), nogil=True, fastmath=_LANES
+)
+def put_derivatives(
+    kernels: Int[np.ndarray, " k"],
+    ends: Int[np.ndarray, " k"],
+    X: Float[np.ndarray, "d t"],
+    outputs: Float[np.ndarray, " k"],
+    holds: Float[np.ndarray, "k t"],
+    given: Float[np.ndarray, "o 2 pairs"],
+    W: Float[np.ndarray, " pairs"],
+    by_output: Float[np.ndarray, " k"],
+    by_length: Float[np.ndarray, " d"],
+) -> None:
+    """Derivatives of the weighted sum of all covariances.
+
+    Args:
+        kernels: Like the next five as in ``add_covariances``.
+        ends: As there.
+        X: As there.
+        outputs: As there.
+        holds: As there.
+        given: As there.
+        W: Weights of the pairs.
+        by_output: By the logarithms of outputscales; put here.
+        by_length: By those of lengthscales; put here.
+    """
+    t, first = X.shape[1], 0
+    squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
+    for f in range(len(ends)):
+        own, place, by_own, is_whole = X[first : ends[f]], 0, 0.0, np.all(holds[f] > 0.0)
+        by_length[first : ends[f]] = 0.0
+        for column in range(t - 1):
+            n = t - 1 - column
+            if holds[f, column] > 0.0:
+                _column(kernels[f], own, column, outputs[f], holds[f], is_whole, given, place, squares, near, slope)
+                weights = W[place : place + n]
+                for i in range(n):
+                    by_own += near[i] * weights[i]
+                    slope[i] *= weights[i]
+                for d in range(first, ends[f]):
+                    at, x, by = X[d, column], X[d, column + 1 :], 0.0
+                    for i in range(n):
+                        by += slope[i] * (at - x[i]) ** 2
+                    by_length[d] += by
+            place += n
+        by_output[f] = by_own
+        first = ends[f]
+
+
+def covariances(
+    hyper: AdditiveHyperparameters,
+    scopes: Sequence[Sequence[int]],
+    U: Float[np.ndarray, "t n"],
+    holds: Float[np.ndarray, "k t"],
+) -> Float[np.ndarray, "t t"]:
+    """Prior covariances of outcomes without noise.
+
+    Args:
+        hyper: Hyper-parameters; all scales equal, kernels swarmbo's own, nothing fades.
+        scopes: Columns of U that each factor sees.
+        U: Points in the unit cube.
+        holds: Whether a factor is in an outcome.
+    """
+    columns, lengths = np.concatenate([np.array(scope) for scope in scopes]), np.concatenate(hyper.lengthscales)
+    codes, ends = np.array([CODES[kernel] for kernel in hyper.kernels]), np.cumsum([len(scope) for scope in scopes])
+    t, outputs, nothing = len(U), np.array(hyper.outputscales), np.zeros((0, 2, 0))
+    pairs, K, above = np.zeros(t * (t - 1) // 2), np.zeros((t, t)), np.triu_indices(t, 1)
+    add_covariances(codes, ends, U.T[columns] / lengths[:, None], outputs, holds, nothing, nothing, pairs)
+    K[above] = pairs
+    K += K.T
+    K.flat[:: t + 1] = outputs @ holds
+    return K
 
 
 class LogPosterior:
     """Log posterior density of theta given outcomes of the total, of factors, or both; value and gradient.
+
+    Totals of factors that have one kernel of the library's own, nothing in common, and do not decay take the pass that
+    stacks take: it needs less than half the time. A matrix that is singular to rounding is left to LAPACK.
 
     Args:
         prior: Of theta; one noise variance, or one per factor and one of totals.
@@ -33,7 +249,7 @@ class LogPosterior:
         z: Standardised outcomes (t,).
         known_noise: Noise variances (t,) that were told, standardised; NaN where theta has it.
         channel: ``TOTAL`` or a factor's index, for each outcome; None if all are totals.
-        fading: The kernel over time, and the round (t,) of each outcome; None where nothing fades.
+        decay: The kernel over time, and the round (t,) of each outcome; None where nothing fades.
 
     Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Kandasamy et al. 2015, section 3.3 for the sum.
     """
@@ -60,26 +276,43 @@ class LogPosterior:
         self._time_kernel, rounds = (None, np.zeros(t)) if decay is None else decay
         self._apart = np.abs(rounds[self._rows] - rounds[self._cols])  # rounds between the two of a pair
         self._holds = np.ones((k, t))
-        self._shared: Float[np.ndarray, "k pairs"] | None = None
         self._design = np.ones((t, 1))
         self._noise_of = np.zeros(t, dtype=int)
         if channel is not None:
             self._holds = np.array([(channel == TOTAL) | (channel == i) for i in range(k)], dtype=float)
-            self._shared = self._holds[:, self._rows] * self._holds[:, self._cols]
             self._design = np.asfortranarray(self._holds.T)
             self._noise_of = np.where(channel == TOTAL, k, channel)
-
-    @cached_property
-    def _squares(self) -> Float[np.ndarray, "d pairs"]:
-        squares = np.subtract(self._U[:, self._rows], self._U[:, self._cols])
-        squares *= squares
-        return squares
+        # of a user's own kernels correlations are handed over
+        self._by_latent = [i for i, name in enumerate(kernels) if name not in CODES]
+        self._codes = np.array([CODES.get(name, GIVEN) for name in kernels])
+        self._codes[self._by_latent] += np.arange(len(self._by_latent))
+        self._kept = np.zeros((k if k * len(self._rows) <= _KEPT else 0, 2, len(self._rows)))
+        self._ends, self._groups = ends[1:], list[tuple[int, int, Any, Any, Any]]()
+        if len(prior.sizes) <= _GROUPS and (prior.ties is not None or prior.is_shared) and not self._by_latent:
+            latents = np.arange(k) if prior.ties is None else prior.ties.latents
+            for group in range(len(prior.sizes)):
+                own = np.flatnonzero(latents == group).tolist()
+                points = np.concatenate([self._U[self._slices[i]] for i in own])
+                sizes = np.cumsum([len(scopes[i]) for i in own])
+                self._groups.append((own[0], self._slices[own[0]].start, sizes, points, self._holds[own]))
+        is_plain = channel is None and decay is None and prior.ties is None and len(set(kernels)) == 1
+        self._stacked: tuple[Any, ...] | None = None
+        if is_plain and not self._by_latent:
+            rows = (np.ascontiguousarray(own)[None] for own in (self._U, z, known_noise))
+            self._stacked = int(self._codes[0]), self._ends, *rows, np.zeros((1, 3, 0))
+            self._room = room_for(k, t)
 
     def __call__(self, theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
         """Value and gradient; constant means are at their optimum for this theta."""
+        log_prior, prior_gradient = self.prior.log_density(theta)
+        if (found := self._evaluated(theta)) is not None:
+            value, gradient, _ = found
+            d = len(self._U)
+            by_theta = self.prior.gradient(gradient[:d], None, gradient[d:-1], gradient[-1:])
+            return value + log_prior, by_theta + prior_gradient
         t = len(self.z)
         lengthscales, outputscales, noises = self.prior.unpack(theta)
-        pairs, radial = self._covariances(lengthscales, outputscales)
+        pairs, parts = self._covariances(lengthscales, outputscales)
         left, left_slope = self._left(theta)
         L = self._factor(outputscales, noises, pairs, left)
         whitened = solve_lower(L, self.z)
@@ -89,17 +322,15 @@ class LogPosterior:
         K_inverse, _ = lapack.dpotri(L, lower=1)
         value = -0.5 * float(whitened @ whitened) - float(np.log(L.diagonal()).sum()) - 0.5 * t * np.log(2.0 * np.pi)
         # W = alpha alphaᵀ - K⁻¹: pairs off the diagonal count twice, which takes the half away
-        full = (
-            np.multiply.outer(alpha, alpha).T - K_inverse
-        )  # only its lower triangle, in Fortran order, means anything
+        # only its lower triangle, in Fortran order, means anything
+        full = np.multiply.outer(alpha, alpha).T - K_inverse
         W, W_diagonal = full.ravel(order="F")[self._places], full.diagonal()
         by_time = None if left_slope is None else float(pairs @ (W * left_slope))
         W = W if left is None else W * left
-        by_output, by_length = self._derivatives(lengthscales, outputscales, radial, W)
+        by_output, by_length = self._derivatives(outputscales, parts, W)
         by_output = outputscales * (by_output + 0.5 * self._holds @ W_diagonal)
         by_noise = 0.5 * noises * np.bincount(self._noise_of, W_diagonal * self._is_fitted, minlength=len(noises))
         gradient = self.prior.gradient(by_length, by_time, by_output, by_noise)
-        log_prior, prior_gradient = self.prior.log_density(theta)
         return value + log_prior, gradient + prior_gradient
 
     def evidence(self, theta: Float[np.ndarray, " p"]) -> float:
@@ -111,10 +342,25 @@ class LogPosterior:
 
         By generalised least squares. What outcomes can't tell apart is shared out evenly.
         """
+        if (found := self._evaluated(theta)) is not None:
+            return found[2]
         lengthscales, outputscales, noises = self.prior.unpack(theta)
         pairs, _ = self._covariances(lengthscales, outputscales)
         L = self._factor(outputscales, noises, pairs, self._left(theta)[0])
         return _least_squares(solve_lower(L, self._design), solve_lower(L, self.z))
+
+    def _evaluated(
+        self, theta: Float[np.ndarray, " p"]
+    ) -> tuple[float, Float[np.ndarray, " c"], Float[np.ndarray, "1"]] | None:
+        """Log evidence, its gradient by the logarithms of hyper-parameters, and the mean, by the pass of stacks."""
+        if self._stacked is None:
+            return None
+        logs = np.log(np.concatenate(self.prior.unpack(theta)))[None]
+        value, gradient, information = np.zeros(1), np.zeros(logs.shape), np.zeros((1, 0, 0))
+        mean, is_sound = np.zeros(1), np.zeros(1, dtype=bool)
+        first, nothing = np.zeros(1, dtype=np.int64), np.zeros(1)
+        evaluate(*self._stacked, logs, first, nothing, value, gradient, information, mean, is_sound, self._room)
+        return (float(value[0]), gradient[0], mean) if is_sound[0] else None
 
     def _left(
         self, theta: Float[np.ndarray, " p"]
@@ -145,37 +391,36 @@ class LogPosterior:
         self, lengthscales: Float[np.ndarray, " d"], outputscales: Float[np.ndarray, " k"]
     ) -> tuple[Float[np.ndarray, " pairs"], Any]:
         """Covariances of the pairs, noise and time left out, and what their derivatives are made of."""
-        radial = self._radial(lengthscales**-2.0)
-        return outputscales @ radial[0], radial
+        pairs, parts = np.zeros(len(self._rows)), list[tuple[np.ndarray, np.ndarray]]()
+        for factor, coordinate, ends, points, holds in self._groups:
+            nears, falls = np.zeros(len(pairs)), np.zeros(len(pairs))
+            add_correlations(self._codes[factor], ends, points / lengthscales[coordinate], holds, nears, falls)
+            pairs += outputscales[factor] * nears
+            parts.append((nears, falls))
+        if self._groups:
+            return pairs, parts
+        X, given = self._U / lengthscales[:, None], np.zeros((len(self._by_latent), 2, len(pairs)))
+        for place, i in enumerate(self._by_latent):
+            given[place] = correlation_and_slope(self.kernels[i], pdist(X[self._slices[i]].T))
+        fixed = self._codes, self._ends, X, outputscales, self._holds, given
+        add_covariances(*fixed, self._kept, pairs)
+        if len(self._kept):
+            k = len(self._kept)
+            fixed = GIVEN + np.arange(k), self._ends, X, np.ones(k), self._holds, self._kept
+        return pairs, fixed
 
     def _derivatives(
-        self,
-        lengthscales: Float[np.ndarray, " d"],
-        outputscales: Float[np.ndarray, " k"],
-        radial: Any,
-        W: Float[np.ndarray, " pairs"],
+        self, outputscales: Float[np.ndarray, " k"], parts: Any, W: Float[np.ndarray, " pairs"]
     ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " d"]]:
         """Of the covariances, weighted and summed: by outputscales, and by the logarithms of lengthscales."""
-        C, slopes = radial
-        slopes *= W
-        by_length = [
-            output * (self._squares[own] @ weights)
-            for own, output, weights in zip(self._slices, outputscales, slopes, strict=True)
-        ]
-        return C @ W, np.concatenate(by_length) * lengthscales**-2.0
-
-    def _radial(self, inverse_squares: Float[np.ndarray, " d"]) -> tuple[np.ndarray, np.ndarray]:
-        """Correlations and slopes of each factor at the pairs; 0 where the two outcomes do not share it."""
-        r = np.array([inverse_squares[own] @ self._squares[own] for own in self._slices])
-        np.sqrt(r, out=r)
-        if len(set(self.kernels)) == 1:
-            C, slopes = correlation_and_slope(self.kernels[0], r)
-        else:
-            pairs = [correlation_and_slope(name, row) for name, row in zip(self.kernels, r, strict=True)]
-            C, slopes = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
-        if self._shared is not None:
-            C, slopes = C * self._shared, slopes * self._shared
-        return C, slopes
+        by_output, by_length = np.zeros(len(outputscales)), np.zeros(len(self._U))
+        if not self._groups:
+            put_derivatives(*parts, W, by_output, by_length)
+            return by_output / outputscales, by_length
+        for (factor, coordinate, *_), (nears, falls) in zip(self._groups, parts, strict=True):
+            by_output[factor] = nears @ W  # the first of a group stands for all: the prior adds up what is in common
+            by_length[coordinate] = outputscales[factor] * (falls @ W)
+        return by_output, by_length
 
 
 def _least_squares(design: Float[np.ndarray, "t c"], target: Float[np.ndarray, " t"]) -> Float[np.ndarray, " c"]:

@@ -49,7 +49,7 @@ class ExactGP(ChannelGP, FieldGP):
     """
 
     channel: ClassVar[int] = 0
-    keeps_inverse: ClassVar[bool] = False
+    is_one_latent: ClassVar[bool] = True
 
     settings: ExactGPSettings
     tells_since_fit: int = 0

@@ -37,12 +37,11 @@ class Factorised:
         residual: Float[np.ndarray, " r"],
         *,
         keeps_inverse: bool = True,
-        out: Float[np.ndarray, "r r"] | None = None,
     ) -> "Factorised":
-        """Factorise the covariance of known outcomes, noise included; an inverse that is kept is put into ``out``."""
+        """Factorise the covariance of known outcomes, noise included."""
         units = _units(K)
         L, jitter = factorise(K / (units[:, None] * units))
-        inverse = np.divide(inverted(L), units, out=out) if keeps_inverse else None
+        inverse = inverted(L) / units if keeps_inverse else None
         return cls.restored(np.asfortranarray(L * units[:, None]), inverse, residual, jitter)
 
     @classmethod

@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.evidence import LogPosterior, maximise
 from swarmbo.belief.gp.fit_alone import Alone, fit_alone
 from swarmbo.belief.gp.fit_jointly import decay_of, fit_jointly, hyperparameters_at
 from swarmbo.belief.gp.hyperparameters import (
@@ -74,6 +73,8 @@ def fit_field(
     Returns:
         The hyper-parameters. Never raises on degenerate data.
     """
+    from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
+
     prior = HyperparameterPrior.of_field(settings, domain)
     offset, scale, is_informative = standardisation(data.outcome)
     theta, mean = prior.centre, 0.0

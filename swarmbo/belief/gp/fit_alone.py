@@ -8,10 +8,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation, are_many, is_compiled
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
 from swarmbo.belief.gp.observations import Observations, noise_ahead, standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.belief.gp.stacked_evidence import StackedLogPosterior, doubled, maximise_stacked
 from swarmbo.belief.gp.standardising import standardisation
 from swarmbo.belief.gp.starts import packed, starting_thetas
 from swarmbo.kernels import KernelName
@@ -19,11 +18,8 @@ from swarmbo.kernels import KernelName
 if TYPE_CHECKING:
     from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 
-_ENTRIES = 2**21  # squared distances kept at once, 16 MiB: factors beyond are fitted afterwards
-BRISK = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}  # of compiled searches: they take a third fewer steps
-_OF_MANY = BRISK | {"tolerance": 1e-4}  # of very many factors: what is left of their log posterior is nothing to it
-_LED = BRISK | {"tolerance": 1e-3}  # and of where a part of their outcomes leads
-_AT_ONCE = 1024  # factors whose search is compiled, which keeps no distances
+_BRISK = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}  # a third fewer steps, to the same maxima
+_AT_ONCE = 1024  # factors whose search goes side by side
 _SKETCH = 32  # outcomes of a factor with twice as many, or more, that say where to look: they take 1/10 of the time
 
 
@@ -64,10 +60,7 @@ class _Problem(NamedTuple):
 def fit_alone(belief: "AdditivePosterior", fits: Sequence[Alone]) -> list[AdditiveHyperparameters]:
     """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits side by side.
 
-    What comes out for a factor does not depend on the others, nor on other fits, but for what ``rng`` draws and for how
-    many factors there are: those of many, or with many outcomes, are searched for in compiled code, and to the same
-    maxima by longer steps, see ``is_compiled``. Everybody knows how many there are, so agents that fit alone do as
-    their team would.
+    What comes out for a factor does not depend on the others, nor on other fits, but for what ``rng`` draws.
 
     Args:
         belief: For the scopes and settings.
@@ -96,13 +89,9 @@ def fit_alone(belief: "AdditivePosterior", fits: Sequence[Alone]) -> list[Additi
                 )
     thetas = [[prior.centre for prior in priors] for _ in fits]
     constants = [fit.offsets.copy() for fit in fits]
-    for (n_outcomes, size, kernel, _), problems in alike.items():
-        is_kept = settings.time is not None or not is_compiled(
-            [form.kernel or settings.kernel for form in forms], n_outcomes
-        )
-        at_once = max(1, _ENTRIES // (n_outcomes**2 * size)) if is_kept else _AT_ONCE
-        for first in range(0, len(problems), at_once):
-            group = problems[first : first + at_once]
+    for (_, _, kernel, _), problems in alike.items():
+        for first in range(0, len(problems), _AT_ONCE):
+            group = problems[first : first + _AT_ONCE]
             for problem, theta, mean in zip(group, *_searched(belief, group, kernel), strict=True):
                 thetas[problem.fit][problem.factor] = theta
                 constants[problem.fit][problem.factor] += problem.scale * mean
@@ -155,87 +144,96 @@ def _searched(
     kernel: KernelName,
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """The best theta found for each of some factors of one form, and its constant mean, standardised."""
-    settings = belief.settings
-    kernels = [form.kernel or settings.kernel for form in settings.of_factors(belief.graph.factors)]
+    time = belief.settings.time
     offset, scale = (np.array(column)[:, None] for column in zip(*((p.offset, p.scale) for p in group), strict=True))
-    data = (
+    data = Stacked(
         [problem.prior for problem in group],
         kernel,
         np.array([problem.data.at(belief.scopes[problem.factor]) for problem in group]),
         (np.array([problem.data.outcome for problem in group]) - offset) / scale,
         standardised_noise(np.array([problem.data.noise for problem in group]), scale),
+        None if time is None else (time.kernel, np.array([own.data.rounds for own in group])),
     )
-    n_starts = len(group[0].starts)
     starts = np.array([theta for problem in group for theta in problem.starts])
-    which = np.repeat(np.arange(len(group)), n_starts)
-    if settings.time is not None:
-        decay = settings.time.kernel, np.array([own.data.rounds for own in group])
-        log_posterior = StackedLogPosterior(*data, decay=decay)
-    elif is_compiled(kernels, len(group[0].data)):
-        goes_on, is_many = group[0].goes_on, are_many(len(kernels))
-        return compiled_search(data, starts, which, settings.max_iterations, goes_on=goes_on, is_many=is_many)
-    else:
-        log_posterior = StackedLogPosterior(*data)
-    theta, value, mean = maximise_stacked(log_posterior, starts, which, settings.max_iterations)
-    best = _best(value, which)
-    return theta[best], mean[best]
+    return search(data, starts, belief.settings.max_iterations, goes_on=group[0].goes_on)
 
 
-def compiled_search(
-    data: tuple[list[HyperparameterPrior], KernelName, np.ndarray, np.ndarray, np.ndarray],
+class Stacked(NamedTuple):
+    """Latents, or sums of them, that are searched side by side; see ``StackedLogPosterior``.
+
+    Args:
+        priors: One each.
+        kernel: Of all.
+        U: Points (g, t, a).
+        z: Standardised outcomes (g, t).
+        known_noise: Noise variances (g, t) that were told.
+        decay: The kernel over time, and rounds (g, t).
+    """
+
+    priors: list[HyperparameterPrior]
+    kernel: KernelName
+    U: Float[np.ndarray, "g t a"]
+    z: Float[np.ndarray, "g t"]
+    known_noise: Float[np.ndarray, "g t"]
+    decay: tuple[KernelName, Float[np.ndarray, "g t"]] | None = None
+
+    def thinned(self, every: int) -> "Stacked":
+        """With a part of the outcomes."""
+        decay = None if self.decay is None else (self.decay[0], self.decay[1][:, ::every])
+        U, z, noise = (rows[:, ::every] for rows in (self.U, self.z, self.known_noise))
+        return Stacked(self.priors, self.kernel, U, z, noise, decay)
+
+
+def search(
+    data: Stacked,
     starts: Float[np.ndarray, "b p"],
-    which: Int[np.ndarray, " b"],
     max_iterations: int,
     *,
     goes_on: bool = False,
     follows_all: bool = False,
-    is_many: bool = False,
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """The best theta for each of some latents, and its mean: a part of many outcomes says where to look.
 
     Args:
-        data: As ``CompiledLogPosterior`` takes them.
-        starts: Of searches.
-        which: Of which latent each is; those of one follow one another, as many for each.
+        data: Of all latents.
+        starts: Of searches; those of one latent follow one another, as many for each.
         max_iterations: Of each search.
         goes_on: Whether the first start of each latent is where an earlier search ended: then it is one of those that
-            all outcomes have their say of.
+            all outcomes have their say of, and of a latent that is observed by itself it is left to them alone.
         follows_all: Whether all outcomes say how good each place is that the part came to, and not the best of them
             only: a sum has more maxima than a part can tell apart.
-        is_many: Whether these are some of very many, which are searched for less long. Where an earlier search ended is
-            then left to all outcomes alone.
     """
-    from swarmbo.belief.gp.compiled_evidence import CompiledLogPosterior  # late: numba is slow to load
+    from swarmbo.belief.gp.stack_fit import (  # late: numba is slow to load
+        StackedLogPosterior,
+        doubled,
+        maximise_stacked,
+    )
 
-    priors, kernel, U, z, known_noise = data
-    log_posterior = CompiledLogPosterior(*data)
-    every, begun = z.shape[1] // _SKETCH, None
+    z, which = data.z, np.repeat(np.arange(len(data.z)), len(starts) // len(data.z))
+    log_posterior, every, begun = StackedLogPosterior(*data), z.shape[1] // _SKETCH, None
     if every > 1:
-        some = CompiledLogPosterior(priors, kernel, U[:, ::every], z[:, ::every], known_noise[:, ::every])
+        some = StackedLogPosterior(*data.thinned(every))
         own = starts.reshape(len(z), -1, starts.shape[1])
-        n_known = int(is_many and goes_on and own.shape[1] > 1)
+        n_known = int(goes_on and not follows_all and own.shape[1] > 1)
         sought = own[:, n_known:].reshape(-1, starts.shape[1])
-        whose, led_by = np.repeat(np.arange(len(z)), own.shape[1] - n_known), _LED if is_many else BRISK
-        led, utility, _ = maximise_stacked(some, sought, whose, max_iterations, begun=None, **led_by)
+        whose = np.repeat(np.arange(len(z)), own.shape[1] - n_known)
+        led, worth, _ = maximise_stacked(some, sought, whose, max_iterations, begun=None, **_BRISK)
         ends = led.reshape(own.shape[0], -1, own.shape[2])
-        is_new = ~doubled(led, utility, ends.shape[1], BRISK["apart"]).reshape(len(z), -1)
+        is_new = ~doubled(led, worth, ends.shape[1], _BRISK["apart"]).reshape(len(z), -1)
         if n_known:
-            is_new &= (np.abs(ends - own[:, :1]) >= BRISK["apart"]).any(axis=2)
+            is_new &= (np.abs(ends - own[:, :1]) >= _BRISK["apart"]).any(axis=2)
         if goes_on:
             own, is_new = own[:, :1], np.concatenate([np.ones((len(z), 1), dtype=bool), is_new], axis=1)
             ends = np.concatenate([own, ends], axis=1)
         if follows_all:
             starts, which = ends.reshape(-1, ends.shape[2]), np.repeat(np.arange(len(z)), ends.shape[1])
-            theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, begun=None, **BRISK)
-            best = _best(value, which)
-            return theta[best], mean[best]
-        rows, places = map(np.ascontiguousarray, np.nonzero(is_new))  # only the best of them goes on
-        starts, which = ends[rows, places], np.arange(len(z))
-        all_begun = log_posterior(starts, rows)
-        best = np.lexsort((-all_begun.value, rows))[np.searchsorted(rows, which)]
-        starts, begun = starts[best], all_begun.take(best)
-    brisk = _OF_MANY if is_many else BRISK
-    theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, begun=begun, **brisk)
+        else:
+            rows, places = map(np.ascontiguousarray, np.nonzero(is_new))  # only the best of them goes on
+            starts, which = ends[rows, places], np.arange(len(z))
+            all_begun = log_posterior(starts, rows)
+            best = np.lexsort((-all_begun.value, rows))[np.searchsorted(rows, which)]
+            starts, begun = starts[best], all_begun.take(best)
+    theta, value, mean = maximise_stacked(log_posterior, starts, which, max_iterations, begun=begun, **_BRISK)
     best = _best(value, which)
     return theta[best], mean[best]
 

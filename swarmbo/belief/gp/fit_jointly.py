@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.fit_alone import compiled_search
+from swarmbo.belief.gp.fit_alone import Stacked, search
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeAxis, TimeCorrelation
-from swarmbo.belief.gp.joint_search import search_jointly
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.standardising import units
@@ -42,6 +41,8 @@ def fit_jointly(
         warm: Start at an earlier optimum.
         is_shown: Whether outcomes show their scale; if not, all but constants stay at the prior's mode.
     """
+    from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
+
     settings, k, scale = belief.settings, len(belief.graph.factors), float(scales[0])
     is_mixed = bool((data.channel != TOTAL).any())
     prior = _joint_prior(belief, is_mixed=is_mixed)
@@ -49,18 +50,18 @@ def fit_jointly(
     if is_shown:
         z = (data.outcome - np.array([*offsets, offsets.sum()])[data.channel]) / scale
         starts, _ = _joint_starts(belief, prior, warm, scale, rng, is_mixed=is_mixed)
-        theta, _, means = search_jointly(
+        log_posterior = LogPosterior(
             prior,
             _kernels(belief),
             belief.scopes,
             data.U,
             z,
             standardised_noise(data.noise, scale),
-            starts,
-            settings.max_iterations,
-            channel=data.channel if is_mixed else None,
-            decay=decay_of(settings.time, data),
+            data.channel if is_mixed else None,
+            decay_of(settings.time, data),
         )
+        theta, _ = maximise(log_posterior, starts, settings.max_iterations)
+        means = log_posterior.means(theta)
         constants = offsets + scale * (means if is_mixed else means / k)
     return _joint_hyperparameters(belief, data, prior, theta, constants, scales, is_mixed=is_mixed)
 
@@ -93,7 +94,7 @@ def fit_sums(
     for (_, _, _, kernel, goes_on), sums in alike.items():
         units_of = np.array([one.scales[0] for one in sums])[:, None]
         columns = [np.concatenate([np.array(scope) for scope in beliefs[one.place].scopes]) for one in sums]
-        searched = (
+        searched = Stacked(
             [one.prior for one in sums],
             kernel,
             np.array([one.data.U[:, own] for one, own in zip(sums, columns, strict=True)]),
@@ -101,9 +102,8 @@ def fit_sums(
             standardised_noise(np.array([one.data.noise for one in sums]), units_of),
         )
         starts = np.array([theta for one in sums for theta in one.starts])
-        which = np.repeat(np.arange(len(sums)), len(sums[0].starts))
         most = beliefs[sums[0].place].settings.max_iterations
-        thetas, means = compiled_search(searched, starts, which, most, goes_on=goes_on, follows_all=True)
+        thetas, means = search(searched, starts, most, goes_on=goes_on, follows_all=True)
         for one, theta, mean in zip(sums, thetas, means, strict=True):
             belief, constants = beliefs[one.place], one.offsets + one.scales[0] * mean / len(one.offsets)
             found[one.place] = _joint_hyperparameters(

@@ -1,21 +1,17 @@
 """What an exact Gaussian process is told to be (settings), and what it was fitted to be (hyper-parameters)."""
 
 import math
-from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.kernels import KERNEL_NAMES, Covariance, KernelName, correlation, require_kernel
+from swarmbo.kernels import Covariance, KernelName, correlation, require_kernel
 from swarmbo.registry import FIELD, kind
 from swarmbo.settings import Count, Fraction, Positive, Settings, Whole, require
 
 TOTAL = -1  # channel of an outcome of the sum; a factor's own outcomes have its index as channel
-COMPILED_FROM = 128  # factors: what compiled code saves where there are fewer, loading numba costs ...
-_COMPILED_PAIRS = 2**15  # ... unless they have as many pairs of outcomes together
-_COMPILED_COORDINATES = 2**17  # times pairs of outcomes, of sums of which totals are told: as much work
 LengthscaleModel = Literal["shared", "hierarchical", "separate"]
 
 
@@ -278,43 +274,6 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
     def lengthscale_array(self, factor: int) -> Float[np.ndarray, " a"]:
         """Lengthscales of one factor, in scope order."""
         return np.array(self.lengthscales[factor])
-
-
-def are_many(n_factors: int) -> bool:
-    """Whether a sum has so many factors that compiled code may do with fewer digits, or in another order, to be quick.
-
-    Args:
-        n_factors: Of the whole sum, which everybody knows.
-    """
-    return n_factors >= COMPILED_FROM
-
-
-def is_compiled(kernels: Sequence[KernelName], n_outcomes: int = 0) -> bool:
-    """Whether a sum of factors is fitted and asked in compiled code: where it is much work, and no kernel a user's own.
-
-    It is several times as fast, and differs from NumPy in the last digits. So it depends on nothing but what everybody
-    knows, and not on which factors somebody looks at.
-
-    Args:
-        kernels: Of all factors of the sum.
-        n_outcomes: That a factor has of its own, if factors are observed one by one.
-    """
-    is_much = are_many(len(kernels)) or len(kernels) * n_outcomes**2 >= _COMPILED_PAIRS
-    return is_much and set(kernels) <= set(KERNEL_NAMES)
-
-
-def is_compiled_sum(kernels: Sequence[KernelName], scopes: Sequence[Sequence[int]], n_outcomes: int) -> bool:
-    """Whether hyper-parameters of a sum that few factors make are searched for in compiled code, given totals alone.
-
-    As ``is_compiled`` says it of factors: where it is much work. A sum of those has as much as it reads coordinates.
-
-    Args:
-        kernels: Of all factors.
-        scopes: Columns that each factor sees.
-        n_outcomes: Totals.
-    """
-    is_much = sum(map(len, scopes)) * n_outcomes**2 >= _COMPILED_COORDINATES
-    return is_much and len(kernels) < COMPILED_FROM and len(set(kernels)) == 1 and kernels[0] in KERNEL_NAMES
 
 
 def _all_positive(values: tuple[float, ...]) -> bool:

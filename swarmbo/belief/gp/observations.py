@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters, is_compiled
-from swarmbo.kernels import kernel_matrix
+from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
+from swarmbo.kernels import KERNEL_NAMES, kernel_matrix
 
 LEAST_NOISE = 1e-8  # of the variance of outcomes: a deviation of 1e-4 of theirs
 
@@ -196,20 +196,18 @@ def observation_covariance(
         one: Outcomes, one a row.
         other: Outcomes, one a column.
     """
-    K = np.zeros((len(one), len(other)))
-    if one is other and not hyper.times and is_compiled(hyper.kernels) and (one.channel == TOTAL).all():
-        from swarmbo.belief.gp.compiled_sum import covariances  # late: numba is slow to load
+    if one is other and not hyper.times and set(hyper.kernels) <= set(KERNEL_NAMES):
+        from swarmbo.belief.gp.evidence import covariances  # late: numba is slow to load
 
-        above = np.triu_indices(len(one), 1)
-        K[above] = covariances(hyper, scopes, one.U)
-        K += K.T
-        K.flat[:: len(one) + 1] = sum(hyper.outputscales)
-        return K
+        return covariances(hyper, scopes, one.U, np.array([one.hold(i) for i in range(len(scopes))], dtype=float))
+    K = np.zeros((len(one), len(other)))
     for i, scope in enumerate(scopes):
         rows, columns = np.flatnonzero(one.hold(i)), np.flatnonzero(other.hold(i))
         if not (len(rows) and len(columns)):
             continue
         part = factor_covariance(hyper, scope, i, one.take(rows), other.take(columns))
+        if len(scopes) == 1:
+            return part
         if part.shape == K.shape:
             K += part
         else:

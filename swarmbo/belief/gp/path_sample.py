@@ -13,16 +13,20 @@ per observation), and everybody solves the same system. Source: Wilson et al. 20
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.conditioning import Conditioned
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
-from swarmbo.belief.gp.local_posterior import StackPosterior
+from swarmbo.belief.gp.stack import StackedParts
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.kernels import spectral_frequencies
 from swarmbo.kernels.threads import in_threads
+
+if TYPE_CHECKING:
+    from swarmbo.belief.gp.stack_predict import StackPosterior
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,33 +47,6 @@ class PriorDraw:
     pulses: Float[np.ndarray, " D"] | None = None
     now: float = 0.0
 
-    def value(
-        self, U: Float[np.ndarray, "m a"], rounds: Float[np.ndarray, " m"] | None = None
-    ) -> Float[np.ndarray, " m"]:
-        """Values, standardised; now, or in the rounds given."""
-        sines, cosines = _waves(self._phase(U, rounds))
-        return sines @ self.sine_weights + cosines @ self.cosine_weights
-
-    def value_and_gradient(
-        self, U: Float[np.ndarray, "m a"]
-    ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m a"]]:
-        """Values and gradients, standardised."""
-        sines, cosines = _waves(self._phase(U, None))
-        slopes = cosines * self.sine_weights - sines * self.cosine_weights
-        return sines @ self.sine_weights + cosines @ self.cosine_weights, slopes @ self.frequencies
-
-    def _phase(self, U: Float[np.ndarray, "m a"], rounds: Float[np.ndarray, " m"] | None) -> Float[np.ndarray, "m D"]:
-        phase = U @ self.frequencies.T
-        if self.pulses is None:
-            return phase
-        return phase + (self.now if rounds is None else rounds[:, None]) * self.pulses
-
-
-def _waves(phase: Float[np.ndarray, "m D"]) -> tuple[np.ndarray, np.ndarray]:
-    # single precision is several times as fast; its error, 1e-7 of the draw, is the same wherever a point is evaluated
-    turned = np.remainder(phase, 2.0 * np.pi).astype(np.float32)
-    return np.sin(turned), np.cos(turned)
-
 
 @dataclass(frozen=True, eq=False)
 class StackedDraws:
@@ -77,30 +54,23 @@ class StackedDraws:
 
     Args:
         draws: One a factor.
-        is_compiled: Whether in compiled code; see ``Conditioned.is_compiled``.
     """
 
     draws: Sequence[PriorDraw]
-    is_compiled: bool = False
 
     def value(
         self, U: Float[np.ndarray, "g m a"], rounds: Float[np.ndarray, " m"] | None = None
     ) -> Float[np.ndarray, "g m"]:
         """Values, standardised; now, or in the rounds given."""
-        if self.is_compiled:
-            return self._compiled(U, rounds, gradient=False)[0]
-        return np.array([draw.value(X, rounds) for draw, X in zip(self.draws, U, strict=True)])
+        return self._worked_out(U, rounds, gradient=False)[0]
 
     def value_and_gradient(
         self, U: Float[np.ndarray, "g m a"]
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """Values and gradients, standardised."""
-        if self.is_compiled:
-            return self._compiled(U, None, gradient=True)
-        parts = [draw.value_and_gradient(X) for draw, X in zip(self.draws, U, strict=True)]
-        return np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
+        return self._worked_out(U, None, gradient=True)
 
-    def _compiled(
+    def _worked_out(
         self, U: Float[np.ndarray, "g m a"], rounds: Float[np.ndarray, " m"] | None, *, gradient: bool
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         from swarmbo.belief.gp.compiled_draw import put_waves  # late: numba is slow to load
@@ -148,7 +118,7 @@ class PathSample:
         self.graph = graph
         self._conditioned, self._draws, self._alpha = conditioned, dict(draws), alpha
         self._index = {factor: i for i, factor in enumerate(graph.factors)}
-        self._prepared: dict[tuple[str, ...], tuple[StackPosterior, StackedDraws]] = {}
+        self._prepared: dict[tuple[str, ...], tuple[Any, StackedDraws]] = {}
 
     def of(self, factors: Iterable[str]) -> "PathSample":
         """The drawn functions of some factors only."""
@@ -167,10 +137,12 @@ class PathSample:
         (drawn, ddrawn), (told, pulled) = draws.value_and_gradient(U), own.weighted(U, alpha, gradient=True)
         return own.constants + own.scales * (drawn + told), own.scales[..., None] * (ddrawn + pulled)
 
-    def _prepare(self, stack: FactorStack) -> tuple[StackPosterior, "StackedDraws", Float[np.ndarray, "g T"]]:
+    def _prepare(self, stack: FactorStack) -> "tuple[StackPosterior, StackedDraws, Float[np.ndarray, 'g T']]":
+        from swarmbo.belief.gp.stack_predict import StackPosterior  # late: numba is slow to load
+
         index = [self._index[factor] for factor in stack.factors]
         if stack.factors not in self._prepared:
-            draws = StackedDraws([self._draws[f] for f in stack.factors], self._conditioned.is_compiled)
+            draws = StackedDraws([self._draws[f] for f in stack.factors])
             self._prepared[stack.factors] = StackPosterior(self._conditioned, index), draws
         return *self._prepared[stack.factors], self._alpha[index]
 
@@ -208,7 +180,7 @@ def told(conditioned: Conditioned, factor: int, draw: PriorDraw) -> Float[np.nda
     """
     rounds = conditioned.part_data[0 if conditioned.is_coupled else factor].rounds
     points = conditioned.points([factor])[0, : len(rounds)]
-    (values,) = StackedDraws([draw], conditioned.is_compiled).value(points[None], rounds)
+    (values,) = StackedDraws([draw]).value(points[None], rounds)
     return np.where(conditioned.seen[factor], values, 0.0) if conditioned.is_coupled else values
 
 
@@ -231,11 +203,15 @@ def path_weights(
     data = conditioned.part_data
     alphas = [np.zeros(n) for n in conditioned.counts]
     for i in [0] if conditioned.is_coupled else values:
-        part, own = conditioned.parts[i], data[i]
+        own, parts = data[i], conditioned.parts
         s = int((~np.isnan(own.outcome)).sum())  # pending ones come last, and take the draw's own value: no change
         drawn = np.sum([values[j] for j in sorted(values)], axis=0) if conditioned.is_coupled else values[i]
         noise = np.sqrt(own.noise_variances(conditioned.hyper)[:s]) * noise_rngs[i].standard_normal(s)
-        alphas[i] = part.solve(part.residual[:s] - drawn[:s] - noise)
+        moved = drawn[:s] + noise
+        if isinstance(parts, StackedParts):
+            alphas[i] = parts.solve(i, parts.residuals[i, :s] - moved)
+        else:
+            alphas[i] = parts[0].solve(parts[0].residual[:s] - moved)
     return conditioned.spread(alphas)
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
-from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, is_compiled
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.prior import TIED_FROM
 from swarmbo.belief.model.groupings import graph_of_groups
 from swarmbo.belief.model.joint_situation import JointSituation
@@ -22,6 +22,7 @@ from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.belief.model.splitting import parts_of
 from swarmbo.belief.model.warping import Warp, WarpKind
 from swarmbo.boundary.rng import stream
+from swarmbo.kernels import KERNEL_NAMES
 
 _OF_TOTALS: tuple[tuple[WarpKind, float, bool], ...] = (  # and whether all variables are taken together
     ("none", 1.0, False),
@@ -276,27 +277,21 @@ class _Data:
     ) -> dict[str, AdditiveGP]:
         """Beliefs about the parts of some factors, from their ``known`` hyper-parameters; refitted if due."""
         made = {factor: self._unfitted(factor, is_cold=warm is None) for factor, warm in known.items()}
-        compiled = [factor for factor, belief in made.items() if self._is_compiled(factor, belief)]
-        rngs = dict[str, np.random.Generator]()
+        rngs, together = dict[str, np.random.Generator](), list[str]()
         for factor, warm in known.items():
             if warm is not None and not is_due:
                 made[factor] = made[factor].with_hyperparameters(warm)
                 continue
-            n = len(self.situation.history)
+            n, parts = len(self.situation.history), made[factor]
             rngs[factor] = stream(self.situation.seed, "belief", "split", factor=factor, evaluations=n)
-            if factor not in compiled:
-                made[factor] = made[factor].fit(rngs[factor], warm=warm)
-        together = [factor for factor in compiled if factor in rngs]
+            if not parts.has_time and len(parts.scopes) < TIED_FROM and parts.channels.kernels[0] in KERNEL_NAMES:
+                together.append(factor)
+            else:
+                made[factor] = parts.fit(rngs[factor], warm=warm)
         fitted = AdditiveGP.fit_sums(
             [made[f] for f in together], [rngs[f] for f in together], [known[f] for f in together]
         )
         return made | dict(zip(together, fitted, strict=True))
-
-    def _is_compiled(self, factor: str, parts: AdditiveGP) -> bool:
-        """True if a sum is fitted in compiled code, like its factors."""
-        kernels, k = set(parts.hyperparameters.kernels), len(self.situation.graph.factors)
-        is_known = self.settings.time is None and len(parts.graph.factors) < TIED_FROM
-        return is_known and is_compiled([*kernels] * k, parts.n_data)
 
     def _unfitted(self, factor: str, *, is_cold: bool) -> AdditiveGP:
         """Belief about one factor's parts, hyper-parameters at the mode of their prior."""

@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.joint_search import search_jointly
 from swarmbo.belief.gp.observations import standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.standardising import standardisation
@@ -110,6 +109,8 @@ class ScopeEvidence:
         return np.full(len(self.totals), np.nan) if self.noise is None else standardised_noise(self.noise, scale)
 
     def _fitted(self, scopes: Scopes) -> ScopeFit:
+        from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
+
         settings, sizes = msgspec.structs.replace(self.settings, factors={}), [len(scope) for scope in scopes]
         model = "hierarchical" if settings.lengthscales == "auto" else settings.lengthscales
         prior = HyperparameterPrior.of(settings, [""] * len(sizes), sizes, model, [settings.noise_median])
@@ -118,9 +119,8 @@ class ScopeEvidence:
         if varies:
             kernels = [settings.kernel] * len(sizes)
             starts = self._starts(prior, scopes)
-            theta, log_weight, _ = search_jointly(
-                prior, kernels, scopes, self.U, z, self.known_noise(), starts, settings.max_iterations
-            )
+            log_posterior = LogPosterior(prior, kernels, scopes, self.U, z, self.known_noise())
+            theta, log_weight = maximise(log_posterior, starts, settings.max_iterations)
         lengthscales, outputscales, noises = prior.unpack(theta)
         parts = tuple(np.split(lengthscales, np.cumsum(sizes)[:-1]))
         return ScopeFit(scopes, log_weight, parts, outputscales, float(noises[0]))

@@ -165,8 +165,7 @@ def test_agents_that_know_their_own_outcomes_decide_as_the_team_does(given: dict
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("outcomes", ["per-factor", "total"])
 def test_agents_decide_as_their_team_does_where_factors_are_many(outcomes: str, monkeypatch: pytest.MonkeyPatch):
-    """Compiled code, hyper-parameters in common: how many all have decides that, not how many an agent looks at."""
-    monkeypatch.setattr("swarmbo.belief.gp.hyperparameters.COMPILED_FROM", len(RING))
+    """Hyper-parameters in common: how many all have decides that, not how many an agent looks at."""
     monkeypatch.setattr("swarmbo.belief.gp.prior.TIED_FROM", len(RING))
     monkeypatch.setattr("swarmbo.acquisition.auto._MANY", 2)
     case = Case(acquisition="auto", outcomes=outcomes, fails=lost("a", {"f"}))
@@ -181,33 +180,10 @@ def test_agents_decide_as_their_team_does_where_factors_are_many(outcomes: str, 
 
 
 @pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize(("scopes", "fails"), [(RING, lost("a", {"f"})), (PAIRS, lost("c", {"g"}))])
-def test_agents_decide_as_their_team_does_where_outcomes_are_many(
-    scopes: dict[str, list[str]], fails: Callable[[dict[str, float]], set[str]], monkeypatch: pytest.MonkeyPatch
-):
-    """Compiled code begins when there are six outcomes of a factor, in the middle: all know how many there are."""
-    monkeypatch.setattr("swarmbo.belief.gp.hyperparameters._COMPILED_PAIRS", len(scopes) * 6**2)
-    case, conditioned = Case(scopes, acquisition="auto", fails=fails), list[bool]()
+def test_agents_decide_as_their_team_does_where_outcomes_fail():
+    case = Case(PAIRS, acquisition="auto", fails=lost("c", {"g"}))
     for _ in range(INITIAL + 4):
         case.go_on(1)
-        if case.team.n_data > INITIAL:
-            conditioned.append(case.team.model.belief._conditioned.is_compiled)
-    assert set(conditioned) == {False, True}
-
-
-@pytest.mark.usefixtures("poisoned")
-def test_agents_decide_as_their_team_does_where_totals_are_many(monkeypatch: pytest.MonkeyPatch):
-    """The same of totals: from six of them on where all variables are taken together."""
-    monkeypatch.setattr("swarmbo.belief.gp.hyperparameters._COMPILED_COORDINATES", 3 * 6**2)
-    case, conditioned = Case(acquisition="auto", outcomes="total"), list[bool]()
-    for _ in range(INITIAL + 4):
-        ((query_id, point),) = case.asked()
-        total = sum(case.outcomes(point).values())
-        case.team.tell(query_id, total)
-        case.agents["a"].tell(query_id, total)
-        if case.team.n_data > INITIAL:
-            conditioned.append(case.team.model.belief._conditioned.is_compiled)
-    assert set(conditioned) == {False, True}
 
 
 @pytest.mark.usefixtures("poisoned")

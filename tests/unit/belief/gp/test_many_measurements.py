@@ -8,7 +8,7 @@ import pytest
 from swarmbo.acquisition import DBGPUCB, Situation
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeAxis, TimeCorrelation, Views, quick_at
 from swarmbo.belief.at_places import AtPlaces
-from swarmbo.belief.gp import cholesky, fit
+from swarmbo.belief.gp import cholesky, evidence, fit
 from swarmbo.kernels import kernel_matrix
 from swarmbo.spaces import Domain
 
@@ -159,13 +159,13 @@ def test_with_many_rows_fits_come_less_often(monkeypatch: pytest.MonkeyPatch, ro
 
 def test_later_fits_to_many_find_without_drawn_starts_what_they_find_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
     made, starts = list[float](), list[int]()
-    plain = fit.maximise
+    plain = evidence.maximise
 
-    def counted(log: fit.LogPosterior, begins: list[np.ndarray], *rest: float) -> tuple[np.ndarray, float]:
+    def counted(log: evidence.LogPosterior, begins: list[np.ndarray], *rest: float) -> tuple[np.ndarray, float]:
         starts.append(len(begins))
         return plain(log, begins, *rest)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(fit, "maximise", counted)
+    monkeypatch.setattr(evidence, "maximise", counted)
     for seed in range(2):
         X, y = survey(240, seed)
         first = ExactGP.create(ExactGPSettings(), DOMAIN).update(X[:100], y[:100]).fit(np.random.default_rng(seed))

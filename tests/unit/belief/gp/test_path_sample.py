@@ -1,25 +1,15 @@
-"""Draws of all factors at once, in NumPy and in compiled code: all claims are about both."""
-
-from collections.abc import Iterator
+"""Draws of all factors at once."""
 
 import numpy as np
 import pytest
 
 from swarmbo.belief import AdditiveGP
-from swarmbo.belief.gp import hyperparameters
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
-from swarmbo.belief.gp.path_sample import PathSample, draw_prior, path_weights, told
+from swarmbo.belief.gp.path_sample import PathSample, StackedDraws, draw_prior, path_weights, told
 from swarmbo.graph import FactorGraph, stacks_of
 
 GRAPH = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["b", "c"], "h": ["c"]})
 PLACES = np.array([[0.1, 0.4, 0.8], [0.7, 0.2, 0.3], [0.5, 0.9, 0.5]])
-
-
-@pytest.fixture(scope="module", params=[10**9, 1], ids=["numpy", "compiled"], autouse=True)
-def _how(request: pytest.FixtureRequest) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hyperparameters, "COMPILED_FROM", request.param)
-        yield
 
 
 def belief_of(way, t=6, noise_variance=0.05, seed=0, time=None):
@@ -196,19 +186,23 @@ def test_without_data_draws_are_of_the_prior():
 
 
 @pytest.mark.parametrize("fades", [False, True])
-@pytest.mark.parametrize("way", ["total", "per-factor", "mixed"])
-def test_compiled_code_draws_what_numpy_does(way, fades, monkeypatch):
-    """NumPy takes sines in single precision."""
-    points = np.random.default_rng(5).random((9, 3))
-
-    def everything(compiled_from):
-        monkeypatch.setattr(hyperparameters, "COMPILED_FROM", compiled_from)
-        belief = belief_of(way, time=TimeCorrelation("matern32", 8.0) if fades else None)
-        sample = belief.sample(streams(1), np.random.default_rng(2))
-        for stack in stacks_of(GRAPH):
-            yield sample.value(stack, stack.take(points))
-            yield from sample.value_and_gradient(stack, stack.take(points))
-
-    for plain, compiled in zip(list(everything(10**9)), list(everything(1)), strict=True):
-        assert not np.array_equal(plain, compiled)  # nothing was compared with itself
-        np.testing.assert_allclose(compiled, plain, rtol=0.0, atol=2e-5)
+def test_waves_are_sines_and_cosines(fades):
+    """Against NumPy, with derivatives by finite differences, in phases of many turns either way."""
+    hyper = belief_of("per-factor", time=TimeCorrelation("matern32", 0.01) if fades else None).hyperparameters
+    draws = [draw_prior(np.random.default_rng(i), hyper, 0, 64, now=3.0) for i in range(2)]
+    U, rounds = np.random.default_rng(3).normal(size=(2, 7, 2)) * 20.0, np.arange(7.0)
+    waves, steps = StackedDraws(draws), 1e-6 * np.eye(2)
+    for given, when in ((None, np.full(7, 3.0)), (rounds, rounds)):
+        phases = [own @ draw.frequencies.T for own, draw in zip(U, draws, strict=True)]
+        if fades:
+            phases = [phase + when[:, None] * draw.pulses for phase, draw in zip(phases, draws, strict=True)]
+        expected = [
+            np.sin(phase) @ draw.sine_weights + np.cos(phase) @ draw.cosine_weights
+            for phase, draw in zip(phases, draws, strict=True)
+        ]
+        np.testing.assert_allclose(waves.value(U, given), expected, rtol=0.0, atol=1e-7)
+    value, gradient = waves.value_and_gradient(U)
+    np.testing.assert_allclose(value, waves.value(U), rtol=0.0, atol=1e-12)
+    for j, step in enumerate(steps):
+        change = (waves.value(U + step) - waves.value(U - step)) / 2e-6
+        np.testing.assert_allclose(gradient[..., j], change, rtol=0.0, atol=1e-3 * np.abs(gradient).max())

@@ -1,30 +1,25 @@
-"""What single factors are expected to be, in NumPy and in compiled code: all claims are about both."""
-
-from collections.abc import Iterator
+"""Posteriors of single factors: those of a dense formula, with gradients, and nobody else's business."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from scipy.spatial.distance import cdist
 
 from swarmbo.belief import AdditiveGP
-from swarmbo.belief.gp import compiled_evidence, compiled_posterior, hyperparameters, path_sample, stacked_parts
+from swarmbo.belief.gp import path_sample, stack as stacks, stack_fit, stack_predict
+from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.graph import FactorGraph, stacks_of
-from swarmbo.kernels import KERNEL_NAMES, threads
+from swarmbo.kernels import KERNEL_NAMES, correlation, register_kernel, threads
 
-SMOOTH = [name for name in KERNEL_NAMES if name != "matern12"]
+MINE = "rational-quadratic-of-test-stack-predict"
+register_kernel(MINE, correlation=lambda r: 1.0 / (1.0 + 0.5 * r**2), slope=lambda r: 1.0 / (1.0 + 0.5 * r**2) ** 2)
+SMOOTH = [name for name in KERNEL_NAMES if name != "matern12"] + [MINE]
 SCOPES = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "a"], "o": ["d"], "p": ["b"]}
 GRAPH = FactorGraph.from_scopes(SCOPES)
 BOUNDS = {"a": (-2.0, 3.0), "b": (0.0, 10.0), "c": (5.0, 5.5), "d": (-1.0, 1.0)}
 
 
-@pytest.fixture(scope="module", params=[10**9, 1], ids=["numpy", "compiled"], autouse=True)
-def _how(request: pytest.FixtureRequest) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hyperparameters, "COMPILED_FROM", request.param)
-        yield
-
-
-def belief_of(outcomes, kernel="matern52", t=25, seed=0):
+def belief_of(outcomes, kernel="matern52", t=25, seed=0, time=None):
     rng = np.random.default_rng(seed)
     lengths = {variable: 0.4 * (high - low) for variable, (low, high) in BOUNDS.items()}
     outputs = {"f": 0.3, "g": 2.0, "h": 1.0, "o": 5.0, "p": 0.7}
@@ -35,14 +30,17 @@ def belief_of(outcomes, kernel="matern52", t=25, seed=0):
         lengthscale=lengths,
         outputscale=outputs,
         noise_variance=1e-2,
-        outcomes=outcomes,
+        outcomes="total" if outcomes == "mixed" else outcomes,
+        time=time,
     )
+    rounds = None if time is None else rng.integers(0, 20, t).astype(float)
     X = belief.domain.from_unit(rng.random((t, 4)))
     factors = rng.normal(size=(t, 5)) * 3.0
     if outcomes == "total":
-        return belief.update(X, factors.sum(axis=1))
+        return belief.update(X, factors.sum(axis=1), rounds=rounds)
+    totals = np.where(rng.random(t) < (0.5 if outcomes == "mixed" else 0.0), factors.sum(axis=1), np.nan)
     factors[rng.random(factors.shape) < 0.3] = np.nan
-    return belief.update(X, factors)
+    return belief.update(X, totals=totals, factors=factors, rounds=rounds)
 
 
 def central_differences(f, U, step=1e-6):
@@ -93,7 +91,7 @@ def test_gradients_of_the_sum_equal_finite_differences_per_physical_unit(outcome
     belief, rng = belief_of(outcomes, kernel), np.random.default_rng(1)
     X = belief.domain.from_unit(rng.random((6, 4)))
     mean, dmean, var, dvar = belief.posterior_gradient(X)
-    tolerance = 1e-10 if hyperparameters.COMPILED_FROM == 1 else 0.0  # many factors are asked one by one
+    tolerance = 1e-10  # factors that are observed one by one are asked one by one
     np.testing.assert_allclose(mean, belief.posterior(X)[0], rtol=tolerance)
     np.testing.assert_allclose(var, belief.posterior(X)[1], rtol=tolerance)
     for j in range(4):
@@ -147,24 +145,58 @@ def test_what_a_factor_gets_does_not_depend_to_the_bit_on_others_in_its_stack(ou
         assert alone == together[factor]
 
 
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-def test_compiled_code_comes_to_what_numpy_does(outcomes, monkeypatch):
-    rng = np.random.default_rng(3)
-    reference, kernels = rng.random(4), dict(zip(GRAPH.factors, [*KERNEL_NAMES, "rbf"], strict=True))
-    points = {factor: rng.random((6, len(scope))) for factor, scope in SCOPES.items()}
+def dense(belief, factor, U):
+    """Mean and covariance of a factor at points of the unit cube, by whole matrices."""
+    h, hyper, now = belief.hyperparameters, belief.channels.in_one_unit(), belief.now
+    domain, i = belief.domain, GRAPH.place_of[factor]
+    rows = [(r, -1) for r in np.flatnonzero(~np.isnan(belief.totals))]
+    rows += [(r, j) for r, j in zip(*np.nonzero(~np.isnan(belief.factors)), strict=True)]
+    X = domain.to_unit(belief.points)[[r for r, _ in rows]]
+    rounds, channel = belief.rounds[[r for r, _ in rows]], np.array([j for _, j in rows], dtype=int)
+    y = np.array([belief.totals[r] if j < 0 else belief.factors[r, j] for r, j in rows])
 
-    def everything(compiled_from):
-        monkeypatch.setattr(hyperparameters, "COMPILED_FROM", compiled_from)
-        belief = belief_of(outcomes, kernels)
-        for stack in stacks_of(GRAPH):
-            U = np.array([points[factor] for factor in stack.factors])
-            yield belief.local_mean(stack, U)
-            for found in (belief.local(stack, U, gradient=True), belief.local_contrast(stack, U, reference)):
-                yield from (array for array in vars(found).values() if array is not None)
+    def prior(j, A, B, when, then):
+        columns = list(belief.scopes[j]) if A.shape[1] == 4 else slice(None)
+        other = list(belief.scopes[j]) if B.shape[1] == 4 else slice(None)
+        lengths = np.array(hyper.lengthscales[j])
+        K = hyper.outputscales[j] * correlation(hyper.kernels[j], cdist(A[:, columns] / lengths, B[:, other] / lengths))
+        return K * hyper.times[j].between(when[:, None], then[None]) if hyper.times else K
 
-    for plain, compiled in zip(list(everything(10**9)), list(everything(1)), strict=True):
-        assert not np.array_equal(plain, compiled)  # nothing was compared with itself
-        np.testing.assert_allclose(compiled, plain, rtol=1e-10, atol=1e-11)
+    holds = [(channel < 0) | (channel == j) for j in range(5)]
+    K = sum(prior(j, X, X, rounds, rounds) * np.outer(holds[j], holds[j]) for j in range(5)) + 1e-2 * np.eye(len(y))
+    here = np.full(len(U), now)
+    k = prior(i, U, X, here, rounds) * holds[i]
+    residual = y - np.where(channel < 0, h.constant, np.array([*h.constants, 0.0])[channel])
+    mean = h.constants[i] + k @ np.linalg.solve(K, residual)
+    return mean, prior(i, U, U, here, here) - k @ np.linalg.solve(K, k.T)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    outcomes=st.sampled_from(["total", "per-factor", "mixed"]),
+    kernels=st.lists(st.sampled_from([*KERNEL_NAMES, MINE]), min_size=5, max_size=5),
+    fades=st.booleans(),
+    m=st.integers(1, 11),
+    t=st.integers(0, 25),
+)
+def test_factors_and_contrasts_are_those_of_a_dense_formula(outcomes, kernels, fades, m, t):
+    """Of all ways of observing, and of a user's own kernels."""
+    kernel, rng = dict(zip(GRAPH.factors, kernels, strict=True)), np.random.default_rng(m)
+    belief = belief_of(outcomes, kernel, t=t, time=TimeCorrelation("matern12", 9.0) if fades else None).at(30.0)
+    reference = rng.random(4)
+    for stack in stacks_of(GRAPH):
+        U = rng.random((len(stack.factors), m, stack.size))
+        found, contrast = belief.local(stack, U, gradient=True), belief.local_contrast(stack, U, reference)
+        np.testing.assert_allclose(belief.local_mean(stack, U), found.mean, rtol=1e-11, atol=1e-12)
+        for g, factor in enumerate(stack.factors):
+            both = np.concatenate([U[g], stack.take(reference[None])[g]])
+            mean, covariance = dense(belief, factor, both)
+            var = covariance.diagonal()
+            np.testing.assert_allclose(found.mean[g], mean[:m], rtol=1e-8, atol=1e-8)
+            np.testing.assert_allclose(found.var[g], var[:m], rtol=1e-8, atol=1e-8)
+            np.testing.assert_allclose(contrast.mean[g], mean[:m] - mean[m], rtol=1e-8, atol=1e-8)
+            apart = var[:m] + var[m] - 2.0 * covariance[:m, m]
+            np.testing.assert_allclose(contrast.var[g], apart, rtol=1e-7, atol=1e-8)
 
 
 def test_what_a_factor_gets_does_not_depend_to_the_bit_on_how_often_others_were_seen():
@@ -177,10 +209,8 @@ def test_what_a_factor_gets_does_not_depend_to_the_bit_on_how_often_others_were_
     (stack,), U = stacks_of(GRAPH, ["g"]), rng.random((1, 6, 2))
     found = [AdditiveGP(GRAPH, outcomes="per-factor").update(X, factors=factors) for factors in (F, own)]
     together, alone = (belief.local(stack, U, gradient=True) for belief in found)
-    if hyperparameters.COMPILED_FROM == 1:
-        for one, other in zip(vars(together).values(), vars(alone).values(), strict=True):
-            np.testing.assert_array_equal(one, other)
-    np.testing.assert_allclose(together.dvar, alone.dvar, rtol=1e-10, atol=1e-12)
+    for one, other in zip(vars(together).values(), vars(alone).values(), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_cusped_kernels_keep_close_points_apart():
@@ -193,7 +223,6 @@ def test_cusped_kernels_keep_close_points_apart():
 
 def test_what_comes_out_does_not_depend_to_the_bit_on_the_number_of_threads(monkeypatch):
     """Of posteriors, of draws from them, and of the evidence that fits look at."""
-    monkeypatch.setattr(hyperparameters, "COMPILED_FROM", 1)
     monkeypatch.setattr(threads, "_FEWEST", 1)
     rng, shares = np.random.default_rng(7), list[slice]()
     U, reference = rng.random((2, 6, 2)), rng.random(4)
@@ -201,7 +230,7 @@ def test_what_comes_out_does_not_depend_to_the_bit_on_the_number_of_threads(monk
     def noted(n_rows, work, in_threads=threads.in_threads):
         in_threads(n_rows, lambda rows: (shares.append(rows), work(rows))[1])
 
-    for module in (compiled_posterior, compiled_evidence, path_sample, stacked_parts):
+    for module in (stack_predict, stack_fit, path_sample, stacks):
         monkeypatch.setattr(module, "in_threads", noted)
 
     def everything(n_threads):

@@ -5,18 +5,12 @@ import pytest
 
 from swarmbo.acquisition.confidence_bounds import ContrastBounds
 from swarmbo.belief import AdditiveGP
-from swarmbo.belief.gp import hyperparameters
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.kernels.compiled import CODES, rough_radial
 
 SCOPES = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c"], "o": ["c", "a"], "p": ["a", "b", "c"]}
 GRAPH = FactorGraph.from_scopes(SCOPES)
-
-
-@pytest.fixture(autouse=True)
-def _many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hyperparameters, "COMPILED_FROM", 1)
 
 
 def belief_of(noise_variance: float = 1e-3, t: int = 21) -> AdditiveGP:
@@ -60,16 +54,14 @@ def test_one_point_goes_another_way_than_three():
         return kernel
 
     with pytest.MonkeyPatch.context() as patch:
-        from swarmbo.belief.gp import compiled_few, compiled_posterior
+        from swarmbo.belief.gp import stack_predict
 
-        for module, name in ((compiled_few, "predict_few"), (compiled_few, "predict_roughly")):
-            patch.setattr(module, name, noting(name))
-        patch.setattr(compiled_posterior, "predict", noting("predict"))
+        for name in ("predict", "predict_few", "predict_roughly"):
+            patch.setattr(stack_predict, name, noting(name))
         for few, rough in ((1, False), (3, False), (3, True)):
             belief.local_contrast(pairs, U[:, :few], np.zeros(3), rough=rough)
-        patch.setattr(hyperparameters, "COMPILED_FROM", 6)  # few factors with many outcomes
-        patch.setattr(hyperparameters, "_COMPILED_PAIRS", 1)
-        belief_of().local_contrast(pairs, U[:, :1], np.zeros(3), rough=True)
+        tied = AdditiveGP(GRAPH).update(np.zeros((1, 3)), [1.0])
+        tied.local_contrast(pairs, U[:, :1], np.zeros(3), rough=True)
     assert asked == ["predict_few", "predict", "predict_roughly", "predict"]
 
 

@@ -9,26 +9,25 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.stats import multivariate_normal
 
 from swarmbo.belief import AdditiveGP
-from swarmbo.belief.gp import hyperparameters
 from swarmbo.belief.gp.block_rows import ROWS, BlockRows
 from swarmbo.belief.gp.factorised import Factorised
+from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.gp.observations import Observations, factor_covariance
-from swarmbo.belief.gp.stacked_parts import StackedParts
+from swarmbo.belief.gp.stack import StackedParts
 from swarmbo.graph import FactorGraph, stacks_of
-from swarmbo.kernels import KERNEL_NAMES
+from swarmbo.kernels import KERNEL_NAMES, register_kernel
 
 SCOPES = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c"], "o": ["c", "a"], "p": ["a", "b", "c"]}
 GRAPH = FactorGraph.from_scopes(SCOPES)
 
 
-@pytest.fixture(autouse=True)
-def _many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hyperparameters, "COMPILED_FROM", 1)
+MINE = "rational-quadratic-of-test-stack"
+register_kernel(MINE, correlation=lambda r: 1.0 / (1.0 + 0.5 * r**2), slope=lambda r: 1.0 / (1.0 + 0.5 * r**2) ** 2)
 
 
-def belief_of(noise_variance: float = 1e-2) -> AdditiveGP:
-    kernels = dict(zip(GRAPH.factors, [*KERNEL_NAMES, "rbf"], strict=True))
-    return AdditiveGP(GRAPH, kernel=kernels, noise_variance=noise_variance, outcomes="per-factor")
+def belief_of(noise_variance: float = 1e-2, last: str = "rbf", time: TimeCorrelation | None = None) -> AdditiveGP:
+    kernels = dict(zip(GRAPH.factors, [*KERNEL_NAMES, last], strict=True))
+    return AdditiveGP(GRAPH, kernel=kernels, noise_variance=noise_variance, outcomes="per-factor", time=time)
 
 
 def evaluations(t: int, seed: int, missing: float = 0.0):
@@ -47,10 +46,12 @@ def arrays_of(parts: StackedParts) -> list[bytes]:
     return [*blocks, parts.alpha.tobytes(), parts.whitened.tobytes(), parts.counts.tobytes()]
 
 
-@pytest.mark.parametrize("t", [1, ROWS - 1, ROWS, 21])
-def test_rows_and_weights_are_those_of_the_cholesky_factor(t):
-    belief = belief_of()
-    data = belief.update(*evaluations(t, 0, 0.3)).observations
+@pytest.mark.parametrize("fades", [False, True])
+@pytest.mark.parametrize("t", [0, 1, ROWS - 1, ROWS, 21])
+def test_rows_and_weights_are_those_of_the_cholesky_factor(t, fades):
+    """Also of what fades, and of a user's own kernel."""
+    belief = belief_of(last=MINE, time=TimeCorrelation("matern32", 5.0) if fades else None)
+    data = belief.update(*evaluations(t, 0, 0.3), rounds=np.arange(t)).observations
     parts = parts_of(belief, data)
     for i, own in enumerate(data.by_factor(5)):
         n = len(own)
@@ -66,9 +67,14 @@ def test_rows_and_weights_are_those_of_the_cholesky_factor(t):
 
 
 @settings(max_examples=20, deadline=None)
-@given(t=st.integers(1, 20), more=st.lists(st.integers(1, 9), min_size=1, max_size=3), seed=st.integers(0, 9))
-def test_rows_that_come_one_by_one_are_to_the_bit_those_that_come_together(t, more, seed):
-    belief, n = belief_of(), t + sum(more)
+@given(
+    t=st.integers(1, 20),
+    more=st.lists(st.integers(1, 9), min_size=1, max_size=3),
+    fades=st.booleans(),
+    seed=st.integers(0, 9),
+)
+def test_rows_that_come_one_by_one_are_to_the_bit_those_that_come_together(t, more, fades, seed):
+    belief, n = belief_of(last=MINE, time=TimeCorrelation("matern32", 5.0) if fades else None), t + sum(more)
     X, F = evaluations(n, seed, 0.3)
     known = belief.update(X[:t], F[:t])
     parts, data = parts_of(belief, known.observations), known.observations
@@ -95,33 +101,36 @@ def test_points_pending_take_variance_and_leave_the_weights_of_the_mean_to_the_b
     assert not parts.alpha[:, 19:].any()
 
 
-def test_what_is_singular_to_rounding_is_what_numpy_makes_of_it(monkeypatch):
+def test_to_what_is_singular_to_rounding_as_much_is_added_as_lapack_needs():
     empty = belief_of(noise_variance=0.0)
     X, F = evaluations(10, 3)
     X[7], F[7] = X[2], F[2]
     data = empty.update(X, F).observations
     parts = parts_of(empty, data)
+    plain = list[Factorised]()
     for i, own in enumerate(data.by_factor(5)):
-        expected = Factorised.of(factor_covariance(empty.hyperparameters, empty.scopes[i], i, own, own), own.outcome)
+        K = factor_covariance(empty.hyperparameters, empty.scopes[i], i, own, own)
+        expected = Factorised.of(K, own.outcome)
         assert parts.jitters[i] == expected.jitter > 0.0
         np.testing.assert_allclose(parts.inverse.squares(np.array([i]), 10)[0], expected.inverse, rtol=1e-12)
-
-    def in_two_steps(compiled_from: int) -> AdditiveGP:
-        monkeypatch.setattr(hyperparameters, "COMPILED_FROM", compiled_from)
-        first = empty.update(X[:7], F[:7])
-        assert first.jitter == 0.0
-        return first.update(X[7:], F[7:])
-
-    plain, grown = in_two_steps(10**9), in_two_steps(1)
+        first = Factorised.of(K[:7, :7], own.outcome[:7])
+        plain.append(first.extended(K[7:, :7], K[7:, 7:], own.outcome[7:]))
+    first = empty.update(X[:7], F[:7])
+    assert first.jitter == 0.0
+    grown = first.update(X[7:], F[7:])
     assert 0.0 < grown.jitter < 1e-12
-    for stack in stacks_of(GRAPH):
-        U = np.random.default_rng(8).random((len(stack.factors), 6, stack.size))
-        monkeypatch.setattr(hyperparameters, "COMPILED_FROM", 1)
+    for i, factor in enumerate(GRAPH.factors):
+        (stack,) = stacks_of(GRAPH, [factor])
+        U = np.random.default_rng(8).random((1, 6, stack.size))
+        X = np.zeros((6, 3))
+        X[:, [GRAPH.variables.index(variable) for variable in SCOPES[factor]]] = U[0]
+        only = np.where(np.arange(5) == i, np.zeros((6, 1)), np.nan)
+        asked = Observations.of(X, np.full(6, np.nan), only, np.zeros((6, 6)))
+        cross = factor_covariance(empty.hyperparameters, empty.scopes[i], i, asked, data.of_channel(i))
         found = grown.local(stack, U)
-        monkeypatch.setattr(hyperparameters, "COMPILED_FROM", 10**9)
-        expected = plain.local(stack, U)
-        np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(found.var, expected.var, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(found.mean[0], cross @ plain[i].alpha, rtol=1e-5, atol=1e-5)
+        explained = ((cross @ plain[i].inverse.T) ** 2).sum(axis=1)
+        np.testing.assert_allclose(found.var[0], np.maximum(1.0 - explained, 0.0), rtol=1e-5, atol=1e-7)
 
 
 def test_what_counts_as_singular_does_not_depend_on_how_much_is_told_of_other_factors():
@@ -150,6 +159,15 @@ def test_means_where_factors_were_observed_are_those_that_are_asked_for(missing,
     for factor, means in zip(order, belief.means_at_data, strict=True):
         columns = list(belief.scopes[GRAPH.place_of[factor]])
         np.testing.assert_allclose(means, belief.factor_posterior(factor, X[:, columns])[0], rtol=1e-6, atol=1e-8)
+
+
+def test_means_at_the_data_are_those_of_the_present_round_where_beliefs_decay():
+    X, F = evaluations(6, 4)
+    belief = belief_of(time=TimeCorrelation("matern12", 2.0)).update(X, F, rounds=np.arange(6.0)).at(6.0)
+    order = [factor for stack in stacks_of(GRAPH) for factor in stack.factors]
+    for factor, means in zip(order, belief.means_at_data, strict=True):
+        columns = list(belief.scopes[GRAPH.place_of[factor]])
+        np.testing.assert_allclose(means, belief.factor_posterior(factor, X[:, columns])[0], rtol=1e-9)
 
 
 def test_what_is_written_down_goes_on_to_the_bit():

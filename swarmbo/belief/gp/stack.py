@@ -1,4 +1,4 @@
-"""Latents that are observed one by one, many of them: factorised side by side, and kept as rows of L⁻¹ alone."""
+"""Latents that are observed one by one, factorised side by side, of which nothing is kept but rows of L⁻¹."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,14 +6,26 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.spatial.distance import cdist
 
 from swarmbo.belief.gp.block_rows import ROWS, BlockRows
 from swarmbo.belief.gp.factorised import Factorised, inverted
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import Observations, factor_covariance, standardised_noise
+from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.kernels.threads import in_threads
 
 _AT_ONCE = 64  # latents whose points are gathered together
+
+
+@dataclass(frozen=True, eq=False)
+class Marginals:
+    """Mean and variance (g, m) and their gradients (g, m, a), None where not asked for."""
+
+    mean: Float[np.ndarray, "g m"]
+    var: Float[np.ndarray, "g m"]
+    dmean: Float[np.ndarray, "g m a"] | None = None
+    dvar: Float[np.ndarray, "g m a"] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +64,9 @@ class StackedParts(Sequence[Factorised]):
         data: Observations,
         base: "StackedParts | None" = None,
     ) -> "StackedParts":
-        """Factorise in compiled code, which knows no user's own kernels and no time.
+        """Factorise in compiled code; correlations of what fades, and of a user's own kernels, come in arrays.
 
-        A matrix that is singular to rounding is left to NumPy, which adds to its diagonal.
+        A matrix that is singular to rounding is left to LAPACK, and something is added to its diagonal.
 
         Args:
             hyper: Hyper-parameters.
@@ -63,7 +75,7 @@ class StackedParts(Sequence[Factorised]):
             base: Of the first of them, to go on from.
         """
         from swarmbo.belief.gp.compiled_conditioning import grow  # late: numba is slow to load
-        from swarmbo.kernels.compiled import CODES
+        from swarmbo.kernels.compiled import CODES, GIVEN
 
         k = len(scopes)
         entries, counts, known, residuals, noise = _tabled(hyper, data, k)
@@ -77,7 +89,8 @@ class StackedParts(Sequence[Factorised]):
         if base is not None:
             made.whitened[:, : base.whitened.shape[1]] = base.whitened
             made.alpha[:, : base.alpha.shape[1]] = base.alpha
-        codes, addresses = np.array([CODES[name] for name in hyper.kernels]), inverse.addresses
+        codes = np.array([GIVEN if hyper.times else CODES.get(name, GIVEN) for name in hyper.kernels])
+        addresses, first_row = inverse.addresses, int(starts.min(initial=T))
         outputs, is_sound = np.array(hyper.outputscales), np.ones(k, dtype=bool)
         by_size = dict[int, list[int]]()
         for i, scope in enumerate(scopes):
@@ -92,10 +105,12 @@ class StackedParts(Sequence[Factorised]):
                     some = slice(first, min(first + _AT_ONCE, rows.stop))
                     own = index[some]
                     points = data.places[data.row[entries[own]][:, :, None], columns[some][:, None, :]]
-                    Zt = np.ascontiguousarray(np.swapaxes(points / lengths[some][:, None, :], 1, 2))
+                    Z = points / lengths[some][:, None, :]
+                    given = _given(hyper, own, Z, data.rounds[entries[own]], first_row)
                     grow(
-                        own, codes[own], starts[own], counts[own], followed[own], known[own], Zt, outputs[own], noise,
-                        residuals, addresses, made.whitened, made.alpha, is_sound,
+                        own, codes[own], starts[own], counts[own], followed[own], known[own],
+                        np.ascontiguousarray(np.swapaxes(Z, 1, 2)), first_row, given, outputs[own], noise, residuals,
+                        addresses, made.whitened, made.alpha, is_sound,
                     )  # fmt: skip
 
             in_threads(len(index), put)
@@ -149,7 +164,7 @@ class StackedParts(Sequence[Factorised]):
         own: Observations,
         base: "StackedParts | None",
     ) -> None:
-        """Factorise one latent's matrix in NumPy."""
+        """Factorise one latent's matrix, with something added to its diagonal."""
         K = factor_covariance(hyper, scope, i, own, own)
         K.flat[:: len(own) + 1] += own.noise_variances(hyper)
         r = 0 if base is None else int(base.counts[i])
@@ -177,6 +192,13 @@ class StackedParts(Sequence[Factorised]):
         logs = np.log(np.where(np.arange(T) < self.counts[:, None], diagonal, 1.0)).sum(axis=1)
         return -0.5 * (self.whitened**2).sum(axis=1) + logs - 0.5 * self.counts * np.log(2.0 * np.pi)
 
+    def solve(self, i: int, residual: Float[np.ndarray, " s"]) -> Float[np.ndarray, " n"]:
+        """K⁻¹ of other residuals of a latent's first s observations, those known; 0 for the rest."""
+        (inverse,) = self.inverse.squares(np.array([i]), len(residual))
+        alpha = np.zeros(int(self.counts[i]))
+        alpha[: len(residual)] = inverse.T @ (inverse @ residual)
+        return alpha
+
     def __len__(self) -> int:
         return len(self.counts)
 
@@ -188,6 +210,26 @@ class StackedParts(Sequence[Factorised]):
         L, whitened = np.asfortranarray(inverted(np.asfortranarray(inverse))), self.whitened[i, :n]
         residual = np.concatenate([self.residuals[i, :r], L[r:, :r] @ whitened[:r]])
         return Factorised(L, residual, whitened, self.alpha[i, :n], float(self.jitters[i]), inverse)
+
+
+def _given(
+    hyper: AdditiveHyperparameters,
+    latents: Int[np.ndarray, " g"],
+    Z: Float[np.ndarray, "g T a"],
+    rounds: Float[np.ndarray, "g T"],
+    first: int,
+) -> Float[np.ndarray, "g _n T"]:
+    """Correlations of the observations from one on with all, where compiled code is handed them."""
+    own = [i for i in latents.tolist() if hyper.times or hyper.kernels[i] not in KERNEL_NAMES]
+    if not own:
+        return np.zeros((len(latents), 0, 0))
+    out = np.zeros((len(latents), Z.shape[1] - first, Z.shape[1]))
+    for place, i in enumerate(latents.tolist()):
+        if i in own:
+            out[place] = correlation(hyper.kernels[i], cdist(Z[place, first:], Z[place]))
+            if hyper.times:
+                out[place] *= hyper.times[i].between(rounds[place, first:, None], rounds[place, None])
+    return out
 
 
 def _tabled(

@@ -1,0 +1,559 @@
+"""The evidence of stacks of latents in one compiled pass for each theta, and its maximum. Import it late.
+
+What ``gp.evidence`` works out for one matrix of outcomes is done here for many small ones side by side; each latent
+searches on its own. What is observed may also be a sum of latents that read some of the coordinates each. Besides
+value and gradient there is the average information, the mean of the observed and the expected information about theta
+(Gilmour, Thompson & Cullis 1995),
+
+    A_ij = 1/2 αᵀ K_i K⁻¹ K_j α,        K_i = dK / dθ_i,  α = K⁻¹ (z - mean),
+
+which needs products with vectors only and is never indefinite. With the prior's precision it makes steps of Newton's
+kind, so a search takes a handful of evaluations where one that learns the curvature from gradients takes twenty. Of
+a theta nothing is kept but slopes, covariances of all parts of a sum but the last, and, in place of the covariances,
+their inverse: what fits into a core's cache.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numba
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numba.core import types
+from scipy.spatial.distance import pdist
+
+from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.boundary.compiling import compiled
+from swarmbo.kernels import KernelName, correlation_and_slope
+from swarmbo.kernels.compiled import CODES, GIVEN, radial
+from swarmbo.kernels.threads import in_threads
+
+_FUSED: Any = {"contract"}
+_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
+_EPSILON = float(np.finfo(float).eps)
+_ATTEMPTS = 12  # to mend a matrix, by ten times as much each time
+_BLOCK = 4  # pivots eliminated at once: every entry of the matrix is read and written once for all of them
+_PAIRS = 2**18  # of outcomes whose correlations are kept at once, where compiled code is handed them
+_DAMPED, _LEAST, _MOST = 0.1, 1e-8, 1e8  # of a step at first, and within which bounds
+_SLIGHT = 1e-4  # share of the promised rise that a step must bring
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """What theta is worth, for b latents.
+
+    Args:
+        value: Log posterior density (b,), constant means at their optimum.
+        gradient: By theta (b, p).
+        information: The average information, the prior's precision included (b, p, p).
+        mean: The profiled constant means (b,), standardised.
+    """
+
+    value: Float[np.ndarray, " b"]
+    gradient: Float[np.ndarray, "b p"]
+    information: Float[np.ndarray, "b p p"]
+    mean: Float[np.ndarray, " b"]
+
+    def where(self, chosen: Bool[np.ndarray, " b"], other: "Evaluated") -> "Evaluated":
+        """These where they are chosen, elsewhere others."""
+        return Evaluated(
+            np.where(chosen, self.value, other.value),
+            np.where(chosen[:, None], self.gradient, other.gradient),
+            np.where(chosen[:, None, None], self.information, other.information),
+            np.where(chosen, self.mean, other.mean),
+        )
+
+    def bent(self, moved: Float[np.ndarray, "b p"], before: Float[np.ndarray, "b p"]) -> "Evaluated":
+        """With information that agrees, along the last step, with how the gradient changed.
+
+        The average information leaves out what data and model disagree on. Steps that trust it alone go too far along
+        ridges, and come back, again and again.
+
+        Args:
+            moved: The last step.
+            before: The gradient where it began.
+
+        Source: Nocedal & Wright 2006, eq. 6.19 (BFGS), of one step only.
+        """
+        bend = before - self.gradient
+        along = (self.information @ moved[..., None])[..., 0]
+        expected, seen = (moved * along).sum(axis=1), (moved * bend).sum(axis=1)
+        is_bowl = seen > _SLIGHT * expected
+        added = bend[:, :, None] * bend[:, None, :] / np.where(is_bowl, seen, 1.0)[:, None, None]
+        removed = along[:, :, None] * along[:, None, :] / np.where(is_bowl, expected, 1.0)[:, None, None]
+        information = np.where(is_bowl[:, None, None], self.information - removed + added, self.information)
+        return replace(self, information=information)
+
+    def put(self, rows: Int[np.ndarray, " s"], other: "Evaluated") -> None:
+        """Write others over some rows."""
+        self.value[rows], self.gradient[rows] = other.value, other.gradient
+        self.information[rows], self.mean[rows] = other.information, other.mean
+
+    def take(self, rows: Int[np.ndarray, " s"]) -> "Evaluated":
+        """Some rows."""
+        return Evaluated(self.value[rows], self.gradient[rows], self.information[rows], self.mean[rows])
+
+
+def _read(n_dims: int, of: Any = types.float64) -> Any:
+    return types.Array(of, n_dims, "C", readonly=True)  # takes writable arrays too
+
+
+@numba.njit(nogil=True, fastmath=_FUSED)
+def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tuple[float, float]:
+    """Put -A⁻¹ in the place of a positive definite matrix A, by elimination of four pivots at a time.
+
+    Source: Goodnight 1979 (sweeps); Higham 2002, section 14.4 (for such matrices pivots need no search).
+
+    Args:
+        A: Only its lower triangle is read and written; T is a multiple of four.
+        strip: Overwritten.
+
+    Returns:
+        Half the logarithm of the determinant, and the smallest pivot. They are the squares of Cholesky's; where one is
+        not above 0, nothing else means anything.
+    """
+    log_root, smallest = 0.0, np.inf
+    columns, solved, block = strip[:_BLOCK], strip[_BLOCK:], np.empty((_BLOCK, _BLOCK))
+    for first in range(0, len(A), _BLOCK):
+        beyond = first + _BLOCK
+        for k in range(_BLOCK):
+            for j in range(first):
+                columns[k, j] = A[first + k, j]
+            for m in range(_BLOCK):
+                block[k, m] = columns[k, first + m] = A[first + max(k, m), first + min(k, m)]
+        for i in range(beyond, len(A)):
+            for k in range(_BLOCK):
+                columns[k, i] = A[i, first + k]
+        for k in range(_BLOCK):  # the block's own inverse, by Gauss and Jordan
+            pivot = block[k, k]
+            smallest = min(smallest, pivot)
+            if not pivot > 0.0:
+                return log_root, smallest
+            log_root += 0.5 * math.log(pivot)
+            block[k, k] = 1.0
+            for m in range(_BLOCK):
+                block[k, m] /= pivot
+            for i in range(_BLOCK):
+                if i != k:
+                    share = block[i, k]
+                    block[i, k] = 0.0
+                    for m in range(_BLOCK):
+                        block[i, m] -= share * block[k, m]
+        for k in range(_BLOCK):
+            b0, b1, b2, b3 = block[k]
+            for i in range(len(A)):
+                solved[k, i] = b0 * columns[0, i] + b1 * columns[1, i] + b2 * columns[2, i] + b3 * columns[3, i]
+        for i in range(len(A)):
+            s0, s1, s2, s3 = solved[0, i], solved[1, i], solved[2, i], solved[3, i]
+            row = A[i]
+            for j in range(i + 1):
+                row[j] -= s0 * columns[0, j] + s1 * columns[1, j] + s2 * columns[2, j] + s3 * columns[3, j]
+        for k in range(_BLOCK):
+            for j in range(first):
+                A[first + k, j] = solved[k, j]
+            for m in range(k + 1):
+                A[first + k, first + m] = -block[k, m]
+        for i in range(beyond, len(A)):
+            for k in range(_BLOCK):
+                A[i, first + k] = solved[k, i]
+    return log_root, smallest
+
+
+@numba.njit(nogil=True, fastmath=_LANES)
+def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np.ndarray, "t"]) -> None:
+    """Put -A b into ``out``, for a symmetric matrix A of which the lower triangle is known."""
+    t = len(b)
+    out[:] = 0.0
+    for i in range(t):
+        row, own, summed = A[i], b[i], 0.0
+        for j in range(i):
+            summed -= row[j] * b[j]
+            out[j] -= row[j] * own
+        out[i] += summed - row[i] * own
+
+
+@compiled(
+    types.void(
+        types.int64, _read(1, types.int64), _read(3), _read(2), _read(2), _read(3), _read(2), _read(1, types.int64),
+        _read(1), types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[::1],
+        types.boolean[::1], types.float64[::1],
+    ),
+    nogil=True, fastmath=_LANES,
+)  # fmt: skip
+def evaluate(
+    kernel: int,
+    ends: Int[np.ndarray, " k"],
+    Ut: Float[np.ndarray, "g a t"],
+    z: Float[np.ndarray, "g t"],
+    known_noise: Float[np.ndarray, "g t"],
+    given: Float[np.ndarray, "b 3 pairs"],
+    logs: Float[np.ndarray, "b c"],
+    which: Int[np.ndarray, " b"],
+    added: Float[np.ndarray, " b"],
+    value: Float[np.ndarray, " b"],
+    gradient: Float[np.ndarray, "b c"],
+    information: Float[np.ndarray, "b c c"],
+    mean: Float[np.ndarray, " b"],
+    is_sound: Float[np.ndarray, " b"],
+    room: Float[np.ndarray, " n"],
+) -> None:
+    """Log evidence of sums, its gradient and average information, by the c logarithms that follow.
+
+    Args:
+        kernel: Its code, see ``swarmbo.kernels.compiled``.
+        ends: Where the coordinates of each of the k parts of a sum end; a latent that is observed by itself is one.
+        Ut: Points as each sum reads them, coordinate by coordinate.
+        z: Standardised outcomes.
+        known_noise: Noise variances; NaN where the fitted one holds.
+        given: Where the kernel is ``GIVEN``, of a latent that is observed by itself, for each pair of its outcomes the
+            correlation, its slope, and what it gains with the logarithm of the lengthscale of time; else unused.
+        logs: Of a lengthscales, that of time where outcomes fade, k outputscales and the fitted noise variance.
+        which: Of which sum each row is.
+        added: To the diagonal of each matrix, so that it is not singular.
+        value: The log evidence is put here, the constant mean at its optimum.
+        gradient: By ``logs``.
+        information: Likewise; (b, 0, 0) where it is not wanted.
+        mean: The constant means.
+        is_sound: Whether the matrix was positive definite, to rounding; if not, nothing else means anything.
+        room: Overwritten. Large arrays cost as much to allocate as to use: see ``room_for``. Empty: they are allocated.
+    """
+    a, t, k = Ut.shape[1], Ut.shape[2], len(ends)
+    c, T = logs.shape[1], (t + _BLOCK - 1) // _BLOCK * _BLOCK
+    o, last = c - k - 1, c - 2  # where outputscales begin and end
+    n, n_times = t * t, (o - a) * t
+    room = room if len(room) else np.empty(T * T + (2 * k - 1) * n + n_times * t)
+    A, strip = room[: T * T].reshape(T, T), np.zeros((2 * _BLOCK, T))
+    slopes = room[T * T : T * T + k * n].reshape(k, t, t)
+    parts = room[T * T + k * n : T * T + (2 * k - 1) * n].reshape(k - 1, t, t)
+    by_time = room[T * T + (2 * k - 1) * n :].reshape(n_times, t)
+    X, noise, fitted = np.empty((a, t)), np.empty(t), np.empty(t)
+    squares, ones = np.empty(t), np.ones(t)
+    solved, of_ones, alpha, residual = np.empty(t), np.empty(t), np.empty(t), np.empty(t)
+    D, E = np.empty((c, t)), np.empty((c, t))  # derivatives of K by the logarithms, times alpha; K⁻¹ times that
+    for row in range(len(logs)):
+        own, theta = which[row], logs[row]
+        output, free = 0.0, math.exp(theta[c - 1])
+        for p in range(k):
+            output += math.exp(theta[o + p])
+        for d in range(a):
+            share = math.exp(-theta[d])
+            for i in range(t):
+                X[d, i] = share * Ut[own, d, i]
+        largest = 0.0
+        for i in range(t):
+            is_known = not math.isnan(known_noise[own, i])
+            fitted[i] = 0.0 if is_known else free
+            noise[i] = (known_noise[own, i] if is_known else free) + added[row]
+            largest = max(largest, output + noise[i])
+        for i in range(t):
+            near, square, first = A[i, :i], squares[:i], 0
+            if kernel == GIVEN:
+                place = i - 1  # pairs of the first outcome come first, those of the second after them
+                for j in range(i):
+                    near[j] = output * given[row, 0, place]
+                    slopes[0, i, j] = output * given[row, 1, place]
+                    if n_times:
+                        by_time[i, j] = output * given[row, 2, place]
+                    place += t - 2 - j
+            for p in range(k if kernel != GIVEN else 0):
+                square[:] = 0.0
+                for d in range(first, ends[p]):
+                    x, at = X[d], X[d, i]
+                    for j in range(i):
+                        square[j] += (at - x[j]) ** 2
+                part = near if p == k - 1 else parts[p, i, :i]
+                radial(kernel, square, math.exp(theta[o + p]), part, slopes[p, i, :i])
+                first = ends[p]
+            for p in range(k - 1):
+                part = parts[p, i]
+                for j in range(i):
+                    near[j] += part[j]
+            A[i, i] = output + noise[i]
+        for i in range(t, T):
+            A[i, :i], A[i, i] = 0.0, largest
+        log_root, smallest = inverted(A, strip)
+        is_sound[row] = smallest > t * _EPSILON * largest
+        if not is_sound[row]:
+            continue
+        log_root -= 0.5 * (T - t) * math.log(largest)
+        _times(A, z[own], solved)
+        _times(A, ones, of_ones)
+        mean[row] = solved.sum() / of_ones.sum()
+        known, explained, by_noise = 0.0, 0.0, 0.0
+        for i in range(t):
+            alpha[i] = solved[i] - mean[row] * of_ones[i]
+            residual[i] = z[own, i] - mean[row]
+            W = alpha[i] * alpha[i] + A[i, i]  # of (alpha alphaᵀ - K⁻¹)
+            explained += residual[i] * alpha[i]
+            known += noise[i] * W
+            by_noise += fitted[i] * W
+            D[last, i], D[c - 1, i] = residual[i] - noise[i] * alpha[i], fitted[i] * alpha[i]
+        value[row] = -0.5 * explained - log_root - 0.5 * t * math.log(2.0 * math.pi)
+        # sum of W times the prior's covariances: K without its noise, and the sum of K⁻¹ times K is t
+        gradient[row, last], gradient[row, c - 1] = 0.5 * (explained - t - known), 0.5 * by_noise
+        for p in range(k - 1):  # of the last part what the others leave
+            out, own_output, summed = D[o + p], math.exp(theta[o + p]), 0.0
+            out[:] = 0.0
+            for i in range(t):
+                by, negative, near, told = alpha[i], A[i], parts[p, i], own_output * alpha[i]
+                summed += 0.5 * own_output * (by * by + negative[i])
+                for j in range(i):
+                    summed += near[j] * (by * alpha[j] + negative[j])
+                    told += near[j] * alpha[j]
+                    out[j] += near[j] * by
+                out[i] += told
+            gradient[row, o + p] = summed
+            gradient[row, last] -= summed
+            D[last] -= out
+        p = 0
+        for d in range(a):
+            x, out, summed = X[d], D[d], 0.0
+            out[:] = 0.0
+            if d == ends[p]:
+                p += 1
+            for i in range(t):
+                at, by, negative, slope, told = x[i], alpha[i], A[i], slopes[p, i], 0.0
+                for j in range(i):
+                    change = slope[j] * (at - x[j]) ** 2
+                    summed += change * (by * alpha[j] + negative[j])
+                    told += change * alpha[j]
+                    out[j] += change * by
+                out[i] += told
+            gradient[row, d] = summed
+        for d in range(a, o):
+            out, summed = D[d], 0.0
+            out[:] = 0.0
+            for i in range(t):
+                by, negative, changes, told = alpha[i], A[i], by_time[i], 0.0
+                for j in range(i):
+                    summed += changes[j] * (by * alpha[j] + negative[j])
+                    told += changes[j] * alpha[j]
+                    out[j] += changes[j] * by
+                out[i] += told
+            gradient[row, d] = summed
+        if information.shape[1] == 0:
+            continue
+        for d in range(c):
+            _times(A, D[d], E[d])
+        for d in range(c):
+            for e in range(d + 1):
+                summed = 0.0
+                for i in range(t):
+                    summed += D[d, i] * E[e, i]
+                information[row, d, e] = information[row, e, d] = 0.5 * summed
+
+
+def room_for(k: int, t: int) -> Float[np.ndarray, " n"]:
+    """Room that ``evaluate`` needs for t outcomes of a sum of k parts that do not decay."""
+    T = (t + _BLOCK - 1) // _BLOCK * _BLOCK
+    return np.empty(T * T + (2 * k - 1) * t * t)
+
+
+class StackedLogPosterior:
+    """Log posterior densities of the hyper-parameters of g latents, or of g sums, each given t outcomes of its own.
+
+    To the diagonal of a matrix that is singular to rounding something is added.
+
+    Args:
+        priors: Of theta, one each; all of one form. Those of several latents are of their sum.
+        kernel: Of all; of sums not a user's own.
+        U: Points (g, t, a) in the unit cube, as each latent reads them, or all latents of a sum in turn.
+        z: Standardised outcomes (g, t).
+        known_noise: Noise variances (g, t) that were told, standardised; NaN where theta has it.
+        decay: The kernel over time, and the round (g, t) of each outcome; None where nothing fades, as in sums.
+
+    Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Gilmour et al. 1995 for the average information.
+    """
+
+    def __init__(
+        self,
+        priors: Sequence[HyperparameterPrior],
+        kernel: KernelName,
+        U: Float[np.ndarray, "g t a"],
+        z: Float[np.ndarray, "g t"],
+        known_noise: Float[np.ndarray, "g t"],
+        decay: tuple[KernelName, Float[np.ndarray, "g t"]] | None = None,
+    ) -> None:
+        self._first, self.kernel, self._U, self._decay = priors[0], kernel, U, decay
+        self._z, self._known_noise = np.ascontiguousarray(z), np.ascontiguousarray(known_noise)
+        self._centre = np.array([prior.centre for prior in priors])
+        self._precision = np.array([prior.precision for prior in priors])
+        self.bounds = np.array([prior.bounds for prior in priors])
+        self._code = CODES.get(kernel, GIVEN) if decay is None else GIVEN
+        self._Ut, self._ends = np.ascontiguousarray(np.swapaxes(U, 1, 2)), np.cumsum(priors[0].sizes)
+        q, a, rest = priors[0].n_lengthscales, U.shape[2], len(priors[0].centre) - priors[0].n_lengthscales
+        lengths = np.ones((a, 1)) if priors[0].is_shared else np.eye(a)
+        # logarithms by theta
+        self._of_theta = np.block([[lengths, np.zeros((a, rest))], [np.zeros((rest, q)), np.eye(rest)]])
+
+    def __call__(self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"]) -> Evaluated:
+        """Worth of some thetas.
+
+        Args:
+            theta: One a row.
+            which: Of which latent each is.
+        """
+        found, is_sound = self._evaluated(theta, which, np.zeros(len(theta)))
+        (singular,) = np.nonzero(~is_sound)
+        outputs = np.exp(theta[:, -1 - len(self._ends) :]).sum(axis=1)  # the noise variance included
+        level = self._z.shape[1] * _EPSILON * np.maximum(outputs, np.nan_to_num(self._known_noise[which]).max(axis=1))
+        for attempt in range(_ATTEMPTS):
+            if not len(singular):
+                return found
+            added = level[singular] * 10.0**attempt
+            mended, is_sound = self._evaluated(theta[singular], which[singular], added)
+            found.put(singular[is_sound], mended.take(np.flatnonzero(is_sound)))
+            singular = singular[~is_sound]
+        if len(singular):
+            raise ValueError("matrix is no covariance matrix: its negative eigenvalues are not rounding errors")
+        return found
+
+    def _evaluated(
+        self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"], added: Float[np.ndarray, " b"]
+    ) -> tuple[Evaluated, Bool[np.ndarray, " b"]]:
+        """Worth of some thetas, something added to the diagonals, and whether it means anything."""
+        (b, _), (c, _), (_, a, t), by = theta.shape, self._of_theta.shape, self._Ut.shape, self._of_theta
+        logs = theta @ by.T
+        logs[:, :a] += self._first.base
+        value, gradient, information = np.zeros(b), np.zeros((b, c)), np.zeros((b, c, c))
+        mean, is_sound = np.zeros(b), np.zeros(b, dtype=bool)
+
+        def put(rows: slice) -> None:
+            evaluate(
+                self._code, self._ends, self._Ut, self._z, self._known_noise, self._given(logs[rows], which[rows]),
+                logs[rows], which[rows], added[rows], value[rows], gradient[rows], information[rows], mean[rows],
+                is_sound[rows], np.empty(0),
+            )  # fmt: skip
+
+        if self._code == GIVEN:
+            size = max(1, _PAIRS // t**2)
+            for start in range(0, b, size):
+                put(slice(start, start + size))
+        else:
+            in_threads(b, put)
+        found = Evaluated(value, gradient @ by, by.T @ information @ by, mean)
+        away = theta - self._centre[which]
+        weighted = (self._precision[which] @ away[..., None])[..., 0]
+        found = replace(
+            found,
+            value=found.value - 0.5 * (away * weighted).sum(axis=1),
+            gradient=found.gradient - weighted,
+            information=found.information + self._precision[which],
+        )
+        return found, is_sound
+
+    def _given(self, logs: Float[np.ndarray, "b c"], which: Int[np.ndarray, " b"]) -> Float[np.ndarray, "b 3 _n"]:
+        """Correlations of pairs of outcomes, their slopes and what they gain with a longer memory."""
+        if self._code != GIVEN:
+            return np.zeros((len(logs), 3, 0))
+        a, t = self._U.shape[2], self._z.shape[1]
+        out = np.zeros((len(logs), 3, t * (t - 1) // 2))
+        scaled = self._U[which] / np.exp(logs[:, None, :a])
+        r = np.array([pdist(points) for points in scaled]).reshape(len(logs), -1)
+        out[:, 0], out[:, 1] = correlation_and_slope(self.kernel, r)
+        if self._decay is not None:
+            name, rounds = self._decay
+            apart = np.array([pdist(own[:, None]) for own in rounds[which]]).reshape(len(logs), -1)
+            apart /= np.exp(logs[:, a : a + 1])
+            left, fall = correlation_and_slope(name, apart)
+            out[:, 2] = out[:, 0] * fall * apart**2
+            out[:, :2] *= left[:, None]
+        return out
+
+
+def maximise_stacked(
+    log_posterior: StackedLogPosterior,
+    starts: Float[np.ndarray, "b p"],
+    which: Int[np.ndarray, " b"],
+    max_iterations: int,
+    tolerance: float = 1e-6,
+    *,
+    longest: float = 1.0,
+    apart: float = 0.0,
+    begun: Evaluated | None = None,
+) -> tuple[Float[np.ndarray, "b p"], Float[np.ndarray, " b"], Float[np.ndarray, " b"]]:
+    """Local searches side by side: damped Newton steps within bounds. What comes of one does not depend on the others.
+
+    A step solves the information, damped, for the gradient, in those coordinates that a bound does not hold back. It is
+    damped less after it brought what it promised, and more after it brought little or none.
+
+    Source: Nocedal & Wright 2006, section 4.1 for the damping, 16.7 for projection on bounds.
+
+    Args:
+        log_posterior: To be maximised.
+        starts: Thetas.
+        which: Of which latent each is; those of one latent follow one another, as many for each.
+        max_iterations: Per start.
+        tolerance: A search ends when the gain that its undamped step promises, or that of an accepted one, is below
+            this, relative to the value.
+        longest: Of a step, in natural logarithms: the quadratic model knows nothing of what lies further.
+        apart: Of two searches of a latent that come nearer than this in all coordinates, only the one further up goes
+            on; 0: both do.
+        begun: What the starts are worth, if that is known.
+
+    Returns:
+        Thetas (b, p), the log posterior there (b,), and the profiled means (b,).
+    """
+    low, high = log_posterior.bounds[which, :, 0], log_posterior.bounds[which, :, 1]
+    theta = np.clip(starts, low, high)
+    now, damping = log_posterior(theta, which) if begun is None else begun, np.full(len(theta), _DAMPED)
+    active = np.arange(len(theta))
+    for _ in range(max_iterations):
+        if apart > 0.0:
+            active = active[~doubled(theta, now.value, len(theta) // len(set(which.tolist())), apart)[active]]
+        at, gradient, information = theta[active], now.gradient[active], now.information[active]
+        held = ((at <= low[active]) & (gradient < 0.0)) | ((at >= high[active]) & (gradient > 0.0))
+        unit = tolerance * np.maximum(np.abs(now.value[active]), 1.0)
+        undamped = _step(gradient, information, held, np.zeros(len(active)), longest)
+        goes_on = 0.5 * (undamped * gradient).sum(axis=1) > unit
+        if not goes_on.any():
+            break
+        active, at, unit, held = active[goes_on], at[goes_on], unit[goes_on], held[goes_on]
+        gradient, information = gradient[goes_on], information[goes_on]
+        step = _step(gradient, information, held, damping[active], longest)
+        trial = np.clip(at + step, low[active], high[active])
+        moved = trial - at
+        promised = (gradient * moved).sum(axis=1) - 0.5 * np.einsum("bi,bij,bj->b", moved, information, moved)
+        tried = log_posterior(trial, which[active])
+        gain = tried.value - now.value[active]
+        accepted = gain > _SLIGHT * np.maximum(promised, 0.0)
+        ratio = gain / np.where(promised > 0.0, promised, np.inf)
+        change = np.where(ratio > 0.75, 0.1, np.where(ratio > 0.25, 1.0, 10.0))
+        least = np.where(accepted, _LEAST, _DAMPED)
+        damping[active] = np.clip(damping[active] * change, least, _MOST)
+        theta[active] = np.where(accepted[:, None], trial, at)
+        now.put(active, tried.bent(moved, gradient).where(accepted, now.take(active)))
+        is_flat = accepted & (np.abs(gain) <= unit) | (np.abs(moved).max(axis=1) <= _EPSILON)
+        active = active[~is_flat]
+        if not len(active):
+            break
+    return theta, now.value, now.mean
+
+
+def doubled(
+    theta: Float[np.ndarray, "b p"], value: Float[np.ndarray, " b"], n_starts: int, apart: float
+) -> Bool[np.ndarray, " b"]:
+    """Whether another search of the same latent is near, and further up; of equal ones the first counts as that."""
+    own, values = theta.reshape(-1, n_starts, theta.shape[1]), value.reshape(-1, n_starts)
+    is_near = np.abs(own[:, :, None] - own[:, None]).max(axis=-1) < apart
+    is_first = np.tri(n_starts, k=-1, dtype=bool)  # [i, j]: j comes before i
+    one, other = values[:, :, None], values[:, None]
+    return (is_near & ((other > one) | (other == one) & is_first)).any(axis=-1).ravel()
+
+
+def _step(
+    gradient: Float[np.ndarray, "b p"],
+    information: Float[np.ndarray, "b p p"],
+    held: Bool[np.ndarray, "b p"],
+    damping: Float[np.ndarray, " b"],
+    longest: float,
+) -> Float[np.ndarray, "b p"]:
+    """The damped step of each search; none in coordinates that are held."""
+    matrix = np.where(held[:, :, None] | held[:, None, :], 0.0, information)
+    places = np.arange(gradient.shape[1])
+    diagonal = information[:, places, places] * (1.0 + damping[:, None])
+    matrix[:, places, places] = diagonal
+    step = np.linalg.solve(matrix, np.where(held, 0.0, gradient)[..., None])[..., 0]
+    return step * np.minimum(1.0, longest / np.maximum(np.abs(step).max(axis=1), 1e-300))[:, None]

@@ -1,0 +1,561 @@
+"""Posteriors of single factors, for stacks of factors of equal size at once, with analytic gradients. Import it late.
+
+Each factor is worked out in one compiled pass by itself, so what comes out for it does not depend, to the bit, on
+which others are in the stack. With k(u) the covariances of f_i(u) with the observations, K = L Lᵀ their covariance and
+alpha the mean's weights:
+
+    mean = k · alpha,              d mean = dk · alpha
+    var  = s - |v|², v = k L⁻ᵀ,    d var  = -2 dk · v L⁻¹
+
+and for the contrast f_i(u) - f_i(v) the same with k(u) - k(v) and prior variance 2 (s - k(u, v)). Multiplying by L⁻¹ is
+faster than solving triangular systems, and keeps twice the digits that multiplying by K⁻¹ does. A factor's L⁻¹ is read
+block by block of its rows and only as far as the diagonal: with each row go its entry of v for eight points and, at
+once, its share of L⁻ᵀ v.
+
+At one point that leaves seven eighths undone, so there entries of L⁻¹ lie side by side. Tables of hundreds of points
+only say where to look: there sixteen points lie side by side in single precision, and so does L⁻¹, which then fits into
+a core's fastest cache.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numba
+import numpy as np
+from jaxtyping import Float, Int
+from numba.core import types
+from scipy.spatial.distance import cdist
+
+from swarmbo.belief.gp.block_rows import ROWS, Wanted
+from swarmbo.belief.gp.conditioning import Conditioned
+from swarmbo.belief.gp.stack import Marginals
+from swarmbo.belief.gp.triangular_steps import (
+    POINTS,
+    ROUGH_POINTS,
+    block,
+    block_of_one,
+    rough_apart,
+    rough_block,
+    rough_told,
+    row_of,
+)
+from swarmbo.boundary.compiling import compiled
+from swarmbo.kernels import correlation_and_slope
+from swarmbo.kernels.compiled import CODES, GIVEN, radial, rough_radial
+from swarmbo.kernels.threads import in_threads
+
+_FEW = 2  # points of each factor that are looked at one after the other
+_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
+_CODES = types.Array(types.int64, 1, "C", readonly=True)
+_ADDRESSES = types.Array(types.uint64, 1, "C", readonly=True)
+_unsigned: Any = np.uint64
+_ROWS, _BYTES, _NONE = _unsigned(ROWS), _unsigned(8), _unsigned(0)
+_single: Any = np.float32
+_HALF, _ONE = _unsigned(4), _unsigned(1)
+_STEEP = 1e3  # entry of L⁻¹ from which on single precision loses too many digits of a variance
+_ZERO = _single(0.0)
+_NOWHERE = np.zeros(0, dtype=np.uint64)
+MEAN, SLOPE, VARIANCE, GRADIENT = range(4)  # what is wanted; slopes are those of the mean alone
+
+
+def _read(n_dims: int) -> Any:
+    return types.Array(types.float64, n_dims, "C", readonly=True)  # takes writable arrays too
+
+
+_SIGNATURE = types.void(
+    types.int64, _CODES, _CODES, _read(3), _read(2), types.boolean, _read(3), _read(2), _read(1),
+    _read(2), _read(2), _read(4), _ADDRESSES, _CODES,
+    types.float64[:, ::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[:, :, ::1],
+)  # fmt: skip
+
+
+@numba.njit(nogil=True)
+def _solved(
+    blocks: Int[np.ndarray, " n"],
+    place: int,
+    n_rows: int,
+    K: Float[np.ndarray, "T 8"],
+    squares: Float[np.ndarray, " 8"],
+    W: Float[np.ndarray, "T 8"],
+    has_gradient: bool,
+) -> None:
+    """|L⁻¹ k|² of eight points and, where gradients are wanted, L⁻ᵀ L⁻¹ k; L⁻¹ is that of a place in the blocks."""
+    squares[:], W[:n_rows] = 0.0, 0.0
+    k, s, w = _unsigned(K.ctypes.data), _unsigned(squares.ctypes.data), _unsigned(W.ctypes.data)
+    width = _NONE
+    for b in range(n_rows // ROWS):
+        width += _ROWS
+        block(blocks[b] + _unsigned(place) * _ROWS * width * _BYTES, width, width, k, s, w, has_gradient)
+
+
+@compiled(_SIGNATURE, nogil=True, fastmath=_LANES)
+def predict(
+    wanted: int,
+    kernels: Int[np.ndarray, " g"],
+    counts: Int[np.ndarray, " g"],
+    U: Float[np.ndarray, "g m a"],
+    reference: Float[np.ndarray, "g a"],
+    is_contrast: bool,
+    Zt: Float[np.ndarray, "g a T"],
+    lengths: Float[np.ndarray, "g a"],
+    outputs: Float[np.ndarray, " g"],
+    weights: Float[np.ndarray, "g T"],
+    alpha: Float[np.ndarray, "g T"],
+    given: Float[np.ndarray, "g 2 m1 T1"],
+    blocks: Int[np.ndarray, " n"],
+    places: Int[np.ndarray, " g"],
+    mean: Float[np.ndarray, "g m"],
+    var: Float[np.ndarray, "g m"],
+    dmean: Float[np.ndarray, "g m a"],
+    dvar: Float[np.ndarray, "g m a"],
+) -> None:
+    """Posterior of factors at points of their own, or of the difference to a point of reference; standardised.
+
+    Args:
+        wanted: ``MEAN``, ``SLOPE``, ``VARIANCE`` or ``GRADIENT``; only what is wanted is put into the last four.
+        kernels: Codes, see ``swarmbo.kernels.compiled``.
+        counts: How many observations each factor has; what lies beyond is padding.
+        U: Points of the unit cube.
+        reference: One for each factor.
+        is_contrast: Whether the difference to it is asked for.
+        Zt: Observed points, in lengthscales, coordinate by coordinate.
+        lengths: Lengthscales.
+        outputs: Outputscales.
+        weights: By which correlations with observations become covariances.
+        alpha: Weights of the mean.
+        given: Of factors whose kernel is ``GIVEN`` the correlations and slopes between the points, the one of reference
+            after them, and the observations, the point of reference after them.
+        blocks: Where those of the rows of all L⁻¹ begin.
+        places: Of each factor's L⁻¹ among them.
+        mean: Prior means not included.
+        var: Not below 0.
+        dmean: By coordinates of the unit cube.
+        dvar: Likewise.
+    """
+    g, m, a = U.shape
+    most = (alpha.shape[1] + ROWS - 1) // ROWS * ROWS
+    K, S = np.empty((most, POINTS)), np.empty((most, POINTS))
+    W, apart = np.empty((most, POINTS)), np.empty((most, POINTS))
+    squares, x, pulls = np.empty(POINTS), np.empty((a, POINTS)), np.empty((2, POINTS))
+    v, away, at_reference, unused = np.empty(a), np.empty(most), np.zeros(most), np.empty(most)
+    one, near_one, slope_one = np.zeros(POINTS), np.zeros(POINTS), np.zeros(POINTS)
+    for f in range(g):
+        kernel, T, weight, own_alpha = kernels[f], counts[f], weights[f], alpha[f]
+        n_rows = (T + ROWS - 1) // ROWS * ROWS
+        K[T:n_rows] = 0.0
+        if is_contrast:
+            away[:] = 0.0
+            for d in range(a):
+                v[d] = reference[f, d] / lengths[f, d]
+                for t in range(T):
+                    away[t] += (v[d] - Zt[f, d, t]) ** 2
+            if kernel == GIVEN:
+                at_reference[:T] = given[f, 0, m, :T]
+            else:
+                radial(kernel, away[:T], 1.0, at_reference, unused)
+            for t in range(T):
+                at_reference[t] *= weight[t]
+        for start in range(0, m, POINTS):
+            apart[:] = 0.0
+            for d in range(a):
+                for p in range(POINTS):  # beyond the last point, that one again
+                    x[d, p] = U[f, min(start + p, m - 1), d] / lengths[f, d]
+                for t in range(T):
+                    for p in range(POINTS):
+                        apart[t, p] += (x[d, p] - Zt[f, d, t]) ** 2
+            if kernel == GIVEN:
+                for p in range(POINTS):
+                    K[:T, p] = given[f, 0, min(start + p, m - 1), :T]
+                    S[:T, p] = given[f, 1, min(start + p, m - 1), :T]
+            else:
+                radial(kernel, apart.reshape(-1)[: T * POINTS], 1.0, K.reshape(-1), S.reshape(-1))
+            pulls[0] = 0.0
+            for t in range(T):
+                for p in range(POINTS):
+                    K[t, p] = weight[t] * K[t, p] - at_reference[t]
+                    pulls[0, p] += own_alpha[t] * K[t, p]
+            n_points = min(POINTS, m - start)
+            mean[f, start : start + n_points] = pulls[0, :n_points]
+            if wanted == MEAN:
+                continue
+            if wanted == SLOPE:
+                W[:T] = 0.0
+            else:
+                _solved(blocks, places[f], n_rows, K, squares, W, wanted == GRADIENT)
+            if is_contrast:
+                one[:] = 0.0
+                for d in range(a):
+                    one += (x[d] - v[d]) ** 2
+                if kernel == GIVEN:
+                    for p in range(n_points):
+                        near_one[p] = outputs[f] * given[f, 0, start + p, alpha.shape[1]]
+                        slope_one[p] = outputs[f] * given[f, 1, start + p, alpha.shape[1]]
+                else:
+                    radial(kernel, one, outputs[f], near_one, slope_one)
+            if wanted != SLOPE:
+                for p in range(n_points):
+                    prior = 2.0 * (outputs[f] - near_one[p]) if is_contrast else outputs[f]
+                    var[f, start + p] = max(prior - squares[p], 0.0)
+            if wanted == VARIANCE:
+                continue
+            for d in range(a):
+                pulls[:] = 0.0
+                for t in range(T):
+                    for p in range(POINTS):
+                        pull = weight[t] * S[t, p] * (Zt[f, d, t] - x[d, p])
+                        pulls[0, p] += pull * own_alpha[t]
+                        pulls[1, p] += pull * W[t, p]
+                for p in range(n_points):
+                    own = slope_one[p] * (x[d, p] - v[d]) if is_contrast else 0.0
+                    dmean[f, start + p, d] = pulls[0, p] / lengths[f, d]
+                    dvar[f, start + p, d] = 2.0 * (own - pulls[1, p]) / lengths[f, d]
+
+
+@numba.njit(nogil=True, fastmath=_LANES)
+def _at_reference(
+    kernel: int,
+    reference: Float[np.ndarray, " a"],
+    lengths: Float[np.ndarray, " a"],
+    Zt: Float[np.ndarray, "a T"],
+    weights: Float[np.ndarray, " T"],
+    v: Float[np.ndarray, " a"],
+    away: Float[np.ndarray, " T"],
+    unused: Float[np.ndarray, " T"],
+    out: Float[np.ndarray, " T"],
+) -> None:
+    """Covariances with the observations at the point of reference, which is put into ``v`` in lengthscales."""
+    T = len(weights)
+    away[:] = 0.0
+    for d in range(len(v)):
+        v[d] = reference[d] / lengths[d]
+        for t in range(T):
+            away[t] += (v[d] - Zt[d, t]) ** 2
+    radial(kernel, away, 1.0, out, unused)
+    for t in range(T):
+        out[t] *= weights[t]
+
+
+@compiled(_SIGNATURE, nogil=True, fastmath=_LANES)
+def predict_few(
+    wanted: int,
+    kernels: Int[np.ndarray, " g"],
+    counts: Int[np.ndarray, " g"],
+    U: Float[np.ndarray, "g m a"],
+    reference: Float[np.ndarray, "g a"],
+    is_contrast: bool,
+    Zt: Float[np.ndarray, "g a T"],
+    lengths: Float[np.ndarray, "g a"],
+    outputs: Float[np.ndarray, " g"],
+    weights: Float[np.ndarray, "g T"],
+    alpha: Float[np.ndarray, "g T"],
+    given: Float[np.ndarray, "g 2 m1 T1"],
+    blocks: Int[np.ndarray, " n"],
+    places: Int[np.ndarray, " g"],
+    mean: Float[np.ndarray, "g m"],
+    var: Float[np.ndarray, "g m"],
+    dmean: Float[np.ndarray, "g m a"],
+    dvar: Float[np.ndarray, "g m a"],
+) -> None:
+    """What ``predict`` does, point after point."""
+    g, m, a = U.shape
+    most = (alpha.shape[1] + ROWS - 1) // ROWS * ROWS
+    k, slope, w = np.empty(most), np.empty(most), np.empty(most)
+    apart, x, v = np.empty(most), np.empty(a), np.empty(a)
+    at_reference, one = np.zeros(most), np.zeros((3, 1))
+    for f in range(g):
+        kernel, T, weight, own_alpha = kernels[f], counts[f], weights[f], alpha[f]
+        n_rows = (T + ROWS - 1) // ROWS * ROWS
+        k[T:n_rows] = 0.0
+        if is_contrast:
+            _at_reference(
+                kernel, reference[f], lengths[f], Zt[f, :, :T], weight[:T], v, apart[:T], slope[:T], at_reference[:T]
+            )
+        for p in range(m):
+            apart[:] = 0.0
+            for d in range(a):
+                x[d] = U[f, p, d] / lengths[f, d]
+                for t in range(T):
+                    apart[t] += (x[d] - Zt[f, d, t]) ** 2
+            radial(kernel, apart[:T], 1.0, k[:T], slope[:T])
+            told = 0.0
+            for t in range(T):
+                k[t] = weight[t] * k[t] - at_reference[t]
+                told += own_alpha[t] * k[t]
+            mean[f, p] = told
+            if wanted == MEAN:
+                continue
+            w[:n_rows], square = 0.0, 0.0
+            if wanted != SLOPE:
+                width = _unsigned(0)
+                at, out = _unsigned(k.ctypes.data), _unsigned(w.ctypes.data)
+                for b in range(n_rows // ROWS):
+                    width += _ROWS
+                    rows = blocks[b] + _unsigned(places[f]) * _ROWS * width * _BYTES
+                    square += block_of_one(rows, width, at, out, wanted == GRADIENT)
+            one[:] = 0.0
+            if is_contrast:
+                for d in range(a):
+                    one[0, 0] += (x[d] - v[d]) ** 2
+                radial(kernel, one[0], outputs[f], one[1], one[2])
+            if wanted != SLOPE:
+                prior = 2.0 * (outputs[f] - one[1, 0]) if is_contrast else outputs[f]
+                var[f, p] = max(prior - square, 0.0)
+            if wanted == VARIANCE:
+                continue
+            for d in range(a):
+                by_mean, by_var = 0.0, 0.0
+                for t in range(T):
+                    pull = weight[t] * slope[t] * (Zt[f, d, t] - x[d])
+                    by_mean += pull * own_alpha[t]
+                    by_var += pull * w[t]
+                own = one[2, 0] * (x[d] - v[d]) if is_contrast else 0.0
+                dmean[f, p, d] = by_mean / lengths[f, d]
+                dvar[f, p, d] = 2.0 * (own - by_var) / lengths[f, d]
+
+
+@compiled(_SIGNATURE, nogil=True, fastmath=_LANES)
+def predict_roughly(
+    wanted: int,
+    kernels: Int[np.ndarray, " g"],
+    counts: Int[np.ndarray, " g"],
+    U: Float[np.ndarray, "g m a"],
+    reference: Float[np.ndarray, "g a"],
+    is_contrast: bool,
+    Zt: Float[np.ndarray, "g a T"],
+    lengths: Float[np.ndarray, "g a"],
+    outputs: Float[np.ndarray, " g"],
+    weights: Float[np.ndarray, "g T"],
+    alpha: Float[np.ndarray, "g T"],
+    given: Float[np.ndarray, "g 2 m1 T1"],
+    blocks: Int[np.ndarray, " n"],
+    places: Int[np.ndarray, " g"],
+    mean: Float[np.ndarray, "g m"],
+    var: Float[np.ndarray, "g m"],
+    dmean: Float[np.ndarray, "g m a"],
+    dvar: Float[np.ndarray, "g m a"],
+) -> None:
+    """What ``predict`` does of means and variances, in single precision where that will do."""
+    g, m, a = U.shape
+    most = (alpha.shape[1] + ROWS - 1) // ROWS * ROWS
+    n_blocks = most // ROWS
+    entries = np.empty(ROWS * ROWS * n_blocks * (n_blocks + 1) // 2, dtype=np.float32)
+    K, apart = np.zeros((most, ROUGH_POINTS), dtype=np.float32), np.empty((most, ROUGH_POINTS), dtype=np.float32)
+    squares, x = np.empty(ROUGH_POINTS, dtype=np.float32), np.empty((a, ROUGH_POINTS), dtype=np.float32)
+    told, away_from = np.empty(ROUGH_POINTS, dtype=np.float32), np.empty(ROUGH_POINTS, dtype=np.float32)
+    Z, weight = np.empty((a, most), dtype=np.float32), np.empty(most, dtype=np.float32)
+    own_alpha, shift = np.empty(most, dtype=np.float32), np.zeros(most, dtype=np.float32)
+    v, away, at_reference, unused = np.zeros(a), np.empty(most), np.zeros(most), np.empty(most)
+    near_one, own_v = np.zeros(ROUGH_POINTS, dtype=np.float32), np.empty(a, dtype=np.float32)
+    for f in range(g):
+        kernel, T = kernels[f], counts[f]
+        n_rows = (T + ROWS - 1) // ROWS * ROWS
+        steepest = 0.0
+        for i in range(T):
+            steepest = max(steepest, row_of(blocks, places[f], i)[i])
+        if steepest > _STEEP:
+            own = slice(f, f + 1)
+            predict(
+                wanted, kernels[own], counts[own], U[own], reference[own], is_contrast, Zt[own], lengths[own],
+                outputs[own], weights[own], alpha[own], given[own], blocks, places[own], mean[own], var[own],
+                dmean[own], dvar[own],
+            )  # fmt: skip
+            continue
+        begun = 0
+        for i in range(n_rows):
+            row = row_of(blocks, places[f], i)
+            for j in range(len(row)):
+                entries[begun + j] = _single(row[j])
+            begun += len(row)
+        if is_contrast:
+            _at_reference(
+                kernel, reference[f], lengths[f], Zt[f, :, :T], weights[f, :T], v, away[:T], unused[:T],
+                at_reference[:T],
+            )  # fmt: skip
+        for d in range(a):
+            own_v[d] = _single(v[d])
+        for t in range(T):
+            weight[t], own_alpha[t] = _single(weights[f, t]), _single(alpha[f, t])
+            shift[t] = _single(at_reference[t])
+            for d in range(a):
+                Z[d, t] = _single(Zt[f, d, t])
+        K[T:n_rows] = _ZERO
+        for start in range(0, m, ROUGH_POINTS):
+            apart[:] = _ZERO
+            for d in range(a):
+                for p in range(ROUGH_POINTS):  # beyond the last point, that one again
+                    x[d, p] = _single(U[f, min(start + p, m - 1), d] / lengths[f, d])
+            some, n = _unsigned(T), T * ROUGH_POINTS
+            rough_apart(
+                _unsigned(x.ctypes.data), _unsigned(Z.ctypes.data), _unsigned(most), _unsigned(a), some,
+                _unsigned(apart.ctypes.data),
+            )  # fmt: skip
+            rough_radial(kernel, apart.reshape(-1)[:n], K.reshape(-1)[:n])
+            told[:], squares[:] = _ZERO, _ZERO
+            at = _unsigned(K.ctypes.data)
+            rough_told(
+                at, some, _unsigned(weight.ctypes.data), _unsigned(shift.ctypes.data),
+                _unsigned(own_alpha.ctypes.data), _unsigned(told.ctypes.data),
+            )  # fmt: skip
+            n_points = min(ROUGH_POINTS, m - start)
+            for p in range(n_points):
+                mean[f, start + p] = told[p]
+            if wanted == MEAN:
+                continue
+            rows, width = _unsigned(entries.ctypes.data), _unsigned(0)
+            out = _unsigned(squares.ctypes.data)
+            for _ in range(n_rows // ROWS):
+                width += _ROWS
+                rough_block(rows, width, width, at, out)
+                rows += _ROWS * width * _HALF
+            if is_contrast:
+                away_from[:] = _ZERO
+                rough_apart(
+                    _unsigned(x.ctypes.data), _unsigned(own_v.ctypes.data), _ONE, _unsigned(a), _ONE,
+                    _unsigned(away_from.ctypes.data),
+                )  # fmt: skip
+                rough_radial(kernel, away_from, near_one)
+            for p in range(n_points):
+                prior = 2.0 * outputs[f] * (1.0 - near_one[p]) if is_contrast else outputs[f]
+                var[f, start + p] = max(prior - squares[p], 0.0)
+
+
+class StackPosterior:
+    """The posterior of some factors of equal size; what does not depend on the points is prepared once.
+
+    Args:
+        conditioned: Hyper-parameters and data.
+        factors: Indices of the factors (g), all of one size a.
+    """
+
+    def __init__(self, conditioned: Conditioned, factors: Sequence[int]) -> None:
+        index, hyper = list(factors), conditioned.hyper
+        self._names = [hyper.kernels[i] for i in index]
+        self._codes = np.array([CODES.get(name, GIVEN) for name in self._names])
+        self._own = np.flatnonzero(self._codes == GIVEN).tolist()
+        self._lengths = np.array([hyper.lengthscales[i] for i in index])
+        self._outputs = np.array([hyper.outputscales[i] for i in index])
+        self._scales = np.array([hyper.scales[i] for i in index])[:, None]
+        self._constants = np.array([hyper.constants[i] for i in index])[:, None]
+        self._Z = conditioned.points(index) / self._lengths[:, None]  # (g, T, a)
+        self._Zt = np.ascontiguousarray(np.swapaxes(self._Z, 1, 2))
+        is_run = index == list(range(index[0], index[0] + len(index)))
+        rows = slice(index[0], index[0] + len(index)) if is_run else index  # of neighbours in memory no copy is made
+        self._weights = self._outputs[:, None] * conditioned.seen[rows]
+        if hyper.times:
+            self._weights = self._weights * conditioned.decay(index)
+        self._alpha, self._rows, is_coupled = conditioned.alpha[rows], conditioned.rows, conditioned.is_coupled
+        self._places = np.zeros(len(index), dtype=np.int64) if is_coupled else np.array(index)
+        self._counts = np.full(len(index), len(conditioned.data)) if is_coupled else conditioned.counts[rows]
+        self._may_be_few = not (is_coupled or self._own)
+
+    @property
+    def constants(self) -> Float[np.ndarray, "g 1"]:
+        """Prior means, physical."""
+        return self._constants
+
+    @property
+    def scales(self) -> Float[np.ndarray, "g 1"]:
+        """Physical units per standardised one."""
+        return self._scales
+
+    def mean(self, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
+        """Posterior mean of f_i(u) in physical units, without the cost of a variance."""
+        return self._constants + self._physical(U, None, "mean").mean
+
+    def marginals(self, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
+        """Posterior of f_i(u) in physical units; gradients by coordinates of the unit cube."""
+        found = self._physical(U, None, "gradient" if gradient else "variance")
+        return replace(found, mean=self._constants + found.mean)
+
+    def contrast(
+        self,
+        U: Float[np.ndarray, "g m a"],
+        reference: Float[np.ndarray, "g 1 a"],
+        *,
+        gradient: bool = False,
+        rough: bool = False,
+    ) -> Marginals:
+        """Posterior of f_i(u) - f_i(reference): offsets between factors, which totals can't tell, cancel.
+
+        Args:
+            U: Points of the unit cube.
+            reference: One for each factor.
+            gradient: Whether gradients are wanted.
+            rough: Whether three digits will do, to say where to look; it counts for factors observed one by one.
+        """
+        return self._physical(U, reference, "gradient" if gradient else "variance", rough=rough)
+
+    def weighted(
+        self, U: Float[np.ndarray, "g m a"], alpha: Float[np.ndarray, "g T"], *, gradient: bool = False
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Covariances with the observations, times other weights than the mean's, and their gradients; standardised.
+
+        Args:
+            U: Points of the unit cube.
+            alpha: The weights.
+            gradient: Whether gradients are wanted; else they are 0.
+        """
+        told, _, pulled, _ = self._predicted(U, None, "slope" if gradient else "mean", alpha)
+        return told, pulled
+
+    def _physical(
+        self,
+        U: Float[np.ndarray, "g m a"],
+        reference: Float[np.ndarray, "g 1 a"] | None,
+        wanted: Wanted,
+        *,
+        rough: bool = False,
+    ) -> Marginals:
+        """Posterior of f_i(u), or of f_i(u) - f_i(reference), but for prior means; physical."""
+        mean, var, dmean, dvar = self._predicted(U, reference, wanted, self._alpha, rough=rough)
+        scales = self._scales
+        if wanted != "gradient":
+            return Marginals(scales * mean, scales**2 * var)
+        return Marginals(scales * mean, scales**2 * var, scales[..., None] * dmean, scales[..., None] ** 2 * dvar)
+
+    def _predicted(
+        self,
+        U: Float[np.ndarray, "g m a"],
+        reference: Float[np.ndarray, "g 1 a"] | None,
+        wanted: Wanted,
+        alpha: Float[np.ndarray, "g T"],
+        *,
+        rough: bool = False,
+    ) -> tuple[
+        Float[np.ndarray, "g m"], Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"], Float[np.ndarray, "g m a"]
+    ]:
+        """Mean, variance and their gradients, as ``predict`` has them; what is not wanted is zero."""
+        (g, m, a), kernel, whole = U.shape, predict, np.ascontiguousarray
+        rough = rough and wanted == "variance"
+        if self._may_be_few and (rough or m <= _FEW):
+            kernel = predict_roughly if rough else predict_few
+        mean, var, dmean, dvar = np.zeros((g, m)), np.zeros((g, m)), np.zeros((g, m, a)), np.zeros((g, m, a))
+        code = {"mean": MEAN, "slope": SLOPE, "variance": VARIANCE, "gradient": GRADIENT}[wanted]
+        points, given = whole(U), self._given(U, reference)
+        away = np.zeros((g, a)) if reference is None else whole(reference[:, 0])
+        blocks = self._rows.addresses if code >= VARIANCE else _NOWHERE  # to look them up takes as long as a few means
+        weights, alpha = whole(self._weights), whole(alpha)
+
+        def put(rows: slice) -> None:
+            kernel(
+                code, self._codes[rows], self._counts[rows], points[rows], away[rows], reference is not None,
+                self._Zt[rows], self._lengths[rows], self._outputs[rows], weights[rows], alpha[rows], given[rows],
+                blocks, self._places[rows], mean[rows], var[rows], dmean[rows], dvar[rows],
+            )  # fmt: skip
+
+        in_threads(g, put)
+        return mean, var, dmean, dvar
+
+    def _given(
+        self, U: Float[np.ndarray, "g m a"], reference: Float[np.ndarray, "g 1 a"] | None
+    ) -> Float[np.ndarray, "g 2 _m1 _T1"]:
+        """Correlations and slopes of a user's own kernels; of others none."""
+        if not self._own:
+            return np.zeros((len(U), 0, 0, 0))
+        away = U[:, :1] if reference is None else reference
+        X, V = (np.concatenate(parts, axis=1) for parts in ((U, away), (self._Z, away / self._lengths[:, None])))
+        out = np.zeros((len(U), 2, X.shape[1], V.shape[1]))
+        for f in self._own:
+            out[f] = correlation_and_slope(self._names[f], cdist(X[f] / self._lengths[f], V[f]))
+        return out

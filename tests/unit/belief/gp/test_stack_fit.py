@@ -1,0 +1,318 @@
+"""Fits of factors, and of sums, side by side: the stacked evidence is the plain one, and its searches find as much."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.gp.evidence import LogPosterior, maximise
+from swarmbo.belief.gp.fit_alone import Stacked, search
+from swarmbo.belief.gp.hyperparameters import TimeAxis
+from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief.gp.stack_fit import StackedLogPosterior, maximise_stacked
+from swarmbo.belief.gp.starts import starting_thetas
+from swarmbo.graph import FactorGraph
+from swarmbo.kernels import KERNEL_NAMES, kernel_matrix, register_kernel
+from swarmbo.spaces import Domain
+
+MINE = "rational-quadratic-of-test-stack-fit"
+register_kernel(MINE, correlation=lambda r: 1.0 / (1.0 + 0.5 * r**2), slope=lambda r: 1.0 / (1.0 + 0.5 * r**2) ** 2)
+BRISK = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}
+
+
+def prior_of(sizes, model="separate", time=None):
+    own = AdditiveGPSettings(time=time)
+    names = [f"f{i}" for i in range(len(sizes))]
+    return HyperparameterPrior.of(own, names, sizes, model, [own.noise_median])
+
+
+def scopes_of(sizes):
+    ends = np.cumsum(sizes)
+    return [range(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+
+def problems(count, n_outcomes, size, seed=0):
+    """Bowls, waves, cliffs and noise, standardised."""
+    rng = np.random.default_rng(seed)
+    U = rng.random((count, n_outcomes, size))
+    z = np.empty((count, n_outcomes))
+    for i in range(count):
+        square = ((U[i] - rng.random(size)) ** 2).sum(axis=1)
+        wave = np.sin(6.0 * U[i] @ rng.normal(size=size))
+        z[i] = (-square, wave, -np.exp(4.0 * square), wave + 0.3 * rng.normal(size=n_outcomes))[i % 4]
+        z[i] = (z[i] - z[i].mean()) / z[i].std()
+    return U, z, rng
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    case=st.one_of(
+        st.tuples(st.sampled_from([*KERNEL_NAMES, MINE]), st.tuples(st.integers(1, 4)), st.booleans()),
+        st.tuples(st.sampled_from(KERNEL_NAMES), st.lists(st.integers(1, 3), min_size=2, max_size=4), st.just(False)),
+    ),
+    model=st.sampled_from(["shared", "hierarchical", "separate"]),
+    n_outcomes=st.integers(1, 30),
+    seed=st.integers(0, 10**6),
+)
+def test_each_of_a_stack_is_worth_what_it_is_alone(case, model, n_outcomes, seed):
+    """Latents by themselves, also of a user's own kernel and such that fade, and sums of some."""
+    kernel, sizes, fades = case
+    prior, rng = prior_of(sizes, model, TimeAxis("matern32") if fades else None), np.random.default_rng(seed)
+    U, z = rng.random((3, n_outcomes, sum(sizes))), rng.normal(size=(3, n_outcomes))
+    noise = np.where(rng.random(z.shape) < 0.5, rng.random(z.shape), np.nan)  # NaN: as fitted
+    rounds = rng.integers(0, 30, z.shape).astype(float)
+    stacked = StackedLogPosterior([prior] * 3, kernel, U, z, noise, ("matern12", rounds) if fades else None)
+    theta = np.array([prior.sample(rng) for _ in range(5)])
+    theta[:, -1] = np.maximum(theta[:, -1], np.log(1e-4))  # singular matrices agree to fewer digits
+    which = np.array([0, 1, 2, 2, 0])
+    found = stacked(theta, which)
+    for row, i in enumerate(which):
+        decay = ("matern12", rounds[i]) if fades else None
+        plain = LogPosterior(prior, [kernel] * len(sizes), scopes_of(sizes), U[i], z[i], noise[i], decay=decay)
+        value, gradient = plain(theta[row])
+        assert found.value[row] == pytest.approx(value, rel=1e-6, abs=1e-6)
+        np.testing.assert_allclose(found.gradient[row], gradient, rtol=1e-5, atol=1e-5 * np.abs(gradient).max())
+        assert found.mean[row] == pytest.approx(plain.means(theta[row])[0], rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("fades", [False, True])
+def test_the_information_is_the_average_of_the_observed_and_the_expected_one(fades):
+    """Against its definition, with derivatives of the covariance by finite differences."""
+    sizes = [2] if fades else [2, 1]
+    prior, rng = prior_of(sizes, time=TimeAxis("matern52") if fades else None), np.random.default_rng(1)
+    U, z, rounds = rng.random((9, sum(sizes))), rng.normal(size=9), rng.integers(0, 20, 9).astype(float)
+    theta = prior.centre + 0.3 * rng.normal(size=len(prior.centre))
+    theta[-1] = np.log(0.1)
+    decay = ("matern52", rounds[None]) if fades else None
+    stacked = StackedLogPosterior([prior], "matern52", U[None], z[None], np.full((1, 9), np.nan), decay)
+    found = stacked(theta[None], np.zeros(1, dtype=int))
+
+    def covariance(theta):
+        first, rest = kernel_matrix("matern52", U[:, :2], U[:, :2], np.exp(theta[:2]), np.exp(theta[3])), 0.0
+        if fades:
+            first *= kernel_matrix("matern52", rounds[:, None], rounds[:, None], np.exp(theta[2:3]), 1.0)
+        else:
+            rest = kernel_matrix("matern52", U[:, 2:], U[:, 2:], np.exp(theta[2:3]), np.exp(theta[4]))
+        return first + rest + np.exp(theta[-1]) * np.eye(9)
+
+    inverse = np.linalg.inv(covariance(theta))
+    alpha = inverse @ (z - found.mean[0])
+    steps = 1e-6 * np.eye(len(theta))
+    moved = [(covariance(theta + step) - covariance(theta - step)) @ alpha / 2e-6 for step in steps]
+    wanted = 0.5 * np.array([[one @ inverse @ other for other in moved] for one in moved]) + prior.precision
+    np.testing.assert_allclose(found.information[0], wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("sizes", [[2], [1, 1]])
+def test_to_a_matrix_that_is_singular_to_rounding_as_much_is_added_as_lapack_needs(sizes):
+    prior = prior_of(sizes)
+    U = np.repeat(np.random.default_rng(0).random((5, 2)), 2, axis=0)  # every point twice
+    z, no_noise, noise = np.repeat(np.arange(5.0), 2), np.zeros(10), np.zeros((2, 10))
+    theta = np.array([prior.centre, prior.centre])
+    theta[0, :2] = np.log(0.01)
+    apart = U + 0.1 * np.arange(10.0)[:, None] % 0.2  # no point twice
+    log_posterior = StackedLogPosterior([prior] * 2, "matern12", np.array([apart, U]), np.array([z, z]), noise)
+    found = log_posterior(theta, np.arange(2))
+    for row, points in enumerate((apart, U)):
+        plain = LogPosterior(prior, ["matern12"] * len(sizes), scopes_of(sizes), points, z, no_noise)
+        value, gradient = plain(theta[row])  # where something is added pivots are as large as their rounding errors
+        assert found.value[row] == pytest.approx(value, rel=1e-6 if points is apart else 2e-2)
+        assert np.isfinite(found.gradient[row]).all()
+        if points is apart:
+            np.testing.assert_allclose(found.gradient[row], gradient, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("brisk", [{}, BRISK])
+@pytest.mark.parametrize(("n_outcomes", "size"), [(5, 1), (12, 2), (40, 2), (30, 4)])
+def test_searches_side_by_side_find_as_much_as_one_that_learns_the_curvature_from_gradients(n_outcomes, size, brisk):
+    """L-BFGS-B from the same starts. Noise has many maxima, so single ones may differ, either way."""
+    prior = prior_of([size])
+    U, z, _ = problems(16, n_outcomes, size)
+    starts = starting_thetas(prior, [], None)
+    stacked = StackedLogPosterior([prior] * 16, "matern52", U, z, np.full(z.shape, np.nan))
+    which = np.repeat(np.arange(16), len(starts))
+    theta, value, _ = maximise_stacked(stacked, np.tile(starts, (16, 1)), which, 60, **brisk)
+    scopes, none = [range(size)], np.full(n_outcomes, np.nan)
+    plain = [
+        maximise(LogPosterior(prior, ["matern52"], scopes, X, y, none), starts, 60)[1]
+        for X, y in zip(U, z, strict=True)
+    ]
+    best = value.reshape(16, -1).max(axis=1)
+    assert (best > np.array(plain) - 1e-2).mean() >= 0.9
+    assert best.sum() > sum(plain) - 0.1
+    assert (theta >= prior.bounds[:, 0]).all()
+    assert (theta <= prior.bounds[:, 1]).all()
+
+
+@pytest.mark.parametrize("has_earlier", [False, True])
+def test_of_many_outcomes_a_part_says_where_to_look_and_all_of_them_how_good_it_is(has_earlier, monkeypatch):
+    """Against a search with all outcomes from every start; also where an earlier fit ended at the maximum."""
+    prior = prior_of([2])
+    U, z, _ = problems(12, 64, 2)
+    data = Stacked([prior] * 12, "matern52", U, z, np.full(z.shape, np.nan))
+    starts, which = np.tile(starting_thetas(prior, [], None), (12, 1)), np.repeat(np.arange(12), 2)
+    whole = StackedLogPosterior(*data)
+    theta, value, _ = maximise_stacked(whole, starts, which, 60)
+    best = value.reshape(12, 2).max(axis=1)
+    if has_earlier:
+        starts[::2] = theta[2 * np.arange(12) + value.reshape(12, 2).argmax(axis=1)]
+    asked = list[int]()
+    evaluated = StackedLogPosterior.__call__
+
+    def counted(self, theta, which):
+        asked.append(len(theta) * (self._z.shape[1] == 64))
+        return evaluated(self, theta, which)
+
+    monkeypatch.setattr(StackedLogPosterior, "__call__", counted)
+    found, mean = search(data, starts, 60, goes_on=has_earlier)
+    n_sketched = sum(asked)
+    reached = evaluated(whole, found, np.arange(12))
+    np.testing.assert_allclose(reached.mean, mean, atol=1e-9)
+    assert (reached.value > best - 0.02).mean() >= 0.9
+    assert (reached.value > best - 1e-3).all() or not has_earlier
+    asked.clear()
+    maximise_stacked(whole, starts, which, 60, **BRISK)
+    assert n_sketched < (0.7 if has_earlier else 0.6) * sum(asked)
+
+
+def test_searches_that_meet_go_on_as_one():
+    prior = prior_of([2])
+    U, z, _ = problems(8, 20, 2)
+    starts, which = starting_thetas(prior, [], None), np.repeat(np.arange(8), 2)
+
+    class Counted(StackedLogPosterior):
+        n = 0
+
+        def __call__(self, theta, which):
+            self.n += len(theta)
+            return super().__call__(theta, which)
+
+    found = []
+    for apart in (0.0, 0.3):
+        stacked = Counted([prior] * 8, "matern52", U, z, np.full(z.shape, np.nan))
+        _, value, _ = maximise_stacked(stacked, np.tile(starts, (8, 1)), which, 60, apart=apart)
+        found.append((stacked.n, value.reshape(8, 2).max(axis=1)))
+    (n_both, both), (n_one, one) = found
+    assert n_one < 0.9 * n_both
+    np.testing.assert_allclose(one, both, atol=1e-2)
+
+
+@pytest.mark.parametrize("n_outcomes", [20, 70, 110])
+@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("fades", [False, True])
+def test_a_search_comes_as_far_as_a_longer_one_but_for_a_tenth_of_a_nat(n_outcomes, goes_on, fades):
+    """Also of what fades, and from where an earlier one ended, which a better maximum still takes the place of."""
+    prior = prior_of([2], time=TimeAxis() if fades else None)
+    U, z, rng = problems(12, n_outcomes, 2, seed=3)
+    rounds = np.sort(rng.integers(0, 40, z.shape), axis=1).astype(float)
+    data = Stacked([prior] * 12, "matern52", U, z, np.full(z.shape, np.nan), ("matern32", rounds) if fades else None)
+    cold = np.array(starting_thetas(prior, [], None))
+    poor = prior.centre.copy()
+    poor[:2], poor[-1] = prior.bounds[:2, 1], prior.bounds[-1, 1]  # all is noise
+    starts = np.tile(np.array(starting_thetas(prior, [], poor)) if goes_on else cold, (12, 1))
+    whole, which = StackedLogPosterior(*data), np.repeat(np.arange(12), 2)
+    far = maximise_stacked(whole, np.tile(cold, (12, 1)), which, 60)[1].reshape(12, 2).max(axis=1)
+    theta, mean = search(data, starts, 60, goes_on=goes_on)
+    reached = whole(theta, np.arange(12))
+    assert (reached.value > far - 0.1).mean() >= (0.75 if goes_on or n_outcomes > 64 else 0.9)
+    np.testing.assert_allclose(reached.mean, mean, atol=1e-9)
+    assert ((theta >= prior.bounds[:, 0]) & (theta <= prior.bounds[:, 1])).all()
+    for i in range(0, 12, 5):  # every latent ends where its own search leads
+        decay = ("matern32", rounds[i : i + 1]) if fades else None
+        alone = Stacked([prior], "matern52", U[i : i + 1], z[i : i + 1], np.full((1, n_outcomes), np.nan), decay)
+        np.testing.assert_array_equal(search(alone, starts[:2], 60, goes_on=goes_on)[0][0], theta[i])
+
+
+def test_what_a_factor_is_fitted_to_be_does_not_depend_to_the_bit_on_the_others():
+    graph = FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(7)})
+    rng = np.random.default_rng(0)
+    X, F = rng.random((60, 8)), rng.normal(size=(60, 7))
+    F[:, 2] = np.sin(5.0 * X[:, 2] + X[:, 3])
+    F[40:, 4] = np.nan  # another number of outcomes: another stack
+    own = AdditiveGPSettings(factors={"f5": FactorPrior(kernel="rbf", noise_median=0.1)})
+
+    def fitted(columns):
+        part = graph.of([f"f{j}" for j in columns])
+        settings = AdditiveGPSettings(factors={f: p for f, p in own.factors.items() if f in part.factors})
+        used = [int(name[1:]) for name in part.variables]
+        domain = Domain(np.zeros(len(used)), np.ones(len(used)))
+        belief = AdditiveGP.create(settings, part, domain, "per-factor").update(X[:, used], factors=F[:, columns])
+        return belief.fit(np.random.default_rng(0)).hyperparameters
+
+    together = fitted(list(range(7)))
+    assert together.kernels[5] == "rbf"
+    for j in range(7):
+        alone = fitted([j])
+        assert together.lengthscales[j] == alone.lengthscales[0]
+        assert together.noise_variances[j] == alone.noise_variances[0]
+        assert together.constants[j] == alone.constants[0]
+
+
+@pytest.mark.parametrize("n_outcomes", [30, 80])
+def test_several_fits_side_by_side_are_each_what_they_are_alone_to_the_bit(n_outcomes):
+    """Few outcomes, and so many that a part leads; of other units, gaps, starts and streams each."""
+    graph = FactorGraph.from_scopes({f"f{i}": (f"x{i}", f"x{i + 1}") for i in range(6)})
+    rng = np.random.default_rng(0)
+    X, F = rng.random((n_outcomes, 7)), rng.normal(size=(n_outcomes, 6))
+    F[:, 1], F[5:, 4] = 3.0, np.nan  # one is always the same, another was seen seldom
+    empty = AdditiveGP.create(
+        AdditiveGPSettings(restarts=1), graph, Domain(np.zeros(7), np.ones(7)), outcomes="per-factor"
+    )
+    beliefs = [empty.update(X, factors=values) for values in (F, 100.0 + 7.0 * F, np.exp(F))]
+    warm = [None, beliefs[1].fit(np.random.default_rng(9)).hyperparameters, None]
+    alone = [belief.fit(np.random.default_rng(i), warm=warm[i]) for i, belief in enumerate(beliefs)]
+    together = AdditiveGP.fit_alike(beliefs, [np.random.default_rng(i) for i in range(3)], warm)
+    for one, other in zip(alone, together, strict=True):
+        assert one.hyperparameters == other.hyperparameters
+        assert one.fitted_at == other.fitted_at == n_outcomes
+    assert len({belief.hyperparameters.scales for belief in together}) == 3
+
+
+def sums(n_sums, n_outcomes, seed=0):
+    """Beliefs about sums over three variables, of waves as long and as high as it happens."""
+    rng = np.random.default_rng(seed)
+    graph = FactorGraph.from_scopes({f: [x] for f, x in zip("fgh", "abc", strict=True)})
+    empty = AdditiveGP.create(
+        AdditiveGPSettings(restarts=3, outputscale_log_std=1.0), graph, Domain(np.zeros(3), np.ones(3))
+    )
+    for i in range(n_sums):
+        X = rng.random((n_outcomes, 3))
+        y = (rng.uniform(0.5, 2.0, 3) * np.sin(rng.uniform(2.0, 12.0, 3) * X)).sum(axis=1)
+        yield empty.update(X, 10.0**i * (y + 0.01 * rng.normal(size=n_outcomes)))
+
+
+@pytest.mark.parametrize("n_outcomes", [30, 70])
+def test_sums_are_fitted_as_well_as_by_a_search_that_learns_the_curvature_from_gradients(n_outcomes):
+    beliefs = list(sums(6, n_outcomes))
+    rngs = [np.random.default_rng(i) for i in range(6)]
+    plain = [belief.fit(np.random.default_rng(i)) for i, belief in enumerate(beliefs)]
+    fitted = AdditiveGP.fit_sums(beliefs, rngs, [None] * 6)
+    gained = [one.log_evidence() - other.log_evidence() for one, other in zip(fitted, plain, strict=True)]
+    assert (np.array(gained) > -0.3).mean() >= 0.8  # of maxima with the prior's density, which is left out here
+    for one, other in zip(fitted, plain, strict=True):
+        assert one.fitted_at == n_outcomes
+        assert one.hyperparameters.constants == pytest.approx(other.hyperparameters.constants, rel=0.2, abs=0.5)
+        assert one.hyperparameters.scales == other.hyperparameters.scales
+    warm = AdditiveGP.fit_sums(beliefs, rngs, [belief.hyperparameters for belief in fitted])
+    for one, other in zip(warm, fitted, strict=True):
+        assert one.log_evidence() == pytest.approx(other.log_evidence(), abs=0.3)
+
+
+def test_what_a_sum_is_fitted_to_be_does_not_depend_to_the_bit_on_the_others():
+    beliefs = [*sums(3, 66), *sums(1, 40)]
+    flat = beliefs[0].update(beliefs[0].X[:5], np.ones(5))
+    constant = flat._with(**{name: getattr(flat, name)[-5:] for name in ("points", "totals", "factors", "noise")})
+    beliefs.append(constant._with(rounds=np.zeros(5), base=None))
+
+    def fitted(places):
+        rngs = [np.random.default_rng(i) for i in places]
+        return AdditiveGP.fit_sums([beliefs[i] for i in places], rngs, [None] * len(places))
+
+    together = fitted(range(5))
+    for i in range(5):
+        assert fitted([i])[0].hyperparameters == together[i].hyperparameters
+    prior = msgspec.structs.replace(constant.hyperparameters, constants=together[4].hyperparameters.constants)
+    assert together[4].hyperparameters.lengthscales == prior.lengthscales  # outcomes that are alike tell of nothing
+    assert sum(together[4].hyperparameters.constants) == pytest.approx(1.0)
