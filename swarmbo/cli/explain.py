@@ -189,7 +189,8 @@ def _documented(thing: Any) -> tuple[tuple[str, ...], dict[str, str]]:
     head, *sections = re.split(r"\n(?=(?:Args|Attributes|Returns|Raises|Example|Version history):\n)", f"\n{text}")
     listed = next((part for part in sections if part.startswith("Args:")), "")
     items = re.findall(r"^    (\w+)(?: \([^)]*\))?: (.*(?:\n {5,}.*)*)", listed, flags=re.MULTILINE)
-    return tuple(map(_plain, head.strip().split("\n\n"))), {key: _plain(said) for key, said in items}
+    paragraphs = head.strip() or "It has no description."
+    return tuple(map(_plain, paragraphs.split("\n\n"))), {key: _plain(said) for key, said in items}
 
 
 def _plain(text: str) -> str:

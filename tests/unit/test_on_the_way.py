@@ -203,7 +203,7 @@ def test_logs_of_worlds_without_them_are_as_before():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sample_every_m": 10.0}, r"\$\.sample_every_m: got 10\.0; wanted none beside samples_per_leg"),
+        ({"sample_every_m": 10.0}, r"\$\.sample_every_m: got 10\.0; wanted none together with samples_per_leg"),
         ({"samples_per_leg": 0, "sample_every_m": 0.1}, r"\$\.sample_every_m: got 0\.1 m, .* wanted at most 64"),
         (
             {"field": {"survey": "oxford-ph"}},

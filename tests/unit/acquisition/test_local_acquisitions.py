@@ -169,7 +169,7 @@ def test_the_schedule_by_its_earlier_name_is_refused_and_the_present_name_said(k
 
 def test_a_base_without_functions_says_so(situation_of) -> None:
     situation = situation_of(t=2)
-    with pytest.raises(NotImplementedError, match="what agents maximise"):
+    with pytest.raises(NotImplementedError, match="the functions that agents maximise"):
         Acquisition().local_functions(situation, Acquisition().learn(situation, BELIEF, None))
 
 

@@ -201,7 +201,7 @@ def test_a_record_of_hyperparameters_rebuilds_the_belief_without_a_fit():
         ({"X": [[0.0, 0.0, 0.0]], "y": [1.0], "noise_variance": [-1.0]}, r"noise_variance\[0\]: got -1"),
         ({"X": [[0.0, 0.0, 0.0]], "y": [1.0], "noise_variance": [np.inf]}, r"noise_variance\[0\]"),
         ({"X": [[0.0, 0.0, 0.0]], "y": [1.0], "noise_variance": [1.0, 2.0]}, r"noise_variance: got shape"),
-        ({"X": [[0.0, 0.0, 0.0]], "y": [1.0], "totals": [1.0]}, "beside"),
+        ({"X": [[0.0, 0.0, 0.0]], "y": [1.0], "totals": [1.0]}, "together"),
     ],
 )
 def test_bad_data_are_refused_with_their_row(given_arguments, message):
