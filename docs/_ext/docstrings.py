@@ -26,13 +26,28 @@ def in_rest(lines: list[str]) -> list[str]:
         lines: With Markdown tables among them.
     """
     changed = list[str]()
-    for is_row, group in groupby(lines, key=lambda line: line.strip().startswith("|")):
+    for is_row, group in groupby(_whole_rows(lines), key=lambda line: line.strip().startswith("|")):
         rows = list(group)
         if is_row and len(rows) > 1 and RULE.match(rows[1].strip()):
             changed += ["", *_table(rows), ""]
         else:
             changed += map(_without_substitutions, rows)
     return changed
+
+
+def _whole_rows(lines: list[str]) -> Iterator[str]:
+    """The lines, those of a row of a table that goes on in the next line as one."""
+    row, is_table = "", False
+    for line in lines:
+        row = f"{row} {line.strip()}" if row else line
+        stripped = row.strip()
+        is_table = bool(stripped.startswith("| ") and is_table) or bool(RULE.match(stripped))
+        if is_table and line.strip() and not stripped.endswith("|"):
+            continue
+        yield row
+        row = ""
+    if row:
+        yield row
 
 
 def cells(row: str) -> list[str]:

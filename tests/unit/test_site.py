@@ -79,6 +79,7 @@ def test_tables_in_docstrings_become_tables_and_bars_elsewhere_stay_bars(part):
         "   * - ``a``",
         "     - ``x | y``, or z",
     ]
+    assert "     - x z" in in_rest(["| a | b |", "|---|---|", "| ``y`` | x", "    z |", "| c | d |"])
     assert in_rest(["|mean - level| and ``a | b``"]) == [r"\|mean - level| and ``a | b``"]
     assert in_rest(["the score |x - y| of ``|a|``"]) == [r"the score \|x - y| of ``|a|``"]
 
