@@ -43,7 +43,7 @@ def run(
     force: Annotated[bool, typer.Option("--force", help="Replace the run that lies in the folder.")] = False,
     trust: Trust = False,
 ) -> None:
-    """Run a scenario into a folder of its own, with figures and a closing table."""
+    """Run a scenario into a new folder, with figures and a closing table."""
     with one_line_errors():
         from swarmbo.runs import load, run as run_scenario
         from swarmbo.runs.sweep import folder_name, setting_slug

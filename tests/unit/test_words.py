@@ -1,18 +1,26 @@
-"""Pages are written in the words of the field and in short sentences; what is left of other words may only become less.
+"""Pages, public docstrings, help and errors use the words of the field and short sentences; counts only fall.
 
 ``python tests/unit/test_words.py PAGE…`` lists what is found, with what to write instead.
 """
 
+import ast
+import inspect
 import re
 import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
+
+import swarmbo as sb
+from swarmbo.cli import app
 
 ROOT = Path(__file__).parents[2]
 LIST = tomllib.loads((ROOT / "docs" / "words.toml").read_text(encoding="utf-8"))
+PROGRAM = "docstrings of public names", "help of commands", "error messages"
 PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
 MOST_WORDS = 28
 INVERTED = re.compile(r"[*_(]*(Of|Who|Whoever|Nor|Not so)\b")
@@ -45,10 +53,51 @@ def sentences(paragraph: str) -> list[str]:
     return re.split(r"(?<=[.!?])[*_)”\"]*\s+", paragraph)
 
 
+def text_of(page: str) -> str:
+    """Text of a page, or what the program shows of one kind, in paragraphs."""
+    made = dict(zip(PROGRAM, (public_docstrings, help_texts, error_messages), strict=True))
+    return "\n\n".join(made[page]()) if page in made else (ROOT / page).read_text(encoding="utf-8")
+
+
+def public_docstrings() -> Iterator[str]:
+    """Docstrings of all public names, their public methods and properties: paragraphs, and each argument's text."""
+    for name in sb.homes():
+        thing = getattr(sb, name)
+        methods = vars(thing).items() if inspect.isclass(thing) else ()
+        for part in (thing, *(value for key, value in methods if not key.startswith("_"))):
+            text = inspect.cleandoc(getattr(part, "__doc__", "") or "") if not isinstance(part, str | int) else ""
+            head, *sections = re.split(r"\n(?=(?:Args|Returns|Raises|Example|Version history|Warns):\n)", f"\n{text}")
+            yield from head.strip().split("\n\n")
+            listed = "".join(f"\n{part}" for part in sections if not part.startswith(("Example", "Version")))
+            yield from re.findall(r"^    \w+: (.*(?:\n {5,}.*)*)", listed, flags=re.MULTILINE)
+
+
+def help_texts() -> Iterator[str]:
+    """Help of all commands and of their options."""
+    commands: Any = get_command(app)
+    for command in commands.commands.values():
+        yield command.help or ""
+        yield from (getattr(option, "help", None) or "" for option in command.params)
+
+
+def error_messages() -> Iterator[str]:
+    """Texts of exceptions and warnings, with CODE for what is filled in."""
+    for path in sorted([*(ROOT / "swarmbo").rglob("*.py"), *(ROOT / "envs").rglob("*.py")]):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and re.search(r"(Error|Warning|warn)$", ast.unparse(node.func)):
+                yield from filter(None, map(_literal, node.args))
+
+
+def _literal(node: ast.AST) -> str:
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_literal(value) if isinstance(value, ast.Constant) else "`x`" for value in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
 def found(page: str) -> list[str]:
     """Faults of a page, each with a replacement."""
     faults = list[str]()
-    for paragraph in paragraphs((ROOT / page).read_text(encoding="utf-8")):
+    for paragraph in paragraphs(text_of(page)):
         text = prose(paragraph)
         for word in LIST["words"]:
             if page not in word.get("allowed", []):
@@ -65,15 +114,15 @@ def found(page: str) -> list[str]:
     return faults
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, *PROGRAM])
 def test_words_to_be_replaced_only_become_fewer(page):
     faults, allowed = found(page), LIST["counts"].get(page, 0)
     assert len(faults) <= allowed, "\n".join(faults)
 
 
 def test_pages_that_are_counted_are_there():
-    assert not set(LIST["counts"]) - set(PAGES)
-    assert not {page for word in LIST["words"] for page in word.get("allowed", [])} - set(PAGES)
+    assert not set(LIST["counts"]) - {*PAGES, *PROGRAM}
+    assert not {page for word in LIST["words"] for page in word.get("allowed", [])} - {*PAGES, *PROGRAM}
 
 
 @pytest.mark.parametrize(
@@ -109,6 +158,6 @@ def test_pages_are_short():
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or PAGES:
+    for name in sys.argv[1:] or [*PAGES, *PROGRAM]:
         for fault in found(name):
             print(f"{name}: {fault}")  # noqa: T201
