@@ -8,12 +8,12 @@ import networkx as nx
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
-from swarmbo.agent.returning import Returning
+from swarmbo.agent.state import Returning
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
-from swarmbo.deciding.choice import MOST_QUERIES
 from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.logbook import MOST_QUERIES
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import UNASKED, OwnRow
 from swarmbo.deciding.setup import Setup
