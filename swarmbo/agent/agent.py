@@ -244,24 +244,15 @@ class Agent(Returning):
                 a value is not in bounds.
             ShapeError: If an outcome is no number, or a location is not in or near the box.
         """
-        own, order = self._own, self._own.count
-        if self.problem.is_field:
-            if point is not None:
-                raise ConfigError("got a point; wanted location = …, as this is a field", at="$.point")
-            query_id = UNASKED if query is None else query_name(query)
-            row = self._owned.measured(
-                self._log, query_id, self._unlearned(query_id), outcome, location, noise_std, failed=failed, order=order
-            )
+        own, more = self._own, dict[str, Any](failed=failed, order=self._own.count)
+        query_id = UNASKED if query is None and self.problem.is_field else query_name(query)
+        before = self._unlearned(query_id)
+        if query_id == UNASKED and point is None:
+            row = self._owned.unrequested(before, outcome, location, noise_std, **more)
         else:
-            if location is not None:
-                raise ConfigError(
-                    "got a location; wanted point = {variable: value}, as this is a function", at="$.location"
-                )
-            query_id = query_name(query)
-            order = own.told[query_id].order if query_id in own.told else order
-            row = self._teller.told(
-                self._log, query_id, self._unlearned(query_id), outcome, point, noise_std, failed=failed, order=order
-            )
+            if not self.problem.is_field and query_id in own.told:
+                more["order"] = own.told[query_id].order
+            row = self._teller.told(self._log, query_id, before, outcome, point, location, noise_std, **more)
         if row is not None:
             self._own = own.with_told(query_id, row)
 

@@ -13,7 +13,6 @@ import numpy as np
 from swarmbo.acquisition import Travel
 from swarmbo.agent.participants import Participants, learns_alike
 from swarmbo.agent.talking import Deciding, Talking
-from swarmbo.agent.told import Owned
 from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.participant import Participant
 from swarmbo.deciding.field import FieldLearner
@@ -21,6 +20,7 @@ from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, stops_by_round
 from swarmbo.deciding.setup import settings_again
+from swarmbo.deciding.told import Owned
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation

@@ -16,7 +16,6 @@ from swarmbo.agent.answers import Clocked, Known, Stage, Staged, Timed
 from swarmbo.agent.participants import Participants
 from swarmbo.agent.setup_check import require_own
 from swarmbo.agent.stages import Stages
-from swarmbo.agent.told import Owned, checked_sites
 from swarmbo.boundary.values import check_links, exact
 from swarmbo.coordination.drivers.by_messages import Post
 from swarmbo.coordination.messages import Bundle, Codec, Message, UnfitError
@@ -27,6 +26,7 @@ from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import Offer, PackedOffer, offers_of
 from swarmbo.deciding.own_rows import OwnRows
 from swarmbo.deciding.setup import Setup
+from swarmbo.deciding.told import Owned, checked_sites
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.problem import Problem
 from swarmbo.records import LinkReport, Recommendation, SolveReport, Traffic

@@ -19,9 +19,9 @@ from swarmbo.deciding.logbook import MOST_QUERIES, Choice
 from swarmbo.deciding.offers import offer_of
 from swarmbo.deciding.own_rows import news_shape, shares_outcomes
 from swarmbo.deciding.reports import Report, Reports, data_of_group, news_of_group, offered
-from swarmbo.deciding.rows import is_table, read_rows
+from swarmbo.deciding.tables import attached, is_table, read_rows
 from swarmbo.deciding.team_state import TeamState
-from swarmbo.deciding.told import Noise, Outcome, attached, news_of
+from swarmbo.deciding.told import Noise, Outcome, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError
 from swarmbo.problem.data import News

@@ -94,6 +94,18 @@ class OwnRow(msgspec.Struct, frozen=True):
         stood = dict(zip(problem.graph.variables_owned_by(agent), stop.place, strict=True))
         return msgspec.structs.replace(row, factors={agent: stop.outcome}, place=stood, noise=noise)
 
+    @classmethod
+    def of_news(cls, order: int, news: News, factors: Sequence[str], place: Mapping[str, float]) -> "OwnRow":
+        """Row of an agent's own factors of a function; with the total, if the news have one."""
+        return cls(
+            order,
+            {factor: _known(news.factors[factor]) for factor in factors if factor in news.factors},
+            UNSET if news.total is None else _known(news.total),
+            dict(place),
+            noise={factor: news.noise[factor] for factor in factors if factor in news.noise},
+            total_noise=None if news.total is None else _known(news.total_noise),
+        )
+
     @property
     def has_come(self) -> bool:
         """True if it has an outcome, a failure, or the end of the query."""
@@ -169,6 +181,11 @@ class OwnRows(msgspec.Struct, frozen=True):
     def said(self, log: Logbook) -> "OwnRows":
         """Data that remain after a report: values of variables of queries without outcomes."""
         return OwnRows({name: OwnRow(0, place=row.place) for name, row in self.told.items() if name in log.open})
+
+
+def _known(number: float) -> float | None:
+    """None for a failed outcome."""
+    return float(number) if math.isfinite(number) else None
 
 
 def stops_by_round(rows: Mapping[str, OwnRow], agent: str, variables: Sequence[str]) -> list[tuple[int, list[Stop]]]:

@@ -4,6 +4,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -395,17 +396,6 @@ def row_of(problem: Problem, agent: str, news: News, before: OwnRows, teller: st
     if problem.is_field:
         return before.row(problem, agent, news, has_ended=has_ended)
     graph, stood = problem.graph, problem.named(news.point)
-    own = [factor for factor in graph.factors_owned_by(agent) if factor in news.factors]
-    row = OwnRow(
-        before.count,
-        {factor: _known(news.factors[factor]) for factor in own},
-        place={variable: stood[variable] for variable in graph.variables_owned_by(agent)},
-        noise={factor: news.noise[factor] for factor in own if factor in news.noise},
-    )
-    if problem.outcomes != "total" or agent != teller:
-        return row
-    return msgspec.structs.replace(row, total=_known(news.total), total_noise=_known(news.total_noise))
-
-
-def _known(number: float | None) -> float | None:
-    return None if number is None or not math.isfinite(number) else float(number)
+    place = {variable: stood[variable] for variable in graph.variables_owned_by(agent)}
+    told = news if agent == teller else replace(news, total=None)
+    return OwnRow.of_news(before.count, told, graph.factors_owned_by(agent), place)
