@@ -69,11 +69,13 @@ def news_of(
     if total is not None and not query.waits:
         _require_same(query_id, "the total", total, float(log.history.totals[query.row]))
         return None
-    if total is None and rest_failed:
+    may_tell = problem.channels if own is None else own
+    if total is None and rest_failed and may_tell:
         if not waits and not factors:
-            _require_failure(log, query_id, query, problem.channels if own is None else own)
+            _require_failure(log, query_id, query, may_tell)
         new = dict.fromkeys(waits, np.nan) | new
-    if total is None and not new and (factors or not waits):
+    # an agent without factors tells where its variables stood
+    if total is None and not new and may_tell and (factors or not waits):
         return None
     return News(spot, total, new, total_noise, {channel: noise[channel] for channel in new if channel in noise})
 
