@@ -1,13 +1,10 @@
 """An agent with its own data, fit and decisions; it uses others' data only as received by message."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
-import networkx as nx
 from numpy.typing import ArrayLike
 
-from swarmbo.acquisition import Travel
 from swarmbo.agent.state import Returning
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
@@ -16,10 +13,8 @@ from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import MOST_QUERIES
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import UNASKED, OwnRow
-from swarmbo.deciding.setup import Setup
 from swarmbo.deciding.told import Noise
 from swarmbo.errors import ConfigError, UnknownQueryError
-from swarmbo.problem import Problem
 from swarmbo.records import Recommendation
 
 
@@ -94,22 +89,6 @@ class Agent(Returning):
         >>> query_id, sorted(point), traffic == transport.traffic
         ('q00004', ['x', 'y', 'z'], False)
     """
-
-    def __init__(
-        self,
-        name: str,
-        problem: Problem,
-        *,
-        links: "nx.Graph[str] | None" = None,
-        patience: float = math.inf,
-        level: float | None = None,
-        sites: ArrayLike | None = None,
-        has_base: bool = False,
-        travel: Travel | None = None,
-        **settings: Any,
-    ) -> None:
-        watched = problem.watching(level)
-        super().__init__(name, watched, Setup.of(watched, **settings), links, patience, sites, has_base, travel)
 
     @property
     def belief(self) -> ExactGP | FusedBelief:

@@ -90,13 +90,17 @@ class Talking:
         self,
         name: str,
         problem: Problem,
-        setup: Setup,
+        *,
         links: "nx.Graph[str] | None" = None,
         patience: float = math.inf,
+        level: float | None = None,
         sites: ArrayLike | None = None,
         has_base: bool = False,
         travel: Travel | None = None,
+        **settings: Any,
     ) -> None:
+        problem = problem.watching(level)
+        setup = Setup.of(problem, **settings)
         if name not in problem.agents:
             raise ConfigError(f"got agent {name!r}; wanted one of {list(problem.agents)}", at="$.name")
         require_own(setup)
