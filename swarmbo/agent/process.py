@@ -56,6 +56,7 @@ def _there(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate["Re
     def called(self: "RemoteAgent", *args: P.args, **kwargs: P.kwargs) -> R:
         return self._call(method.__name__, *args, **kwargs)  # pyright: ignore[reportPrivateUsage]
 
+    called.__doc__ = f"See ``Agent.{method.__name__}``."
     return called
 
 

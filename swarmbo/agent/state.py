@@ -129,6 +129,7 @@ class Saved(Talking):
             made._words = dict(plain["words"])
             made._participant = Participant[Any](made.name, plain["turn"])
             made._put_aside([Envelope(sender, made.name, payload) for sender, payload in early])
+        # told while it was deciding, so not part of the decision that was just repeated
         made._own = later
         return made
 
@@ -203,6 +204,7 @@ class Returning(Saved):
         try:
             state = msgspec.msgpack.decode(_inflated(lent), type=_State)
             arrays = {name: _array(array) for name, array in state.arrays.items()}
+            # everything is tried before anything is replaced: a bad snapshot leaves the agent as it was
             log = self._log.from_state(state.json["log"], arrays)
             shapes = log.history.X.shape[1:], log.history.factors.shape[1:]
             if shapes != (self._log.history.X.shape[1:], self._log.history.factors.shape[1:]):
@@ -272,6 +274,7 @@ class Returning(Saved):
         came = ~np.isnan(factors[:, own])
         if self.problem.is_field:  # others know of a measurement, not of its failure
             came |= history.failed[:, own]
+        # a returning agent may know that outcomes came, and no values
         factors[:, own] = np.where(came, UNHEARD, np.nan)
         noise[:, [0, *(1 + column for column in own)]] = np.nan
         history = replace(history, factors=factors, noise_std=noise, totals=np.full(len(history), np.nan))

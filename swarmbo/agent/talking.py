@@ -204,6 +204,7 @@ class Talking:
                 elif not self.keeps_time:
                     raise
                 continue
+            # bundles are numbered by agreement, of which a decision may have two
             number = label.decision // 2 if isinstance(message, Bundle) else label.decision
             if envelope.sender not in self._others or number > last + _AHEAD:
                 self.refused[envelope.sender] += 1
@@ -235,6 +236,7 @@ class Talking:
         """Begin so many decisions."""
         self._routes = Routes(self.problem.agents, self.links, has_base=self.has_base)
         heard = tuple((envelope.sender, envelope.payload) for envelope in (*self._early, *self._bundles))
+        # participants are named for decisions; a recommendation is by all agents
         participants = self.participants if count else None
         known = self._offered if participants is None else {}  # absent or new agents have not received it
         deciding = Deciding(

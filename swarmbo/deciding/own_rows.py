@@ -127,6 +127,7 @@ class OwnRows(msgspec.Struct, frozen=True):
         """Add outcomes of a query, of which some may be known."""
         if (before := self.told.get(query_id)) is not None:
             row = OwnRow(
+                # the first outcome decides the order, as in a team's history
                 order=before.order if before.has_come else row.order,
                 factors=before.factors | row.factors,
                 total=before.total if row.total is UNSET else row.total,
@@ -264,10 +265,12 @@ class Exchange:
                 if shares_outcomes(problem) and outcome is not None:
                     line[layout.values][i] = outcome
                     line[layout.noise][i] = noise.get(i, NOT_KNOWN)
+            # the owner of a variable states its value for all queries, so the sum has each value once
             place = {} if row is None else row.place
             line[layout.place] = [
                 place.get(x, value) if x in mine else 0.0 for x, value in zip(variables, asked.tolist(), strict=True)
             ]
+            # agents without an outcome have no say in the order
             if row is not None and (told or row.round is not None):
                 line[layout.order], line[layout.tellers] = row.order, 1.0
         return out
@@ -276,6 +279,7 @@ class Exchange:
         """Log with all agents' data from the sums, in the order in which evaluations were told."""
         layout, queries, log = Layout.of(self.problem), list(self.log.open), self.log
         channels = self.problem.channels
+        # each agent counts its own evaluations, so only the mean is one order for all; ties keep that of queries
         order = sums[:, layout.order] / np.maximum(sums[:, layout.tellers], 1.0)
         for i in np.argsort(order, kind="stable"):
             line = sums[i]

@@ -186,6 +186,7 @@ def attached(
     if X is None or y is None:
         got = short(points if X is None else outcomes)
         raise ShapeError(f"got {got}; wanted arrays of numbers, NaN where it failed")
+    # NaN compares as False, so missing and absurd outcomes become failures in one step
     X, y = np.atleast_2d(X), np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
     rounds = None if rounds is None else checked_rounds(rounds, len(X))
     t, n, k = len(X), problem.domain.n_dims, len(problem.channels)

@@ -131,6 +131,7 @@ class Hub:
     ) -> list[letters.Word] | None:
         """Decisions of the present agents; None if one of them failed."""
         words = dict[str, letters.Word]()
+        # an order must not overtake outcomes that are still unacknowledged
         self._settle()
         members = self.absence.present
         if not members:
@@ -151,6 +152,7 @@ class Hub:
                 words[sender] = letter
                 self._count(sender, letter.repeated, letter.refused)
 
+        # members that refuse a sender's letters wait for it for ever; after the patience it is left out
         before, accused = {agent: odd.copy() for agent, odd in self.odd.items()}, dict[str, float]()
 
         def is_stuck() -> bool:
@@ -164,6 +166,7 @@ class Hub:
             return len(words) == len(members) or self.absence.present != members or is_stuck()
 
         if not self._heard_until(is_done, "words", hear, words):
+            # the agent that hangs sends no snapshot, and is left out; if all send one, the attempt was in vain
             self._stalls += len(self._snapshots(members)) == len(members)
             if self._stalls == _STALLS:
                 missing = [agent for agent in members if agent not in words]
@@ -363,6 +366,7 @@ class Hub:
             self._invite()
             got = self.mail.read(LOOK, is_done)
             now = self._clock()
+            # a hub that was suspended must not take its own pause for the agents' silence
             passed, looked = min(now - looked, _PAUSE), now
             if got is not None:
                 self._hear(*got, hear)
