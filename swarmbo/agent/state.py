@@ -1,4 +1,4 @@
-"""Agents that continue without others, and that return with the state of decisions made without them."""
+"""State of an agent: saved and restored, taken back, and handed to an agent that returns."""
 
 import math
 import zlib
@@ -29,8 +29,24 @@ from swarmbo.transport import Envelope
 STATE_VERSION = 5  # 5: the query of each evaluation
 
 
-class Saved(Talking):
-    """Base of agents that can be saved, also while they are deciding."""
+_MOST = 2**28  # bytes of an unpacked snapshot
+
+
+class _Array(msgspec.Struct, frozen=True, array_like=True):
+    """Numbers of an array, packed for sending."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    content: bytes
+
+
+class _State(msgspec.Struct, frozen=True, array_like=True):
+    json: dict[str, Any]
+    arrays: dict[str, _Array]
+
+
+class Returning(Talking):
+    """Base of agents that can be saved, also while they are deciding, and that may be absent for a while."""
 
     def state_dict(self) -> dict[str, Any]:
         """State of the agent as ``{"json": plain data, "arrays": {name: array}}``, also while it is deciding."""
@@ -132,26 +148,6 @@ class Saved(Talking):
         # told while it was deciding, so not part of the decision that was just repeated
         made._own = later
         return made
-
-
-_MOST = 2**28  # bytes of an unpacked snapshot
-
-
-class _Array(msgspec.Struct, frozen=True, array_like=True):
-    """Numbers of an array, packed for sending."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    content: bytes
-
-
-class _State(msgspec.Struct, frozen=True, array_like=True):
-    json: dict[str, Any]
-    arrays: dict[str, _Array]
-
-
-class Returning(Saved):
-    """Base of agents that may be absent for a while."""
 
     def give_up(self, last: int) -> None:
         """Take back what was begun or decided after decision number ``last``, as if it had not been requested.

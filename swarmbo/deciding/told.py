@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.boundary.values import real_array, reported_number, reported_place, short, table, told_noise, told_number
+from swarmbo.boundary import values
+from swarmbo.deciding import own_rows
 from swarmbo.deciding.candidates import checked_candidates
 from swarmbo.deciding.logbook import Logbook, OpenQuery
 from swarmbo.deciding.offers import Offer
-from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, shares_outcomes
 from swarmbo.deciding.tables import attached
 from swarmbo.errors import ConfigError, ConflictError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
@@ -48,7 +48,7 @@ def news_of(
             raise ConfigError("got a point; wanted locations = {agent: location}, as this is a field", at="$.point")
         total, factors, rest_failed = None, _numbers(outcome, "{agent: outcome}", "$.outcomes", own), failed
         log.asked_of(query_id, factors)
-        where = {} if locations is None else table(locations, "{agent: location}", "$.locations")
+        where = {} if locations is None else values.table(locations, "{agent: location}", "$.locations")
         if strangers := [agent for agent in where if agent not in factors]:
             raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
         sent = problem.places(query.point, waits)
@@ -104,20 +104,20 @@ def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Se
     data, columns = log.history, [log.problem.channels.index(channel) for channel in channels]
     if not data.failed[query.row, columns].any():
         told = dict(zip(channels, data.factors[query.row, columns].tolist(), strict=True))
-        raise ConflictError(f"query {query_id!r}: got a failure; told before: {short(told)}")
+        raise ConflictError(f"query {query_id!r}: got a failure; told before: {values.short(told)}")
 
 
 def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]) -> tuple[float, dict[str, float]]:
     """Noise of the total, and of the outcomes of channels."""
     if not isinstance(noise_std, Mapping):
-        noise = told_noise(noise_std, "the evaluation")
+        noise = values.told_noise(noise_std, "the evaluation")
         return noise, {} if np.isnan(noise) else dict.fromkeys(factors, noise)
-    given = table(noise_std, "{channel: standard deviation}", "$.noise_std")
+    given = values.table(noise_std, "{channel: standard deviation}", "$.noise_std")
     if total is not None:
-        raise ConfigError(f"got {short(given)} of a total; wanted a number", at="$.noise_std")
+        raise ConfigError(f"got {values.short(given)} of a total; wanted a number", at="$.noise_std")
     if strangers := [channel for channel in given if channel not in factors]:
         raise UnknownQueryError(f"got noise_std of {strangers} without outcomes; wanted some of {list(factors)}")
-    noises = {channel: told_noise(noise, repr(channel)) for channel, noise in given.items()}
+    noises = {channel: values.told_noise(noise, repr(channel)) for channel, noise in given.items()}
     return np.nan, {channel: noise for channel, noise in noises.items() if not np.isnan(noise)}
 
 
@@ -127,7 +127,7 @@ def _outcome_of(
     """Total of a function, or outcomes of factors: none of them if the evaluation failed as a whole."""
     if isinstance(outcome, Mapping):
         return None, _numbers(outcome, "{factor: outcome}", "$.outcome", own)
-    number, channels = told_number(outcome, "the evaluation"), problem.channels if own is None else own
+    number, channels = values.told_number(outcome, "the evaluation"), problem.channels if own is None else own
     if problem.outcomes == "total":
         return number, {}
     if np.isnan(number):
@@ -142,17 +142,17 @@ def _outcome_of(
 
 def _numbers(outcome: object, form: str, at: str, own: tuple[str, ...] | None) -> dict[str, float]:
     """Outcomes by channel, NaN for failed ones."""
-    told = {} if outcome is None else table(outcome, form, at)
+    told = {} if outcome is None else values.table(outcome, form, at)
     if own is not None and (foreign := [channel for channel in told if channel not in own]):
         raise ConfigError(f"got {foreign}; wanted its own of {list(own)}", at=at)
-    return {channel: told_number(value, repr(channel)) for channel, value in told.items()}
+    return {channel: values.told_number(value, repr(channel)) for channel, value in told.items()}
 
 
 def measured_place(problem: Problem, agent: str, location: object) -> Float[np.ndarray, " d"]:
     """Check the location (d,) of an agent's measurement."""
-    place, d = reported_place(location), problem.box.n_dims
+    place, d = values.reported_place(location), problem.box.n_dims
     if place is None or place.shape != (d,) or not problem.box.is_near(place):
-        raise ShapeError(f"location of {agent!r}: got {short(location)}; wanted {d} numbers in or near the box")
+        raise ShapeError(f"location of {agent!r}: got {values.short(location)}; wanted {d} numbers in or near the box")
     return place
 
 
@@ -181,7 +181,7 @@ class Owned:
         self,
         log: Logbook,
         query_id: str,
-        before: OwnRow,
+        before: own_rows.OwnRow,
         outcome: Outcome,
         point: Mapping[str, float] | None,
         location: ArrayLike | None,
@@ -189,7 +189,7 @@ class Owned:
         *,
         failed: bool,
         order: int,
-    ) -> OwnRow | None:
+    ) -> own_rows.OwnRow | None:
         """Check outcomes of a query, and leave out known ones; None if all are; see ``Agent.tell``.
 
         ``before`` has outcomes that it got and that its log does not have yet.
@@ -201,11 +201,11 @@ class Owned:
             if before.has_ended:
                 raise UnknownQueryError(f"query {query_id!r} is not pending, as {self.name!r} has observed its end")
             outcome = outcome if isinstance(outcome, Mapping) else {self.name: None if failed else outcome}
-        elif shares_outcomes(self.problem) and not isinstance(outcome, Mapping) and self.name != first:
+        elif own_rows.shares_outcomes(self.problem) and not isinstance(outcome, Mapping) and self.name != first:
             wanted = f"it given to {first!r}, which reports it to the others"
             raise ConfigError(f"got a total; wanted {wanted}", at="$.outcome")
         log = self._with_unreported(log, query_id, before)
-        own = {} if point is None else table(point, "{variable: value}", "$.point")
+        own = {} if point is None else values.table(point, "{variable: value}", "$.point")
         if foreign := [variable for variable in own if variable not in self.variables]:
             raise ConfigError(f"got {foreign}; wanted its own of {list(self.variables)}", at="$.point")
         if own:
@@ -217,11 +217,11 @@ class Owned:
         if self.problem.is_field:
             place, y = self.problem.places(news.point, [self.name])[self.name], news.factors[self.name]
             measurement = Measurement(self.name, place, y, news.noise.get(self.name, np.nan))
-            return OwnRow.measured(order, self.problem, measurement)
+            return own_rows.OwnRow.measured(order, self.problem, measurement)
         stood = self.problem.named(news.point)
-        return OwnRow.of_news(order, news, self.factors, {variable: stood[variable] for variable in own})
+        return own_rows.OwnRow.of_news(order, news, self.factors, {variable: stood[variable] for variable in own})
 
-    def _with_unreported(self, log: Logbook, query_id: str, before: OwnRow) -> Logbook:
+    def _with_unreported(self, log: Logbook, query_id: str, before: own_rows.OwnRow) -> Logbook:
         """Log with own outcomes that it does not have yet."""
         if query_id in log.open and before.factors:
             log = log.with_factors(query_id, {f: np.nan if y is None else y for f, y in before.factors.items()})
@@ -231,14 +231,14 @@ class Owned:
 
     def unrequested(
         self,
-        before: OwnRow,
+        before: own_rows.OwnRow,
         outcome: Outcome,
         location: ArrayLike | None,
         noise_std: Noise,
         *,
         failed: bool,
         order: int,
-    ) -> OwnRow:
+    ) -> own_rows.OwnRow:
         """Check a measurement in a field without a query, such as at the start; see ``Agent.tell``."""
         if before.has_come:
             raise UnknownQueryError(f"got {self.name!r} again without a query; its measurement is already known")
@@ -248,7 +248,9 @@ class Owned:
             raise ConfigError("got none; wanted the location, as no query asked for this measurement", at="$.location")
         place = measured_place(self.problem, self.name, location)
         _, noise = noise_of(noise_std, None, {self.name: y})
-        return OwnRow.measured(order, self.problem, Measurement(self.name, place, y, noise.get(self.name, np.nan)))
+        return own_rows.OwnRow.measured(
+            order, self.problem, Measurement(self.name, place, y, noise.get(self.name, np.nan))
+        )
 
     def attached(
         self,
@@ -259,16 +261,16 @@ class Owned:
         *,
         present: int,
         order: int,
-    ) -> list[OwnRow]:
+    ) -> list[own_rows.OwnRow]:
         """Check unrequested evaluations of a function; see ``Agent.attach``. ``present`` is the default round."""
-        y, channels = real_array(outcomes), self.problem.channels
-        is_by_factor = not shares_outcomes(self.problem) or (y is not None and y.ndim == 2)
+        y, channels = values.real_array(outcomes), self.problem.channels
+        is_by_factor = not own_rows.shares_outcomes(self.problem) or (y is not None and y.ndim == 2)
         if y is not None and y.ndim == 2:
             if y.shape[1] != len(self.factors):
                 wanted = f"(t, {len(self.factors)}), of its own factors {list(self.factors)}"
                 raise ShapeError(f"got outcomes {y.shape}; wanted {wanted}")
             own = [channels.index(factor) for factor in self.factors]
-            given = real_array(np.nan if noise_std is None else noise_std)
+            given = values.real_array(np.nan if noise_std is None else noise_std)
             if given is not None and given.shape == y.shape:
                 noise_std = np.full((len(y), len(channels)), np.nan)
                 noise_std[:, own] = given
@@ -277,7 +279,7 @@ class Owned:
             y = everybody
         data = attached(points, outcomes if y is None else y, self.problem, rounds, noise_std=noise_std)
         rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
-        has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[OwnRow]()
+        has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[own_rows.OwnRow]()
         for x, total, known, of_round, noise in zip(
             data.X, data.totals, data.factors, rounds, data.known_noise, strict=True
         ):
@@ -285,18 +287,20 @@ class Owned:
             stds = {channel: std for channel, std in zip(channels, noise[1:].tolist(), strict=True) if std == std}
             news = News(x, float(total) if has_total else None, by_factor, float(noise[0]), stds)
             stood = self.problem.named(x)
-            row = OwnRow.of_news(order + len(rows), news, self.factors, {v: stood[v] for v in self.variables})
+            row = own_rows.OwnRow.of_news(order + len(rows), news, self.factors, {v: stood[v] for v in self.variables})
             rows.append(msgspec.structs.replace(row, round=float(of_round)))
         return rows
 
-    def observed(self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool) -> OwnRow:
+    def observed(
+        self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool
+    ) -> own_rows.OwnRow:
         """Check its environment's info of a round; see ``Agent.observe``."""
         sent: Mapping[str, np.ndarray] = {}
-        if query_id != UNASKED:
+        if query_id != own_rows.UNASKED:
             point = log.query(query_id).point
             sent = self.problem.places(point, self.problem.channels_in(point))
         measurement, stops = measurements_of(self.name, info, sent.get(self.name), self.problem.box)
-        return OwnRow.measured(order, self.problem, measurement, stops, has_ended=is_all)
+        return own_rows.OwnRow.measured(order, self.problem, measurement, stops, has_ended=is_all)
 
     def surveyed(
         self,
@@ -306,10 +310,10 @@ class Owned:
         agents: str | Sequence[str] | None,
         noise_std: ArrayLike | float | None,
         present: int,
-        before: OwnRows,
+        before: own_rows.OwnRows,
         *,
         fades: bool,
-    ) -> OwnRows:
+    ) -> own_rows.OwnRows:
         """Check unrequested measurements in a field, and add them to its data; see ``Agent.attach``."""
         data = attached(points, outcomes, self.problem, rounds, agents, noise_std=noise_std)
         return before.surveyed(self.problem, self.name, data, present, fades=fades)
@@ -318,8 +322,8 @@ class Owned:
         self, candidates: ArrayLike | None, price: float, position: ArrayLike | None, *, takes_part: bool
     ) -> Offer:
         """Check its reachable locations in a round; see ``Agent.ask``."""
-        if not reported_number(price) >= 0.0:
-            raise ConfigError(f"got {short(price)}; wanted a finite number >= 0", at="$.price")
+        if not values.reported_number(price) >= 0.0:
+            raise ConfigError(f"got {values.short(price)}; wanted a finite number >= 0", at="$.price")
         if not self.problem.is_field:
             if not (candidates is None and position is None and price == 0.0 and takes_part):
                 raise ConfigError("got candidates, a price or a position; wanted none: only a field has locations")

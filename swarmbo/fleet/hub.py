@@ -14,7 +14,6 @@ from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, stops_by_round
 from swarmbo.errors import TransportError
 from swarmbo.fleet import letters
 from swarmbo.fleet.absence import JOINING, AllNeeded, LeftOut
-from swarmbo.fleet.letters import LONGEST, Letter, opened, sealed
 from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.fleet.schema import fits_hub
@@ -27,10 +26,10 @@ _ASKING = 1.0  # seconds between invitations to agents of an earlier run
 _STALLS = 2  # attempts of live agents without a decision, after which the run ends
 _ANSWER = 3.0  # times the patience, for a snapshot: it takes no computation
 Links = tuple[tuple[str, str], ...]
-Hear = Callable[[str, Letter], None]
+Hear = Callable[[str, letters.Letter], None]
 
 
-def _pass_over(sender: str, letter: Letter) -> None:
+def _pass_over(sender: str, letter: letters.Letter) -> None:
     """Ignore a letter while only receipts are awaited."""
 
 
@@ -76,7 +75,7 @@ class Hub:
         self._goes_on = goes_on  # stored: a plan builds its whole setup anew at each access
         self.absence = LeftOut(plan, agents, self.mail, here, ended) if goes_on else AllNeeded(plan, agents, self.mail)
         content = plan.encoded()  # too long plans are read from disk only
-        self._invitation = sealed(letters.Join(content)) if len(content) < LONGEST // 2 else b""
+        self._invitation = letters.sealed(letters.Join(content)) if len(content) < letters.LONGEST // 2 else b""
         self._invited = -math.inf
         self._turns, self._round = Counter[str](), 0  # orders sent to each
         self.repeated = self.refused = 0
@@ -145,7 +144,7 @@ class Hub:
         offered = dict.fromkeys(members) if offers is None else {agent: offers[agent] for agent in members}
         self._write({agent: letters.Begin(0, edges, offered[agent], participants, self._last) for agent in members})
 
-        def hear(sender: str, letter: Letter) -> None:
+        def hear(sender: str, letter: letters.Letter) -> None:
             if not (isinstance(letter, letters.Word) and sender in members and letter.turn == self._turns[sender]):
                 return
             if self._is_own(sender, letter) and self._is_of_others(sender, letter, members):
@@ -243,7 +242,7 @@ class Hub:
         found: dict[str, bytes] = {}
         self._order({source: letters.SendSnapshot(0, self._last) for source in sources})
 
-        def hear(sender: str, letter: Letter) -> None:
+        def hear(sender: str, letter: letters.Letter) -> None:
             if isinstance(letter, letters.Snapshot) and sender in sources and letter.turn == self._turns[sender]:
                 found[sender] = letter.state
 
@@ -262,7 +261,7 @@ class Hub:
         self._order({agent: letters.Measure(0, tuple(map(tuple, there))) for agent, there in places.items()})
         asked = [agent for agent in places if agent in self.absence.present]
 
-        def hear(sender: str, letter: Letter) -> None:
+        def hear(sender: str, letter: letters.Letter) -> None:
             if isinstance(letter, letters.Measured) and sender in asked and letter.turn == self._turns[sender]:
                 found[sender] = self._answers(sender, letter, len(places[sender]))
 
@@ -384,11 +383,11 @@ class Hub:
                 if not self.mail.parcels[agent] and agent not in self._here:
                     self._carrier.invite(agent, self._invitation)
 
-    def _hear(self, sender: str, letter: Letter, hear: Hear) -> None:
+    def _hear(self, sender: str, letter: letters.Letter, hear: Hear) -> None:
         if isinstance(letter, letters.Odd):  # a restarted agent counts from 0 again
             self.odd[sender] = self.odd.get(sender, Counter[str]()) | Counter(letter.refused)
         elif isinstance(letter, letters.Here):
-            unread = [opened(content) for to, content in self.mail.outstanding if to == sender]
+            unread = [letters.opened(content) for to, content in self.mail.outstanding if to == sender]
             orders = sum(not isinstance(letter, letters.Ping) for letter in unread)
             self.absence.hear(sender, letter, has_orders=self._turns[sender] > orders)
         else:
