@@ -341,8 +341,8 @@ class AskTell(TeamState):
             or any(isinstance(given, str | Mapping) for given in (outcomes, rounds, noise_std))
         ):
             raise ConfigError(
-                "got an array of points with names of columns, or no outcomes; wanted arrays of both, or "
-                "a table: a list of dicts, a CSV file's path, or a frame",
+                "got an array of points with names of columns, or no outcomes. Wanted arrays of both, or a table: a "
+                "list of dicts, a CSV file's path, or a frame",
                 at="$.points",
             )
         data = attached(points, outcomes, self.problem, rounds, agents, noise_std)

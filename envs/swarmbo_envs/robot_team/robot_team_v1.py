@@ -137,8 +137,8 @@ def _tell_of_contact(separation_m: float, rover_m: float) -> None:
     """Warn if rovers may pass through each other, as each drives in a separate simulation."""
     if separation_m < _LENGTHS_APART * rover_m:
         warnings.warn(
-            f"$.separation_m: at {separation_m:g} m rovers of {rover_m:g} m may pass through each other, since each "
-            f"drives in a simulation of its own; separation_m = {_LENGTHS_APART * rover_m:g} or more keeps them apart",
+            f"$.separation_m: at {separation_m:g} m rovers of {rover_m:g} m may pass through each other, since their "
+            f"drives are simulated separately. separation_m = {_LENGTHS_APART * rover_m:g} or more keeps them apart",
             DataWarning,
             stacklevel=3,
         )
