@@ -51,7 +51,7 @@ class PlaceUtility(Utility):
         """
 
     def rank(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-        """Order of single places: that of ``single``, with finer steps if it would round."""
+        """Order of single locations: that of ``single``, with finer steps if it would round."""
         return self.single(mean, var)
 
     def of_first(
@@ -67,7 +67,7 @@ class PlaceUtility(Utility):
         return float(self.table(Block.of_single(mean, cov), 0.0).item())
 
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "PlaceScores":
-        """Utilities of single places."""
+        """Utilities of single locations."""
         return PlaceScores(self, belief, places, picks)
 
     def table_of(
@@ -77,7 +77,7 @@ class PlaceUtility(Utility):
         return self.table(Block.of(belief, options), price)
 
     def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> "PlaceValue":
-        """Values of batches of some places."""
+        """Values of batches of some locations."""
         cache, every = belief.posterior_cache(places), np.arange(len(places))
         return PlaceValue(self, cache.mean, cache.cov(every, every))
 
@@ -138,7 +138,7 @@ class _Between:
 
 @dataclass(frozen=True)
 class PlaceValue(BatchValue):
-    """Values of batches of some places by their joint posterior."""
+    """Values of batches of some locations by their joint posterior."""
 
     utility: PlaceUtility
     mean: Float[np.ndarray, " m"]

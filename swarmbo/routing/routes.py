@@ -71,7 +71,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         return Greedy().decide(situation, acquisition) if planned is None else planned.central_driver()
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
-        """Choose one step ahead, in turn, if no routes are planned."""
+        """Choose sequentially, one step ahead, if no routes are planned."""
         return Greedy().steps(situation, acquisition)
 
     def explores(self, situation: Situation, acquisition: Acquisition) -> bool:

@@ -72,7 +72,7 @@ def attend(scenario: Scenario, first: Task, again: Task, on_round: OnRound) -> S
 
 
 def _attend(scenario: Scenario, task: Callable[..., Summary], on_round: OnRound) -> Summary | _Failed:
-    assert scenario.step_timeout_s is not None, "a run without a time limit needs nobody to attend"
+    assert scenario.step_timeout_s is not None, "a run without a time limit needs no process that watches it"
     step, deadline = None, None
     with spawned(scenario, "$.step_timeout_s", _work, task) as (receiving, process):
         while True:

@@ -25,7 +25,7 @@ from swarmbo.runs.world import maker_of, plug_in_ids
 ROOT = Path(__file__).parents[2]
 LIST = tomllib.loads((ROOT / "docs" / "words.toml").read_text(encoding="utf-8"))
 SHOWN = "cli", "compare", "plotting", "runs"  # packages that print and draw; and environments draw themselves
-DRAWN = "rendering.py", "picture.py", "references.py"
+DRAWN = "rendering.py", "picture.py", "landscape.py"
 PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
 MOST_WORDS = 28
 INVERTED = re.compile(r"[*_(]*(Of|Who|Whoever|Nor|Not so)\b")
@@ -75,7 +75,10 @@ def documented() -> Iterator[Any]:
 def docstrings() -> Iterator[str]:
     """Docstrings of these, of their public methods and properties: paragraphs, and each argument's text."""
     for thing in documented():
-        methods = vars(thing).items() if inspect.isclass(thing) else ()
+        bases = (
+            [base for base in inspect.getmro(thing) if "swarmbo" in base.__module__] if inspect.isclass(thing) else []
+        )
+        methods = {name: value for base in reversed(bases) for name, value in vars(base).items()}.items()
         for part in (thing, *(value for key, value in methods if not key.startswith("_"))):
             text = inspect.cleandoc(getattr(part, "__doc__", "") or "") if not isinstance(part, str | int) else ""
             head, *sections = re.split(r"\n(?=(?:Args|Returns|Raises|Example|Version history|Warns):\n)", f"\n{text}")
@@ -108,17 +111,15 @@ def error_messages() -> Iterator[str]:
 def shown_texts() -> Iterator[str]:
     """Texts that are printed or drawn: closing tables, lists, checks, titles, axes."""
     for path, node in nodes():
-        if path.name in DRAWN or path.relative_to(ROOT).parts[:2] in {("swarmbo", package) for package in SHOWN}:
-            if isinstance(node, ast.Expr):
-                continue
-            for child in ast.iter_child_nodes(node):
-                if not isinstance(node, ast.JoinedStr | ast.FormattedValue) and " " in (text := _literal(child)).strip():
-                    yield text
+        is_shown = path.name in DRAWN or path.relative_to(ROOT).parts[:2] in {("swarmbo", each) for each in SHOWN}
+        is_name = isinstance(node, ast.Call) and ast.unparse(node.func) == "stream"  # of random numbers
+        if is_shown and not is_name and not isinstance(node, ast.Expr | ast.JoinedStr | ast.FormattedValue):
+            yield from (text for text in map(_literal, ast.iter_child_nodes(node)) if " " in text.strip())
 
 
 def comments_of_scenarios() -> Iterator[str]:
     """Comments of shipped scenarios, without settings that are commented out."""
-    for path in sorted((ROOT / "scenarios").glob("*.toml")):
+    for path in sorted((ROOT / "scenarios").iterdir()):
         text = path.read_text(encoding="utf-8")
         yield re.sub(r"\n# ", " ", re.match(r"# ((?:.*\n# )*.*)", text)[1])
         yield from (found for found in re.findall(r"[^\n]+?\s# (.*)", text))

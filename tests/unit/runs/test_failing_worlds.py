@@ -47,7 +47,7 @@ def test_a_round_whose_step_raises_is_recorded_as_failed_and_the_run_goes_on(
     assert [record.failure for record in records if record.round != 3] == [None] * 6
     assert (summary.measurements, summary.failures) == (12, 2)
     assert mischief.made[-1].round == 5  # the world took part in five rounds, whole ones
-    assert dict(report_rows(summary))["rounds that the world failed"] == "1"
+    assert dict(report_rows(summary))["rounds failed by the environment"] == "1"
 
 
 @pytest.mark.parametrize("keeps_state", [True, False])
