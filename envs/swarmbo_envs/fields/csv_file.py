@@ -95,8 +95,8 @@ def _whole_rows(
             keep = " (missing = [] takes all numbers as they are)"
         for number, count in marks.doubtful.items():
             warnings.warn(
-                f"{at}.missing: {name!r} of {settings.csv!r} holds {number:.10g} in {count} of {len(rows)} rows, which "
-                f"may stand for nothing; it is taken as it is: missing = [{number:.10g}] leaves it out, missing = [] "
+                f"{at}.missing: {name!r} of {settings.csv!r} holds {number:.10g} in {count} of {len(rows)} rows. "
+                f"It may mark a gap, but is used as a value. missing = [{number:.10g}] leaves it out, missing = [] "
                 "keeps all",
                 DataWarning,
                 stacklevel=2,
@@ -209,8 +209,8 @@ def projection_of(
         if settings.coordinates is None:
             warnings.warn(
                 f"{at}.coordinates: {x!r} and {y!r} of {settings.csv!r} are taken for degrees, and projected "
-                f"to metres east and north (transverse Mercator about {projection.meridian_deg:.4g}° E); "
-                "coordinates = 'degrees' says so, 'metres' that they are metres",
+                f"to metres east and north (transverse Mercator about {projection.meridian_deg:.4g}° E). "
+                "State coordinates = 'degrees' or 'metres'",
                 DataWarning,
                 stacklevel=2,
             )
