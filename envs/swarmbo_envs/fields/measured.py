@@ -9,9 +9,9 @@ from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial import ConvexHull, KDTree, QhullError
 
+from swarmbo.boundary.csv_measurements import Measurements, read_measurements
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
-from swarmbo_envs.fields.csv_file import Measurements, read_measurements
 from swarmbo_envs.fields.field import Field, FieldInTime, Surface, lattice, summit, with_surface
 from swarmbo_envs.fields.settings import MeasuredSettings
 
