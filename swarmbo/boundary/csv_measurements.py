@@ -86,6 +86,7 @@ class Measurements:
         times: Times, if a column has them.
         projection: Projection of longitudes and latitudes; None if the file has metres.
         columns: Names of the columns of coordinates.
+        own: Locations in the coordinates of the file.
         noise_std: Standard deviation of each row's noise, NaN where the file has none; None without such a column.
     """
 
@@ -94,6 +95,7 @@ class Measurements:
     times: Float[np.ndarray, " n"] | None
     projection: LocalProjection | None
     columns: tuple[str, str]
+    own: Float[np.ndarray, "n 2"]
     noise_std: Float[np.ndarray, " n"] | None = None
 
 
@@ -130,13 +132,13 @@ def read_measurements(
             raise ConfigError(f"{told}; wanted one of them: {how.format(key=key, value='COLUMN')}", at=f"{at}.{key}")
     table = dict(zip(columns, _whole_rows(settings, columns, header, rows, at).T, strict=True))
     places = np.column_stack([table["x"], table["y"]])
-    projection = projection_of(places, (x, y), settings, at)
+    projection = projection_of(places, (x, y), settings, at, how)
     noise = table.get(_NOISE)
     if noise is not None and (bad := noise[noise < 0.0]).size:
         told = f"column {noise_std!r} holds {bad[0]:.10g}; wanted standard deviations >= 0"
         raise ConfigError(told, at=f"{at}.{_NOISE}")
     metres = places if projection is None else projection.metres(places)
-    return Measurements(metres, table["value"], table.get("time"), projection, (x, y), noise)
+    return Measurements(metres, table["value"], table.get("time"), projection, (x, y), places, noise)
 
 
 def _whole_rows(
@@ -250,7 +252,7 @@ def _is_called(name: str, names: Set[str]) -> bool:
 
 
 def projection_of(
-    places: Float[np.ndarray, "n 2"], columns: tuple[str, str], settings: CsvColumns, at: str
+    places: Float[np.ndarray, "n 2"], columns: tuple[str, str], settings: CsvColumns, at: str, how: str = IN_SCENARIO
 ) -> LocalProjection | None:
     """Projection of a file's coordinates to metres; None if they are metres already.
 
@@ -277,7 +279,7 @@ def projection_of(
             warnings.warn(
                 f"{at}.coordinates: {x!r} and {y!r} of {settings.csv!r} are taken for degrees, and projected "
                 f"to metres east and north (transverse Mercator about {projection.meridian_deg:.4g}° E); "
-                "coordinates = 'degrees' says so, 'metres' that they are metres",
+                f"{how.format(key='coordinates', value='degrees')} confirms it, 'metres' refuses",
                 DataWarning,
                 stacklevel=2,
             )
