@@ -278,8 +278,8 @@ def projection_of(
         if settings.coordinates is None:
             warnings.warn(
                 f"{at}.coordinates: {x!r} and {y!r} of {settings.csv!r} are taken for degrees, and projected "
-                f"to metres east and north (transverse Mercator about {projection.meridian_deg:.4g}° E); "
-                f"{how.format(key='coordinates', value='degrees')} confirms it, 'metres' refuses",
+                f"to metres (transverse Mercator about {projection.meridian_deg:.4g}° E); "
+                f"to state it: {how.format(key='coordinates', value='degrees')}, or metres",
                 DataWarning,
                 stacklevel=2,
             )
