@@ -6,7 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -37,43 +37,17 @@ _BESIDE = _DEGREES | _METRES | {"decimal", "gps", "coord", "coords", "coordinate
 _DECIMALS = 4
 
 
-class CsvColumns(Protocol):
-    """Settings that name a CSV file and its columns; ``swarmbo_envs.fields.MeasuredSettings`` documents them."""
+@dataclass(frozen=True, kw_only=True)
+class CsvColumns:
+    """A CSV file and its columns; ``swarmbo_envs.fields.MeasuredSettings`` documents them."""
 
-    @property
-    def csv(self) -> str:
-        """Path of the file."""
-        ...
-
-    @property
-    def value(self) -> str:
-        """Column of the measured value."""
-        ...
-
-    @property
-    def x(self) -> str | None:
-        """Column of the coordinate to the east; None: recognised by its name."""
-        ...
-
-    @property
-    def y(self) -> str | None:
-        """Column of the coordinate to the north; None: recognised by its name."""
-        ...
-
-    @property
-    def time(self) -> str | None:
-        """Column of the time; None: without."""
-        ...
-
-    @property
-    def coordinates(self) -> Literal["metres", "degrees"] | None:
-        """Kind of the coordinates; None: by the names of the columns."""
-        ...
-
-    @property
-    def missing(self) -> list[float] | None:
-        """Numbers that mark missing values; None: the usual ones."""
-        ...
+    csv: str
+    value: str
+    x: str | None = None
+    y: str | None = None
+    time: str | None = None
+    coordinates: Literal["metres", "degrees"] | None = None
+    missing: list[float] | None = None
 
 
 @dataclass(frozen=True, eq=False)

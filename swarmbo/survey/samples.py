@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.boundary.csv_measurements import read_measurements
+from swarmbo.boundary.csv_measurements import CsvColumns, read_measurements
 from swarmbo.boundary.csv_rows import read_csv
 from swarmbo.boundary.geojson import holds, read_polygons
 from swarmbo.errors import ConfigError
@@ -17,19 +17,6 @@ from swarmbo.survey.coordinates import Coordinates
 _OPTION = "--{key} {value}"
 _ANTIMERIDIAN = 180.0  # a longitude above it shows that the file counts from 0 to 360
 _NOISE_NAMES = ("noise_std", "value_std", "std", "sd", "sigma", "stderr", "uncertainty")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampleColumns:
-    """A CSV file of samples and its columns; see ``swarmbo_envs.fields.MeasuredSettings``."""
-
-    csv: str
-    value: str
-    x: str | None = None
-    y: str | None = None
-    coordinates: Literal["metres", "degrees"] | None = None
-    missing: list[float] | None = None
-    time: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +73,7 @@ def read_samples(
     header, _ = _read(name, "$")
     noise = noise or next((column for column in header if column.lower() in _NOISE_NAMES and column != value), None)
     quantity = value or _only_value(name, header, {x, y, noise})
-    columns = SampleColumns(csv=name, value=quantity, x=x, y=y, coordinates=coordinates)
+    columns = CsvColumns(csv=name, value=quantity, x=x, y=y, coordinates=coordinates)
     read = read_measurements(columns, "$", _OPTION, noise)
     noise_std = None if read.noise_std is None or np.isnan(read.noise_std).all() else read.noise_std
     wraps = read.projection is not None and bool((read.own[:, 0] > _ANTIMERIDIAN).any())
