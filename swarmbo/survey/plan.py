@@ -137,7 +137,7 @@ def plan_next(
         raise ConfigError(f"got samples at {distinct} locations; wanted at least {_FEWEST}", at="$.csv")
     if (aim == "level") != (level is not None):
         raise ConfigError(
-            f"got {level} with the aim {aim!r}; wanted --level with the aim 'level', and only then", at="--level"
+            f"got {level} for the aim {aim!r}; wanted a number for 'level', and none for others", at="--level"
         )
     x, y = _axes(samples, area)
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)

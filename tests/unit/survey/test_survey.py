@@ -185,7 +185,7 @@ def test_error_at_left_out_samples_is_that_of_beliefs_without_them():
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--aim", "level"], "wanted --level"),
+        (["--aim", "level"], "wanted a number for 'level'"),
         (["--noise", "ph2"], "no column 'ph2'"),
         (["--x", "east"], "--x east --y COLUMN"),
         (["--from", "none.csv"], "cannot read 'none.csv'"),
