@@ -191,7 +191,7 @@ class Returning(Talking):
             lent: Snapshot of another agent.
             own: Outcomes of own factors by query, if no other agent may know them.
             last: Number of the last valid decision.
-            since: Number of the last of these in which it took part.
+            since: Number of its last decision among these.
 
         Raises:
             ConfigError: If the data are not a snapshot of the same problem.
@@ -219,8 +219,8 @@ class Returning(Talking):
         self._stop()
 
     def note(self, query: str, row: OwnRow) -> None:
-        """Learn the checked outcome of a query (or ``UNASKED``), for instance from the hub of a fleet; its order is set
-        here.
+        """Learn the checked outcome of a query (or ``UNASKED``), for instance from a fleet's coordinator process; its
+        order is set here.
         """
         self._own = self._own.with_told(query, msgspec.structs.replace(row, order=self._own.count))
 

@@ -158,7 +158,7 @@ class Talking:
         return self._log
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Process arrivals, in any order and repeated, and continue as far as they allow.
+        """Process arrivals, in any order and repeated, and continue until further messages are needed.
 
         Messages of a decision that was not requested yet are kept.
 
@@ -170,7 +170,7 @@ class Talking:
             Messages to other agents.
 
         Raises:
-            TransportError: If a message was changed on the way; then none of the inbox was taken. Also if no message
+            TransportError: If a message was changed in transit; then none of the inbox was taken. Also if no message
                 that it waits for has arrived for longer than its patience. Unchanged messages with inadmissible content
                 are dropped as if lost, and counted in ``refused``.
         """

@@ -68,7 +68,7 @@ class AskTell(TeamState):
         agents: Sequence[str] | None = None,
         prices: Mapping[str, float] | None = None,
     ) -> Query | list[Query]:
-        """Next query, or a batch of queries chosen one after the other.
+        """Next query, or a batch of queries chosen sequentially.
 
         Each is chosen given those before it and all other pending ones: the variance takes them as evaluated, the mean
         is unchanged.
@@ -85,8 +85,8 @@ class AskTell(TeamState):
                 a price, or with a price of 0, always measure.
 
         Raises:
-            ConfigError: If the count is not from 1 to 10,000, an agent is unknown, or links are directed; if a price is
-                no finite number >= 0; if an argument of fields is given for a function.
+            ConfigError: If the count is not from 1 to 10,000, an agent is unknown, or links are directed. Also if a
+                price is no finite number >= 0, or an argument of fields is given for a function.
             ShapeError: If candidates are not finite (k, d) arrays.
         """
         if self.problem.is_field and isinstance(count, Mapping | list | tuple | np.ndarray):
@@ -180,7 +180,7 @@ class AskTell(TeamState):
             outcome: The total of a function or its factors' outcomes by name; in a field agents' measurements by name.
                 In physical units; None, NaN, infinite or beyond 1e60 means failed.
             failed: True if all outcomes that are not given failed.
-            point: Of a function: actual point of the evaluation, if not that of the query.
+            point: For a function: actual point of the evaluation, if not that of the query.
             locations: In a field: actual locations (d,) of agents' measurements, if not those of the query.
             noise_std: Standard deviation >= 0 of the noise of these outcomes, in their unit, if known: one number, or a
                 table like that of outcomes. It replaces the noise that the belief fits, like BoTorch's ``train_Yvar``;
@@ -301,8 +301,8 @@ class AskTell(TeamState):
 
         They count as known data, and not as steps of a method.
 
-        They are arrays, or a table with a column for each variable: a list of dicts, a CSV file's path, a frame of
-        pandas or another library, or a dict of columns. Of a function the outcomes are in a column for each factor, or
+        They are arrays, or a table: a list of dicts, a CSV file's path, a frame of pandas or another library, or a dict
+        of columns. For a function, a table has a column for each variable, and outcomes in a column for each factor or
         in ``total``. In a field the locations are in ``x``, ``y`` and ``z`` (``x0``, ``x1``, … if there are more), the
         outcomes in ``value``. A column ``agent`` has the authors. Other columns are ignored. ``swarmbo export`` and
         ``to_dataframe`` write such tables.
@@ -311,16 +311,16 @@ class AskTell(TeamState):
             points: A table, or joint points (t, n), physical, in the order of ``graph.variables``; in a field locations
                 (t, d), or (t, d + 1) with the round as a last coordinate if the belief has a time axis.
             outcomes: Totals (t,), or outcomes per factor (t, k) in the order of ``graph.factors``; in a field
-                measurements (t,). Of a table the name of their column, or ``{factor: column}``, if not the default.
+                measurements (t,). For a table: the name of their column, or ``{factor: column}``, if not the default.
                 Entries that are missing, not finite, or beyond 1e60, count as failed.
-            rounds: Round of each (t,), or one for all, or the name of a column, if the belief has a time axis: the
-                first query is of round 1, earlier ones are 0 and below. By default that of the last query.
+            rounds: Round of each (t,), or one for all, or the name of a column, if the belief has a time axis. The
+                first query is of round 1; earlier rounds are 0 and below. By default the round of the last query.
             agents: In a field the author of all of them, or of each (t,); by default the first agent. If each agent has
                 a local belief, it gets its own measurements, and others receive these in the next fusion.
-            columns: Of a table the columns of the coordinates, if not the default.
+            columns: For a table: the columns of the coordinates, if not the default.
             noise_std: Standard deviation >= 0 of the noise, as in ``tell``: one number, one for each point (t,), or one
-                for each outcome of a factor (t, k); of a table the name of their column, or ``{factor: column}``. NaN,
-                and by default: unknown.
+                for each outcome of a factor (t, k). For a table: the name of their column, or ``{factor: column}``.
+                NaN, the default: unknown.
 
         Raises:
             ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.
@@ -349,8 +349,8 @@ class AskTell(TeamState):
             or any(isinstance(given, str | Mapping) for given in (outcomes, rounds, noise_std))
         ):
             raise ConfigError(
-                "got an array of points with names of columns, or no outcomes; wanted arrays of both, or "
-                "a table: a list of dicts, a CSV file's path, or a frame",
+                "got an array of points with names of columns, or no outcomes. Wanted arrays of both, or a table: a "
+                "list of dicts, a CSV file's path, or a frame",
                 at="$.points",
             )
         data = attached(points, outcomes, self.problem, rounds, agents, noise_std)
@@ -374,8 +374,8 @@ class AskTell(TeamState):
         In a field it fits the belief if a fit is due, as ``refit`` does. With a function no decision depends on it.
 
         With a function it is an evaluated point; if factors are observed individually it combines the best points of
-        each part of the graph. In a field it is a location: one of the environment's ``sites()`` if it has any, else
-        one of 2,048 quasi-random points of the box and the measured locations in it.
+        each part of the graph. In a field it is a location: one of the environment's ``sites()`` if it has any.
+        Otherwise it is one of 2,048 quasi-random points of the box or of the measured locations in it.
         """
         self._learn(self._present_links, comes=True)
         words = Exchanges(self.graph, Routes(self.agents, None, has_base=True))  # this traffic is not reported

@@ -85,8 +85,8 @@ class FieldLearner:
         problem, believed = self.setup.problem, self.believed
         if data.rounds is not None and not believed.seen.has_time:
             raise ShapeError(
-                f"got rounds, or locations with {problem.box.n_dims + 1} coordinates, for a belief in which nothing "
-                f"fades; wanted ({len(data)}, {problem.box.n_dims})"
+                f"got rounds, or locations with {problem.box.n_dims + 1} coordinates, for a belief without a time "
+                f"axis; wanted ({len(data)}, {problem.box.n_dims})"
             )
         for agent, made in zip(problem.channels, problem.taken(data.X).T, strict=True):
             if not made.any():

@@ -58,13 +58,13 @@ def unpacked(content: bytes, n_dims: int, sites: Float[np.ndarray, "s d"] | None
             raise ValueError("indices without sites")
         differences = msgspec.msgpack.decode(rest, type=list[int])
         if 8 * n_dims * len(differences) > _MOST:
-            raise ValueError("more than places take")
+            raise ValueError("more bytes than locations take")
         indices = np.cumsum(np.array(differences, dtype=np.int64))
         if len(indices) and not 0 <= indices.min() <= indices.max() < len(sites):
             raise ValueError("an index beyond the sites")
         return sites[indices]
     except (ValueError, OverflowError, zlib.error, msgspec.MsgspecError) as error:
-        raise TransportError(f"got places that can't be read: {error}; do agents know the same sites?") from error
+        raise TransportError(f"got locations that can't be read: {error}; do agents know the same sites?") from error
 
 
 def _inflated(content: bytes) -> bytes:
@@ -72,7 +72,7 @@ def _inflated(content: bytes) -> bytes:
     reader = zlib.decompressobj()
     found = reader.decompress(content, _MOST)
     if not reader.eof:
-        raise ValueError("more than places take, or cut off")
+        raise ValueError("more bytes than locations take, or cut off")
     return found
 
 

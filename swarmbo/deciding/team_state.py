@@ -76,18 +76,25 @@ class TeamState(OneAtATime):
         self._since = Unreported()
         self._acting: str | None = None  # query that the environment executes
         self._world: World | None = None
+        self._first_fit: tuple[FieldLearner, FieldLearner] | None = None  # of attached data, for `belief`
 
     @property
     def belief(self) -> ExactGP | FusedBelief:
         """Belief of a team in a field; that of a function is ``model.belief``.
 
         It learns a query once all outcomes are told; a partly told query is learned before the next decision or
-        recommendation, as by agents. Data told while another query is partly told wait with it. Reading the belief
-        changes nothing: local beliefs are fused when agents learn.
+        recommendation, as by agents. Data told while another query is partly told wait with it. A look at the
+        belief changes no decision: attached data are fitted for it, and local beliefs are fused when agents learn.
         """
-        if isinstance(self._learner, FieldLearner):
-            return self._learner.believed.seen
-        raise AttributeError("a team that optimises a function has its belief in the model: team.model.belief")
+        learner = self._learner
+        if not isinstance(learner, FieldLearner):
+            raise AttributeError("a team that optimises a function has its belief in the model: team.model.belief")
+        seen, attached = learner.believed.seen, self._log.history.attached
+        if getattr(seen, "is_fitted", True) or attached is None or not attached.any():
+            return seen
+        if self._first_fit is None or self._first_fit[0] is not learner:
+            self._first_fit = learner, learner.fitted(self._log)
+        return self._first_fit[1].believed.seen
 
     @property
     def model(self) -> Model:
@@ -149,8 +156,8 @@ class TeamState(OneAtATime):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the team to one file, completely or not at all; ``Team.load`` continues bit-identically.
 
-        The file has numbers and JSON, no pickle; ``numpy.load`` reads it. Of your own parts it has the names and, if
-        they are ``Settings``, the settings.
+        The file has numbers and JSON, no pickle; ``numpy.load`` reads it. It names your own parts and, if they are
+        ``Settings``, has their settings.
 
         Args:
             path: Path of the file; an existing one is replaced.

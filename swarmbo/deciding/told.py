@@ -133,7 +133,7 @@ def _outcome_of(
     if np.isnan(number):
         return None, {}
     if len(channels) != 1:
-        hint = ". With outcomes = 'total' a team learns from both" if own is None else f" of its own {list(own)}"
+        hint = ". With outcomes = 'total' a team learns from both" if own is None else f" of its factors {list(own)}"
         raise ConfigError(
             f"got {number}, one number of several factors; wanted a table {{factor: outcome}}{hint}", at="$.outcome"
         )
@@ -267,7 +267,7 @@ class Owned:
         is_by_factor = not own_rows.shares_outcomes(self.problem) or (y is not None and y.ndim == 2)
         if y is not None and y.ndim == 2:
             if y.shape[1] != len(self.factors):
-                wanted = f"(t, {len(self.factors)}), of its own factors {list(self.factors)}"
+                wanted = f"(t, {len(self.factors)}), of the agent's factors {list(self.factors)}"
                 raise ShapeError(f"got outcomes {y.shape}; wanted {wanted}")
             own = [channels.index(factor) for factor in self.factors]
             given = values.real_array(np.nan if noise_std is None else noise_std)
@@ -339,5 +339,5 @@ class Owned:
 def checked_sites(sites: ArrayLike, problem: Problem) -> Float[np.ndarray, "k d"]:
     """Check all measurable locations (k, d), k >= 1, of a field."""
     if not problem.is_field or not len(checked := checked_candidates({"": sites}, [""], problem.box)[""]):
-        raise ConfigError("got none, or those of a function; wanted places in a field", at="$.sites")
+        raise ConfigError("got none, or those of a function; wanted locations in a field", at="$.sites")
     return checked

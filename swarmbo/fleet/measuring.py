@@ -151,7 +151,7 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
         self._measuring = agents
         if not hasattr(env.unwrapped, "get_state"):
             raise ConfigError(
-                "got agents that measure by themselves in a world without get_state(); wanted one that has it",
+                "got agents with --measure in an environment without get_state(); wanted one that has it",
                 at="$.measures",
             )
 

@@ -245,7 +245,7 @@ def _require_fleet(team: FleetTeam) -> None:
         raise ConfigError(f"got {got}; wanted 'in-process': links of a fleet are real ones", at="$.transport.kind")
     if isinstance(setup.coordination, RoutePlanner):
         got = f"got {name_of(setup.coordination)!r}, whose routes need the ways of the world, which the hub has"
-        raise ConfigError(f"{got}; wanted a kind that chooses places, such as 'max-sum'", at="$.coordination.kind")
+        raise ConfigError(f"{got}; wanted a kind that chooses locations, such as 'max-sum'", at="$.coordination.kind")
     require_own(setup)
 
 

@@ -509,7 +509,7 @@ def test_agents_that_were_told_of_different_evaluations_are_refused():
 
 def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception], str]]:
     yield "stranger", lambda a: Agent("z", a.problem), ConfigError, r"got agent 'z'; wanted one of \['a', 'b', 'c'\]"
-    yield "policy", lambda a: Agent("a", a.problem, coordination="cma-es"), ConfigError, "looks at all outcomes"
+    yield "policy", lambda a: Agent("a", a.problem, coordination="cma-es"), ConfigError, "needs all outcomes"
     yield "one place", lambda a: Agent("a", a.problem, coordination="centralised"), ConfigError, "knows no agents"
     yield "links", lambda a: Agent("a", a.problem, links=nx.DiGraph()), ConfigError, "got a directed graph"
     yield "foreign", lambda a: a.tell("q00001", {"g": 1.0}), ConfigError, r"got \['g'\]; wanted its own of \['f'\]"
@@ -523,7 +523,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "text", lambda a: a.tell("q00001", {"f": "much"}), ShapeError, "got 'much'; wanted a number"  # type: ignore[dict-item]
     yield "place", lambda a: a.tell("q00001", 1.0, point={"b": 0.0}), ConfigError, r"got \['b'\]; wanted its own"
     yield "bounds", lambda a: a.tell("q00001", 1.0, point={"a": 9.0}), ConfigError, "wanted values in bounds"
-    yield "shape", lambda a: a.attach(np.ones((1, 3)), [[1.0, 2.0]]), ShapeError, r"wanted \(t, 1\), of its own"
+    yield "shape", lambda a: a.attach(np.ones((1, 3)), [[1.0, 2.0]]), ShapeError, r"wanted \(t, 1\), of the agent"
     yield "count", lambda a: a.ask(0), ConfigError, "got 0"
     yield "twice", lambda a: [a.tell("q00001", 1.0), a.ask(), a.ask()], ConfigError, "'a' is deciding"
     yield "word", lambda a: a.word("q00007"), UnknownQueryError, "'q00007' is not of what was asked last"

@@ -256,5 +256,5 @@ def test_a_run_that_was_measured_elsewhere_is_not_resumed_in_the_simulated_world
     run(load("camel", ["rounds=2"], False), tmp_path / "run")
     (tmp_path / "run" / "summary.json").unlink()
     (tmp_path / "run" / ELSEWHERE).write_text(json.dumps({"agents": ["agent_0"]}))
-    with pytest.raises(RunFolderError, match="agents of its fleet measured by themselves"):
+    with pytest.raises(RunFolderError, match="agents of its fleet measured with --measure"):
         resume(tmp_path / "run")

@@ -339,7 +339,9 @@ def test_a_round_has_what_came_since_the_one_before():
 
 @pytest.mark.parametrize("kind", ["routes", "dec-mcts"])
 def test_routes_are_refused_as_agents_of_a_fleet_do_not_know_the_ways_of_the_world(kind: str):
-    with pytest.raises(ConfigError, match=rf"\$\.coordination\.kind: got '{kind}'.*wanted a kind that chooses places"):
+    with pytest.raises(
+        ConfigError, match=rf"\$\.coordination\.kind: got '{kind}'.*wanted a kind that chooses locations"
+    ):
         members_of(load("robots-depot", [f"coordination.kind={kind}"]))
 
 
