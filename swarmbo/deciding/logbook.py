@@ -288,6 +288,8 @@ class Logbook:
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Logbook":
         """Restore the state of ``to_state``, with the same problem."""
+        n = len(arrays["totals"])  # a state without a basis had all evaluations come one by one
+        arrays = {"basis": np.arange(n), **arrays}
         history = Dataset(
             **{name: np.array(arrays[name], dtype=np.int64) for name in _COUNTS},
             **{name: np.array(arrays[name], dtype=float) for name in _NUMBERS},
@@ -296,8 +298,8 @@ class Logbook:
         counts = {name: plain[name] for name in ("asked", "begun", "failures")}
         points = np.array(arrays["open"], dtype=float)
         queries = {
-            key: OpenQuery(point, tuple(waits), *more)
-            for point, (key, (waits, *more)) in zip(points, plain["open"].items(), strict=True)
+            key: OpenQuery(point, tuple(waits), row, asked, chosen, *(basis or [n]))
+            for point, (key, (waits, row, asked, chosen, *basis)) in zip(points, plain["open"].items(), strict=True)
         }
         return replace(self, history=history, **counts)._with_open(queries)
 
