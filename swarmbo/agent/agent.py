@@ -1,13 +1,10 @@
 """An agent with its own data, fit and decisions; it uses others' data only as received by message."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
-import networkx as nx
 from numpy.typing import ArrayLike
 
-from swarmbo.acquisition import Travel
 from swarmbo.agent.state import Returning
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
@@ -16,10 +13,8 @@ from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.logbook import MOST_QUERIES
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import UNASKED, OwnRow
-from swarmbo.deciding.setup import Setup
 from swarmbo.deciding.told import Noise
 from swarmbo.errors import ConfigError, UnknownQueryError
-from swarmbo.problem import Problem
 from swarmbo.records import Recommendation
 
 
@@ -94,22 +89,6 @@ class Agent(Returning):
         >>> query_id, sorted(point), traffic == transport.traffic
         ('q00004', ['x', 'y', 'z'], False)
     """
-
-    def __init__(
-        self,
-        name: str,
-        problem: Problem,
-        *,
-        links: "nx.Graph[str] | None" = None,
-        patience: float = math.inf,
-        level: float | None = None,
-        sites: ArrayLike | None = None,
-        has_base: bool = False,
-        travel: Travel | None = None,
-        **settings: Any,
-    ) -> None:
-        watched = problem.watching(level)
-        super().__init__(name, watched, Setup.of(watched, **settings), links, patience, sites, has_base, travel)
 
     @property
     def belief(self) -> ExactGP | FusedBelief:
@@ -244,24 +223,15 @@ class Agent(Returning):
                 a value is not in bounds.
             ShapeError: If an outcome is no number, or a location is not in or near the box.
         """
-        own, order = self._own, self._own.count
-        if self.problem.is_field:
-            if point is not None:
-                raise ConfigError("got a point; wanted location = …, as this is a field", at="$.point")
-            query_id = UNASKED if query is None else query_name(query)
-            row = self._owned.measured(
-                self._log, query_id, self._unlearned(query_id), outcome, location, noise_std, failed=failed, order=order
-            )
+        own, more = self._own, dict[str, Any](failed=failed, order=self._own.count)
+        query_id = UNASKED if query is None and self.problem.is_field else query_name(query)
+        before = self._unlearned(query_id)
+        if query_id == UNASKED and point is None:
+            row = self._owned.unrequested(before, outcome, location, noise_std, **more)
         else:
-            if location is not None:
-                raise ConfigError(
-                    "got a location; wanted point = {variable: value}, as this is a function", at="$.location"
-                )
-            query_id = query_name(query)
-            order = own.told[query_id].order if query_id in own.told else order
-            row = self._teller.told(
-                self._log, query_id, self._unlearned(query_id), outcome, point, noise_std, failed=failed, order=order
-            )
+            if not self.problem.is_field and query_id in own.told:
+                more["order"] = own.told[query_id].order
+            row = self._teller.told(self._log, query_id, before, outcome, point, location, noise_std, **more)
         if row is not None:
             self._own = own.with_told(query_id, row)
 

@@ -23,7 +23,7 @@ from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import AllReduce, Steps, ToAll, asked
 from swarmbo.deciding import joint, places
-from swarmbo.deciding.central_driver import all_of, heard as heard_of, said_by
+from swarmbo.deciding.central_driver import all_of, received, said_by
 from swarmbo.deciding.own_rows import shares_outcomes
 from swarmbo.deciding.setup import Setup
 from swarmbo.graph import FactorGraph
@@ -90,7 +90,7 @@ Staged = Generator[Stage | Timed | Known, Any, Out]
 
 
 @dataclass(frozen=True, eq=False)
-class Saying:
+class Messaging:
     """Base of an agent's stages: messages to all others, and sums over all."""
 
     name: str
@@ -110,7 +110,7 @@ class Saying:
         """One part of all participants."""
         return all_of(self.setup.problem.graph, self.routes, self._members)
 
-    def _said(self, purpose: str, steps: Steps[dict[str, bytes]]) -> Staged[dict[str, bytes]]:
+    def _exchanged(self, purpose: str, steps: Steps[dict[str, bytes]]) -> Staged[dict[str, bytes]]:
         """Exchange data with every agent."""
         (said,) = yield Stage(purpose, lambda post: [ByMessages(self._everybody, self.name, post).program(steps)])
         return said
@@ -137,11 +137,12 @@ class Saying:
         members, owners = self._members, owners or self.setup.problem.graph.variable_owners
         first = next((agent for agent in members if agent in who), members[0])
         says = [owner if owner in members else first for owner in owners]
+        # zeros of all others: the sum is exact, and has the bits of its author
         told = np.where(np.array(says) == self.name, point, 0.0)[None]
         return (yield from self._sum(purpose, told, fitting.each_own(says, -_NEAR, 1.0 + _NEAR)))[0]
 
 
-class Answering(Saying):
+class Answering(Messaging):
     """Base of an agent's stages: answers to the requests of a decision."""
 
     def _answer(self, request: joint.Request | places.Request) -> Staged[Any]:
@@ -159,8 +160,8 @@ class Answering(Saying):
             case places.Choose():
                 return (yield from self._chosen(request))
             case by_view.EachSays() | by_view.InTurn():
-                said = yield from self._said(request.purpose, said_by(request, (self.name,)))
-                return by_view.Heard(heard_of(request, said))
+                said = yield from self._exchanged(request.purpose, said_by(request, (self.name,)))
+                return by_view.Heard(received(request, said))
             case places.Visit():
                 return (yield from self._visited(request))
 
@@ -173,6 +174,7 @@ class Answering(Saying):
         belief, means = request
         U, shared = incumbents.evaluated(belief), joint.ranked_parts(belief.graph, self.setup.coordination)
         mine = [(i, part) for i, part in shared if self.name in part.agents]
+        # with totals every agent has all outcomes, and ranks by itself as a team does
         if self._knows_all or not mine or not len(U):
             return None
 
@@ -294,7 +296,7 @@ class Answering(Saying):
         own = {f: problem.tables[f] for f in graph.factors if graph.owner(f) == self.name}
         packed = Conflicts.packed(graph, problem.tables, self.name)
         sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
-        said = yield from self._said("claims", asked(ToAll({self.name: packed}, schema.forbidding(graph, sizes))))
+        said = yield from self._exchanged("claims", asked(ToAll({self.name: packed}, schema.forbidding(graph, sizes))))
         conflicts = Conflicts.unpacked(graph, said)
         index = None
         if self.name in graph.agents:
@@ -308,6 +310,7 @@ class Answering(Saying):
             )
             index = word[self.name]
             place = None if index is None else problem.shortlists[self.name][index]
+            # the robot may start while the choices of others are still under way
             yield Known(None if place is None or np.isnan(place).any() else place)
         mine = -1.0 if index is None else float(index)
         told = np.array([[mine if agent == self.name else 0.0 for agent in agents]])
@@ -327,7 +330,7 @@ class Answering(Saying):
         legs = yield Stage("agreement", lambda post: plan.programs(self.name, own, post) if own else [])
         place = next((leg.points[self.name].tolist() for leg in legs if self.name in leg.points), None)
         word = {self.name: msgspec.msgpack.encode(place)}
-        words = yield from self._said("choices", asked(ToAll(word, schema.places(self.setup.problem))))
+        words = yield from self._exchanged("choices", asked(ToAll(word, schema.places(self.setup.problem))))
         ends = {name: msgspec.msgpack.decode(word) for name, word in words.items()}
         points = {name: np.array(place) for name, place in ends.items() if place is not None}
         return Decision(points, SolveReport("sequential", rounds=max((leg.rounds for leg in legs), default=0)))

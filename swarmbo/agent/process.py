@@ -1,22 +1,20 @@
 """An agent in its own process, behind a pipe."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
+from functools import wraps
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import Any, Self, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-import networkx as nx
-from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from swarmbo.acquisition import Travel
 from swarmbo.agent.agent import Agent
 from swarmbo.errors import TransportError
 from swarmbo.problem import Problem
-from swarmbo.records import Recommendation, Traffic
-from swarmbo.transport import Envelope
+from swarmbo.records import Traffic
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _ENDING = 5.0  # seconds that a process has to end
 
 
@@ -51,6 +49,17 @@ def serve(connection: "Connection[Any, Any]") -> None:
             connection.send((answer, *known))
 
 
+def _there(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate["RemoteAgent", P], R]:
+    """Call a method of the agent in its process."""
+
+    @wraps(method)
+    def called(self: "RemoteAgent", *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._call(method.__name__, *args, **kwargs)  # pyright: ignore[reportPrivateUsage]
+
+    called.__doc__ = f"See ``Agent.{method.__name__}``."
+    return called
+
+
 class RemoteAgent:
     """An agent in its own process; its arguments and methods are those of ``Agent``.
 
@@ -66,22 +75,9 @@ class RemoteAgent:
         ('q00001', [], ['x'])
     """
 
-    def __init__(
-        self,
-        name: str,
-        problem: Problem,
-        *,
-        links: "nx.Graph[str] | None" = None,
-        patience: float = math.inf,
-        level: float | None = None,
-        sites: ArrayLike | None = None,
-        has_base: bool = False,
-        travel: Travel | None = None,
-        **settings: Any,
-    ) -> None:
-        known: dict[str, Any] = {"level": level, "sites": sites, "has_base": has_base, "travel": travel}
+    def __init__(self, name: str, problem: Problem, **given: Any) -> None:
         self._start(name)
-        self._call("new", name, problem, links=links, patience=patience, **known, **settings)
+        self._call("new", name, problem, **given)
 
     @classmethod
     def from_state_dict(cls, state: Any, **own: Any) -> Self:
@@ -100,47 +96,10 @@ class RemoteAgent:
         self._process.start()
         theirs.close()
 
-    @overload
-    def ask(self, count: None = None, **offered: Any) -> str: ...
-
-    @overload
-    def ask(self, count: int, **offered: Any) -> list[str]: ...
-
-    def ask(self, count: int | None = None, **offered: Any) -> str | list[str]:
-        """See ``Agent.ask``."""
-        return self._call("ask", count, **offered)
-
-    def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """See ``Agent.tick``."""
-        return self._call("tick", now, list(inbox))
-
-    def word(self, query: str | None = None) -> dict[str, float] | None:
-        """See ``Agent.word``."""
-        return self._call("word", query)
-
-    def recommend(self) -> None:
-        """See ``Agent.recommend``."""
-        self._call("recommend")
-
-    def recommended(self) -> Recommendation | None:
-        """See ``Agent.recommended``."""
-        return self._call("recommended")
-
-    def tell(self, query: str | None, outcome: Any = None, **more: Any) -> None:
-        """See ``Agent.tell``."""
-        self._call("tell", query, outcome, **more)
-
-    def observe(self, query: str | None, info: Mapping[str, Any], **more: Any) -> None:
-        """See ``Agent.observe``."""
-        self._call("observe", query, info, **more)
-
-    def attach(self, points: ArrayLike, outcomes: ArrayLike, **more: Any) -> None:
-        """See ``Agent.attach``."""
-        self._call("attach", points, outcomes, **more)
-
-    def state_dict(self) -> dict[str, Any]:
-        """See ``Agent.state_dict``."""
-        return self._call("state_dict")
+    ask, tick = _there(Agent.ask), _there(Agent.tick)
+    tell, observe, attach = _there(Agent.tell), _there(Agent.observe), _there(Agent.attach)
+    word, recommend, recommended = _there(Agent.word), _there(Agent.recommend), _there(Agent.recommended)
+    state_dict = _there(Agent.state_dict)
 
     @property
     def is_alive(self) -> bool:

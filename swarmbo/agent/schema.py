@@ -13,9 +13,9 @@ from jaxtyping import Float
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.coordination.conflicts import Packed
 from swarmbo.coordination.schema import Fits, FitsWord, each_own
+from swarmbo.deciding import own_rows
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer, unpacked
-from swarmbo.deciding.own_rows import FAILED, NOT_KNOWN, UNASKED, Layout, OwnRow, Stop, shares_outcomes
 from swarmbo.deciding.reports import Report
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
@@ -45,12 +45,12 @@ def of_kind(kind: Any, fits: Callable[[str, Any], bool]) -> FitsWord:
 def reports(
     problem: Problem,
     log: Logbook,
-    attached: Sequence[OwnRow],
+    attached: Sequence[own_rows.OwnRow],
     sites: Float[np.ndarray, "s d"] | None = None,
     known: Mapping[str, PackedOffer] | None = None,
 ) -> FitsWord:
     """Test of agents' reports in a field; offers are checked against ``sites`` and the ``known`` last offers."""
-    of_whom: set[str | int] = {UNASKED, *log.open}
+    of_whom: set[str | int] = {own_rows.UNASKED, *log.open}
 
     def is_measurement(measurement: Any) -> bool:
         of, stop = measurement.of, measurement.stop
@@ -92,7 +92,7 @@ def is_place(place: Sequence[float], problem: Problem) -> bool:
     return len(place) == problem.box.n_dims and bool(problem.box.is_near(np.array(place, dtype=float)))
 
 
-def is_stop(stop: Stop, problem: Problem) -> bool:
+def is_stop(stop: own_rows.Stop, problem: Problem) -> bool:
     """True if a measurement in a field is admissible."""
     is_outcome = stop.outcome is None or abs(stop.outcome) <= LARGEST_OUTCOME
     return is_outcome and (stop.noise is None or 0.0 <= stop.noise < np.inf) and is_place(stop.place, problem)
@@ -129,7 +129,7 @@ def forbidding(graph: FactorGraph, sizes: Mapping[str, int]) -> FitsWord:
 
 def news(problem: Problem, log: Logbook, n_attached: int, tellers: Collection[str]) -> Fits:
     """Test of sums of agents' data of a function: a row for each pending query, then the attached evaluations."""
-    layout, graph, k = Layout.of(problem), problem.graph, len(problem.channels)
+    layout, graph, k = own_rows.Layout.of(problem), problem.graph, len(problem.channels)
     owners = [graph.owner(channel) for channel in problem.channels]
     low, high = problem.domain.low, problem.domain.high
     side = high - low  # values may be so far outside the box
@@ -140,7 +140,7 @@ def news(problem: Problem, log: Logbook, n_attached: int, tellers: Collection[st
     def fits(sums: Float[np.ndarray, "rows w"], agents: frozenset[str]) -> bool:
         status, place = sums[:, layout.status], sums[:, layout.place]
         own = np.isin(graph.variable_owners, list(agents))
-        if not (np.isfinite(sums).all() and np.isin(status, range(int(FAILED) + 1)).all()):
+        if not (np.isfinite(sums).all() and np.isin(status, range(int(own_rows.FAILED) + 1)).all()):
             return False
         if status[:, :k][~is_open].any() or not of_factors(status[:, :k], agents) or not of_variables(place, agents):
             return False
@@ -149,13 +149,13 @@ def news(problem: Problem, log: Logbook, n_attached: int, tellers: Collection[st
         order, told = sums[:, layout.order], sums[:, layout.tellers]
         if not ((order >= 0.0) & (order < _MOST * len(agents)) & (told >= 0.0) & (told <= len(agents))).all():
             return False
-        if not shares_outcomes(problem):
+        if not own_rows.shares_outcomes(problem):
             return not status[:, k].any()
         if agents.isdisjoint(tellers) and status[:, k].any():
             return False
         values, noise = sums[:, layout.values], sums[:, layout.noise]
         is_told = of_factors(values[:, :k], agents) and of_factors(noise[:, :k], agents)
-        return is_told and bool((np.abs(values) <= LARGEST_OUTCOME).all() and (noise >= NOT_KNOWN).all())
+        return is_told and bool((np.abs(values) <= LARGEST_OUTCOME).all() and (noise >= own_rows.NOT_KNOWN).all())
 
     return fits
 

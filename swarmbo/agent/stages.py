@@ -51,8 +51,9 @@ class Stages(Answering):
         keeps, problem = not learner.believed.is_shared, self.setup.problem
         reports = Reports(problem, self.name, own, offer, self._heard_over, keeps, self.sites, known)
         fits = schema.reports(problem, log, own.attached, self.sites, known)
-        heard = yield from self._said("reports", asked(ToAll({self.name: reports.said()}, fits)))
+        heard = yield from self._exchanged("reports", asked(ToAll({self.name: reports.said()}, fits)))
         gone = Offer(takes_part=False)
+        # all participants have the same rows of absent agents, and report for them without a message
         heard |= {name: Reports(problem, name, rows, gone, keeps=keeps).said() for name, rows in self._absent.items()}
         return (yield from answered(reports.merged(log, learner, heard), self._talked))
 
@@ -85,6 +86,7 @@ class Stages(Answering):
     def news(self, log: Logbook, own: OwnRows) -> Staged[Logbook]:
         """Log of a function with the data of all agents since the last decision."""
         exchange = Exchange(self.setup.problem, self.name, log, own)
+        # by common knowledge only: an agent that skipped the exchange for its own data would leave others waiting
         if not exchange.is_due:
             return log
         problem = self.setup.problem

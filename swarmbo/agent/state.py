@@ -1,4 +1,4 @@
-"""Agents that continue without others, and that return with the state of decisions made without them."""
+"""State of an agent: saved and restored, taken back, and handed to an agent that returns."""
 
 import math
 import zlib
@@ -13,7 +13,6 @@ import numpy as np
 from swarmbo.acquisition import Travel
 from swarmbo.agent.participants import Participants, learns_alike
 from swarmbo.agent.talking import Deciding, Talking
-from swarmbo.agent.told import Owned
 from swarmbo.coordination.deadline import has_deadline
 from swarmbo.coordination.participant import Participant
 from swarmbo.deciding.field import FieldLearner
@@ -21,6 +20,7 @@ from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import PackedOffer
 from swarmbo.deciding.own_rows import UNHEARD, OwnRow, OwnRows, stops_by_round
 from swarmbo.deciding.setup import settings_again
+from swarmbo.deciding.told import Owned
 from swarmbo.errors import ConfigError, StateVersionError
 from swarmbo.problem import Problem
 from swarmbo.records import Recommendation
@@ -29,8 +29,24 @@ from swarmbo.transport import Envelope
 STATE_VERSION = 5  # 5: the query of each evaluation
 
 
-class Saved(Talking):
-    """Base of agents that can be saved, also while they are deciding."""
+_MOST = 2**28  # bytes of an unpacked snapshot
+
+
+class _Array(msgspec.Struct, frozen=True, array_like=True):
+    """Numbers of an array, packed for sending."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    content: bytes
+
+
+class _State(msgspec.Struct, frozen=True, array_like=True):
+    json: dict[str, Any]
+    arrays: dict[str, _Array]
+
+
+class Returning(Talking):
+    """Base of agents that can be saved, also while they are deciding, and that may be absent for a while."""
 
     def state_dict(self) -> dict[str, Any]:
         """State of the agent as ``{"json": plain data, "arrays": {name: array}}``, also while it is deciding."""
@@ -129,28 +145,9 @@ class Saved(Talking):
             made._words = dict(plain["words"])
             made._participant = Participant[Any](made.name, plain["turn"])
             made._put_aside([Envelope(sender, made.name, payload) for sender, payload in early])
+        # told while it was deciding, so not part of the decision that was just repeated
         made._own = later
         return made
-
-
-_MOST = 2**28  # bytes of an unpacked snapshot
-
-
-class _Array(msgspec.Struct, frozen=True, array_like=True):
-    """Numbers of an array, packed for sending."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    content: bytes
-
-
-class _State(msgspec.Struct, frozen=True, array_like=True):
-    json: dict[str, Any]
-    arrays: dict[str, _Array]
-
-
-class Returning(Saved):
-    """Base of agents that may be absent for a while."""
 
     def give_up(self, last: int) -> None:
         """Take back what was begun or decided after decision number ``last``, as if it had not been requested.
@@ -203,6 +200,7 @@ class Returning(Saved):
         try:
             state = msgspec.msgpack.decode(_inflated(lent), type=_State)
             arrays = {name: _array(array) for name, array in state.arrays.items()}
+            # everything is tried before anything is replaced: a bad snapshot leaves the agent as it was
             log = self._log.from_state(state.json["log"], arrays)
             shapes = log.history.X.shape[1:], log.history.factors.shape[1:]
             if shapes != (self._log.history.X.shape[1:], self._log.history.factors.shape[1:]):
@@ -272,6 +270,7 @@ class Returning(Saved):
         came = ~np.isnan(factors[:, own])
         if self.problem.is_field:  # others know of a measurement, not of its failure
             came |= history.failed[:, own]
+        # a returning agent may know that outcomes came, and no values
         factors[:, own] = np.where(came, UNHEARD, np.nan)
         noise[:, [0, *(1 + column for column in own)]] = np.nan
         history = replace(history, factors=factors, noise_std=noise, totals=np.full(len(history), np.nan))

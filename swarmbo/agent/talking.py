@@ -16,7 +16,6 @@ from swarmbo.agent.answers import Clocked, Known, Stage, Staged, Timed
 from swarmbo.agent.participants import Participants
 from swarmbo.agent.setup_check import require_own
 from swarmbo.agent.stages import Stages
-from swarmbo.agent.told import Owned, checked_sites
 from swarmbo.boundary.values import check_links, exact
 from swarmbo.coordination.drivers.by_messages import Post
 from swarmbo.coordination.messages import Bundle, Codec, Message, UnfitError
@@ -27,6 +26,7 @@ from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.offers import Offer, PackedOffer, offers_of
 from swarmbo.deciding.own_rows import OwnRows
 from swarmbo.deciding.setup import Setup
+from swarmbo.deciding.told import Owned, checked_sites
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.problem import Problem
 from swarmbo.records import LinkReport, Recommendation, SolveReport, Traffic
@@ -90,13 +90,17 @@ class Talking:
         self,
         name: str,
         problem: Problem,
-        setup: Setup,
+        *,
         links: "nx.Graph[str] | None" = None,
         patience: float = math.inf,
+        level: float | None = None,
         sites: ArrayLike | None = None,
         has_base: bool = False,
         travel: Travel | None = None,
+        **settings: Any,
     ) -> None:
+        problem = problem.watching(level)
+        setup = Setup.of(problem, **settings)
         if name not in problem.agents:
             raise ConfigError(f"got agent {name!r}; wanted one of {list(problem.agents)}", at="$.name")
         require_own(setup)
@@ -200,6 +204,7 @@ class Talking:
                 elif not self.keeps_time:
                     raise
                 continue
+            # bundles are numbered by agreement, of which a decision may have two
             number = label.decision // 2 if isinstance(message, Bundle) else label.decision
             if envelope.sender not in self._others or number > last + _AHEAD:
                 self.refused[envelope.sender] += 1
@@ -231,6 +236,7 @@ class Talking:
         """Begin so many decisions."""
         self._routes = Routes(self.problem.agents, self.links, has_base=self.has_base)
         heard = tuple((envelope.sender, envelope.payload) for envelope in (*self._early, *self._bundles))
+        # participants are named for decisions; a recommendation is by all agents
         participants = self.participants if count else None
         known = self._offered if participants is None else {}  # absent or new agents have not received it
         deciding = Deciding(

@@ -12,16 +12,16 @@ from numpy.typing import ArrayLike
 
 from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.coordination.requests import ToAll, asked
-from swarmbo.deciding.central_driver import CentralDriver, Words, parted
+from swarmbo.deciding.central_driver import CentralDriver, Exchanges, parted
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import MOST_QUERIES, Choice
 from swarmbo.deciding.offers import offer_of
 from swarmbo.deciding.own_rows import news_shape, shares_outcomes
 from swarmbo.deciding.reports import Report, Reports, data_of_group, news_of_group, offered
-from swarmbo.deciding.rows import is_table, read_rows
+from swarmbo.deciding.tables import attached, is_table, read_rows
 from swarmbo.deciding.team_state import TeamState
-from swarmbo.deciding.told import Noise, Outcome, attached, news_of
+from swarmbo.deciding.told import Noise, Outcome, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError
 from swarmbo.problem.data import News
@@ -105,6 +105,7 @@ class AskTell(TeamState):
         self.sent = {p: before.get(p, Traffic()) + sent.get(p, Traffic()) for p in {**before, **sent}}
         agreement, self.last_sharing = parted(sent)
         self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
+        # what was reported before this decision is known to all; only open queries can bring more
         self._since = self._since.after(self._log)
         report = msgspec.structs.replace(choice.report, traffic=agreement)
         self.last_query, self.last_report = choice.query(query_id, self.problem), report
@@ -116,12 +117,14 @@ class AskTell(TeamState):
         """Next decision and its traffic; a subclass may have it decided elsewhere."""
         check_links(offers.links)
         links, present = offers.links, self._present_at(self._log.round)
-        words = Words(self.graph, Routes(self.agents, links, has_base=True), present)
+        words = Exchanges(self.graph, Routes(self.agents, links, has_base=True), present)
+        # within a batch nobody reports: all queries of it follow from the same data
         if not goes_on:
             self._learn(lambda: links, comes=True)
         learner, choice = self._driver(words).run(self._learner.steps(self._log, offers))
         if isinstance(learner, FunctionLearner):
             choice = learner.expected(self._log, choice)
+        # a user's own planner sends no messages that could be counted; its report says what it took
         if "agreement" not in words.sent:
             words.note("agreement", choice.report.traffic)  # for a user's own planner
         if not goes_on:
@@ -134,7 +137,7 @@ class AskTell(TeamState):
             return None
         return tuple(self.transport.present(self.agents, round_number)) or None
 
-    def _say_news(self, words: Words, offers: Offers) -> None:
+    def _say_news(self, words: Exchanges, offers: Offers) -> None:
         """Count the reports before a decision: news, and in a field each agent's reachable locations."""
         problem, since, learner = self.problem, self._since, self._learner
         words.note("sharing", since.gossip)
@@ -142,6 +145,7 @@ class AskTell(TeamState):
             if since.lines:
                 words.summed("news", *news_shape(problem, since.lines))
             return
+        # an agent with its own belief keeps its outcomes; others get them by fusion only
         keeps, said = not learner.believed.is_shared, dict[str, bytes]()
         sites = None if offers.sites is None else np.asarray(offers.sites, dtype=float)
         is_whole = words.present in (None, self.agents)  # absent agents do not receive others' offers
@@ -150,7 +154,7 @@ class AskTell(TeamState):
             offer = offer_of(agent, offers, problem, self.seed, self._log.round, position)
             known = since.offered if is_whole else {}
             said[agent] = Reports(problem, agent, since.of(agent), offer, offers.links, keeps, sites, known).said()
-        words.said("reports", asked(ToAll(said)))
+        words.exchanged("reports", asked(ToAll(said)))
         reports = {agent: msgspec.msgpack.decode(word, type=Report) for agent, word in said.items()}
         now_offered = offered(reports, since.offered) if is_whole else {}
         edges = None if offers.links is None else tuple(offers.links.edges)
@@ -238,6 +242,7 @@ class AskTell(TeamState):
         self.sharing_links = None
         if news is None:
             return
+        # before the log changes: a query that this closes is not open afterwards
         of_round = self._log.round_of(query_id, is_all=is_all)
         self._log = self._log.with_news(query_id, news, is_all=is_all)
         if self.problem.is_field:
@@ -260,11 +265,14 @@ class AskTell(TeamState):
         learner, since = self._learner, self._since
         if not isinstance(learner, FieldLearner) or not (new := since.new(self.problem)):
             return
+        # agents learn at their next decision, when the query is closed or its part is all there is;
+        # a team that learned each part at once would fuse more often, and decide otherwise
         if not comes and any(of in self._log.open for of, _ in new):
             return
+        # local beliefs learn in place; an exception after the first of several groups must change nothing
         learner = learner.copied() if comes or len(new) > 1 else learner
         known = links()  # only with news: an environment before its reset has none
-        words = Words(self.graph, Routes(self.agents, known, has_base=True))
+        words = Exchanges(self.graph, Routes(self.agents, known, has_base=True))
         for of, group in new:
             if not isinstance(of, str):
                 learner = learner.attach(data_of_group(self.problem, group))
@@ -272,7 +280,7 @@ class AskTell(TeamState):
             news, now = news_of_group(self.problem, group), self._log.round - 1
             learner = learner.learn(news, since.rounds[of], now, known)
             due, sent, self.sharing_links = learner.believed.to_say()
-            words.talked(due)
+            words.fused(due)
             words.note("sharing", sent)
         took = sum(words.sent.values(), since.gossip)
         learned = (*since.learned, *(of for of, _ in new))
@@ -370,12 +378,12 @@ class AskTell(TeamState):
         Otherwise it is one of 2,048 quasi-random points of the box or of the measured locations in it.
         """
         self._learn(self._present_links, comes=True)
-        words = Words(self.graph, Routes(self.agents, None, has_base=True))  # this traffic is not reported
+        words = Exchanges(self.graph, Routes(self.agents, None, has_base=True))  # this traffic is not reported
         sites = None if self._world is None else self._world.sites()
         self._learner, found = self._driver(words).run(self._learner.recommend(self._log, sites))
         return found
 
-    def _driver(self, words: Words) -> CentralDriver:
+    def _driver(self, words: Exchanges) -> CentralDriver:
         """Driver of the steps of one decision."""
         shares = shares_outcomes(self.problem)
         return CentralDriver(self.coordination, self.transport, self._log.round, words, self.seed, knows_all=shares)

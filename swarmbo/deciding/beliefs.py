@@ -136,6 +136,7 @@ class OwnBeliefs:
                 known[agent] = np.array([measurement.noise_std**2 for measurement in taken])
             if lost:
                 dead[agent] = np.array(lost)
+        # the kernel of time sees the round of the request, not the present one
         talking = self.seen.at(asked)
         talking.learn(own, links, dead, known, now, later=not talking.has_faults)
         return OwnBeliefs(talking.at(now))
@@ -149,6 +150,7 @@ class OwnBeliefs:
 
     def to_say(self) -> ToSay:
         """Due messages, once: the caller runs the exchange."""
+        # taken once: a second caller must not fuse the same measurements again
         due, self.seen.due = self.seen.due, ()
         return ToSay(due, self.seen.sent, self.seen.fared)
 
@@ -233,6 +235,7 @@ def required_of(belief: FieldBelief, log: Logbook, agents: Iterable[str], round_
         if not len(bad):
             continue
         bad = bad if belief.seen.has_time else bad[:, :d]
+        # agents that know the same share one model, made once; equal bytes give equal bits
         key = good.tobytes(), bad.tobytes()
         if key not in made:
             rows = np.concatenate([good, bad])

@@ -21,6 +21,7 @@ def random_candidates(
     boxes: Mapping[str, Domain], seed: int, round_number: int, problem: Problem | None = None
 ) -> dict[str, Float[np.ndarray, "k d"]]:
     """Draw 512 allowed locations for each agent, uniform in its box; fewer if hardly anything is allowed."""
+    # a stream for each agent: its draw does not depend on which others are present
     streams = {agent: stream(seed, "candidates", agent=agent, round=round_number) for agent in boxes}
     return {agent: _drawn(boxes[agent], rng, problem) for agent, rng in streams.items()}
 

@@ -37,7 +37,7 @@ def said_by(request: by_view.EachSays | by_view.InTurn, own: tuple[str, ...]) ->
     if isinstance(request, by_view.InTurn):
 
         def say(agent: str, before: Mapping[str, bytes]) -> bytes:
-            return msgspec.msgpack.encode(request.of(agent, heard(request, before)))
+            return msgspec.msgpack.encode(request.of(agent, received(request, before)))
 
         return asked(HandOn(request.speakers, say, fits))
     words = {agent: msgspec.msgpack.encode(request.of(agent)) if agent in request.speakers else b"" for agent in own}
@@ -58,7 +58,7 @@ def fitting(request: by_view.EachSays | by_view.InTurn) -> Callable[[str, bytes]
     return is_word
 
 
-def heard(request: by_view.EachSays | by_view.InTurn, said: Mapping[str, bytes]) -> dict[str, Any]:
+def received(request: by_view.EachSays | by_view.InTurn, said: Mapping[str, bytes]) -> dict[str, Any]:
     """Decoded data of the speakers, in their order."""
     return {agent: msgspec.msgpack.decode(said[agent]) for agent in request.speakers if agent in said}
 
@@ -68,7 +68,7 @@ def all_of(graph: FactorGraph, routes: Routes, present: tuple[str, ...] | None =
     return Part(graph, len(graph.components) + 1, routes, present=present)
 
 
-class Words:
+class Exchanges:
     """Exchanges of agents in one process, with their traffic in ``sent``, by purpose."""
 
     def __init__(self, graph: FactorGraph, routes: Routes, present: tuple[str, ...] | None = None) -> None:
@@ -80,8 +80,9 @@ class Words:
         if took != Traffic():
             self.sent[purpose] = self.sent.get(purpose, Traffic()) + took
 
-    def said(self, purpose: str, steps: Steps[Out]) -> Out:
+    def exchanged(self, purpose: str, steps: Steps[Out]) -> Out:
         """Run an exchange of data among all agents, and count it."""
+        # one counter serves all purposes, so the traffic of this exchange is a difference
         before = self._everybody.traffic
         found = self._everybody.run(steps)
         self.note(purpose, _less(self._everybody.traffic, before))
@@ -90,7 +91,7 @@ class Words:
     def answered(self, request: by_view.EachSays | by_view.InTurn) -> by_view.Heard:
         """Data of some agents about their own beliefs."""
         everybody = self._everybody.part.agents
-        return by_view.Heard(heard(request, self.said(request.purpose, said_by(request, everybody))))
+        return by_view.Heard(received(request, self.exchanged(request.purpose, said_by(request, everybody))))
 
     def summed(self, purpose: str, *shape: int) -> None:
         """Count a sum over all agents of numbers of a shape."""
@@ -102,7 +103,7 @@ class Words:
             part = Part(graph, number, self.routes, present=self.present)
             self.note("ranking", Central(part).over_tree(np.empty((1, n_points))))
 
-    def talked(self, due: Sequence[Talk]) -> None:
+    def fused(self, due: Sequence[Talk]) -> None:
         """Run exchanges of beliefs: a note to each neighbour in each step, and a test for further steps."""
         for agents, medium, steps in due:
             talking, answer = talk(agents, steps), None
@@ -148,7 +149,7 @@ class CentralDriver:
     coordination: Any
     transport: Carrying
     round: int
-    words: Words
+    words: Exchanges
     seed: int = 0
     knows_all: bool = False
 
@@ -161,6 +162,7 @@ class CentralDriver:
             except StopIteration as finished:
                 return finished.value
             match request:
+                # every owner's values are here, so the model ranks by itself; agents add up theirs
                 case joint.Rank():
                     answer = None
                     if request.n_points and not self.knows_all:
@@ -189,12 +191,13 @@ class CentralDriver:
                     self.words.note("agreement", answer.report.traffic)
                     ends = {agent: place.tolist() for agent, place in answer.points.items()}
                     words = {agent: msgspec.msgpack.encode(ends.get(agent)) for agent in self.words.graph.agents}
-                    self.words.said("choices", asked(ToAll(words)))
+                    self.words.exchanged("choices", asked(ToAll(words)))
                 case by_view.EachSays() | by_view.InTurn():
                     answer = self.words.answered(request)
 
     def _agreed(self, request: joint.Agree) -> Agreement:
         functions, links, seed = request.functions, request.links, request.seed
+        # agents number agreements alike, and a late message of the first one must not fit the second
         decision = 2 * self.round + int(request.again)  # up to two in a round
         timed: object = self.coordination
         if isinstance(timed, deadline_box.TimedClimbs) and has_deadline(timed):
@@ -240,7 +243,7 @@ class CentralDriver:
             timed, graph, tables, opened, self.round, default=default, seed=request.seed
         ).said
         own = {agent: Conflicts.packed(graph, tables, agent) for agent in self.words.graph.agents}
-        self.words.said("claims", asked(ToAll(own)))
+        self.words.exchanged("claims", asked(ToAll(own)))
         self.words.summed("choices", 1, len(self.words.graph.agents))
         if whole := deadline_tables.whole_factors(graph, found.assignment):
             self.words.summed("choices", 1, len(whole))

@@ -110,6 +110,7 @@ class FieldLearner:
             if offers.links is not None:
                 gone = set(problem.agents) - set(setup.transport.present(problem.agents, now))
                 offers = replace(offers, links=nx.restricted_view(offers.links, list(gone), []))
+        # the fit comes before pending queries: these have no outcomes to fit
         after, belief = self._believing(log)
         measured, measured_by = known_places(after.believed, log)
         situation = Situation(
@@ -184,6 +185,7 @@ class FieldLearner:
         def said(agent: str) -> Any:
             return msgspec.to_builtins(self._recommended(sites))
 
+        # only its own belief can name the location, so others receive it by message
         told = (yield EachSays("recommended", (best,), said, everybody, self._can_be_recommended)).words[best]
         return msgspec.convert(told, Recommendation | None)
 

@@ -167,17 +167,20 @@ class FunctionLearner:
         settings, problem = self.setup.belief, self.setup.problem
         fades = isinstance(settings, AdditiveGPSettings) and settings.time is not None
         whole = np.arange(len(U))
+        # if outcomes fade, an old point is worth a new measurement
         taken = [] if fades else [(whole, problem.domain.to_unit(log.points), _NEAREST, _STEPS)]
         out = [(whole, log.out)]
         if problem.outcomes == "per-factor":
             out = [(problem.columns(channel), log.out_of(channel)) for channel in problem.channels]
         taken.extend((columns, problem.domain.to_unit(points), FLOOR, _LONGER_STEPS) for columns, points in out)
+        # by the number of queries: a team restored in mid-run draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.asked)
         for tries in range(_MOST_STEPS):
             near = (rule for rule in taken if _is_near(U[rule[0]], rule[1][:, rule[0]], rule[2]))
             columns, _, reach, steps = next(near, (None, None, 0.0, _STEPS))
             if columns is None:
                 break
+            # log-uniform: short steps keep the decision, a few long ones leave crowded regions
             length = np.exp(rng.uniform(*np.log(steps))) * (_GROWTH**tries if reach == FLOOR else 1.0)
             step = min(length, 1.0) * rng.uniform(-1.0, 1.0, len(columns))
             moved = U.copy()

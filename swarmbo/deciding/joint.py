@@ -126,8 +126,10 @@ def joint_steps(
         functions = functions.starting_from(*ranking)
     graph = functions.graph
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
+    # from the counts of the history only, which all agents know
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
     links = _links(situation, graph)
+    # penalties are in units of the utility's spread, which differs between factors
     if situation.limits:
         spread = yield Gather(graph, spreads(functions, seed))
         functions = kept_out(functions, situation.limits, spread)
@@ -153,6 +155,7 @@ def _requirements(situation: JointSituation, model: Model) -> Steps[tuple[Requir
     if times and situation.failed is not None and situation.failed.any():
         graph = model.belief.graph
         lengths = {factor: time.lengthscale for factor, time in zip(graph.factors, times, strict=True)}
+        # the most lasting factor counts, and an owner has fitted its own factors only
         lengths = yield Gather(graph, lengths)
         times = [
             msgspec.structs.replace(time, lengthscale=lengths[factor])
@@ -183,6 +186,7 @@ def _agreed_within(
     spread = yield Gather(functions.graph, spreads(functions, agree.seed))
     agreement = None
     parts = parts_together(graph, needed)
+    # bounds by factor do not imply the joint one; equal shares of the slack do, at some loss
     for tight in (False, True):
         limited = bounded(functions, needed, origin, spread, tight=tight)
         agreement = yield agree._replace(functions=limited, again=tight)

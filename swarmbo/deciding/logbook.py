@@ -146,6 +146,7 @@ class Logbook:
     def without(self, query_ids: Iterable[str]) -> "Logbook":
         """Give up queries; known outcomes stay, and others do not count as failed."""
         history = self.history
+        # an outcome that never comes is no failure: its channel did not take part
         taken = None if history.taken is None else history.taken.copy()
         given_up = {key: self.open[key] for key in query_ids if key in self.open}
         for query in given_up.values():
@@ -250,6 +251,7 @@ class Logbook:
         log, problem, query = self, self.problem, None if query_id is None else self.open[query_id]
         places = problem.places(news.point, news.factors)
         waits = frozenset[str]() if query is None else frozenset(query.waits)
+        # an agent may measure without a request, or again; such outcomes get a row of their own
         own = {c: y for c, y in news.factors.items() if c in waits}
         if query_id is not None and news.total is not None:
             log = log.with_total(query_id, news.total, news.point, news.total_noise)
@@ -332,6 +334,7 @@ class Logbook:
             added = self._rows(place[None], unknown[:, 0], unknown, asked, attached=False, chosen=query.chosen)
             added = replace(added, basis=np.array([query.basis]), query=np.array([_number(query_id)]))
             return len(self.history), self.history.then(added)
+        # a later part may come from another point, which moves only what is still unknown
         if point is None:
             return query.row, self.history
         X, free = self.history.X.copy(), np.ones(len(place), dtype=bool)

@@ -34,8 +34,10 @@ def packed(places: Float[np.ndarray, "k d"], sites: Float[np.ndarray, "s d"] | N
     contents = {_NUMBERS: columns}
     indices = None if sites is None else _indices(places, sites)
     if indices is not None:
+        # most sites in reach are consecutive, so differences are small numbers of one byte
         contents[_INDICES] = msgspec.msgpack.encode(np.diff(indices, prepend=0).tolist())
     contents |= {kind | _IS_PRESSED: zlib.compress(content, 9) for kind, content in contents.items()}
+    # a receiver refuses to inflate more than this, so long lists go as they are
     if len(columns) > _MOST:
         contents = {_NUMBERS: columns}
     kind = min(contents, key=lambda kind: len(contents[kind]))
@@ -76,6 +78,7 @@ def _inflated(content: bytes) -> bytes:
 
 def _indices(places: Float[np.ndarray, "k d"], sites: Float[np.ndarray, "s d"]) -> "np.ndarray | None":
     """Indices of locations among the sites, compared bit by bit; None if one of them is no site."""
+    # by bytes: a site that differs in its last bit is another location, and decisions would differ
     of = {site: index for index, site in enumerate(_rows(sites))}
     found = [of.get(place, -1) for place in _rows(places)]
     return None if -1 in found else np.array(found, dtype=np.int64)

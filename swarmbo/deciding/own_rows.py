@@ -94,6 +94,18 @@ class OwnRow(msgspec.Struct, frozen=True):
         stood = dict(zip(problem.graph.variables_owned_by(agent), stop.place, strict=True))
         return msgspec.structs.replace(row, factors={agent: stop.outcome}, place=stood, noise=noise)
 
+    @classmethod
+    def of_news(cls, order: int, news: News, factors: Sequence[str], place: Mapping[str, float]) -> "OwnRow":
+        """Row of an agent's own factors of a function; with the total, if the news have one."""
+        return cls(
+            order,
+            {factor: _known(news.factors[factor]) for factor in factors if factor in news.factors},
+            UNSET if news.total is None else _known(news.total),
+            dict(place),
+            noise={factor: news.noise[factor] for factor in factors if factor in news.noise},
+            total_noise=None if news.total is None else _known(news.total_noise),
+        )
+
     @property
     def has_come(self) -> bool:
         """True if it has an outcome, a failure, or the end of the query."""
@@ -115,6 +127,7 @@ class OwnRows(msgspec.Struct, frozen=True):
         """Add outcomes of a query, of which some may be known."""
         if (before := self.told.get(query_id)) is not None:
             row = OwnRow(
+                # the first outcome decides the order, as in a team's history
                 order=before.order if before.has_come else row.order,
                 factors=before.factors | row.factors,
                 total=before.total if row.total is UNSET else row.total,
@@ -169,6 +182,11 @@ class OwnRows(msgspec.Struct, frozen=True):
     def said(self, log: Logbook) -> "OwnRows":
         """Data that remain after a report: values of variables of queries without outcomes."""
         return OwnRows({name: OwnRow(0, place=row.place) for name, row in self.told.items() if name in log.open})
+
+
+def _known(number: float) -> float | None:
+    """None for a failed outcome."""
+    return float(number) if math.isfinite(number) else None
 
 
 def stops_by_round(rows: Mapping[str, OwnRow], agent: str, variables: Sequence[str]) -> list[tuple[int, list[Stop]]]:
@@ -247,10 +265,12 @@ class Exchange:
                 if shares_outcomes(problem) and outcome is not None:
                     line[layout.values][i] = outcome
                     line[layout.noise][i] = noise.get(i, NOT_KNOWN)
+            # the owner of a variable states its value for all queries, so the sum has each value once
             place = {} if row is None else row.place
             line[layout.place] = [
                 place.get(x, value) if x in mine else 0.0 for x, value in zip(variables, asked.tolist(), strict=True)
             ]
+            # agents without an outcome have no say in the order
             if row is not None and (told or row.round is not None):
                 line[layout.order], line[layout.tellers] = row.order, 1.0
         return out
@@ -259,6 +279,7 @@ class Exchange:
         """Log with all agents' data from the sums, in the order in which evaluations were told."""
         layout, queries, log = Layout.of(self.problem), list(self.log.open), self.log
         channels = self.problem.channels
+        # each agent counts its own evaluations, so only the mean is one order for all; ties keep that of queries
         order = sums[:, layout.order] / np.maximum(sums[:, layout.tellers], 1.0)
         for i in np.argsort(order, kind="stable"):
             line = sums[i]

@@ -54,6 +54,7 @@ def place_steps(
     Agents without a choice from the agreement stay. An agreement by a deadline, or of some agents only, is final: a
     comparison with the sequential choices of all would need all agents.
     """
+    # places that would probably fail are left out before anything is planned
     if not weighs_nothing(coordination):
         situation = yield from likely_steps(situation)
     if isinstance(coordination, RoutePlanner) and (planned := coordination.planned(situation, acquisition)) is not None:
@@ -66,6 +67,7 @@ def place_steps(
     problem = checked_as(LocalProblem | None, proposed, acquisition, "local_problem")
     if problem is None:
         return Decision({}, SolveReport(status="not_needed"))
+    # common knowledge only, so every agent draws the same
     seed = int(stream(situation.seed, "agreement", round=situation.round).integers(2**63))
     solution: Solution = yield Choose(problem, situation.links, seed)
     points: dict[str, np.ndarray] = {}
@@ -77,6 +79,7 @@ def place_steps(
             points[agent] = point  # max-sum on loops may end in a conflict: then the later robot stays
     if problem.safeguard is None or solution.report.status == "blocked" or has_deadline(coordination):
         return Decision(points, solution.report)
+    # an approximate agreement may be worse than sequential choices, which are at hand
     settled = yield from problem.safeguard.settled(situation, points)
     report = solution.report
     if any(settled.get(agent) is not points.get(agent) for agent in problem.graph.agents):

@@ -55,17 +55,17 @@ class Report(msgspec.Struct, frozen=True, array_like=True):
     offer: PackedOffer | int
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """A measurement, and its author."""
 
     agent: str
     measurement: _Measurement
 
 
-def measurements_of(problem: Problem, agent: str, own: OwnRows) -> list[Told]:
+def measurements_of(problem: Problem, agent: str, own: OwnRows) -> list[Reported]:
     """Measurements among an agent's own data."""
     rows: list[tuple[str | int, OwnRow]] = [*own.told.items(), *enumerate(own.attached)]
-    return [Told(agent, _measurement(problem, agent, of, row)) for of, row in rows if row.has_come]
+    return [Reported(agent, _measurement(problem, agent, of, row)) for of, row in rows if row.has_come]
 
 
 def _measurement(problem: Problem, agent: str, of: str | int, row: OwnRow) -> _Measurement:
@@ -76,18 +76,19 @@ def _measurement(problem: Problem, agent: str, of: str | int, row: OwnRow) -> _M
     return _Measurement(of, row.order, stop, row.round, row.on_the_way, row.has_ended)
 
 
-def in_order(told: Iterable[Told], attached: Sequence[OwnRow]) -> list[tuple[str | int, list[Told]]]:
+def in_order(told: Iterable[Reported], attached: Sequence[OwnRow]) -> list[tuple[str | int, list[Reported]]]:
     """Measurements of all agents, by query or call of ``attach``, in the order of telling.
 
     The order is the mean of the agents' orders; of equals the earlier query comes first. Rows of one call of ``attach``
     have one order, and the first row is their key.
     """
-    orders, groups = [row.order for row in attached], dict[str | int, list[Told]]()
+    # all agents got the same calls of attach, so each knows the groups from its own rows
+    orders, groups = [row.order for row in attached], dict[str | int, list[Reported]]()
     for one in told:
         of = one.measurement.of
         groups.setdefault(of if isinstance(of, str) else orders.index(orders[of]), []).append(one)
 
-    def turn(item: tuple[str | int, list[Told]]) -> tuple[float, int, int, str]:
+    def turn(item: tuple[str | int, list[Reported]]) -> tuple[float, int, int, str]:
         of, group = item
         mean = float(np.mean([one.measurement.order for one in group]))
         return (mean, 0, len(of), of) if isinstance(of, str) else (mean, 1, of, "")
@@ -95,7 +96,7 @@ def in_order(told: Iterable[Told], attached: Sequence[OwnRow]) -> list[tuple[str
     return sorted(groups.items(), key=turn)
 
 
-def news_of_group(problem: Problem, group: Iterable[Told]) -> News:
+def news_of_group(problem: Problem, group: Iterable[Reported]) -> News:
     """News of the measurements of one round."""
     found = {
         agent: (
@@ -107,7 +108,7 @@ def news_of_group(problem: Problem, group: Iterable[Told]) -> News:
     return news_of_measurements(problem, found)
 
 
-def data_of_group(problem: Problem, group: Iterable[Told]) -> Dataset:
+def data_of_group(problem: Problem, group: Iterable[Reported]) -> Dataset:
     """Evaluations attached in one call, in the order of the call."""
     rows = sorted(group, key=lambda one: one.measurement.of)
     n, k = len(rows), len(problem.channels)
@@ -147,12 +148,13 @@ class Reports:
                 measurement.without_outcome() for measurement in measurements if isinstance(measurement.of, str)
             ]
         offer = PackedOffer.of(self.offer, self.problem.box.n_dims, self.sites)
+        # common knowledge decides if a check suffices; an agent that missed the last offer could not use it
         before = self.known.get(self.agent)
         return msgspec.msgpack.encode(
             Report(tuple(measurements), before.check if before and offer == before else offer)
         )
 
-    def _measurements(self) -> list[Told]:
+    def _measurements(self) -> list[Reported]:
         """Measurements of this agent."""
         return measurements_of(self.problem, self.agent, self.own)
 
@@ -162,14 +164,18 @@ class Reports:
         """Merge all reports into log and learner, in the order of telling; messages of local beliefs are yielded."""
         reports = {name: msgspec.msgpack.decode(said, type=Report) for name, said in heard.items()}
         said = {
-            name: [Told(name, measurement) for measurement in report.measurements] for name, report in reports.items()
+            name: [Reported(name, measurement) for measurement in report.measurements]
+            for name, report in reports.items()
         }
+        # its own report may lack outcomes; its own data do not
         said |= {self.agent: self._measurements()}
         told = [one for name in self.problem.agents for one in said[name]]
         log, learner = yield from self._learned(log, learner, told)
         return log, learner, offered(reports, self.known)
 
-    def _learned(self, log: Logbook, learner: FieldLearner, told: list[Told]) -> Learning[tuple[Logbook, FieldLearner]]:
+    def _learned(
+        self, log: Logbook, learner: FieldLearner, told: list[Reported]
+    ) -> Learning[tuple[Logbook, FieldLearner]]:
         """Log and learner with all evaluations, one after the other."""
         for of, group in in_order(told, self.own.attached):
             if isinstance(of, str):
@@ -177,6 +183,7 @@ class Reports:
                 news, asked = news_of_group(self.problem, group), log.round_of(of or None, is_all=has_ended)
                 log = log.with_news(of or None, news, is_all=has_ended)
                 learner = learner.learn(news, asked, log.round - 1, self.links)
+                # each group is fused before the next is learned, as a team does: losses are drawn by exchange
                 if due := learner.believed.to_say().due:
                     yield due
             else:
@@ -192,7 +199,7 @@ def offered(reports: Mapping[str, Report], known: Mapping[str, PackedOffer]) -> 
     return {name: known[name] if isinstance(offer, int) else offer for name, offer in offers.items()}
 
 
-class Since(msgspec.Struct, frozen=True):
+class Unreported(msgspec.Struct, frozen=True):
     """Agents' unreported data since the last decision.
 
     Args:
@@ -216,37 +223,40 @@ class Since(msgspec.Struct, frozen=True):
         """Data of one agent."""
         return self.own.get(agent, OwnRows())
 
-    def with_news(self, problem: Problem, query_id: str | None, news: News, of_round: int, *, is_all: bool) -> "Since":
+    def with_news(
+        self, problem: Problem, query_id: str | None, news: News, of_round: int, *, is_all: bool
+    ) -> "Unreported":
         """Add news of a round in a field; ``is_all`` is True if the query or the round gets no more outcomes."""
         key = query_id or UNASKED
         if query_id is None and key in self.rounds:
             key = f"{UNASKED}{len(self.rounds)}"  # another round without a request
         rows = {agent: self.of(agent).row(problem, agent, news, has_ended=is_all) for agent in problem.agents}
         told = {agent: self.of(agent).with_told(key, row) for agent, row in rows.items() if row.has_come}
+        # a row without outcomes is none, but the end of a round is: beliefs are fused then, too
         if not told:
             return self
         return msgspec.structs.replace(self, own=self.own | told, rounds={**self.rounds, key: of_round})
 
-    def with_survey(self, problem: Problem, data: Dataset, present: int, *, fades: bool) -> "Since":
+    def with_survey(self, problem: Problem, data: Dataset, present: int, *, fades: bool) -> "Unreported":
         """Add attached data in a field; ``present`` is the default round, ``fades`` True if rounds matter."""
         own = {agent: self.of(agent).surveyed(problem, agent, data, present, fades=fades) for agent in problem.agents}
         return msgspec.structs.replace(self, own=own)
 
-    def new(self, problem: Problem) -> list[tuple[str | int, list[Told]]]:
+    def new(self, problem: Problem) -> list[tuple[str | int, list[Reported]]]:
         """Data that are not learned yet, in the order in which all agents learn them."""
         told = [one for agent in problem.agents for one in measurements_of(problem, agent, self.of(agent))]
         groups = in_order(told, self.of(problem.agents[0]).attached)
         return [(of, group) for of, group in groups if of not in self.learned]
 
-    def after(self, log: Logbook) -> "Since":
+    def after(self, log: Logbook) -> "Unreported":
         """State after a report and a decision: only pending queries may have news."""
-        return Since(lines=len(log.open), offered=self.offered, edges=self.edges)
+        return Unreported(lines=len(log.open), offered=self.offered, edges=self.edges)
 
     def to_array(self) -> np.ndarray:
         """Encode as bytes."""
         return np.frombuffer(msgspec.msgpack.encode(self), dtype=np.uint8).copy()
 
     @classmethod
-    def from_array(cls, content: np.ndarray) -> "Since":
+    def from_array(cls, content: np.ndarray) -> "Unreported":
         """Decode the bytes of ``to_array``."""
-        return msgspec.msgpack.decode(content.tobytes(), type=Since)
+        return msgspec.msgpack.decode(content.tobytes(), type=Unreported)

@@ -19,7 +19,7 @@ from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook
 from swarmbo.deciding.places import weighs_nothing
-from swarmbo.deciding.reports import Since
+from swarmbo.deciding.reports import Unreported
 from swarmbo.deciding.setup import Setup, to_plain
 from swarmbo.deciding.whole_calls import OneAtATime, whole_or_not_at_all
 from swarmbo.errors import AimWarning, ConfigError, StateVersionError
@@ -73,7 +73,7 @@ class TeamState(OneAtATime):
         self.sharing_links: LinkReport | None = None
         self._log = Logbook.empty(problem)
         self._learner = FieldLearner.empty(setup) if problem.is_field else FunctionLearner(setup)
-        self._since = Since()
+        self._since = Unreported()
         self._acting: str | None = None  # query that the environment executes
         self._world: World | None = None
         self._first_fit: tuple[FieldLearner, FieldLearner] | None = None  # of attached data, for `belief`
@@ -183,7 +183,7 @@ class TeamState(OneAtATime):
         require_same({"belief": plain["settings"]["belief"]}, {"belief": own["belief"]})
         self._log, self._acting = self._log.from_state(plain["log"], arrays), plain["acting"]
         self._learner = self._learner.from_state(plain, arrays)
-        self._since = Since.from_array(arrays["since"])
+        self._since = Unreported.from_array(arrays["since"])
         if self._world is not None:
             self._world.begin({})
         return self

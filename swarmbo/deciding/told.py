@@ -1,19 +1,26 @@
-"""Checks of outcomes that a user tells or attaches."""
+"""Outcomes that users tell, to a team of all channels or to an agent of its own, and their checks."""
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, SupportsFloat
 
+import msgspec
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.data import checked_rounds
-from swarmbo.boundary.values import LARGEST_OUTCOME, real_array, reported_place, short, table, told_noise, told_number
+from swarmbo.boundary import values
+from swarmbo.deciding import own_rows
+from swarmbo.deciding.candidates import checked_candidates
 from swarmbo.deciding.logbook import Logbook, OpenQuery
+from swarmbo.deciding.offers import Offer
+from swarmbo.deciding.tables import attached
 from swarmbo.errors import ConfigError, ConflictError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
-from swarmbo.problem.data import Dataset, News
+from swarmbo.problem.data import Measurement, News
+from swarmbo.worlds.fields import measurements_of
 
 Outcome = SupportsFloat | None | Mapping[str, SupportsFloat | None]
 Noise = SupportsFloat | None | Mapping[str, SupportsFloat | None]
@@ -28,46 +35,52 @@ def news_of(
     noise_std: Noise = None,
     *,
     failed: bool,
+    own: tuple[str, ...] | None = None,
 ) -> News | None:
-    """News from a user's outcome of a query, without outcomes that are known; None if all are; see ``AskTell.tell``."""
+    """News from a user's outcome of a query, without known outcomes; None if all are known. See ``AskTell.tell``.
+
+    An agent may tell outcomes of its ``own`` channels only.
+    """
     problem, query = log.problem, log.asked_of(query_id)
+    waits = [channel for channel in query.waits if own is None or channel in own]
     if problem.is_field:
         if point is not None:
             raise ConfigError("got a point; wanted locations = {agent: location}, as this is a field", at="$.point")
-        told = {} if outcome is None else table(outcome, "{agent: outcome}", "$.outcomes")
-        where = {} if locations is None else table(locations, "{agent: location}", "$.locations")
-        log.asked_of(query_id, told)
-        if strangers := [agent for agent in where if agent not in told]:
+        total, factors, rest_failed = None, _numbers(outcome, "{agent: outcome}", "$.outcomes", own), failed
+        log.asked_of(query_id, factors)
+        where = {} if locations is None else values.table(locations, "{agent: location}", "$.locations")
+        if strangers := [agent for agent in where if agent not in factors]:
             raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
-        sent = problem.places(query.point, query.waits)
+        sent = problem.places(query.point, waits)
         places = sent | {agent: measured_place(problem, agent, where[agent]) for agent in where}
-        total, factors, rest_failed = None, _numbers(told), failed
-        spot = problem.joint({agent: places[agent] for agent in query.waits if failed or agent in factors})
+        spot = problem.joint({agent: places[agent] for agent in waits if failed or agent in factors})
     else:
         if locations is not None:
-            raise ConfigError(
-                "got locations; wanted point = {variable: value}, as this is a function", at="$.locations"
-            )
+            wanted = "point = {variable: value}, as this is a function"
+            raise ConfigError(f"got locations; wanted {wanted}", at="$.locations")
         spot = query.point if point is None else problem.placed(point)
-        total, factors = _outcome_of(outcome, problem)
+        total, factors = _outcome_of(outcome, problem, own)
         rest_failed = failed or not isinstance(outcome, Mapping)
         log.asked_of(query_id, factors)
     total_noise, noise = noise_of(noise_std, total, factors)
-    known = {channel: y for channel, y in factors.items() if channel not in query.waits}
-    for channel, y in known.items():
-        require_same(query_id, repr(channel), y, known_outcome(log, query_id, query, channel))
-    if not query.waits:
-        _require_same_whole(log, query_id, query, total, is_failed=rest_failed and not known)
+    new = {channel: y for channel, y in factors.items() if channel in waits}
+    for channel in factors.keys() - new.keys():
+        _require_same(query_id, repr(channel), factors[channel], _known(log, query_id, query, channel))
+    if total is not None and not query.waits:
+        _require_same(query_id, "the total", total, float(log.history.totals[query.row]))
         return None
-    new = {channel: y for channel, y in factors.items() if channel in query.waits}
-    if total is None and rest_failed:
-        new = dict.fromkeys(query.waits, np.nan) | new
-    if known and not new and total is None:
+    may_tell = problem.channels if own is None else own
+    if total is None and rest_failed and may_tell:
+        if not waits and not factors:
+            _require_failure(log, query_id, query, may_tell)
+        new = dict.fromkeys(waits, np.nan) | new
+    # an agent without factors tells where its variables stood
+    if total is None and not new and may_tell and (factors or not waits):
         return None
     return News(spot, total, new, total_noise, {channel: noise[channel] for channel in new if channel in noise})
 
 
-def known_outcome(log: Logbook, query_id: str, query: OpenQuery, channel: str) -> float:
+def _known(log: Logbook, query_id: str, query: OpenQuery, channel: str) -> float:
     """Outcome of a channel for which a query does not wait any more; NaN if it failed."""
     data, column = log.history, log.problem.channels.index(channel)
     assert query.row is not None
@@ -79,146 +92,252 @@ def known_outcome(log: Logbook, query_id: str, query: OpenQuery, channel: str) -
     return outcome
 
 
-def require_same(query_id: str, what: str, outcome: float | None, before: float | None) -> None:
-    """Refuse an outcome that differs from the known one; None and NaN for failed ones."""
-    got, known = (math.nan if y is None else y for y in (outcome, before))
-    if got != known and not (math.isnan(got) and math.isnan(known)):
-        got, known = ("a failure" if math.isnan(y) else str(y) for y in (got, known))
-        raise ConflictError(f"query {query_id!r}: got {what} {got}; told before: {known}")
+def _require_same(query_id: str, what: str, outcome: float, known: float) -> None:
+    """Refuse an outcome that differs from the known one; NaN for failed ones."""
+    if outcome != known and not (math.isnan(outcome) and math.isnan(known)):
+        got, before = ("a failure" if math.isnan(y) else str(y) for y in (outcome, known))
+        raise ConflictError(f"query {query_id!r}: got {what} {got}; told before: {before}")
 
 
-def _require_same_whole(log: Logbook, query_id: str, query: OpenQuery, total: float | None, *, is_failed: bool) -> None:
-    """Refuse another total than the known one, and a failure of a query of which nothing failed."""
-    data = log.history
-    if total is not None:
-        require_same(query_id, "the total", total, float(data.totals[query.row]))
-    elif is_failed and not data.failed[query.row].any():
-        told = {c: float(y) for c, y in zip(log.problem.channels, data.factors[query.row], strict=True) if y == y}
-        raise ConflictError(f"query {query_id!r}: got a failure; told before: {short(told)}")
-
-
-def attached(
-    points: object,
-    outcomes: object,
-    problem: Problem,
-    rounds: ArrayLike | float | None = None,
-    agents: str | Sequence[str] | None = None,
-    noise_std: object = None,
-) -> Dataset:
-    """Dataset of evaluations that a user attaches, NaN for failed or missing ones; see ``AskTell.attach``.
-
-    Raises:
-        ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.
-        ConfigError: If a joint point is not in bounds, or an agent is unknown.
-
-    Example:
-        >>> from swarmbo.graph import FactorGraph
-        >>> problem = Problem.of(FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), dict.fromkeys("xy", (0.0, 1.0)))
-        >>> data = attached([[0.1, 0.2]], [1.5], problem)
-        >>> data.X.tolist(), data.totals.tolist(), data.factors.tolist()
-        ([[0.1, 0.2]], [1.5], [[nan, nan]])
-    """
-    X, y = real_array(points), real_array(outcomes)
-    if X is None or y is None:
-        got = short(points if X is None else outcomes)
-        raise ShapeError(f"got {got}; wanted arrays of numbers, NaN where it failed")
-    X, y = np.atleast_2d(X), np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
-    rounds = None if rounds is None else checked_rounds(rounds, len(X))
-    t, n, k = len(X), problem.domain.n_dims, len(problem.channels)
-    unknown, nothing = np.full(t, np.nan), np.full((t, k), np.nan)
-    noise = np.full((t, 1 + k), np.nan)
-    if problem.is_field:
-        y, d = y.reshape(-1), problem.box.n_dims
-        if X.shape not in ((len(y), d), (len(y), d + 1)):
-            raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {d})")
-        if not (near := problem.box.is_near(X[:, :d]) & np.isfinite(X).all(axis=1)).all():
-            row = int(np.argmin(near))
-            raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers, in or near the box")
-        joint = np.full((t, n), np.nan)
-        known = _known_noise(noise_std, y[:, None])[:, 0]
-        for row, channel in enumerate(_measurers(problem, agents, t)):
-            joint[row, problem.columns(problem.channels[channel])], nothing[row, channel] = X[row, :d], y[row]
-            noise[row, 1 + channel] = known[row]
-        return Dataset(joint, unknown, nothing, X[:, d] if X.shape[1] > d else rounds, noise_std=noise)
-    if agents is not None:
-        raise ConfigError("got agents; wanted none: of a function all of them set one joint point", at="$.agents")
-    if X.shape != (t, n) or y.shape not in ((t,), (t, k)):
-        raise ShapeError(f"got points {X.shape} and outcomes {y.shape}; wanted (t, {n}) and (t,) or (t, {k})")
-    if y.ndim == 1 and problem.outcomes == "per-factor":
-        if k > 1:
-            raise ShapeError(f"got totals; this team observes factors: wanted outcomes ({t}, {k})")
-        y = y[:, None]  # the total is the outcome of the only factor
-    X = problem.points(X)
-    if y.ndim == 1:
-        noise[:, :1] = _known_noise(noise_std, y[:, None])
-        return Dataset(X, y, nothing, rounds, noise_std=noise)
-    noise[:, 1:] = _known_noise(noise_std, y)
-    return Dataset(X, unknown, y, rounds, noise_std=noise)
-
-
-def _known_noise(noise_std: object, y: Float[np.ndarray, "t k"]) -> Float[np.ndarray, "t k"]:
-    """Standard deviation of the noise of attached outcomes; NaN if unknown."""
-    given, (t, k) = real_array(np.nan if noise_std is None else noise_std), y.shape
-    if given is None or given.shape not in ((), (t,), (t, k)):
-        got = short(noise_std) if given is None else f"shape {given.shape}"
-        raise ShapeError(f"noise_std: got {got} for {t} points; wanted a number, ({t},)" + (f" or {y.shape}" * (k > 1)))
-    noise = np.broadcast_to(given[:, None] if given.ndim == 1 else given, (t, k))
-    if (refused := ~np.isnan(noise) & ~((noise >= 0.0) & (noise < LARGEST_OUTCOME))).any():
-        row, column = np.argwhere(refused)[0]
-        raise ShapeError(f"noise_std[{row}]: got {noise[row, column]}; wanted a finite number >= 0, NaN if not known")
-    return noise
+def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Sequence[str]) -> None:
+    """Refuse the failure of a told query, unless one of the channels failed."""
+    data, columns = log.history, [log.problem.channels.index(channel) for channel in channels]
+    if not data.failed[query.row, columns].any():
+        told = dict(zip(channels, data.factors[query.row, columns].tolist(), strict=True))
+        raise ConflictError(f"query {query_id!r}: got a failure; told before: {values.short(told)}")
 
 
 def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]) -> tuple[float, dict[str, float]]:
     """Noise of the total, and of the outcomes of channels."""
     if not isinstance(noise_std, Mapping):
-        noise = told_noise(noise_std, "the evaluation")
+        noise = values.told_noise(noise_std, "the evaluation")
         return noise, {} if np.isnan(noise) else dict.fromkeys(factors, noise)
-    given = table(noise_std, "{channel: standard deviation}", "$.noise_std")
+    given = values.table(noise_std, "{channel: standard deviation}", "$.noise_std")
     if total is not None:
-        raise ConfigError(f"got {short(given)} of a total; wanted a number", at="$.noise_std")
+        raise ConfigError(f"got {values.short(given)} of a total; wanted a number", at="$.noise_std")
     if strangers := [channel for channel in given if channel not in factors]:
         raise UnknownQueryError(f"got noise_std of {strangers} without outcomes; wanted some of {list(factors)}")
-    noises = {channel: told_noise(noise, repr(channel)) for channel, noise in given.items()}
+    noises = {channel: values.told_noise(noise, repr(channel)) for channel, noise in given.items()}
     return np.nan, {channel: noise for channel, noise in noises.items() if not np.isnan(noise)}
 
 
-def _measurers(problem: Problem, agents: str | Sequence[str] | None, count: int) -> list[int]:
-    """Channel of each attached measurement in a field."""
-    given = problem.agents[0] if agents is None else agents
-    names = [given] * count if isinstance(given, str) else list(given)
-    if len(names) != count:
-        raise ShapeError(f"got {len(names)} agents for {count} measurements; wanted one, or one for each")
-    if strangers := [name for name in names if name not in problem.agents]:
-        raise ConfigError(f"got {short(strangers[0])}; wanted one of {list(problem.agents)}", at="$.agents")
-    return [problem.channels.index(name) for name in names]
-
-
-def _outcome_of(outcome: Outcome, problem: Problem) -> tuple[float | None, dict[str, float]]:
+def _outcome_of(
+    outcome: Outcome, problem: Problem, own: tuple[str, ...] | None
+) -> tuple[float | None, dict[str, float]]:
     """Total of a function, or outcomes of factors: none of them if the evaluation failed as a whole."""
     if isinstance(outcome, Mapping):
-        return None, _numbers(table(outcome, "{factor: outcome}", "$.outcome"))
-    number = told_number(outcome, "the evaluation")
+        return None, _numbers(outcome, "{factor: outcome}", "$.outcome", own)
+    number, channels = values.told_number(outcome, "the evaluation"), problem.channels if own is None else own
     if problem.outcomes == "total":
         return number, {}
     if np.isnan(number):
         return None, {}
-    if len(problem.channels) > 1:
+    if len(channels) != 1:
+        hint = ". With outcomes = 'total' a team learns from both" if own is None else f" of its own {list(own)}"
         raise ConfigError(
-            f"got the total {number}; this team observes factors: wanted a table {{factor: outcome}}. With "
-            "outcomes = 'total' a team learns from both",
-            at="$.outcome",
+            f"got {number}, one number of several factors; wanted a table {{factor: outcome}}{hint}", at="$.outcome"
         )
-    return None, dict.fromkeys(problem.channels, number)
+    return None, {channels[0]: number}
 
 
-def _numbers(told: Mapping[str, Any]) -> dict[str, float]:
-    return {channel: told_number(value, repr(channel)) for channel, value in told.items()}
+def _numbers(outcome: object, form: str, at: str, own: tuple[str, ...] | None) -> dict[str, float]:
+    """Outcomes by channel, NaN for failed ones."""
+    told = {} if outcome is None else values.table(outcome, form, at)
+    if own is not None and (foreign := [channel for channel in told if channel not in own]):
+        raise ConfigError(f"got {foreign}; wanted its own of {list(own)}", at=at)
+    return {channel: values.told_number(value, repr(channel)) for channel, value in told.items()}
 
 
 def measured_place(problem: Problem, agent: str, location: object) -> Float[np.ndarray, " d"]:
     """Check the location (d,) of an agent's measurement."""
-    place, d = reported_place(location), problem.box.n_dims
+    place, d = values.reported_place(location), problem.box.n_dims
     if place is None or place.shape != (d,) or not problem.box.is_near(place):
-        raise ShapeError(f"location of {agent!r}: got {short(location)}; wanted {d} numbers in or near the box")
+        raise ShapeError(f"location of {agent!r}: got {values.short(location)}; wanted {d} numbers in or near the box")
     return place
+
+
+@dataclass(frozen=True)
+class Owned:
+    """Factors and variables of an agent, and checks of its inputs.
+
+    ``teller`` is the agent that gets totals, and reports them; None: the first agent.
+    """
+
+    name: str
+    problem: Problem
+    teller: str | None = None
+
+    @cached_property
+    def factors(self) -> tuple[str, ...]:
+        """Its factors."""
+        return self.problem.graph.factors_owned_by(self.name)
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        """Its variables."""
+        return self.problem.graph.variables_owned_by(self.name)
+
+    def told(
+        self,
+        log: Logbook,
+        query_id: str,
+        before: own_rows.OwnRow,
+        outcome: Outcome,
+        point: Mapping[str, float] | None,
+        location: ArrayLike | None,
+        noise_std: Noise,
+        *,
+        failed: bool,
+        order: int,
+    ) -> own_rows.OwnRow | None:
+        """Check outcomes of a query, and leave out known ones; None if all are; see ``Agent.tell``.
+
+        ``before`` has outcomes that it got and that its log does not have yet.
+        """
+        first = self.teller or self.problem.agents[0]
+        if self.problem.is_field:
+            if point is not None:
+                raise ConfigError("got a point; wanted location = …, as this is a field", at="$.point")
+            if before.has_ended:
+                raise UnknownQueryError(f"query {query_id!r} is not pending, as {self.name!r} has observed its end")
+            outcome = outcome if isinstance(outcome, Mapping) else {self.name: None if failed else outcome}
+        elif own_rows.shares_outcomes(self.problem) and not isinstance(outcome, Mapping) and self.name != first:
+            wanted = f"it given to {first!r}, which reports it to the others"
+            raise ConfigError(f"got a total; wanted {wanted}", at="$.outcome")
+        log = self._with_unreported(log, query_id, before)
+        own = {} if point is None else values.table(point, "{variable: value}", "$.point")
+        if foreign := [variable for variable in own if variable not in self.variables]:
+            raise ConfigError(f"got {foreign}; wanted its own of {list(self.variables)}", at="$.point")
+        if own:
+            point = {**self.problem.named(log.asked_of(query_id).point), **own}
+        where = None if location is None else {self.name: location}
+        news = news_of(log, query_id, outcome, point, where, noise_std, failed=failed, own=self.factors)
+        if news is None:
+            return None
+        if self.problem.is_field:
+            place, y = self.problem.places(news.point, [self.name])[self.name], news.factors[self.name]
+            measurement = Measurement(self.name, place, y, news.noise.get(self.name, np.nan))
+            return own_rows.OwnRow.measured(order, self.problem, measurement)
+        stood = self.problem.named(news.point)
+        return own_rows.OwnRow.of_news(order, news, self.factors, {variable: stood[variable] for variable in own})
+
+    def _with_unreported(self, log: Logbook, query_id: str, before: own_rows.OwnRow) -> Logbook:
+        """Log with own outcomes that it does not have yet."""
+        if query_id in log.open and before.factors:
+            log = log.with_factors(query_id, {f: np.nan if y is None else y for f, y in before.factors.items()})
+        if query_id in log.open and before.total is not msgspec.UNSET:
+            log = log.with_total(query_id, np.nan if before.total is None else before.total)
+        return log
+
+    def unrequested(
+        self,
+        before: own_rows.OwnRow,
+        outcome: Outcome,
+        location: ArrayLike | None,
+        noise_std: Noise,
+        *,
+        failed: bool,
+        order: int,
+    ) -> own_rows.OwnRow:
+        """Check a measurement in a field without a query, such as at the start; see ``Agent.tell``."""
+        if before.has_come:
+            raise UnknownQueryError(f"got {self.name!r} again without a query; its measurement is already known")
+        told = outcome if isinstance(outcome, Mapping) else {self.name: outcome}
+        y = np.nan if failed else _numbers(told, "{agent: outcome}", "$.outcome", self.factors).get(self.name, np.nan)
+        if location is None:
+            raise ConfigError("got none; wanted the location, as no query asked for this measurement", at="$.location")
+        place = measured_place(self.problem, self.name, location)
+        _, noise = noise_of(noise_std, None, {self.name: y})
+        return own_rows.OwnRow.measured(
+            order, self.problem, Measurement(self.name, place, y, noise.get(self.name, np.nan))
+        )
+
+    def attached(
+        self,
+        points: ArrayLike,
+        outcomes: ArrayLike,
+        rounds: ArrayLike | float | None,
+        noise_std: ArrayLike | float | None,
+        *,
+        present: int,
+        order: int,
+    ) -> list[own_rows.OwnRow]:
+        """Check unrequested evaluations of a function; see ``Agent.attach``. ``present`` is the default round."""
+        y, channels = values.real_array(outcomes), self.problem.channels
+        is_by_factor = not own_rows.shares_outcomes(self.problem) or (y is not None and y.ndim == 2)
+        if y is not None and y.ndim == 2:
+            if y.shape[1] != len(self.factors):
+                wanted = f"(t, {len(self.factors)}), of the agent's factors {list(self.factors)}"
+                raise ShapeError(f"got outcomes {y.shape}; wanted {wanted}")
+            own = [channels.index(factor) for factor in self.factors]
+            given = values.real_array(np.nan if noise_std is None else noise_std)
+            if given is not None and given.shape == y.shape:
+                noise_std = np.full((len(y), len(channels)), np.nan)
+                noise_std[:, own] = given
+            everybody = np.full((len(y), len(channels)), np.nan)
+            everybody[:, own] = y
+            y = everybody
+        data = attached(points, outcomes if y is None else y, self.problem, rounds, noise_std=noise_std)
+        rounds = np.full(len(data), float(present)) if data.rounds is None else data.rounds
+        has_total, rows = not is_by_factor and self.name == self.problem.agents[0], list[own_rows.OwnRow]()
+        for x, total, known, of_round, noise in zip(
+            data.X, data.totals, data.factors, rounds, data.known_noise, strict=True
+        ):
+            by_factor = dict(zip(channels, known.tolist(), strict=True)) if is_by_factor else {}
+            stds = {channel: std for channel, std in zip(channels, noise[1:].tolist(), strict=True) if std == std}
+            news = News(x, float(total) if has_total else None, by_factor, float(noise[0]), stds)
+            stood = self.problem.named(x)
+            row = own_rows.OwnRow.of_news(order + len(rows), news, self.factors, {v: stood[v] for v in self.variables})
+            rows.append(msgspec.structs.replace(row, round=float(of_round)))
+        return rows
+
+    def observed(
+        self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool
+    ) -> own_rows.OwnRow:
+        """Check its environment's info of a round; see ``Agent.observe``."""
+        sent: Mapping[str, np.ndarray] = {}
+        if query_id != own_rows.UNASKED:
+            point = log.query(query_id).point
+            sent = self.problem.places(point, self.problem.channels_in(point))
+        measurement, stops = measurements_of(self.name, info, sent.get(self.name), self.problem.box)
+        return own_rows.OwnRow.measured(order, self.problem, measurement, stops, has_ended=is_all)
+
+    def surveyed(
+        self,
+        points: ArrayLike,
+        outcomes: ArrayLike,
+        rounds: ArrayLike | float | None,
+        agents: str | Sequence[str] | None,
+        noise_std: ArrayLike | float | None,
+        present: int,
+        before: own_rows.OwnRows,
+        *,
+        fades: bool,
+    ) -> own_rows.OwnRows:
+        """Check unrequested measurements in a field, and add them to its data; see ``Agent.attach``."""
+        data = attached(points, outcomes, self.problem, rounds, agents, noise_std=noise_std)
+        return before.surveyed(self.problem, self.name, data, present, fades=fades)
+
+    def offer(
+        self, candidates: ArrayLike | None, price: float, position: ArrayLike | None, *, takes_part: bool
+    ) -> Offer:
+        """Check its reachable locations in a round; see ``Agent.ask``."""
+        if not values.reported_number(price) >= 0.0:
+            raise ConfigError(f"got {values.short(price)}; wanted a finite number >= 0", at="$.price")
+        if not self.problem.is_field:
+            if not (candidates is None and position is None and price == 0.0 and takes_part):
+                raise ConfigError("got candidates, a price or a position; wanted none: only a field has locations")
+            return Offer()
+        places = None
+        if candidates is not None:
+            checked = checked_candidates({self.name: candidates}, [self.name], self.problem.box)[self.name]
+            places = tuple(map(tuple, checked.tolist()))
+        stands = None if position is None else tuple(measured_place(self.problem, self.name, position).tolist())
+        return Offer(places, float(price), stands, takes_part)
+
+
+def checked_sites(sites: ArrayLike, problem: Problem) -> Float[np.ndarray, "k d"]:
+    """Check all measurable locations (k, d), k >= 1, of a field."""
+    if not problem.is_field or not len(checked := checked_candidates({"": sites}, [""], problem.box)[""]):
+        raise ConfigError("got none, or those of a function; wanted locations in a field", at="$.sites")
+    return checked

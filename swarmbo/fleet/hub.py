@@ -4,6 +4,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -13,7 +14,6 @@ from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, stops_by_round
 from swarmbo.errors import TransportError
 from swarmbo.fleet import letters
 from swarmbo.fleet.absence import JOINING, AllNeeded, LeftOut
-from swarmbo.fleet.letters import LONGEST, Letter, opened, sealed
 from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.fleet.schema import fits_hub
@@ -26,10 +26,10 @@ _ASKING = 1.0  # seconds between invitations to agents of an earlier run
 _STALLS = 2  # attempts of live agents without a decision, after which the run ends
 _ANSWER = 3.0  # times the patience, for a snapshot: it takes no computation
 Links = tuple[tuple[str, str], ...]
-Hear = Callable[[str, Letter], None]
+Hear = Callable[[str, letters.Letter], None]
 
 
-def _pass_over(sender: str, letter: Letter) -> None:
+def _pass_over(sender: str, letter: letters.Letter) -> None:
     """Ignore a letter while only receipts are awaited."""
 
 
@@ -75,7 +75,7 @@ class Hub:
         self._goes_on = goes_on  # stored: a plan builds its whole setup anew at each access
         self.absence = LeftOut(plan, agents, self.mail, here, ended) if goes_on else AllNeeded(plan, agents, self.mail)
         content = plan.encoded()  # too long plans are read from disk only
-        self._invitation = sealed(letters.Join(content)) if len(content) < LONGEST // 2 else b""
+        self._invitation = letters.sealed(letters.Join(content)) if len(content) < letters.LONGEST // 2 else b""
         self._invited = -math.inf
         self._turns, self._round = Counter[str](), 0  # orders sent to each
         self.repeated = self.refused = 0
@@ -130,6 +130,7 @@ class Hub:
     ) -> list[letters.Word] | None:
         """Decisions of the present agents; None if one of them failed."""
         words = dict[str, letters.Word]()
+        # an order must not overtake outcomes that are still unacknowledged
         self._settle()
         members = self.absence.present
         if not members:
@@ -143,13 +144,14 @@ class Hub:
         offered = dict.fromkeys(members) if offers is None else {agent: offers[agent] for agent in members}
         self._write({agent: letters.Begin(0, edges, offered[agent], participants, self._last) for agent in members})
 
-        def hear(sender: str, letter: Letter) -> None:
+        def hear(sender: str, letter: letters.Letter) -> None:
             if not (isinstance(letter, letters.Word) and sender in members and letter.turn == self._turns[sender]):
                 return
             if self._is_own(sender, letter) and self._is_of_others(sender, letter, members):
                 words[sender] = letter
                 self._count(sender, letter.repeated, letter.refused)
 
+        # members that refuse a sender's letters wait for it for ever; after the patience it is left out
         before, accused = {agent: odd.copy() for agent, odd in self.odd.items()}, dict[str, float]()
 
         def is_stuck() -> bool:
@@ -163,6 +165,7 @@ class Hub:
             return len(words) == len(members) or self.absence.present != members or is_stuck()
 
         if not self._heard_until(is_done, "words", hear, words):
+            # the agent that hangs sends no snapshot, and is left out; if all send one, the attempt was in vain
             self._stalls += len(self._snapshots(members)) == len(members)
             if self._stalls == _STALLS:
                 missing = [agent for agent in members if agent not in words]
@@ -239,7 +242,7 @@ class Hub:
         found: dict[str, bytes] = {}
         self._order({source: letters.SendSnapshot(0, self._last) for source in sources})
 
-        def hear(sender: str, letter: Letter) -> None:
+        def hear(sender: str, letter: letters.Letter) -> None:
             if isinstance(letter, letters.Snapshot) and sender in sources and letter.turn == self._turns[sender]:
                 found[sender] = letter.state
 
@@ -258,7 +261,7 @@ class Hub:
         self._order({agent: letters.Measure(0, tuple(map(tuple, there))) for agent, there in places.items()})
         asked = [agent for agent in places if agent in self.absence.present]
 
-        def hear(sender: str, letter: Letter) -> None:
+        def hear(sender: str, letter: letters.Letter) -> None:
             if isinstance(letter, letters.Measured) and sender in asked and letter.turn == self._turns[sender]:
                 found[sender] = self._answers(sender, letter, len(places[sender]))
 
@@ -362,6 +365,7 @@ class Hub:
             self._invite()
             got = self.mail.read(LOOK, is_done)
             now = self._clock()
+            # a hub that was suspended must not take its own pause for the agents' silence
             passed, looked = min(now - looked, _PAUSE), now
             if got is not None:
                 self._hear(*got, hear)
@@ -379,11 +383,11 @@ class Hub:
                 if not self.mail.parcels[agent] and agent not in self._here:
                     self._carrier.invite(agent, self._invitation)
 
-    def _hear(self, sender: str, letter: Letter, hear: Hear) -> None:
+    def _hear(self, sender: str, letter: letters.Letter, hear: Hear) -> None:
         if isinstance(letter, letters.Odd):  # a restarted agent counts from 0 again
             self.odd[sender] = self.odd.get(sender, Counter[str]()) | Counter(letter.refused)
         elif isinstance(letter, letters.Here):
-            unread = [opened(content) for to, content in self.mail.outstanding if to == sender]
+            unread = [letters.opened(content) for to, content in self.mail.outstanding if to == sender]
             orders = sum(not isinstance(letter, letters.Ping) for letter in unread)
             self.absence.hear(sender, letter, has_orders=self._turns[sender] > orders)
         else:
@@ -395,17 +399,6 @@ def row_of(problem: Problem, agent: str, news: News, before: OwnRows, teller: st
     if problem.is_field:
         return before.row(problem, agent, news, has_ended=has_ended)
     graph, stood = problem.graph, problem.named(news.point)
-    own = [factor for factor in graph.factors_owned_by(agent) if factor in news.factors]
-    row = OwnRow(
-        before.count,
-        {factor: _known(news.factors[factor]) for factor in own},
-        place={variable: stood[variable] for variable in graph.variables_owned_by(agent)},
-        noise={factor: news.noise[factor] for factor in own if factor in news.noise},
-    )
-    if problem.outcomes != "total" or agent != teller:
-        return row
-    return msgspec.structs.replace(row, total=_known(news.total), total_noise=_known(news.total_noise))
-
-
-def _known(number: float | None) -> float | None:
-    return None if number is None or not math.isfinite(number) else float(number)
+    place = {variable: stood[variable] for variable in graph.variables_owned_by(agent)}
+    told = news if agent == teller else replace(news, total=None)
+    return OwnRow.of_news(before.count, told, graph.factors_owned_by(agent), place)

@@ -121,8 +121,10 @@ class Mail:
                 self.refused += 1
                 self.odd[sender] += 1
                 is_new = False
+            # saved before the receipt: a letter that was acknowledged is never lost
             elif self._keep is not None:
                 self._keep(sender, content)
+        # for repeated letters, too: the first receipt may have been lost
         self._carrier.send(sender, sealed(Receipt(content[:DIGEST])))
         return letter if is_new else None
 

@@ -87,6 +87,7 @@ class Member:
         self.invited: Plan | None = None
         for sender, content in self._journal.letters():
             is_new = False
+            # clock ticks are in the journal: a restarted member repeats them at the same places between letters
             if (sender, content) == (name, _TICK):
                 self._tick(self._arrived)
                 continue
@@ -158,6 +159,7 @@ class Member:
             self.take(*got)  # arrivals during computation, or a slow agent would never receive anything
         self._next_tick += self.plan.tick_s
         self._heard = self._clock()  # it waits for no agent
+        # before it acts on the tick: what it says then follows from the journal alone
         self._journal.keep(self.name, _TICK)
         self._tick(self._arrived)
 
@@ -276,6 +278,7 @@ class Member:
 
     def _begin(self, letter: letters.Begin) -> None:
         if (participants := letter.participants) is not None:
+            # members that decided without the others take that decision back before they decide with fewer
             self._agent.give_up(letter.last)
             self._agent.participants = participants
             for absent in participants.absent(self._agent.problem.agents):

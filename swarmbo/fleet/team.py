@@ -13,7 +13,6 @@ from swarmbo.deciding.offers import offer_of
 from swarmbo.errors import ConfigError
 from swarmbo.fleet.hub import Hub, Links
 from swarmbo.fleet.letters import Word
-from swarmbo.fleet.plan import Plan
 from swarmbo.problem.data import News
 from swarmbo.records import LinkReport, SolveReport, Status, Traffic
 from swarmbo.team import Team
@@ -36,7 +35,7 @@ class FleetTeam(Team):
             raise ConfigError("got a team without a coordinator process; wanted the team of a fleet")
         given = None
         if self.problem.is_field:
-            _require_told(offers, self.hub.plan)
+            _require_told(offers, self.hub.plan.level, self.hub.plan.sites)
             stands, now = self._learner.positions, self._log.round
             given = {
                 agent: offer_of(agent, offers, self.problem, self.seed, now, stands.get(agent)) for agent in self.agents
@@ -104,10 +103,10 @@ def _joined(links: "nx.Graph[Any]") -> "nx.Graph[Any]":
     return nx.compose(links, nx.path_graph(firsts))
 
 
-def _require_told(offers: Offers, plan: Plan) -> None:
+def _require_told(offers: Offers, level: float | None, known: list[list[float]] | None) -> None:
     """Refuse an environment that differs from the plan."""
     sites = None if offers.sites is None else offers.sites.tolist()
-    if offers.level != plan.level or sites not in (None, plan.sites):
+    if offers.level != level or sites not in (None, known):
         raise ConfigError("its level or its sites() changed; wanted a world of which both stay", at="$.environment")
 
 

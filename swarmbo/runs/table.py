@@ -11,7 +11,7 @@ import numpy as np
 
 from swarmbo.boundary.extras import needed
 from swarmbo.boundary.files import replacing
-from swarmbo.deciding.rows import place_names
+from swarmbo.deciding.tables import place_names
 from swarmbo.records import Evaluation, RoundRecord, Sample
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.world_record import WorldRecord

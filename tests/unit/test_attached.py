@@ -135,7 +135,7 @@ def test_the_history_says_which_rows_were_attached_and_which_a_method_chose_also
 def test_a_state_that_does_not_say_what_was_attached_is_refused_in_one_line():
     state = team_of("apart").state_dict()
     state["json"]["version"] = 2
-    with pytest.raises(StateVersionError, match="got team state version 2; wanted 7"):
+    with pytest.raises(StateVersionError, match="got team state version 2; wanted 8"):
         sb.Team.from_state_dict(state)
 
 

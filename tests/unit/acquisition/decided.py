@@ -3,7 +3,7 @@
 from typing import Any
 
 from swarmbo.acquisition import Decision, Situation
-from swarmbo.deciding.central_driver import CentralDriver, Words
+from swarmbo.deciding.central_driver import CentralDriver, Exchanges
 from swarmbo.deciding.places import place_steps
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import InProcess, Routes
@@ -19,5 +19,5 @@ def driver(situation: Situation, coordination: Any, transport: InProcess) -> Cen
     """A driver that counts what agents with a factor each would send."""
     agents = situation.agents
     graph = FactorGraph.from_scopes({f"of {a}": [a] for a in agents}, variable_owners={a: a for a in agents})
-    words = Words(graph, Routes(agents, situation.links, has_base=True))
+    words = Exchanges(graph, Routes(agents, situation.links, has_base=True))
     return CentralDriver(coordination, transport, situation.round, words)

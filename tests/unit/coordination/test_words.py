@@ -15,7 +15,7 @@ from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import Participant
 from swarmbo.coordination.requests import HandOn, ToAll, asked
 from swarmbo.coordination.stepping import run
-from swarmbo.deciding.central_driver import Words, all_of
+from swarmbo.deciding.central_driver import Exchanges, all_of
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import InProcess, Routes
 
@@ -80,7 +80,7 @@ def test_everybody_hears_what_some_say_in_turn_and_each_knew_those_before_it(see
 def test_what_is_said_may_be_any_plain_data_and_costs_what_it_takes_over_a_base_station():
     apart: nx.Graph[str] = nx.Graph([("a", "b")])
     company = Participants(("a", "b", "c"), apart)
-    words = Words(some_graph(company.agents), Routes(company.agents, apart, has_base=True))
+    words = Exchanges(some_graph(company.agents), Routes(company.agents, apart, has_base=True))
     said = words.answered(EachSays("all", ("a", "c"), lambda agent: [agent, None, 0.1], company))
     assert said.words == {"a": ["a", None, 0.1], "c": ["c", None, 0.1]}
     assert words.sent["all"].messages == 4

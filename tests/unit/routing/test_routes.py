@@ -16,7 +16,7 @@ from swarmbo.acquisition.target_utility import TargetUtility
 from swarmbo.acquisition.travel import NEVER
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
-from swarmbo.deciding.central_driver import CentralDriver, Words
+from swarmbo.deciding.central_driver import CentralDriver, Exchanges
 from swarmbo.deciding.places import place_steps
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.routing import DecMCTS, RoutePlanner, Routes
@@ -193,7 +193,7 @@ def decided_alike(now: Situation, coordination: RoutePlanner, acquisition: sb.Ch
             coordination,
             InProcess(as_agents=agents),
             now.round,
-            Words(graph, RadioRoutes(now.agents, now.links, has_base=True)),
+            Exchanges(graph, RadioRoutes(now.agents, now.links, has_base=True)),
         ).run(place_steps(now, acquisition, coordination))
         for agents in (False, True)
     )

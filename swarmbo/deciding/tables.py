@@ -1,4 +1,4 @@
-"""Evaluations in a table (a list of dicts, a frame, or a CSV file), read into arrays."""
+"""Evaluations that a user attaches: arrays, or a table (a list of dicts, a frame, or a CSV file)."""
 
 import difflib
 import os
@@ -9,18 +9,21 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
+from swarmbo.belief.gp.data import checked_rounds
 from swarmbo.boundary.csv_rows import other_separator, read_csv
 from swarmbo.boundary.missing import is_missing, marked
-from swarmbo.boundary.values import is_plain, short
-from swarmbo.errors import ConfigError, DataWarning
+from swarmbo.boundary.values import LARGEST_OUTCOME, is_plain, real_array, short
+from swarmbo.errors import ConfigError, DataWarning, ShapeError
 from swarmbo.problem import Problem
+from swarmbo.problem.data import Dataset
 
 TOTAL, VALUE, AGENT, FACTOR = "total", "value", "agent", "factor"
 
 
 class Rows(NamedTuple):
-    """Evaluations as arrays for ``told.attached``, NaN without an outcome; None for columns that the table lacks."""
+    """Evaluations as arrays for ``attached``, NaN without an outcome; None for columns that the table lacks."""
 
     points: Float[np.ndarray, "t n"]
     outcomes: Float[np.ndarray, "t *k"]
@@ -156,6 +159,90 @@ def _long(table: "_Table", problem: Problem, X: Float[np.ndarray, "t n"], when: 
 
     noise = None if noise is None else by_factor(noise)
     return Rows(X[firsts], by_factor(values), None, None if when is None else when[firsts], noise)
+
+
+def attached(
+    points: object,
+    outcomes: object,
+    problem: Problem,
+    rounds: ArrayLike | float | None = None,
+    agents: str | Sequence[str] | None = None,
+    noise_std: object = None,
+) -> Dataset:
+    """Dataset of evaluations that a user attaches, NaN for failed or missing ones; see ``AskTell.attach``.
+
+    Raises:
+        ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.
+        ConfigError: If a joint point is not in bounds, or an agent is unknown.
+
+    Example:
+        >>> from swarmbo.graph import FactorGraph
+        >>> problem = Problem.of(FactorGraph.from_scopes({"f": ["x"], "g": ["y"]}), dict.fromkeys("xy", (0.0, 1.0)))
+        >>> data = attached([[0.1, 0.2]], [1.5], problem)
+        >>> data.X.tolist(), data.totals.tolist(), data.factors.tolist()
+        ([[0.1, 0.2]], [1.5], [[nan, nan]])
+    """
+    X, y = real_array(points), real_array(outcomes)
+    if X is None or y is None:
+        got = short(points if X is None else outcomes)
+        raise ShapeError(f"got {got}; wanted arrays of numbers, NaN where it failed")
+    # NaN compares as False, so missing and absurd outcomes become failures in one step
+    X, y = np.atleast_2d(X), np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
+    rounds = None if rounds is None else checked_rounds(rounds, len(X))
+    t, n, k = len(X), problem.domain.n_dims, len(problem.channels)
+    unknown, nothing = np.full(t, np.nan), np.full((t, k), np.nan)
+    noise = np.full((t, 1 + k), np.nan)
+    if problem.is_field:
+        y, d = y.reshape(-1), problem.box.n_dims
+        if X.shape not in ((len(y), d), (len(y), d + 1)):
+            raise ShapeError(f"got locations {X.shape} and {len(y)} outcomes; wanted ({len(y)}, {d})")
+        if not (near := problem.box.is_near(X[:, :d]) & np.isfinite(X).all(axis=1)).all():
+            row = int(np.argmin(near))
+            raise ShapeError(f"locations[{row}]: got {X[row].tolist()}; wanted finite numbers, in or near the box")
+        joint = np.full((t, n), np.nan)
+        known = _known_noise(noise_std, y[:, None])[:, 0]
+        for row, channel in enumerate(_measurers(problem, agents, t)):
+            joint[row, problem.columns(problem.channels[channel])], nothing[row, channel] = X[row, :d], y[row]
+            noise[row, 1 + channel] = known[row]
+        return Dataset(joint, unknown, nothing, X[:, d] if X.shape[1] > d else rounds, noise_std=noise)
+    if agents is not None:
+        raise ConfigError("got agents; wanted none: of a function all of them set one joint point", at="$.agents")
+    if X.shape != (t, n) or y.shape not in ((t,), (t, k)):
+        raise ShapeError(f"got points {X.shape} and outcomes {y.shape}; wanted (t, {n}) and (t,) or (t, {k})")
+    if y.ndim == 1 and problem.outcomes == "per-factor":
+        if k > 1:
+            raise ShapeError(f"got totals; this team observes factors: wanted outcomes ({t}, {k})")
+        y = y[:, None]  # the total is the outcome of the only factor
+    X = problem.points(X)
+    if y.ndim == 1:
+        noise[:, :1] = _known_noise(noise_std, y[:, None])
+        return Dataset(X, y, nothing, rounds, noise_std=noise)
+    noise[:, 1:] = _known_noise(noise_std, y)
+    return Dataset(X, unknown, y, rounds, noise_std=noise)
+
+
+def _known_noise(noise_std: object, y: Float[np.ndarray, "t k"]) -> Float[np.ndarray, "t k"]:
+    """Standard deviation of the noise of attached outcomes; NaN if unknown."""
+    given, (t, k) = real_array(np.nan if noise_std is None else noise_std), y.shape
+    if given is None or given.shape not in ((), (t,), (t, k)):
+        got = short(noise_std) if given is None else f"shape {given.shape}"
+        raise ShapeError(f"noise_std: got {got} for {t} points; wanted a number, ({t},)" + (f" or {y.shape}" * (k > 1)))
+    noise = np.broadcast_to(given[:, None] if given.ndim == 1 else given, (t, k))
+    if (refused := ~np.isnan(noise) & ~((noise >= 0.0) & (noise < LARGEST_OUTCOME))).any():
+        row, column = np.argwhere(refused)[0]
+        raise ShapeError(f"noise_std[{row}]: got {noise[row, column]}; wanted a finite number >= 0, NaN if not known")
+    return noise
+
+
+def _measurers(problem: Problem, agents: str | Sequence[str] | None, count: int) -> list[int]:
+    """Channel of each attached measurement in a field."""
+    given = problem.agents[0] if agents is None else agents
+    names = [given] * count if isinstance(given, str) else list(given)
+    if len(names) != count:
+        raise ShapeError(f"got {len(names)} agents for {count} measurements; wanted one, or one for each")
+    if strangers := [name for name in names if name not in problem.agents]:
+        raise ConfigError(f"got {short(strangers[0])}; wanted one of {list(problem.agents)}", at="$.agents")
+    return [problem.channels.index(name) for name in names]
 
 
 @dataclass(frozen=True, eq=False)
