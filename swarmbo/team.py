@@ -10,7 +10,6 @@ from msgspec import UNSET, UnsetType
 from pettingzoo import ParallelEnv
 
 from swarmbo.boundary.values import error_text
-from swarmbo.deciding.aims import warn_of_aim
 from swarmbo.deciding.ask_tell import AskTell
 from swarmbo.deciding.setup import (
     Given,
@@ -24,7 +23,7 @@ from swarmbo.deciding.setup import (
     refuse_unknown,
     settings_again,
 )
-from swarmbo.deciding.team_state import read_state, require_same, require_version
+from swarmbo.deciding.team_state import read_state, require_same, require_version, warn_of_aim
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.graph import FactorGraph

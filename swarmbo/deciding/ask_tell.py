@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 
 from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.coordination.requests import ToAll, asked
-from swarmbo.deciding.central_driver import CentralDriver
-from swarmbo.deciding.choice import MOST_QUERIES, Choice
+from swarmbo.deciding.central_driver import CentralDriver, Words, parted
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
+from swarmbo.deciding.logbook import MOST_QUERIES, Choice
 from swarmbo.deciding.offers import offer_of
 from swarmbo.deciding.own_rows import news_shape, shares_outcomes
 from swarmbo.deciding.reports import Report, Reports, data_of_group, news_of_group, offered
@@ -23,7 +23,6 @@ from swarmbo.deciding.rows import is_table, read_rows
 from swarmbo.deciding.team_state import TeamState
 from swarmbo.deciding.told import Noise, Outcome, attached, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
-from swarmbo.deciding.words import Words, parted
 from swarmbo.errors import ConfigError
 from swarmbo.problem.data import News
 from swarmbo.records import Query, Recommendation, Traffic
@@ -120,10 +119,7 @@ class AskTell(TeamState):
         words = Words(self.graph, Routes(self.agents, links, has_base=True), present)
         if not goes_on:
             self._learn(lambda: links, comes=True)
-        answering = CentralDriver(
-            self.coordination, self.transport, self._log.round, self.seed, words, shares_outcomes(self.problem)
-        )
-        learner, choice = answering.run(self._learner.steps(self._log, offers))
+        learner, choice = self._driver(words).run(self._learner.steps(self._log, offers))
         if isinstance(learner, FunctionLearner):
             choice = learner.expected(self._log, choice)
         if "agreement" not in words.sent:
@@ -173,6 +169,8 @@ class AskTell(TeamState):
     ) -> None:
         """Learn the outcome of a query; outcomes of its channels all at once, or in parts.
 
+        Telling an outcome again changes nothing, so a message may be repeated; only the outcome is compared.
+
         Args:
             query: Query, or its id. Queries may be told in any order.
             outcome: The total of a function or its factors' outcomes by name; in a field agents' measurements by name.
@@ -185,15 +183,17 @@ class AskTell(TeamState):
                 outcomes without a number keep the fitted noise.
 
         Raises:
-            UnknownQueryError: If no such query is pending, or it does not wait for a channel: an unknown one, without
-                part in the query, or told before.
+            UnknownQueryError: If there is no such query, or it was given up, or it did not ask a channel.
+            ConflictError: If another outcome was told before; it names both.
             ConfigError: If a total is told to a team that observes channels, or something is no table; a point lacks a
                 variable or is not in bounds.
             ShapeError: If an outcome is no number, a noise is no finite number >= 0, or a location is not a finite (d,)
                 array in or near the box.
         """
         query_id = query_name(query)
-        self._take(query_id, news_of(self._log, query_id, outcome, point, locations, noise_std, failed=failed))
+        news = news_of(self._log, query_id, outcome, point, locations, noise_std, failed=failed)
+        if news is not None:
+            self._take(query_id, news)
 
     @whole_or_not_at_all
     def expect(self, point: Mapping[str, float]) -> str:
@@ -370,7 +370,12 @@ class AskTell(TeamState):
         Otherwise it is one of 2,048 quasi-random points of the box or of the measured locations in it.
         """
         self._learn(self._present_links, comes=True)
-        answering = CentralDriver(self.coordination, self.transport, self._log.round)
+        words = Words(self.graph, Routes(self.agents, None, has_base=True))  # this traffic is not reported
         sites = None if self._world is None else self._world.sites()
-        self._learner, found = answering.run(self._learner.recommend(self._log, sites))
+        self._learner, found = self._driver(words).run(self._learner.recommend(self._log, sites))
         return found
+
+    def _driver(self, words: Words) -> CentralDriver:
+        """Driver of the steps of one decision."""
+        shares = shares_outcomes(self.problem)
+        return CentralDriver(self.coordination, self.transport, self._log.round, words, self.seed, knows_all=shares)

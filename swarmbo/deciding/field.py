@@ -22,8 +22,7 @@ from swarmbo.deciding.candidates import (
     places_to_recommend,
     random_candidates,
 )
-from swarmbo.deciding.choice import Choice
-from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.own_rows import OwnRow, stops_by_round
 from swarmbo.deciding.places import PlaceSteps, place_steps
 from swarmbo.deciding.setup import Setup

@@ -172,6 +172,8 @@ Letter = (
     | Receipt
 )
 
+Order = Begin | Told | Measure | SendSnapshot  # orders of the hub that an agent carries out in turn
+
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Letter)
 
 

@@ -8,7 +8,7 @@ import msgspec
 import networkx as nx
 import numpy as np
 
-from swarmbo.deciding.choice import Choice
+from swarmbo.deciding.logbook import Choice
 from swarmbo.deciding.offers import offer_of
 from swarmbo.errors import ConfigError
 from swarmbo.fleet.hub import Hub, Links

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from swarmbo.deciding.aims import acquisition_in_words, warn_of_aim
+from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
 from swarmbo.records import RoundRecord
 from swarmbo.runs.attended import attend

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import swarmbo as sb
-from swarmbo.deciding.packed_places import packed, unpacked
+from swarmbo.deciding.offers import packed, unpacked
 from swarmbo.errors import TransportError
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 

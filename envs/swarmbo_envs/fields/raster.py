@@ -13,9 +13,9 @@ from scipy.ndimage import distance_transform_edt
 
 from swarmbo.boundary.extras import needed
 from swarmbo.boundary.missing import marked
+from swarmbo.boundary.projection import Frame, LocalProjection
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs.fields.field import Field, lattice
-from swarmbo_envs.fields.projection import Frame, LocalProjection
 from swarmbo_envs.fields.settings import RasterFieldSettings
 
 _MOST_PIXELS = 10**8

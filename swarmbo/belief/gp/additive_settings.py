@@ -1,7 +1,8 @@
 """What an additive Gaussian process is told to be (settings), and what it was fitted to be (hyper-parameters)."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from functools import lru_cache
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -34,6 +35,20 @@ class FactorPrior(Settings, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_kernel(self)
+
+
+_NOTHING_OWN = FactorPrior()
+
+
+class FactorForm(NamedTuple):
+    """``FactorPrior`` with the gaps filled; medians that depend on the sizes of factors stay open."""
+
+    kernel: KernelName
+    lengthscale_log_median: float | None
+    lengthscale_log_std: float
+    outputscale_median: float | None
+    outputscale_log_std: float
+    noise_median: float
 
 
 @kind("belief", FUNCTION)
@@ -112,26 +127,21 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
             return self.lengthscales
         return "separate" if alone or max(sizes) == 1 else "hierarchical"
 
-    def of_factors(self, factors: Sequence[str]) -> list[FactorPrior]:
-        """``of_factor`` for many factors: those without settings are one object."""
-        common = None
-        out = list[FactorPrior]()
-        for factor in factors:
-            if factor in self.factors:
-                out.append(self.of_factor(factor))
-            else:
-                common = common or self.of_factor(factor)
-                out.append(common)
-        return out
+    def of_factors(self, factors: Sequence[str]) -> list[FactorForm]:
+        """Forms of some factors; equal ones are one object."""
+        common = (self.kernel, self.lengthscale_log_std, self.outputscale_log_std, self.noise_median)
+        return [_form(self.factors.get(factor, _NOTHING_OWN), *common) for factor in factors]
 
-    def of_factor(self, factor: str) -> FactorPrior:
-        """Settings of a factor: its own, completed by the common ones; medians that depend on sizes stay open."""
-        own = self.factors.get(factor, FactorPrior())
-        return FactorPrior(
-            kernel=own.kernel or self.kernel,
-            lengthscale_log_median=own.lengthscale_log_median,
-            lengthscale_log_std=own.lengthscale_log_std or self.lengthscale_log_std,
-            outputscale_median=own.outputscale_median,
-            outputscale_log_std=own.outputscale_log_std or self.outputscale_log_std,
-            noise_median=own.noise_median or self.noise_median,
-        )
+
+@lru_cache(maxsize=1024)
+def _form(
+    own: FactorPrior, kernel: KernelName, length_log_std: float, output_log_std: float, noise_median: float
+) -> FactorForm:
+    return FactorForm(
+        own.kernel or kernel,
+        own.lengthscale_log_median,
+        own.lengthscale_log_std or length_log_std,
+        own.outputscale_median,
+        own.outputscale_log_std or output_log_std,
+        own.noise_median or noise_median,
+    )

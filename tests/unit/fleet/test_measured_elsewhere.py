@@ -9,9 +9,8 @@ from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError, RunFolderError, ShapeError, TransportError
-from swarmbo.fleet.elsewhere import MeasuredElsewhere
 from swarmbo.fleet.letters import Answer
-from swarmbo.fleet.measuring import answered, loaded, require_measurable
+from swarmbo.fleet.measuring import MeasuredElsewhere, answered, loaded, require_measurable
 from swarmbo.problem import Problem
 from swarmbo.runs import load, resume, run
 from swarmbo.runs.stored_files import ELSEWHERE

@@ -9,8 +9,8 @@ import swarmbo as sb
 from swarmbo.deciding.own_rows import OwnRow
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.hub import Hub
-from swarmbo.fleet.journal import Journal
 from swarmbo.fleet.letters import Begin, Join, Said, Told, Word, sealed
+from swarmbo.fleet.mail import Journal
 from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, new_run
 from swarmbo.fleet.run import NetworkReport, members_of
