@@ -377,7 +377,7 @@ class Team(AskTell):
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
-                f"{path}: is no whole team ({error_text(error)}); wanted a file that team.save wrote"
+                f"{path}: is damaged or incomplete ({error_text(error)}); wanted a file that team.save wrote"
             ) from error
 
     @property

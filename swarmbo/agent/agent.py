@@ -331,7 +331,7 @@ class Agent(Returning):
             self._own = told
             return
         if agents is not None:
-            raise ConfigError("got agents; wanted none: of a function all of them set one joint point", at="$.agents")
+            raise ConfigError("got agents; wanted none: in a function all agents set one joint point", at="$.agents")
         rows = self._owned.attached(points, outcomes, rounds, noise_std, present=present, order=order)
         self._own = self._own.with_attached(rows)
 

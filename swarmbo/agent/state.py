@@ -170,7 +170,7 @@ class Returning(Saved):
         outcomes.
         """
         if self._steps is not None:
-            raise ConfigError(f"{self.name!r} is deciding; wanted it finished before it lends")
+            raise ConfigError(f"{self.name!r} is deciding; wanted the decision finished before `snapshot`")
         plain, arrays = self._lent_log().to_state()
         learned: dict[str, Any] = {}
         if self._learns_alike:
@@ -214,7 +214,9 @@ class Returning(Saved):
                 learner = learner.returned(state.json, own)
             log = self._filled(log, own)
         except (msgspec.MsgspecError, zlib.error, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ConfigError(f"{type(error).__name__}: {error}; wanted what an agent of this team lends") from error
+            raise ConfigError(
+                f"{type(error).__name__}: {error}; wanted a `snapshot` of an agent of this team"
+            ) from error
         self._log, self._learner = log, learner
         self._own, self._words, self._recommended, self._offered = OwnRows(), {}, None, {}
         self._participant = Participant[Any](self.name, max(last, self._participant.decision))

@@ -122,7 +122,7 @@ def compare(
         raise ConfigError(f"got {level}; wanted a number between 0 and 1", at="--level")
     runs, notes = _read(find_runs(list(paths)))
     if not runs:
-        raise RunFolderError("no run is complete and knows the truth; nothing to compare")
+        raise RunFolderError("no complete run has a ground truth, so there is nothing to compare")
     labels = method_labels([run.method for run in runs], [run.problem for run in runs])
     names = problem_names([(run.problem, run.world) for run in runs])
     values: dict[tuple[ProblemKey, str], dict[int, _Run]] = {}

@@ -108,7 +108,9 @@ def _require_told(offers: Offers, plan: Plan) -> None:
     """Refuse an environment that differs from the plan."""
     sites = None if offers.sites is None else offers.sites.tolist()
     if offers.level != plan.level or sites not in (None, plan.sites):
-        raise ConfigError("its level or its sites() changed; wanted a world of which both stay", at="$.environment")
+        raise ConfigError(
+            "its level or its sites() changed; wanted an environment in which both stay the same", at="$.environment"
+        )
 
 
 def _report(words: list[Word], absent: tuple[str, ...]) -> SolveReport:

@@ -159,7 +159,7 @@ def test_an_outcome_that_is_no_number_is_refused_and_the_query_is_still_out(outc
         lambda: joint.tell(one, {"f": outcome}),
         lambda: field.tell(other, {"a": outcome, "b": 1.0}),
     ):
-        with pytest.raises(ShapeError, match=r"outcome of .*: got .*; wanted a number, or None where it failed"):
+        with pytest.raises(ShapeError, match=r"outcome of .*: got .*; wanted a number, or None if it failed"):
             tell()
     joint.tell(one, 1.0)
     field.tell(other, {"a": 1.0, "b": 2.0})

@@ -270,7 +270,7 @@ def test_where_nobody_is_left_the_run_ends_in_one_line(network, fleets):
             for name in fleet.team.agents:
                 fleet.leave(name)
 
-    with pytest.raises(TransportError, match=r"round 3: no agent is left that knows the decision \(.*received nothing"):
+    with pytest.raises(TransportError, match=r"round 3: no remaining agent knows the decision \(.*received nothing"):
         play(fleet, 4, before)
     assert wire.now < 1000.0
 
@@ -487,7 +487,7 @@ def test_who_cannot_be_told_what_it_missed_stays_out_and_the_others_go_on(networ
 def test_what_is_nothing_that_an_agent_lends_is_refused_in_one_line(mangled):
     problem = sb.Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})
     agent = sb.Agent("x", problem, seed=1, coordination=TIMED)
-    with pytest.raises(ConfigError, match="wanted what an agent of this team lends"):
+    with pytest.raises(ConfigError, match="wanted a `snapshot` of an agent of this team"):
         agent.restore(mangled, {}, 0)
 
 
