@@ -208,7 +208,7 @@ class Agent(Returning):
         self._begin(0, Offer())
 
     def recommended(self) -> Recommendation | None:
-        """Last recommendation, as of a ``Team``; None before the first one, or without data.
+        """Last recommendation, equal to that of a ``Team``. None before the first one, or without data.
 
         The point is bit-identical to the team's. With outcomes per factor, mean and standard deviation are sums over
         the owners of factors, so last digits may differ.

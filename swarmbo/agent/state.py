@@ -76,7 +76,7 @@ class Saved(Talking):
 
         Args:
             state: Saved state.
-            belief: Belief of your own making, if the agent had one: a state has its name only, and loads no code.
+            belief: Your own belief, if the agent had one: a state names it, and does not load its code.
             acquisition: As ``belief``.
             coordination: As ``belief``.
             travel: Travel times, if the agent had any.
