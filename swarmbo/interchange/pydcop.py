@@ -296,7 +296,7 @@ def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> 
         for line in _lines(told):
             if len(line) != len(scope) or any(word not in known for word, known in zip(line, places, strict=True)):
                 raise ConfigError(
-                    f"got {' '.join(line)!r}; wanted a value of each of {', '.join(scope)}, and | between combinations",
+                    f"got {' '.join(line)!r}; wanted a value of each of {', '.join(scope)}; | separates combinations",
                     at=f"{at}.values.{key}",
                 )
             table[tuple(known[word] for word, known in zip(line, places, strict=True))] = number
