@@ -135,7 +135,17 @@ def _literal(node: ast.AST) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
+def prose_of_scripts() -> Iterator[str]:
+    """Prose of tutorials and of the gallery."""
+    for script in sorted((ROOT / "docs").glob("[tg]*/*.py")):
+        text = script.read_text(encoding="utf-8").replace("``", "`")
+        blocks = re.findall(r"^# %%\n((?:#.*\n)+)", text, flags=re.MULTILINE)
+        own = "\n\n".join([text.split('"""')[1], *(re.sub(r"^# ?", "", block, flags=re.MULTILINE) for block in blocks)])
+        yield re.sub(r"^(=+|-+)$", "", own, flags=re.MULTILINE)
+
+
 PROGRAM = {
+    "tutorials and gallery": prose_of_scripts,
     "docstrings": docstrings,
     "help of commands": help_texts,
     "error messages": error_messages,
