@@ -146,7 +146,7 @@ def test_own_belief_is_learned_from_fitted_and_saved():
     assert points == played(belief=sb.ExactGPSettings(noise_median=0.05))[1]
     state = team.state_dict()
     with pytest.raises(
-        ConfigError, match=r"\$\.belief: got '.*test_own_field_kinds:Plain', code that swarmbo does not bring"
+        ConfigError, match=r"\$\.belief: got '.*test_own_field_kinds:Plain', your own code"
     ):
         sb.Team.from_state_dict(state)
     again = sb.Team.from_state_dict(state, belief=Plain())
@@ -181,11 +181,11 @@ def test_a_saved_state_never_loads_the_code_that_it_names(tmp_path, monkeypatch)
             state = team.state_dict()
             state["json"]["settings"][slot] = {"kind": "evil_state:Evil"}
             with pytest.raises(
-                ConfigError, match=rf"\$\.{slot}: got 'evil_state:Evil', code that swarmbo does not bring"
+                ConfigError, match=rf"\$\.{slot}: got 'evil_state:Evil', your own code"
             ):
                 sb.Team.from_state_dict(state)
             state["json"]["settings"][slot] = "evil_state:Evil"
-            with pytest.raises(ConfigError, match="code that swarmbo does not bring"):
+            with pytest.raises(ConfigError, match="your own code"):
                 sb.Team.from_state_dict(state)
     assert "evil_state" not in sys.modules
     assert not (tmp_path / "ran").exists()

@@ -223,13 +223,13 @@ def test_rasters_without_room_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"\$\.field\.cell_m: got .*, an array, .*; wanted their width in m"):
         robot_team_v0.parallel_env(field={"raster": path})
     with pytest.raises(
-        ConfigError, match=r"\$\.field\.raster: got .* 6 with a value; wanted at least 2 x 2 neighbours"
+        ConfigError, match=r"\$\.field\.raster: got .* 6 with a value; wanted at least 2 x 2 adjacent cells"
     ):
         robot_team_v0.parallel_env(field={"raster": path, "cell_m": 5.0})
     speckled = np.ones((300, 300))
     speckled[::3, ::3] = np.nan
     np.save(path, speckled)
-    with pytest.raises(ConfigError, match=r"\$\.field: got no-go regions all over the map"):
+    with pytest.raises(ConfigError, match=r"\$\.field: got no-go regions that cover the map"):
         robot_team_v0.parallel_env(field={"raster": path, "cell_m": 5.0})
     np.save(path, bay())
     with pytest.raises(ConfigError, match=r"\$\.starts\[0\]: got \[100.0, 400.0\] in a no-go region"):

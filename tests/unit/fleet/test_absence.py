@@ -360,8 +360,8 @@ def test_nobody_but_the_hub_says_who_takes_part(network, fleets):
         (Participants(2**31, ("a", "b")), "got decision"),
         (Participants(1, ("a", "b"), {"a": OwnRows()}), "wanted what absent agents received"),
         (Participants(1, ("a", "b"), {"z": OwnRows()}), "wanted what absent agents received"),
-        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, {"f_a": 1.0})})}), "wanted its own"),
-        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, place={"a": 1.0})})}), "wanted its own"),
+        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, {"f_a": 1.0})})}), "wanted its parts"),
+        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, place={"a": 1.0})})}), "wanted its parts"),
     ],
 )
 def test_a_company_of_strangers_is_refused(company, why):
