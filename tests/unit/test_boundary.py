@@ -113,7 +113,10 @@ REFUSED = {
     "a survey of text": (lambda: field_team().attach([[0.1]], ["high"]), "got .*high.*; wanted arrays of numbers"),
     "evaluations of text": (lambda: joint_team().attach(["here"], [1.0]), "got .*here.*; wanted arrays of numbers"),
     "links of text": (lambda: joint_team().ask(links="all"), "links: got 'all'; wanted an undirected networkx.Graph"),
-    "links of a field as tuples": (lambda: field_team().ask(links=[("a", "b")]), "links: got .*; wanted an undirected networkx"),
+    "links of a field as tuples": (
+        lambda: field_team().ask(links=[("a", "b")]),
+        "links: got .*; wanted an undirected networkx",
+    ),
     "candidates as a list": (lambda: field_team().ask([[0.1], [0.2]]), "candidates: got .*; wanted a table"),
     "candidates of text": (lambda: field_team().ask({"a": "near"}), "candidates of 'a': got 'near'; wanted numbers"),
     "candidates far away": (lambda: field_team().ask({"a": [[1e300]]}), r"candidates of 'a': got \[1e\+300\]; wanted"),

@@ -116,7 +116,9 @@ def test_what_is_refused(tiff, monkeypatch):
     def make(path, **more):
         return robot_team_v0.parallel_env(field={"raster": path, **more})
 
-    with pytest.raises(ConfigError, match=r"\$\.field\.raster: got .* \(no CRS\); wanted one: `gdal_edit"):
+    with pytest.raises(
+        ConfigError, match=r"\$\.field\.raster: got .* without a coordinate reference system; wanted one: `gdal_edit"
+    ):
         make(tiff(values, 8.0, 47.0, 0.01, crs=None))
     with pytest.raises(ConfigError, match=r"\$\.field\.cell_m: got cells of 10.0 m for a GeoTIFF; wanted none"):
         robot_team_v0.parallel_env(field={"raster": tiff(values, 8.0, 47.0, 0.01), "cell_m": 10.0})
@@ -135,7 +137,7 @@ def test_a_state_is_of_the_data_and_not_of_the_path(tiff):
     other = robot_team_v0.parallel_env(field={"raster": tiff(values + 1, 8.0, 47.0, 0.01, name="c")})
     one.reset(seed=0)
     same.set_state(one.get_state())
-    with pytest.raises(ValueError, match="another world"):
+    with pytest.raises(ValueError, match="another environment"):
         other.set_state(one.get_state())
 
 

@@ -56,7 +56,9 @@ def test_states_of_worlds_with_other_settings_are_refused_by_what_differs(state,
     env = world(**changed)
     env.reset(seed=9)
     before = env.get_state()
-    with pytest.raises(StateVersionError, match="got a state of another environment .*" + message[2:].removesuffix(r"\)")):
+    with pytest.raises(
+        StateVersionError, match="got a state of another environment .*" + message[2:].removesuffix(r"\)")
+    ):
         env.set_state(state)
     np.testing.assert_equal(env.get_state(), before)
 

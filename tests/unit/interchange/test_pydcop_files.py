@@ -207,7 +207,10 @@ BOMB = "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in itertools
         ("a: &a [1]\nb: {<<: {c: 1}}", "merge key `<<` in line 2"),
         ("objective: min\nobjective: max", "a key twice"),
         ("[" * 5000, "got no YAML|nested"),
-        ("a: &a [" + "x, " * 9 + "]\n" + BOMB + "objective: min\nname: *z", "aliases that expand to more than 8,388,608"),
+        (
+            "a: &a [" + "x, " * 9 + "]\n" + BOMB + "objective: min\nname: *z",
+            "aliases that expand to more than 8,388,608",
+        ),
         ("agents: &a [*a]", "none in itself"),
         (f"a: &a {'x' * 10**5}\nagents: [{'*a, ' * 100}]", "aliases that expand to more than"),
         (f"a: {'1:' * 10**4}1", "a number of 20001 characters in line 1"),

@@ -180,7 +180,7 @@ def test_compare_says_where_runs_were_made_by_other_code(beside, tmp_path):
             with (beside / "own_methods.py").open("a") as file:
                 file.write("# better\n")
     (note,) = [note for note in compare([tmp_path]).notes if "own_methods" in note]
-    assert note.startswith("own_methods:First: its code was not the same in all runs")
+    assert note.startswith("own_methods:First: its code differs between runs")
     assert "2 as " in note
     assert note.endswith(f"1 as {tmp_path / '2'}")
 
