@@ -2,8 +2,8 @@
 A DCOP: value and bound by round
 ================================
 
-``traced`` solves a problem of choices and notes every round; ``solve_trace_figure`` draws the cost of the best choice
-so far, and the bound that the agents work out once it is made.
+``traced`` solves a problem of choices and notes every round. ``solve_trace_figure`` draws the cost of the best choice
+so far, and the bound that the agents compute afterwards.
 """
 
 import tempfile

@@ -74,7 +74,7 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
             return super().learn(situation, belief_settings, previous)
         if situation.outcomes == "per-factor":
             raise ConfigError(
-                "got 'learned' with outcomes per factor; wanted 'given': those are the outcomes of given factors",
+                "got 'learned' with outcomes per factor; wanted 'given': outcomes per factor belong to given factors",
                 at="$.acquisition.groups",
             )
         n = len(situation.history)
@@ -122,7 +122,7 @@ def check_structure(settings: AdditiveGPSettings, acquisition: Acquisition, outc
     if structure is None:
         return
     if outcomes == "per-factor":
-        raise ConfigError("got outcomes per factor; wanted totals: those outcomes are of given factors", at=_AT)
+        raise ConfigError("got outcomes per factor; wanted totals: outcomes per factor belong to given factors", at=_AT)
     if isinstance(acquisition, AddGPUCB):
         kind = structure.__struct_config__.tag
         if acquisition.groups == "learned":

@@ -82,7 +82,7 @@ class BoxFunctions(ABC):
         """Refuse factors of other owners."""
         if self.owned is not None and (foreign := [factor for factor in stack.factors if factor not in self.owned]):
             raise OwnershipError(
-                f"asked for factor {foreign[0]!r}; wanted one of {sorted(self.owned)}: these are the owner's functions"
+                f"asked for factor {foreign[0]!r}; wanted one of {sorted(self.owned)}, which are the owner's"
             )
 
 

@@ -51,8 +51,8 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
         """
         if level is None and self.level is None:
             raise ConfigError(
-                "got none, and the world states none; wanted the level that is watched: set it here, or have a world "
-                "with the task 'level'",
+                "got none, and the environment states none; wanted a level, here or by an environment with the "
+                "task 'level'",
                 at="$.acquisition.level",
             )
 

@@ -130,7 +130,7 @@ class Participant(Generic[Result]):
             missing = self.missing
             raise TransportError(
                 f"{self.name!r} waits for {len(missing)} messages of decision {self.decision}, such as {missing[0]}, "
-                f"and received nothing for {now - self.since:g}; wanted news within {self.patience:g}: was one lost?"
+                f"and received nothing for {now - self.since:g}; wanted one within {self.patience:g}: was one lost?"
                 f"{said_of(self.refused)}"
             )
         outbox, self._outbox = self._outbox, []

@@ -81,7 +81,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         if share == 1.0:
             if not targeted:
                 raise ConfigError(
-                    f"got 1 with acquisition {name_of(acquisition)!r}, which would never be asked; wanted a share "
+                    f"got 1 with acquisition {name_of(acquisition)!r}, which would never be used; wanted a share "
                     "below 1, or acquisition 'targeted-variance'",
                     at="$.coordination.explore_share",
                 )

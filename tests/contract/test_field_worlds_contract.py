@@ -131,7 +131,7 @@ def test_states_of_other_worlds_and_versions_are_refused(module):
     state = env.get_state()
     agents = "robots" if module.name == "robot_team" else "sensors"
     n = len(env.possible_agents)
-    message = rf"another world \(\$\.{agents}: {n}, here 3\); use the same arguments"
+    message = rf"another environment \(\$\.{agents}: {n}, here 3\); use the same arguments"
     with pytest.raises(StateVersionError, match=message):
         module.parallel_env(**{agents: 3}).set_state(state)
     with pytest.raises(StateVersionError, match="version 99; wanted"):

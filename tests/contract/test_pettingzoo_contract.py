@@ -63,7 +63,7 @@ def test_pettingzoo_render(module):
 def test_a_state_of_another_world_is_refused(module):
     env = module.parallel_env(failure_rate=0.2)
     env.reset(seed=5)
-    with pytest.raises(StateVersionError, match=r"another world \(\$\.failure_rate: 0\.2, here 0\.3\)"):
+    with pytest.raises(StateVersionError, match=r"another environment \(\$\.failure_rate: 0\.2, here 0\.3\)"):
         module.parallel_env(failure_rate=0.3).set_state(env.get_state())
 
 

@@ -112,8 +112,11 @@ REFUSED = {
     "a survey out of all proportion": (lambda: field_team().attach([[0.1], [1e300]], [1.0, 2.0]), r"locations\[1\]"),
     "a survey of text": (lambda: field_team().attach([[0.1]], ["high"]), "got .*high.*; wanted arrays of numbers"),
     "evaluations of text": (lambda: joint_team().attach(["here"], [1.0]), "got .*here.*; wanted arrays of numbers"),
-    "links of text": (lambda: joint_team().ask(links="all"), "links: got 'all'; wanted a networkx.Graph"),
-    "links of a field as tuples": (lambda: field_team().ask(links=[("a", "b")]), "links: got .*; wanted a networkx"),
+    "links of text": (lambda: joint_team().ask(links="all"), "links: got 'all'; wanted an undirected networkx.Graph"),
+    "links of a field as tuples": (
+        lambda: field_team().ask(links=[("a", "b")]),
+        "links: got .*; wanted an undirected networkx",
+    ),
     "candidates as a list": (lambda: field_team().ask([[0.1], [0.2]]), "candidates: got .*; wanted a table"),
     "candidates of text": (lambda: field_team().ask({"a": "near"}), "candidates of 'a': got 'near'; wanted numbers"),
     "candidates far away": (lambda: field_team().ask({"a": [[1e300]]}), r"candidates of 'a': got \[1e\+300\]; wanted"),
@@ -159,7 +162,7 @@ def test_an_outcome_that_is_no_number_is_refused_and_the_query_is_still_out(outc
         lambda: joint.tell(one, {"f": outcome}),
         lambda: field.tell(other, {"a": outcome, "b": 1.0}),
     ):
-        with pytest.raises(ShapeError, match=r"outcome of .*: got .*; wanted a number, or None where it failed"):
+        with pytest.raises(ShapeError, match=r"outcome of .*: got .*; wanted a number, or None if it failed"):
             tell()
     joint.tell(one, 1.0)
     field.tell(other, {"a": 1.0, "b": 2.0})

@@ -324,7 +324,7 @@ def test_lists_and_tables_are_as_wide_as_columns_says_and_end_no_sentence_in_its
     monkeypatch.setenv("COLUMNS", str(width))
     listed = invoke("list").stdout
     assert max(map(len, listed.splitlines())) <= width
-    assert "They load their batteries at bases in the corners" in " ".join(listed.split())
+    assert "They charge at bases in the corners" in " ".join(listed.split())
     invoke("run", "robots", *SMALL, "--no-figures", "--quiet", "--out", "one")
     assert max(map(len, invoke("run", "robots", *SMALL, "--no-figures", "--out", "one").stdout.splitlines())) <= width
 

@@ -262,7 +262,7 @@ def test_a_scenario_states_regions_and_its_run_keeps_out_of_them(tmp_path, kind)
         ),
         ([sb.NoGoBox(variables=("x", "x"), low=(0, 0), high=(1, 1))], r"\.variables: .*wanted each variable once"),
         ([SHUT] * 1001, r"\$\.no_go: got 1001 regions; wanted at most 1000"),
-        ([sb.NoGoBox(variables=("x",), low=(-1.0,), high=(2.0,))], "wanted regions that leave something to ask for"),
+        ([sb.NoGoBox(variables=("x",), low=(-1.0,), high=(2.0,))], "wanted regions that leave some points to query"),
     ],
 )
 def test_what_is_no_region_is_refused_in_one_line(regions, words):

@@ -91,7 +91,7 @@ def test_team_with_own_parts_goes_on_to_the_bit_where_they_are_given_again():
     state = team.state_dict()
     again = sb.Team.from_state_dict(state, acquisition=Fixed(weight=1.0), coordination=Alone())
     assert played(3, team=again)[1] == played(3, team=team)[1]
-    with pytest.raises(ConfigError, match=r"got '.*:Fixed', code that swarmbo does not bring; wanted it again"):
+    with pytest.raises(ConfigError, match=r"got '.*:Fixed', your own code; pass it again"):
         sb.Team.from_state_dict(state)
     with pytest.raises(ConfigError, match=r"\$\.coordination: got '.*:Alone'"):
         sb.Team.from_state_dict(state, acquisition=Fixed(weight=1.0))

@@ -37,8 +37,8 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
     over B robots. On other graphs the min-fill order is used if its largest table is smaller.
 
     The report's ``rounds`` count the dependent tables sent up the elimination tree, and as many choices sent down. This
-    is twice the largest number of steps on a path to a root with another agent than the step before. Sending factors'
-    tables to the agents that join them, all at once beforehand, is not counted.
+    is twice the largest number of steps on a path to a root with another agent than the step before. Before that,
+    factors' tables are sent to the agents that join them, all at once; this is not counted.
 
     Args:
         table_budget: Largest number of entries, >= 1, of the table of one step: the product of the numbers of values of

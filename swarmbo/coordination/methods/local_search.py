@@ -126,8 +126,8 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
     """Distributed stochastic algorithm (Zhang, Wang, Xing & Wittenburg 2005), variants A, B and C.
 
     Every variable starts at a random value. In a round all agents send their values, and each finds its best values
-    given the others'. A variable with a gain moves to a best value with the stated probability, or else stays; chance
-    keeps neighbours from moving against one another for ever. One of several equally good values is drawn. A variable
+    given the others'. A variable with a gain moves to a best value with the stated probability, or else stays. Random
+    moves end cycles in which neighbours react to each other. One of several equally good values is drawn. A variable
     without a gain, but with another value as good, moves there with the same probability
 
     - never (``A``),
@@ -201,8 +201,8 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
     Every variable starts at a random value. In a round all agents send their values, and each computes its gain by its
     best value given the others'. Gains are sent to neighbours (variables that share a factor), and the largest gain
     among neighbours moves; of equal gains the variable that comes first in the graph. No two neighbours move at once,
-    so the sum never falls. Without a gain no single change is better: the search ends in a 1-optimum if there are
-    rounds enough. Reports up a tree of agents in every round detect that.
+    so the sum never falls. The search ends if no variable has a gain, in a 1-optimum: no single change is better.
+    Agents detect this by reports up a tree in every round.
 
     Forbidden combinations: a decrease of broken factors is larger than any gain of the sum. A search may end in a
     forbidden choice if no single change breaks fewer factors, and reports it.

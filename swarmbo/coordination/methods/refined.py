@@ -40,7 +40,7 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
         """Steps that choose on each level, given the own factors' tables, numbers of values, and present values of own
         variables.
         """
-        raise NotImplementedError(f"{type(self).__name__} lacks a way to choose from tables (implement solve)")
+        raise NotImplementedError(f"{type(self).__name__} cannot choose from tables (implement solve)")
 
     def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
         """Make the plan; see :meth:`BoxMethod.plan`."""

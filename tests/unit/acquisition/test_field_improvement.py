@@ -186,12 +186,10 @@ def test_a_saved_team_goes_on_to_the_bit():
 
 def test_settings_that_only_the_other_kind_of_team_looks_at_are_refused():
     graph = sb.FactorGraph.from_scopes({"f": ["x"]})
-    words = r"\$\.acquisition\.markov_order: got 1, which changes nothing for agents that set the variables of one f"
+    words = r"\$\.acquisition\.markov_order: got 1, which has no effect for agents that set the variables of one f"
     with pytest.raises(ConfigError, match=words):
         sb.Team(graph, {"x": (0.0, 1.0)}, acquisition=ExpectedImprovement(markov_order=1))
-    with pytest.raises(
-        ConfigError, match=r"\$\.acquisition\.n_features: got 64, which changes nothing for agents that"
-    ):
+    with pytest.raises(ConfigError, match=r"\$\.acquisition\.n_features: got 64, which has no effect for agents that"):
         sb.Team.for_field(["a"], [0.0], [1.0], acquisition=sb.Thompson(n_features=64))
 
 

@@ -270,7 +270,7 @@ def test_where_nobody_is_left_the_run_ends_in_one_line(network, fleets):
             for name in fleet.team.agents:
                 fleet.leave(name)
 
-    with pytest.raises(TransportError, match=r"round 3: no agent is left that knows the decision \(.*received nothing"):
+    with pytest.raises(TransportError, match=r"round 3: no remaining agent knows the decision \(.*received nothing"):
         play(fleet, 4, before)
     assert wire.now < 1000.0
 
@@ -360,8 +360,8 @@ def test_nobody_but_the_hub_says_who_takes_part(network, fleets):
         (Participants(2**31, ("a", "b")), "got decision"),
         (Participants(1, ("a", "b"), {"a": OwnRows()}), "wanted what absent agents received"),
         (Participants(1, ("a", "b"), {"z": OwnRows()}), "wanted what absent agents received"),
-        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, {"f_a": 1.0})})}), "wanted its own"),
-        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, place={"a": 1.0})})}), "wanted its own"),
+        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, {"f_a": 1.0})})}), "wanted its parts"),
+        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, place={"a": 1.0})})}), "wanted its parts"),
     ],
 )
 def test_a_company_of_strangers_is_refused(company, why):
@@ -487,7 +487,7 @@ def test_who_cannot_be_told_what_it_missed_stays_out_and_the_others_go_on(networ
 def test_what_is_nothing_that_an_agent_lends_is_refused_in_one_line(mangled):
     problem = sb.Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})
     agent = sb.Agent("x", problem, seed=1, coordination=TIMED)
-    with pytest.raises(ConfigError, match="wanted what an agent of this team lends"):
+    with pytest.raises(ConfigError, match="wanted a `snapshot` of an agent of this team"):
         agent.restore(mangled, {}, 0)
 
 

@@ -201,7 +201,7 @@ def test_a_logged_line_that_does_not_come_out_again_stops_the_resume(crashed, mi
     folder, _ = crashed()
     (folder / "checkpoint.json").unlink()
     mischief.fails = lambda agent, number: number == 2
-    with pytest.raises(RunFolderError, match="round 2 came out different"):
+    with pytest.raises(RunFolderError, match="round 2 differs"):
         resume(folder)
 
 
@@ -265,7 +265,7 @@ def test_versions_that_changed_are_named_when_a_line_does_not_come_out_again(cra
 def test_a_world_that_changed_since_stops_the_resume(crashed, mischief):
     folder, _ = crashed()
     mischief.shift = 0.5
-    with pytest.raises(RunFolderError, match="world of this run is another one"):
+    with pytest.raises(RunFolderError, match="environment of this run has changed"):
         resume(folder)
 
 
