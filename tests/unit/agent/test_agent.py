@@ -580,7 +580,7 @@ def test_of_a_message_that_was_changed_on_the_way_nothing_is_taken():
     bad = good[0]._replace(payload=bytes([*good[0].payload[:-1], good[0].payload[-1] ^ 1]))
     a.tick(0.0)
     before = msgspec.json.encode(a.state_dict()["json"])
-    with pytest.raises(TransportError, match=r"from 'b' to 'a': .* changed on the way"):
+    with pytest.raises(TransportError, match=r"from 'b' to 'a': .* changed in transit"):
         a.tick(0.0, [*good, bad])
     assert msgspec.json.encode(a.state_dict()["json"]) == before
 

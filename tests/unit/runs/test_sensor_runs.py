@@ -72,7 +72,7 @@ def test_the_closing_table_tells_what_the_goal_is_scored_by_and_of_when(done):
     scores = [record.score for record in RunFolder(path).records()]
     if name == "field-plume":
         mean = np.mean([score.level_f1 for score in scores[1:]])
-        assert rows["F1 of where the level is exceeded, mean over rounds"] == f"{mean:.3f}"
+        assert rows["F1 of the area above the level, mean over rounds"] == f"{mean:.3f}"
     assert quantity(scores[-1].map_rmse, summary.unit) in rows[f"map RMSE of 5 agents{then}"]
     text = round_text(RunFolder(path).records()[-1], Traffic())
     assert text.split(", ")[1].startswith("F1 0." if name == "field-plume" else "regret ")
