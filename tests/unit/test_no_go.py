@@ -104,7 +104,11 @@ def test_no_acquisition_of_a_function_asks_for_a_region(acquisition, outcomes):
 
 
 @pytest.mark.parametrize(
-    "coordination", ["refined-max-sum", "centralised", "random", "sobol", "isotropic-gp", {"kind": "admm", "rounds": 5}]
+    "coordination",
+    [
+        *("refined-max-sum", "random", "sobol", "isotropic-gp", {"kind": "admm", "rounds": 5}),
+        pytest.param("centralised", marks=pytest.mark.thorough),
+    ],
 )
 def test_no_way_to_agree_asks_for_a_region(coordination):
     team = sb.Team(GRAPH, CUBE, coordination=coordination, no_go=[SHUT, APART], initial=4, seed=2)

@@ -101,24 +101,6 @@ def test_team_with_own_parts_goes_on_to_the_bit_where_they_are_given_again():
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"acquisition": Fixed}, r"\$\.acquisition: got the class Fixed; wanted .* an instance of your subclass"),
-        ({"acquisition": object()}, r"\$\.acquisition: got an instance of object; wanted"),
-        ({"acquisition": None}, r"\$\.acquisition: got an instance of NoneType; wanted"),
-        ({"coordination": Corner}, r"\$\.coordination: got the class Corner; wanted .* maximise\(functions, links"),
-        ({"coordination": object()}, r"\$\.coordination: got an instance of object; wanted"),
-        ({"acquisition": sb.ADMM()}, r"\$\.acquisition: got ADMM settings; wanted"),
-        ({"coordination": sb.MaxSum()}, r"\$\.coordination\.kind: got 'max-sum', which is not for"),
-        ({"coordination": sb.DuMBO()}, r"\$\.coordination: got DuMBO settings; wanted"),
-    ],
-)
-def test_what_is_no_part_of_a_team_is_refused(settings, words):
-    with pytest.raises(ConfigError, match=words):
-        sb.Team(GRAPH, BOUNDS, **settings)
-
-
-@pytest.mark.parametrize(
     ("point", "words"),
     [
         ([0.5, 0.5], r"point of Corner: got shape \(2,\); wanted 3"),

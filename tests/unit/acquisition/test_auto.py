@@ -888,12 +888,6 @@ def test_bounds_of_many_factors_that_are_told_by_themselves_grow_as_the_deviatio
     assert 127 * weights[127] ** 2 == pytest.approx(32 * 0.2**2)
 
 
-@pytest.mark.parametrize("wrong", [{"weight": -0.1}, {"n_features": 7}, {"n_features": 0}])
-def test_settings_out_of_range_are_refused(wrong) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        Auto(**wrong)
-
-
 @pytest.mark.parametrize("as_agents", [False, True])
 def test_agents_out_of_contact_agree_on_one_process_for_all(as_agents) -> None:
     graph = FactorGraph.from_scopes({"f": ["a", "b"], "g": ["c", "d"]})

@@ -308,6 +308,7 @@ def test_the_wheel_is_asked_for_where_it_is_missing(monkeypatch):
         wlan_power_v0.parallel_env(radio="ns3")
 
 
+@pytest.mark.thorough
 def test_a_run_of_a_simulator_has_references_and_a_film_for_which_it_is_not_asked_again(
     simulated, tmp_path, monkeypatch
 ):

@@ -106,7 +106,9 @@ def require_one_log(fleet):
             np.testing.assert_array_equal(log.history.known_noise[:, 0], history.known_noise[:, 0])
 
 
-@pytest.mark.parametrize(("case", "who"), [("by factor", 0), ("totals", -1), ("a field", -1)])
+@pytest.mark.parametrize(
+    ("case", "who"), [("by factor", 0), pytest.param("totals", -1, marks=pytest.mark.thorough), ("a field", -1)]
+)
 def test_who_is_gone_is_left_out_and_is_in_again_when_it_returns(network, fleets, case, who):
     fleet = made(fleets, network(), case)
     name, absent = fleet.team.agents[who], []
@@ -126,7 +128,7 @@ def test_who_is_gone_is_left_out_and_is_in_again_when_it_returns(network, fleets
     assert len(fleet.team.history) == 7 + fleet.team.problem.is_field
 
 
-@pytest.mark.parametrize("case", ["by factor", "a field"])
+@pytest.mark.parametrize("case", ["by factor", pytest.param("a field", marks=pytest.mark.thorough)])
 def test_one_that_goes_in_mid_decision_holds_nobody_up(network, fleets, case):
     fleet = made(fleets, network(), case)
     first, second, *_ = fleet.team.agents
@@ -142,7 +144,7 @@ def test_one_that_goes_in_mid_decision_holds_nobody_up(network, fleets, case):
     require_one_log(fleet)
 
 
-@pytest.mark.parametrize("case", ["totals", "a field, beliefs of their own"])
+@pytest.mark.parametrize("case", ["totals", pytest.param("a field, beliefs of their own", marks=pytest.mark.thorough)])
 def test_one_goes_while_another_returns_and_the_lender_goes_too(network, fleets, case):
     fleet = made(fleets, network(), case)
     a, b, c = fleet.team.agents[:3]
@@ -161,6 +163,7 @@ def test_one_goes_while_another_returns_and_the_lender_goes_too(network, fleets,
     require_one_log(fleet)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ["by factor", "a field"])
 def test_one_returns_in_a_decision_that_another_leaves_and_the_lender_takes_it_back_first(network, fleets, case):
     fleet = made(fleets, network(), case)
@@ -212,7 +215,7 @@ def test_a_process_that_ends_again_and_again_is_gone_at_once(network, fleets):
     require_one_log(fleet)
 
 
-@pytest.mark.parametrize("case", ["totals", "a field, beliefs of their own"])
+@pytest.mark.parametrize("case", ["a field, beliefs of their own", pytest.param("totals", marks=pytest.mark.thorough)])
 def test_who_has_lost_what_it_had_written_down_is_told_all_of_it(network, fleets, case):
     fleet = made(fleets, network(), case)
     name = fleet.team.agents[0]

@@ -136,7 +136,7 @@ def test_without_trust_nothing_is_imported_and_nothing_created(beside):
     assert not out.exists()
 
 
-@pytest.mark.parametrize("attended", [False, True])
+@pytest.mark.parametrize("attended", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_with_trust_it_runs_and_is_resumed_in_any_process_and_from_anywhere(beside, monkeypatch, tmp_path, attended):
     write(beside, "coordination = {kind = 'own_methods:First', skip = 1}", more="step_timeout_s = 60" * attended)
     scenario, out = load(beside / "s.toml", trust=True), tmp_path / "out"
