@@ -1,6 +1,5 @@
 """Base of every acquisition, for fields, for functions, or for both."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
@@ -8,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.box_functions import BoxFunctions
-from swarmbo.acquisition.by_view import ViewSteps
+from swarmbo.acquisition.by_view import Chooser, ViewSteps
 from swarmbo.acquisition.local_problem import LocalProblem
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief
@@ -18,8 +17,6 @@ from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.records import Goal
 from swarmbo.registry.plugins import checked_as, not_wanted
 from swarmbo.settings import Settings
-
-Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]
 
 
 class Acquisition(Settings, frozen=True, tag_field="kind"):

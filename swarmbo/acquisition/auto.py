@@ -7,14 +7,13 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.box_functions import BoxFunctions, FixedPoint
+from swarmbo.acquisition.box_functions import BoxFunctions, FixedPoint, JoinedFunctions, Share
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, ContrastBounds
 from swarmbo.acquisition.db_gp_ucb import DBGPUCB
-from swarmbo.acquisition.information import Information
-from swarmbo.acquisition.log_improvement import LogImprovements, SplitImprovements
+from swarmbo.acquisition.expected_improvement import LogImprovements
+from swarmbo.acquisition.information import Information, Straddle
 from swarmbo.acquisition.schedules import practical_beta
-from swarmbo.acquisition.straddle import Straddle
 from swarmbo.acquisition.targeted_variance import TargetedVariance
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
@@ -238,14 +237,13 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         )
         if not model.splits:
             return whole
-        parts = dict[str, LogImprovements]()
+        shares = [Share(whole, 1.0, {factor: factor for factor in graph.factors if factor not in model.splits})]
         for factor, split in model.splits.items():
-            own = columns[factor]
-            parts[factor] = LogImprovements.over_incumbent(split)
-            best = parts[factor].starts
-            starts[:, own] = best[np.arange(len(starts)) % len(best)]
+            part = LogImprovements.over_incumbent(split)
+            shares.append(Share(part, 1.0, {own: own for own in split.graph.factors}))
+            starts[:, columns[factor]] = part.starts[np.arange(len(starts)) % len(part.starts)]
         divided = split_graph(graph, model.splits, shared_outcomes=situation.outcomes == "total")
-        return SplitImprovements(graph=divided, low=low, high=high, starts=starts, whole=whole, parts=parts)
+        return JoinedFunctions(graph=divided, low=low, high=high, starts=starts, shares=shares)
 
     def _box(self, patience: int) -> TrustRegion:
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)

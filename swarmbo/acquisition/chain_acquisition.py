@@ -7,11 +7,9 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.acquisition.acquisition import Acquisition, Chooser
-from swarmbo.acquisition.assignment import assign, divide, shares_factor
-from swarmbo.acquisition.by_view import ViewSteps, are_rows, at_once, each
-from swarmbo.acquisition.chain import chains, told_by
-from swarmbo.acquisition.in_turn import looked_at, turns
+from swarmbo.acquisition.acquisition import Acquisition
+from swarmbo.acquisition.by_view import Chooser, ViewSteps, are_rows, at_once, each, looked_at, turns
+from swarmbo.acquisition.chain import assign, chains, divide, shares_factor, told_by
 from swarmbo.acquisition.local_problem import LocalProblem, TablesOnDemand
 from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.safeguard import Safeguard

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 import numpy as np
 
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.averaged_bounds import AveragedBounds, Sampled, sampled_beliefs
-from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
+from swarmbo.acquisition.box_functions import JoinedFunctions, Share, on_cube
+from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, sampled_beliefs
 from swarmbo.acquisition.schedules import (
     ContinuousExploration,
     continuous_beta,
@@ -85,24 +85,17 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
     average: Literal["covariances", "acquisitions"] = "covariances"
     lattice: Literal["settings", "lemma-5"] = "settings"
 
-    def local_functions(self, situation: JointSituation, model: Model) -> ConfidenceBounds | AveragedBounds:
+    def local_functions(self, situation: JointSituation, model: Model) -> ConfidenceBounds | JoinedFunctions:
         """Upper confidence bounds of the factors, all with the same weight."""
         structure = model.learned.structure
         if self.average == "covariances" or structure is None or not structure.samples:
             return self._bounds(model.belief)
-        whole = self._bounds(model.belief)
-        samples = [
-            Sampled(self._bounds(belief), share, names)
-            for belief, share, names in sampled_beliefs(model.belief, structure.samples, situation)
-        ]
-        return AveragedBounds(
-            graph=whole.graph,
-            low=whole.low,
-            high=whole.high,
-            starts=whole.starts,
-            samples=samples,
-            lattice_points=max(sample.bounds.lattice_points for sample in samples),
-        )
+        # (1/k) sum over k samples of their factors' bounds (Hoang et al. 2018, appendix B)
+        samples = sampled_beliefs(model.belief, structure.samples, situation)
+        bounds = [self._bounds(belief) for belief, _, _ in samples]
+        shares = [Share(own, share, names) for own, (_, share, names) in zip(bounds, samples, strict=True)]
+        points = max(own.lattice_points for own in bounds)
+        return JoinedFunctions(**on_cube(model.belief), shares=shares, lattice_points=points)
 
     def _bounds(self, belief: AdditiveGP) -> ConfidenceBounds:
         graph, t = belief.graph, belief.n_data

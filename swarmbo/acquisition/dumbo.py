@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.belief_functions import BeliefFunctions
-from swarmbo.acquisition.box_functions import Received
+from swarmbo.acquisition.box_functions import BeliefFunctions, Received
 from swarmbo.acquisition.schedules import NeighbourhoodExploration, finite_beta, practical_beta
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model

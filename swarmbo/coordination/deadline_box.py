@@ -214,11 +214,10 @@ class DeadlineAgentInBox(Correspondent):
 
     def __init__(self, name: str, terms: BoxTerms, functions: LocalFunctions, decision: int = 0) -> None:
         graph = terms.graph
-        super().__init__(name, decision, _correspondents(graph, name), terms.settings.patience, RETRY)
-        functions = functions.of(graph.factors if terms.shares else graph.factors_owned_by(name))
-        self._terms, self._graph, self._functions = terms, graph, functions
-        self._factors, self._variables = graph.factors_owned_by(name), graph.variables_owned_by(name)
-        self._column = graph.column_of
+        around = [graph.owner(g) for f in graph.factors_owned_by(name) for g in graph.neighbours(f)]
+        super().__init__(name, graph, terms.settings, decision, around, RETRY)
+        functions = functions.of(graph.factors if terms.shares else self._factors)
+        self._terms, self._functions = terms, functions
         self._numbers: dict[tuple[str, str, int], Vector] = {}  # by sender, recipient and phase
         self._stacks = {f: stacks_of(graph, [f])[0] for f in self._factors}
         self._runs = OwnRuns(name, terms, functions)
@@ -255,12 +254,11 @@ class DeadlineAgentInBox(Correspondent):
             return False
         match message:
             case Pull(factor=f, variable=x, weight=weight):
-                is_right = x in self._variables and f in graph.factors_of(x) and graph.owner(f) == sender
-                if not (is_right and self._is_of_runs(entries) and 0.0 < weight < np.inf):
+                if not (self.is_to_variable(sender, f, x) and self._is_of_runs(entries) and 0.0 < weight < np.inf):
                     return False
                 self._runs.pulled(message)
             case Runs(variable=x):
-                if not (self._is_seen(x, sender) and self._is_of_runs(entries)):
+                if not (self.is_owner(sender, x) and self._is_of_runs(entries)):
                     return False
                 self._runs.place(x, entries)
             case Offer() | Utility() | Valued():
@@ -277,25 +275,6 @@ class DeadlineAgentInBox(Correspondent):
 
     def _is_of_runs(self, entries: Vector) -> bool:
         return len(entries) == len(self._terms.starts) and bool(np.isfinite(entries).all())
-
-    def _is_seen(self, x: str, sender: str) -> bool:
-        return x in self._column and self._graph.variable_owner(x) == sender
-
-    # Sending
-
-    def _put(self, recipient: str, message: Pull | Published | Runs, changed_by: float = np.inf) -> None:
-        """Announce a message if it differs from the last one by more than the threshold."""
-        if self.told(recipient, message.key) is None or changed_by > self._terms.settings.threshold:
-            self.put(recipient, message, self._turn)
-
-    def _told(self, recipient: str, message: Pull | Published) -> Vector | None:
-        """Entries of the last message of this key to a recipient."""
-        before = self.told(recipient, message.key)
-        return before.entries if isinstance(before, Pull | Published) else None
-
-    def _owners_of_factors(self, x: str) -> tuple[str, ...]:
-        graph = self._graph
-        return tuple(dict.fromkeys(o for f in graph.factors_of(x) if (o := graph.owner(f)) != self.name))
 
     # Numbers for neighbouring factors
 
@@ -325,9 +304,7 @@ class DeadlineAgentInBox(Correspondent):
                 if owner == self.name:
                     self._numbers[f, g, phase] = told
                     continue
-                before = self._told(owner, message)
-                largest = max(float(np.abs(told).max()), 1e-300)
-                self._put(owner, message, np.inf if before is None else float(np.abs(told - before).max()) / largest)
+                self.announce(owner, message, partial(_relative_change, told))
 
     # Runs
 
@@ -336,12 +313,10 @@ class DeadlineAgentInBox(Correspondent):
         received = {f: self._received(f, self._terms.n_exchanges) for f in self._factors}
         for pull in self._runs.climb(received):
             owner = self._graph.variable_owner(pull.variable)
-            if owner != self.name:
-                before = self._told(owner, pull)
-                self._put(owner, pull, np.inf if before is None else self._runs.change(pull, before))
+            self.announce(owner, pull, lambda before, now=pull: self._runs.change(now, before.entries))
         for runs in self._runs.agree():
-            for owner in self._owners_of_factors(runs.variable):
-                self._put(owner, runs)
+            for owner in dict.fromkeys(map(self._graph.owner, self._graph.factors_of(runs.variable))):
+                self.put(owner, runs, self._turn)
 
     # Joint starts
 
@@ -364,12 +339,9 @@ class DeadlineAgentInBox(Correspondent):
         return np.where(line < np.inf, line, -np.inf)
 
 
-def _correspondents(graph: FactorGraph, name: str) -> tuple[str, ...]:
-    """Owners of its factors' variables and neighbours, of its variables' factors, and of the variables of these."""
-    own, of_own = graph.factors_owned_by(name), [f for x in graph.variables_owned_by(name) for f in graph.factors_of(x)]
-    them = {graph.variable_owner(x) for f in (*own, *of_own) for x in graph.scope(f)}
-    them |= {graph.owner(f) for f in of_own} | {graph.owner(g) for f in own for g in graph.neighbours(f)}
-    return tuple(agent for agent in graph.agents if agent in them - {name})
+def _relative_change(now: Vector, before: Published) -> float:
+    """Largest change since a message, as a share of the largest number."""
+    return float(np.abs(now - before.entries).max()) / max(float(np.abs(now).max()), 1e-300)
 
 
 def maximise_by_deadline(

@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.acquisition.acquisition import Chooser
-from swarmbo.acquisition.planning_places import keys_of
+from swarmbo.acquisition.by_view import Chooser
+from swarmbo.acquisition.targeted_variance import keys_of
 from swarmbo.belief import PlaceBelief
 from swarmbo.coordination.requests import AllReduce, Best, Steps
 from swarmbo.coordination.schema import are_not_negative, flagged

@@ -17,9 +17,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.spatial.distance import cdist
 
-from swarmbo.acquisition.planning_places import keys_of
-from swarmbo.acquisition.target_utility import TargetScores, TargetUtility
-from swarmbo.acquisition.travel import Travel
+from swarmbo.acquisition.situation import Travel
+from swarmbo.acquisition.targeted_variance import TargetScores, TargetUtility, keys_of
 from swarmbo.belief import PlaceBelief
 from swarmbo.coordination.requests import AllReduce, Best, Steps
 from swarmbo.coordination.schema import flagged

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.acquisition import Situation
-from swarmbo.acquisition.target_utility import TargetValue
+from swarmbo.acquisition.targeted_variance import TargetValue
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.requests import AllReduce, Steps
 from swarmbo.coordination.schema import each_own

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from swarmbo.acquisition import Acquisition, Decision, Situation, Straddle, TargetedVariance
 from swarmbo.acquisition.by_view import ViewSteps
 from swarmbo.acquisition.chain import in_contact
-from swarmbo.acquisition.planning_places import keys_of, planning_places
+from swarmbo.acquisition.targeted_variance import keys_of, planning_places
 from swarmbo.baselines import Greedy
 from swarmbo.belief import has_view, view_of
 from swarmbo.coordination.part import Part

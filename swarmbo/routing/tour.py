@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from swarmbo.acquisition.travel import Travel, is_never
+from swarmbo.acquisition.situation import Travel, is_never
 
 FREE = 0.5  # rounds that a way-point en route counts as
 
