@@ -31,9 +31,8 @@ from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Even, NonNegative
 
 _BOLDER = 4.0  # bounds alone need more of the standard deviation than next to draws
-_MANY = (
-    32  # factors, from which on their deviations count as that of their sum: added up they are sqrt(n) times as much
-)
+# factors, from which on their deviations count as that of their sum: added up they are sqrt(n) times as much
+_MANY = 32
 _PATIENCE = 3  # times as many failures, in noise, before a trust region shrinks
 _PATIENCE_OF_ONE = 2  # with one factor, without noise: a joint model of few variables improves irregularly
 _LATE = 20  # least remaining rounds for a restart: with fewer it ends behind the previous search
@@ -276,11 +275,9 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     def _boxes_by_factor(
         self, situation: JointSituation, belief: AdditiveGP, centre: Float[np.ndarray, " n"]
     ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-        """Trust region per factor around the incumbent, once little improvement is expected elsewhere.
-
-        A stalled factor is searched globally in every second round. Members of a batch have regions of several sides;
-        in the last batch no factor is searched globally, as no decision follows.
-        """
+        """Trust region per factor around the incumbent, once little improvement is expected elsewhere."""
+        # A stalled factor is searched globally in every second round. Members of a batch have regions of several sides;
+        # in the last batch no factor is searched globally, as no decision follows.
         when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
         low, high = box_around(centre, _EVERYWHERE)
         everywhere = LogImprovements(
@@ -321,10 +318,9 @@ def _patience(noise_variance: float) -> int:
 
 
 def _far_off(model: Model) -> ConfidenceBounds:
-    """Bold bounds of all evaluations, for the first points after a restart.
-
-    They lie in unexplored space. A search from random points mostly ends in the widest basin, that of the last search.
-    """
+    """Bold bounds of all evaluations, for the first points after a restart."""
+    # They lie in unexplored space. A search from random points mostly ends in the widest basin, that of the last
+    # search.
     belief = model.belief if model.complete is None else model.complete.belief
     weight = _FAR_OFF * math.sqrt(practical_beta(len(belief.graph.variables), belief.n_data))
     return ConfidenceBounds.on_cube(belief, sqrt_beta=dict.fromkeys(belief.graph.factors, weight))
@@ -336,11 +332,9 @@ def _is_shared(graph: FactorGraph) -> bool:
 
 
 def _is_time_to_gather(situation: JointSituation) -> bool:
-    """True if the combined best of all parts is to be evaluated, whose parts were measured at several points.
-
-    This adds no information, so it happens in the last round, or, without a horizon, whenever the evaluations have
-    grown by half. Agents of one part of the graph compute the same result.
-    """
+    """True if the combined best of all parts is to be evaluated, whose parts were measured at several points."""
+    # This adds no information, so it happens in the last round, or, without a horizon, whenever the evaluations have
+    # grown by half. Agents of one part of the graph compute the same result.
     if situation.outcomes != "per-factor" or len(situation.graph.components) == 1:
         return False
     if situation.horizon is not None:

@@ -186,10 +186,8 @@ def divide(
 def _first_of_each(
     at: Int[np.ndarray, " r"], distance: Float[np.ndarray, " r"], turns: Int[np.ndarray, " r"]
 ) -> Int[np.ndarray, " p"]:
-    """Row of least distance of each place, and of several the one whose turn is first.
-
-    ``at`` numbers the places 0, 1, …, rising; each has a row. ``turns`` differ for rows of one place.
-    """
+    """Row of least distance of each place, and of several the one whose turn is first."""
+    # ``at`` numbers the places 0, 1, …, rising; each has a row. ``turns`` differ for rows of one place.
     starts = np.flatnonzero(np.diff(at, prepend=-1))
     tied = distance == np.minimum.reduceat(distance, starts)[at]
     rows = np.flatnonzero(tied)

@@ -225,10 +225,8 @@ def _with_the_unseen(
     places: Mapping[str, Float[np.ndarray, "_ d"]],
     domain: Domain,
 ) -> dict[str, PlaceBelief]:
-    """Beliefs of agents once those that they share no factor with have made their sequential choices.
-
-    Of these the nearest to an agent's places are used, as in sequential greedy.
-    """
+    """Beliefs of agents once those that they share no factor with have made their sequential choices."""
+    # Of these the nearest to an agent's places are used, as in sequential greedy.
     agents = [agent for group in groups for agent in group]
     choosing = [m for m, agent in enumerate(agents) if agent in picks]
     unseen, given = ~shares_factor(groups, order)[:, choosing], dict(beliefs)

@@ -82,10 +82,8 @@ class NeighbourhoodBounds(BeliefFunctions):
 
 
 def _excess(graph: FactorGraph) -> float:
-    """Square of the sum of roots S_i over the variance of the sum, for factors of equal variances.
-
-    From 1, if each factor shares variables with all others, to the number of factors, if none shares any.
-    """
+    """Square of the sum of roots S_i over the variance of the sum, for factors of equal variances."""
+    # From 1, if each factor shares variables with all others, to the number of factors, if none shares any.
     around = {factor: (factor, *graph.neighbours(factor)) for factor in graph.factors}
     roots = [math.sqrt(sum(len(around[k]) ** -2 for k in near)) for near in around.values()]
     return sum(roots) ** 2 / len(roots)

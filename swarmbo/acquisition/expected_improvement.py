@@ -35,7 +35,7 @@ from swarmbo.acquisition.situation import Situation
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.model import JointSituation, Model
 from swarmbo.belief.model.incumbents import to_beat
-from swarmbo.boundary.rng import sobol, stream
+from swarmbo.boundary import rng
 from swarmbo.graph import FactorStack
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
@@ -214,7 +214,7 @@ def _whitened(block: Block) -> tuple[dict[tuple[int, int], np.ndarray], np.ndarr
 @functools.cache
 def _nodes(n_dims: int, count: int) -> Float[np.ndarray, "m n"]:
     """Points for averages over independent standard normals."""
-    return ndtri(sobol(count, n_dims, stream(0, "joint improvement", n_dims=n_dims)))
+    return ndtri(rng.sobol(count, n_dims, rng.stream(0, "joint improvement", n_dims=n_dims)))
 
 
 @kind("acquisition", FIELD, FUNCTION)

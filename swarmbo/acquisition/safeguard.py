@@ -142,10 +142,9 @@ class Safeguard:
 
 
 class _Posteriors:
-    """Joint beliefs at the places of two batches, computed once for each rule and belief.
+    """Joint beliefs at the places of two batches, computed once for each rule and belief."""
 
-    With separate beliefs, and more places than an agent considers, each belief covers only these.
-    """
+    # With separate beliefs, and more places than an agent considers, each belief covers only these.
 
     def __init__(self, chain: Sequence[str], batches: Sequence[Batch], *, shared: bool) -> None:
         self._chain, self._batches = {agent: n for n, agent in enumerate(chain)}, batches

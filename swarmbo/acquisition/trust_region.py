@@ -188,10 +188,8 @@ def _after(
 
 
 def _batches(counted: Bool[np.ndarray, " t"], basis: Int[np.ndarray, " t"] | None) -> Int[np.ndarray, " t"]:
-    """Batch number from 0 of each counted outcome, -1 of others.
-
-    A batch is a run of outcomes that were all requested before the first of them was known.
-    """
+    """Batch number from 0 of each counted outcome, -1 of others."""
+    # A batch is a run of outcomes that were all requested before the first of them was known.
     batches, first, batch = np.full(len(counted), -1), -1, -1
     for index in np.flatnonzero(counted).tolist():
         if batch < 0 or (index if basis is None else basis[index]) > first:

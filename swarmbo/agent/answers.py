@@ -28,7 +28,7 @@ from swarmbo.deciding.places import Choose, Visit, declining
 from swarmbo.deciding.words import heard as heard_of, said_by
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
-from swarmbo.routing.auction import Legs
+from swarmbo.routing.pilot import Legs
 from swarmbo.transport import Routes
 
 

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, News, Valued
+from swarmbo.coordination import messages
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import LinkReport, by_name
@@ -68,25 +68,25 @@ class Correspondence:
     def __init__(self, patience: int, retry: int = 1) -> None:
         self.number, self.last_heard = 0, None
         self._patience, self._retry, self._needed = patience, retry, _FEWEST
-        self._entries: dict[Key, tuple[int, News]] = {}  # by version; the newest holds
-        self._known: dict[Key, int] = {}  # the version of each entry that the other has acknowledged
-        self._under_way: dict[Key, tuple[int, int]] = {}  # last sent: version, and tick
-        self._contents: dict[int, dict[Key, int]] = {}  # of bundles that were not acknowledged
+        self._entries: dict[messages.Key, tuple[int, messages.News]] = {}  # by version; the newest holds
+        self._known: dict[messages.Key, int] = {}  # the version of each entry that the other has acknowledged
+        self._under_way: dict[messages.Key, tuple[int, int]] = {}  # last sent: version, and tick
+        self._contents: dict[int, dict[messages.Key, int]] = {}  # of bundles that were not acknowledged
         self._newest, self._before = -1, 0  # the other's newest bundle, and arrivals before it as bits
         self._owes_answer = False
         self._last_sent: int | None = None
 
     last_heard: int | None
 
-    def put(self, message: News, version: int) -> None:
+    def put(self, message: messages.News, version: int) -> None:
         """Announce a message, in place of an earlier one of its key."""
         self._entries[message.key] = version, message
 
-    def told(self, key: Key) -> News | None:
+    def told(self, key: messages.Key) -> messages.News | None:
         """Newest message of a key, or None."""
         return self._entries[key][1] if key in self._entries else None
 
-    def hear(self, bundle: Bundle, now: int) -> None:
+    def hear(self, bundle: messages.Bundle, now: int) -> None:
         """Note a bundle of the other: its arrival, and what it acknowledges."""
         self.last_heard, self._owes_answer = now, self._owes_answer or bool(bundle.news)
         self._needed = _needed(bundle.heard, bundle.before)
@@ -104,7 +104,7 @@ class Correspondence:
         for version, message in zip(bundle.versions, bundle.news, strict=False):
             self._known[message.key] = max(self._known.get(message.key, -1), version)
 
-    def bundle(self, now: int) -> Bundle | None:
+    def bundle(self, now: int) -> messages.Bundle | None:
         """Next bundle, or None if there is nothing to send at this tick."""
         due = {key: entry for key, entry in self._entries.items() if self._is_due(key, entry[0], now)}
         is_time = self._last_sent is None or now - self._last_sent >= self._pause(self._needed)
@@ -116,7 +116,7 @@ class Correspondence:
             self._under_way |= {key: (version, now) for key, (version, _) in due.items()}
         self._last_sent, self._owes_answer = now, False
         versions, news = zip(*due.values(), strict=True) if due else ((), ())
-        return Bundle(number, self._newest, self._before, versions, news)
+        return messages.Bundle(number, self._newest, self._before, versions, news)
 
     def is_silent(self, now: int) -> bool:
         """True if nothing has arrived for so long that the other is taken to have failed."""
@@ -128,7 +128,7 @@ class Correspondence:
         """Ticks between bundles without news, if so many are needed for one to arrive."""
         return max(1, self._patience // needed)
 
-    def _is_due(self, key: Key, version: int, now: int) -> bool:
+    def _is_due(self, key: messages.Key, version: int, now: int) -> bool:
         if self._known.get(key, -1) >= version:
             return False
         sent_version, sent = self._under_way.get(key, (-1, 0))
@@ -178,7 +178,7 @@ class Correspondent(ABC):
         near |= {graph.variable_owner(x) for f in (*self._factors, *of_own) for x in graph.scope(f)}
         others = [agent for agent in graph.agents if agent in near - {name}]
         self._others = {other: Correspondence(settings.patience, retry) for other in others}
-        self._versions: dict[Key, int] = {}
+        self._versions: dict[messages.Key, int] = {}
         self._now = self._turn = 0
 
     @abstractmethod
@@ -195,7 +195,7 @@ class Correspondent(ABC):
         return tuple(other for other in self._others if self.is_silent(other))
 
     @abstractmethod
-    def take(self, sender: str, message: Message) -> bool:
+    def take(self, sender: str, message: messages.Message) -> bool:
         """Store an entry, and return True, if the sender may state it."""
 
     def _hear_all(self, now: int, inbox: Sequence[Envelope]) -> None:
@@ -206,12 +206,12 @@ class Correspondent(ABC):
 
     def _hear(self, envelope: Envelope) -> None:
         try:
-            label, bundle = Codec.read(envelope.payload)
+            label, bundle = messages.Codec.read(envelope.payload)
         except TransportError:
             self.dropped += 1
             return
         other = self._others.get(envelope.sender)
-        if other is None or label.decision != self.decision or not isinstance(bundle, Bundle):
+        if other is None or label.decision != self.decision or not isinstance(bundle, messages.Bundle):
             self.dropped += 1
             return
         other.hear(bundle, self._now)
@@ -224,15 +224,15 @@ class Correspondent(ABC):
                 self.refused[envelope.sender] += 1
                 continue
             self._versions[message.key] = version
-            if isinstance(message, Valued):
+            if isinstance(message, messages.Valued):
                 self.put_to_all(message, version)
 
-    def put(self, recipient: str, message: News, version: int) -> None:
+    def put(self, recipient: str, message: messages.News, version: int) -> None:
         """Announce a message to another agent; no effect for itself."""
         if recipient in self._others:
             self._others[recipient].put(message, version)
 
-    def announce(self, recipient: str, message: News, change: Callable[[Any], Any], unit: float = 1.0) -> None:
+    def announce(self, recipient: str, message: messages.News, change: Callable[[Any], Any], unit: float = 1.0) -> None:
         """Announce a message unless it changed by at most ``threshold`` units since the last one of its key."""
         if recipient in self._others:
             before = self._others[recipient].told(message.key)
@@ -249,13 +249,13 @@ class Correspondent(ABC):
         """True if an agent may write for a variable."""
         return variable in self._column and self._graph.variable_owner(variable) == sender
 
-    def put_to_all(self, message: News, version: int) -> None:
+    def put_to_all(self, message: messages.News, version: int) -> None:
         """Announce to every other agent a message that is forwarded until all have it."""
         self._versions[message.key] = version
         for other in self._others.values():
             other.put(message, version)
 
-    def told(self, recipient: str, key: Key) -> News | None:
+    def told(self, recipient: str, key: messages.Key) -> messages.News | None:
         """Newest message of a key to another agent."""
         return self._others[recipient].told(key)
 
@@ -269,7 +269,11 @@ class Correspondent(ABC):
         for name, other in self._others.items():
             bundle = other.bundle(self._now)
             if bundle is not None:
-                out.append(Envelope(self.name, name, Codec.encode(bundle, Label(self.decision, bundle.number))))
+                out.append(
+                    Envelope(
+                        self.name, name, messages.Codec.encode(bundle, messages.Label(self.decision, bundle.number))
+                    )
+                )
         return out
 
 

@@ -37,10 +37,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
 NO_VALUE = -1  # on the wire: a decision for no value
-_JOINT_STARTS, _NOTED = (
-    12,
-    6,
-)  # number of joint starts if decisions are not final, and of those taken from messages
+# joint starts if decisions are not final, and those of them taken from messages
+_JOINT_STARTS, _NOTED = 12, 6
 _FIRST, _COMPARED, _DECIDED = 0.2, 0.6, 0.8  # shares of the time: turns begin, pause, and continue
 
 

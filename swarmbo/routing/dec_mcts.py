@@ -19,13 +19,12 @@ from jaxtyping import Bool, Float
 from swarmbo.acquisition import Situation
 from swarmbo.acquisition.targeted_variance import TargetValue
 from swarmbo.boundary.rng import stream
+from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.requests import AllReduce, Steps
 from swarmbo.coordination.schema import each_own
-from swarmbo.coordination.view import LocalView
 from swarmbo.registry import FIELD, kind
-from swarmbo.routing.auction import Legs, Pilot, on_schedule
+from swarmbo.routing.pilot import Legs, Pilot, in_rounds, on_schedule, unspared
 from swarmbo.routing.routes import RoutePlanner
-from swarmbo.routing.tour import in_rounds, unspared
 from swarmbo.settings import Count, Positive, within
 
 _BRANCHES = 24  # next way-points of a sequence: the most informative of the nearest

@@ -13,9 +13,8 @@ from swarmbo.coordination.counting import Counts
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.local_functions import Neighbourhoods, Passes, in_turn
 from swarmbo.coordination.messages import Key, Message
-from swarmbo.coordination.part import Part
+from swarmbo.coordination.part import BoxView, Part
 from swarmbo.coordination.requests import Letter, Steps
-from swarmbo.coordination.view import BoxView
 from swarmbo.records import Traffic
 
 Out = TypeVar("Out")

@@ -9,9 +9,8 @@ from swarmbo.coordination import MaxSum, exact, max_sum
 from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.flooding import Flooding
-from swarmbo.coordination.part import Part
+from swarmbo.coordination.part import LocalView, Part
 from swarmbo.coordination.tables import factor_values, total
-from swarmbo.coordination.view import LocalView
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.settings import convert

@@ -19,7 +19,7 @@ from swarmbo.deciding.central_driver import CentralDriver
 from swarmbo.deciding.places import place_steps
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.routing import DecMCTS, RoutePlanner, Routes
-from swarmbo.routing.tour import FREE, Tour
+from swarmbo.routing.pilot import FREE, Tour
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess
 from swarmbo.worlds.travel import WorldTravel
