@@ -42,6 +42,7 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
 
     for_functions: ClassVar[tuple[str, ...]] = ()  # settings without effect in a field
     for_fields: ClassVar[tuple[str, ...]] = ()  # settings without effect for a function
+    goal: ClassVar[Goal | None] = None  # task in a field; None: any
 
     def check_world(self, level: float | None) -> None:
         """Refuse a world without required properties, before the first round.
@@ -55,7 +56,7 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
 
     def aim(self, level: float | None) -> Goal | None:
         """Task in a field; None if it suits any. ``level`` is that of the world, None without one."""
-        return None
+        return self.goal
 
     def in_field(self, aim: Goal, *, priced: bool) -> "Acquisition":
         """Acquisition that values places: itself, unless it selects one.

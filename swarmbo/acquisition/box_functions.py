@@ -232,6 +232,7 @@ class BeliefFunctions(BoxFunctions):
         """Merit, and its derivatives by mean and variance."""
         std = np.sqrt(marginals.var + self.variance_floor(stack))
         value, by_mean, by_std = self.merit(stack, marginals.mean, std)
+        # d std / d var = 1 / (2 std)
         return value, np.asarray(by_mean), 0.5 * by_std / std
 
     def variance_floor(self, stack: FactorStack) -> Float[np.ndarray, "g 1"]:

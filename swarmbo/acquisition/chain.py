@@ -239,6 +239,7 @@ def assign(
         wants = np.zeros((len(few), len(known)), dtype=np.int8)
         for n, agent in enumerate(few):
             wants[n, [known[place] for place in wanted[agent]]] = 1
+        # as many robots as possible get a place; deterministic for one order of robots and places
         matched = maximum_bipartite_matching(csr_array(wants), perm_type="column")
         assigned |= {agent for agent, place in zip(few, matched, strict=True) if place >= 0}
     return [a for a in agents if a in assigned], [a for a in agents if a not in assigned]

@@ -39,6 +39,7 @@ class EGPTS(Acquisition, frozen=True, tag="egp-ts"):
         of = require_ensemble(model, "egp-ts")
         when = {"round": situation.round, "evaluations": len(situation.history), "pending": len(situation.pending)}
         rngs = [stream(situation.seed, "egp-ts", factor=factor, **when) for factor in situation.graph.factors]
+        # of a part of the graph, as its factors share the noise of one total
         noise_rngs = [stream(situation.seed, "egp-ts", "noise", part=i, **when) for i in range(len(of.ensemble.parts))]
         sample = of.ensemble.draw(of.chosen, rngs, noise_rngs)
         return SampledFunctions(**on_cube(of.belief), sample=sample)

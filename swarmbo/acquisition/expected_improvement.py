@@ -89,6 +89,7 @@ def _ratios(z: Float[np.ndarray, "..."]) -> tuple[np.ndarray, np.ndarray, np.nda
     right = np.maximum(z, -1.0)
     density = np.exp(-0.5 * right**2 - _LOG_SQRT_2PI)
     h = density + right * ndtr(right)
+    # the branches are cut to their own range, so that none overflows where another is taken
     left = np.clip(z, _FAR, -1.0)
     mills = np.sqrt(0.5 * np.pi) * erfcx(-np.minimum(z, -1.0) / np.sqrt(2.0))
     square = np.minimum(z, _FAR) ** -2.0
@@ -170,6 +171,7 @@ class JointImprovement(PlaceUtility):
         floor = _floor(np.diag(cov))
         root = np.linalg.cholesky(cov[1:, 1:] + floor * np.eye(len(mean) - 1))
         spread, nodes = np.linalg.solve(root, cov[1:, 0]), _nodes(len(mean) - 1, _MORE_NODES)
+        # f(x_1) given the others is normal with the same loadings, so both use the same nodes
         most = np.maximum(self.over, (mean[1:] + nodes @ root.T).max(axis=1))
         std = np.sqrt(max(cov[0, 0] - float(spread @ spread), floor))
         return float(_improvement(mean[0] + nodes @ spread - most, np.array(std)).mean())
@@ -250,9 +252,7 @@ class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improveme
         [0.3, 0.4]
     """
 
-    def aim(self, level: float | None) -> Goal:
-        """The peak."""
-        return "peak"
+    goal: ClassVar[Goal | None] = "peak"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> JointImprovement:
         """Improvement on the largest posterior mean of measured places."""

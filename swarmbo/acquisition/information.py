@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -33,9 +34,7 @@ class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="informat
         (True, True)
     """
 
-    def aim(self, level: float | None) -> Goal:
-        """The map."""
-        return "map"
+    goal: ClassVar[Goal | None] = "map"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
         """Information of places alone."""
@@ -81,9 +80,7 @@ class Straddle(ChainAcquisition, frozen=True, tag_field="kind", tag="straddle"):
     level: float | None = None
     width: Positive = 1.96
 
-    def aim(self, level: float | None) -> Goal:
-        """The level."""
-        return "level"
+    goal: ClassVar[Goal | None] = "level"
 
     def check_world(self, level: float | None) -> None:
         """Refuse a world without a level if the settings have none either.

@@ -172,6 +172,7 @@ class TargetScores(Scores):
         cache = belief.posterior_cache(np.concatenate([places, utility.targets]))
         own, targets = np.arange(n), np.arange(n, len(cache.mean))
         self._cache, self._utility, self._own, self._taken = cache, utility, own, 0
+        # C_0 stays as it is; what picks have told is kept as products a_p r_p^T
         self._told = cache.cov(targets, own)
         self._var, self._weighted = cache.var[own], utility.weights @ self._told**2
         self._columns, self._rows = np.empty((picks, len(targets))), np.empty((picks, n))  # a_p, r_p

@@ -70,6 +70,7 @@ class FieldDraw:
         if len(places) > _MOST:
             listed = places[np.sort(rng.choice(len(places), _MOST, replace=False))]
         cache, every = belief.posterior_cache(listed), np.arange(len(listed))
+        # a root of the covariance with jitter: near places are almost dependent
         root, _ = factorise(cache.cov(every, every))
         drawn = cache.mean + root @ rng.standard_normal(len(listed))
         return cls(belief, values | dict(zip((place.tobytes() for place in listed), drawn.tolist(), strict=True)))
@@ -161,9 +162,7 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
 
     n_features: Even = 512
 
-    def aim(self, level: float | None) -> Goal:
-        """The peak."""
-        return "peak"
+    goal: ClassVar[Goal | None] = "peak"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
         """Utility of the draw alone; idle agents have the best known value."""
@@ -174,6 +173,7 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
         """A draw for each agent that can move."""
         draws: dict[str, PlaceBelief] = {}
         for agent in (agent for agent in situation.movers if has_view(situation.belief, agent)):
+            # a stream per agent: each draws alone, and the draws of a batch differ
             rng = stream(situation.seed, "thompson", agent=agent, round=situation.round)
             draws[agent] = FieldDraw.of(view_of(situation.belief, agent), situation.candidates[agent], rng)
         return Views(draws, next(iter(draws))) if draws else situation.belief

@@ -191,6 +191,7 @@ class JointStarts:
             return
         before = stand, reach = self._said(x)
         looks, joint_starts = self._looks(x, stand, reach), np.arange(self._n)
+        # a move needs a strictly larger sum: ties would send offers for ever
         best, stay = summed.argmax(axis=1), (looks == stand[:, None]).argmax(axis=1)
         found = looks[joint_starts, np.where(summed[joint_starts, best] > summed[joint_starts, stay], best, stay)]
         is_far = np.abs(found - stand) >= 0.9 * reach * self._sides[self._column[x]]

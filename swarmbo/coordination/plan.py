@@ -215,6 +215,7 @@ class _Notes:
 
     def after(self, rounds: int) -> tuple[float | None, float | None, Traffic]:
         """State after so many rounds."""
+        # a part that has ended stays as it is
         return self.rows[min(rounds, len(self.rows)) - 1]
 
 

@@ -153,6 +153,7 @@ def window_values(
     above = np.minimum(np.ceil((high - x) / step - slack), half)
     first = np.where(above < half, np.maximum(above - (points - 1), -np.ceil((x - low) / step - slack)), -below)
     steps = first[:, None] + np.arange(points)
+    # the incumbent first: of equally good values the first is taken, so it stays
     order = np.argsort(steps != 0.0, axis=1, kind="stable")
     return np.clip(
         x[:, None] + np.take_along_axis(steps, order, axis=1) * spacing[:, None], low[:, None], high[:, None]

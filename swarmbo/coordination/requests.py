@@ -126,16 +126,6 @@ class AllReduce(NamedTuple):
             return cls(np.zeros((0, len(rows), n_points)))
         return cls(np.stack([view.in_order(row) for row in rows], axis=1))
 
-    @staticmethod
-    def up(part: Part, agent: str, parent: str, sums: Float[np.ndarray, "k m"]) -> Letter:
-        """Message of an agent to its parent in the tree."""
-        return Letter(agent, parent, messages.Reduced(part.index, agent, sums))
-
-    @staticmethod
-    def down(part: Part, agent: str, child: str, sums: Float[np.ndarray, "k m"]) -> Letter:
-        """Message of an agent to a child in the tree."""
-        return Letter(agent, child, messages.Broadcast(part.index, sums))
-
 
 class Best(NamedTuple):
     """Rows of numbers (own factors, m), none of them NaN; answered by the lexicographically largest row of all."""
@@ -156,15 +146,12 @@ class ToAll(NamedTuple):
     fits: FitsWord = any_word
 
     @staticmethod
-    def up(part: Part, agent: str, parent: str, known: Mapping[str, bytes]) -> Letter:
-        """Message of an agent to its parent in the tree."""
-        return Letter(agent, parent, messages.Reports(part.index, agent, dict(known)))
-
-    @staticmethod
-    def down(part: Part, agent: str, child: str, known: Mapping[str, bytes], behind: Collection[str]) -> Letter:
-        """Message of an agent to a child, without the data of the child's subtree."""
-        others = {name: said for name, said in known.items() if name not in behind}
-        return Letter(agent, child, messages.Reports(part.index, agent, others))
+    def letter(
+        part: Part, sender: str, recipient: str, known: Mapping[str, bytes], without: Collection[str] = ()
+    ) -> Letter:
+        """Message along the tree, without the data of agents that the recipient has."""
+        others = {name: said for name, said in known.items() if name not in without}
+        return Letter(sender, recipient, messages.Reports(part.index, sender, others))
 
 
 class HandOn(NamedTuple):
@@ -228,13 +215,6 @@ class Compare(NamedTuple):
             stop = stop if start in self.tried else None
             self.tried.add(start)
         return messages.Verdict(part.index, best, stop), best_so_far
-
-    @staticmethod
-    def up(
-        part: Part, agent: str, parent: str, values: Float[np.ndarray, "k _f"], change: float, moved: bool
-    ) -> Letter:
-        """Message of an agent to its parent in the tree, for all factors of its subtree."""
-        return Letter(agent, parent, messages.Report(part.index, agent, values, change, moved))
 
 
 class Look(NamedTuple):

@@ -53,6 +53,7 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
     next_stop, detours = dict[str, int](), dict.fromkeys(agents, True)
     while True:
         rows = np.array([row for group in groups for row in group.bids(order)])
+        # the largest row, lexicographically: equal rates go to the first agent, for every driver
         best = yield Best(rows, partial(_is_bid, agents, planned, order))
         rounds += 1
         # no bids: no route has room for a place that is worth its price
@@ -108,6 +109,7 @@ class _Group:
 
     def bids(self, order: Order) -> list[tuple[float, ...]]:
         """Best bid of each: the two deciding numbers, the place, and its ``next_stop``."""
+        # gain per round that the visit adds; closed places cost inf, so their rate is 0
         rates = (self._gains.value - self._prices) / self._extra
         places = rates.argmax(axis=1)
         rows: list[tuple[float, ...]] = []

@@ -184,6 +184,7 @@ class _Searcher:
         for _ in range(self._settings.draws):
             given = self._others(others)
             path, sequence, left = [self._root], list[int](), self._left
+            # selection down to a node with untried moves, expansion by one, then a random roll-out
             while not path[-1].untried and path[-1].children:
                 place = self._chosen(path[-1])
                 left -= self._way(sequence)[place]
@@ -223,6 +224,7 @@ class _Searcher:
         q /= q.sum()
         unit = max(float(np.abs(expected).max()), np.finfo(float).tiny)
         for _ in range(_PARTS):
+            # descent on the simplex of the expected loss minus temperature times entropy (algorithm 3)
             gap = (q @ expected - expected) / (unit * temperature)
             q = q - self._settings.step / _PARTS * q * (gap - q @ np.log(q) + np.log(q))
             q = np.maximum(q, 1e-9)

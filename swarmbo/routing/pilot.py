@@ -105,6 +105,7 @@ class Tour:
 
     def _away_from(self, here: Float[np.ndarray, " d"]) -> Float[np.ndarray, " p"]:
         rounds = np.full(len(self._places), np.inf)
+        # unasked places stay at inf: they are not open, so no route needs them
         rounds[self._asked] = in_rounds(self._travel.rounds(self._agent, here[None], self._places[self._asked])[0])
         return rounds
 
@@ -156,6 +157,7 @@ class Gains:
         if len(given) > _NEIGHBOURS:
             off = ((given - candidates.mean(axis=0)) ** 2).sum(axis=1)
             given = given[np.sort(np.argsort(off, kind="stable")[:_NEIGHBOURS])]
+        # one cache for all, as each asks the belief for a triangular solve
         own, k, t = self.utility, len(candidates), len(self.utility.targets)
         cache = self.belief.posterior_cache(np.concatenate([candidates, own.targets, *given[:, None]]))
         here, targets, known = np.arange(k), np.arange(k, k + t), np.arange(k + t, len(cache.mean))
@@ -290,6 +292,7 @@ def in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: 
         for n, (name, pilot) in enumerate(own.items()):
             if name == agent and (place := pick(pilot, picks)) is not None:
                 told[n, 0], points[name] = [1.0, *place], place
+        # a sum with one author: others add rows of zeros
         heard = yield AllReduce(told, flagged(agent))
         if heard[0, 0]:
             picks.append(heard[0, 1:])

@@ -165,6 +165,7 @@ class Central:
         terms = request.terms
         sums = np.zeros((len(self.graph.agents), *terms.shape[1:]))
         for agents, factors in self._owned:
+            # pass k adds each agent's k-th factor: the order in which it adds its own terms by messages
             sums[agents] += terms[factors]
         for agent, children in self._children:
             # np.sum would add in another order if there is one number only
@@ -178,10 +179,8 @@ class Central:
         counts, numbers = self._counts, np.empty(joined.size)
 
         def count() -> Traffic:
-            up, down = (
-                say(self.part, "", "", numbers).message for say in (requests.AllReduce.up, requests.AllReduce.down)
-            )
-            return counts.up_tree(up, 0) + counts.down_tree(down)
+            down = counts.down_tree(messages.Broadcast(self.part.index, numbers))
+            return counts.up_tree(messages.Reduced(self.part.index, "", numbers), 0) + down
 
         self._note_alike((requests.AllReduce, joined.size), count)
         return self._alike[requests.AllReduce, joined.size]
@@ -204,8 +203,8 @@ class Central:
         for agent in tree.leaves_first:
             if (parent := tree.parent[agent]) is not None:
                 behind[parent] |= behind[agent]
-                yield requests.ToAll.up(self.part, agent, parent, behind[agent])
-                yield requests.ToAll.down(self.part, parent, agent, words, behind[agent])
+                yield requests.ToAll.letter(self.part, agent, parent, behind[agent])
+                yield requests.ToAll.letter(self.part, parent, agent, words, behind[agent])
 
     def _handed_on(self, request: requests.HandOn) -> dict[str, bytes]:
         known: dict[str, bytes] = {}
@@ -217,7 +216,7 @@ class Central:
         return known
 
     def _compared(self, request: requests.Compare, verdict: messages.Verdict) -> Traffic:
-        report = request.up(self.part, "", "", messages.NO_NUMBERS, 0.0, False).message
+        report = messages.Report(self.part.index, "", messages.NO_NUMBERS, 0.0, False)
         return self._counts.up_tree(report, len(request.values)) + self._counts.down_tree(verdict)
 
 

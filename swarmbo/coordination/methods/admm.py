@@ -167,13 +167,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return count
 
     def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
-        """Agree in this process, and report the traffic that agents have, or would have had.
-
-        Args:
-            functions: Local functions, to be maximised in sum.
-            links: Radio graph of the agents; None: every agent reaches every other.
-            seed: Seed of the agents' random draws.
-        """
+        """Agree in this process; see ``BoxMethod.maximise``."""
         if self.mode == "lockstep":
             return super().maximise(functions, links, seed)
         return maximise_by_deadline(self, functions, InProcess().open(functions.graph.agents, links), seed)

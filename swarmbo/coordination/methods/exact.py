@@ -92,20 +92,8 @@ def exact(
 ) -> Solution:
     """Exact optimum of a factor graph; see :class:`Exact`.
 
-    Args:
-        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
-        tables: One array per factor, axes in scope order; always maximised; -inf forbids a combination. None: tables of
-            the edges and nodes of a networkx graph.
-        table_budget: Largest number of entries of the table of one step.
-        links: Radio graph of the agents; None: every agent reaches every other.
-
-    Returns:
-        The optimum, with ``upper_bound == value``.
-
-    Raises:
-        ShapeError: If the tables do not fit the graph.
-        BudgetError: If a step's table would exceed the budget.
-        TransportError: If links do not connect agents that must exchange messages.
+    ``table_budget`` is the setting of that class. Graph, tables, links, result and errors are those of
+    ``TableMethod.solve``; the optimum has ``upper_bound == value``.
 
     Example:
         >>> import numpy as np

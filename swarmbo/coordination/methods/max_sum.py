@@ -113,17 +113,10 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         links: "nx.Graph[Any] | None" = None,
         seed: int = 0,
     ) -> Solution:
-        """Solve in this process, and report the traffic that agents have, or would have had.
+        """Solve in this process; see ``TableMethod.solve``.
 
-        Args:
-            graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
-            tables: One array per factor, axes in scope order; -inf forbids a combination.
-            links: Radio graph of the agents; None: every agent reaches every other.
-            seed: Seed of the agents' random draws; in lockstep nothing is drawn.
-
-        Returns:
-            Joint choice as in ``TableMethod.solve``. In asynchronous mode a variable without a value that is certain to
-            be allowed takes the best value by messages.
+        In lockstep nothing is drawn. In asynchronous mode a variable without a value that is certain to be allowed
+        takes the best value by messages.
         """
         if self.mode == "lockstep":
             return super().solve(graph, tables, links, seed)
@@ -204,22 +197,8 @@ def max_sum(
 ) -> Solution:
     """Max-sum on a factor graph: exact on forests; see :class:`MaxSum`.
 
-    Args:
-        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
-        tables: One array per factor, axes in scope order; always maximised; -inf forbids a combination. None: tables of
-            the edges and nodes of a networkx graph.
-        rounds: Most rounds on parts with loops.
-        damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
-        tolerance: Relative change of messages below which a part with loops has converged.
-        repairs: Most sweeps to repair a forbidden joint choice, on parts with loops.
-        links: Radio graph of the agents; None: every agent reaches every other.
-
-    Returns:
-        The best joint choice found.
-
-    Raises:
-        ShapeError: If the tables do not fit the graph.
-        TransportError: If links do not connect agents that must exchange messages.
+    ``rounds``, ``damping``, ``tolerance`` and ``repairs`` are the settings of that class. Graph, tables, links, result
+    and errors are those of ``TableMethod.solve``.
 
     Example:
         >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
