@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import swarmbo as sb
-from swarmbo.coordination.trace import traced
+from swarmbo.coordination.plan import traced
 from swarmbo.interchange import read_problem
 from swarmbo.plotting import save
 from swarmbo.plotting.solve_trace import solve_trace_figure

@@ -3,8 +3,7 @@
 from typing import Any
 
 from swarmbo.acquisition import Acquisition, Decision, Situation
-from swarmbo.acquisition.by_view import ViewSteps, at_once, each, is_row
-from swarmbo.acquisition.in_turn import turns
+from swarmbo.acquisition.by_view import ViewSteps, at_once, each, is_row, turns
 from swarmbo.belief import view_of
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, kind

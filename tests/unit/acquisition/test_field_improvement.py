@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 import swarmbo as sb
 from swarmbo.acquisition import ExpectedImprovement, Situation, local_acquisition
-from swarmbo.acquisition.joint_improvement import JointImprovement
+from swarmbo.acquisition.expected_improvement import JointImprovement
 from swarmbo.acquisition.utility import shortlist
 from swarmbo.belief import ExactGP, ExactGPSettings, Views
 from swarmbo.errors import ConfigError

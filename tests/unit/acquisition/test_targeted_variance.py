@@ -10,8 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from swarmbo.acquisition import Situation, TargetedVariance, chains, greedy_batch, local_acquisition, shortlist
-from swarmbo.acquisition.planning_places import planning_places
-from swarmbo.acquisition.target_utility import TargetUtility
+from swarmbo.acquisition.targeted_variance import TargetUtility, planning_places
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.coordination import Exact, MaxSum

@@ -7,16 +7,14 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 from scipy.optimize import minimize
 
-from swarmbo.coordination.ascent import polish
-from swarmbo.coordination.box_steps import drawn_starts, natural_penalty
+from swarmbo.coordination.box_steps import drawn_starts, natural_penalty, polish
 from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.coordination.methods import admm
 from swarmbo.coordination.methods.admm import ADMM
-from swarmbo.coordination.narrowing import MOST
-from swarmbo.coordination.part import Part
+from swarmbo.coordination.part import BoxView, LocalView, Part
 from swarmbo.coordination.participant import maximise_with_agents
-from swarmbo.coordination.view import BoxView, LocalView
+from swarmbo.coordination.refinement import MOST
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph, stacks_of
 from swarmbo.records import Traffic

@@ -9,9 +9,8 @@ from swarmbo.coordination import exact, max_sum
 from swarmbo.coordination.decoding import decode
 from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.flooding import Flooding
-from swarmbo.coordination.part import Part
+from swarmbo.coordination.part import LocalView, Part
 from swarmbo.coordination.tables import factor_values, total
-from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes
 
