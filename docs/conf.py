@@ -61,6 +61,8 @@ html_theme_options = {
     "show_nav_level": 1,
     "show_toc_level": 2,
     "secondary_sidebar_items": ["page-toc"],
+    "navbar_align": "left",
+    "navbar_persistent": ["search-button"],
     "navbar_end": ["theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": ["theme-version"],

@@ -88,15 +88,17 @@ def rows(lines: list[Line], looks: tuple[int, ...]) -> Iterator[tuple[float, lis
             precision = f"{hits / met:.0%}" if met else "none meet"
             regrets = [[line["regret"][look - 1] for line in runs] for look in looks]
             cells = (cell(own, is_bold=False) for own in regrets)
-            yield statistics.median(regrets[-1]), [method, len(runs), *cells, recall, precision, f"{seconds:.2g}"]
+            yield statistics.median(regrets[-1]), [method, *cells, recall, precision, f"{seconds:.2g}"]
 
 
 def table(lines: list[Line]) -> Iterator[str]:
     """One table for each problem, its methods from the best to the worst."""
     for name, problem in PROBLEMS.items():
         looks = [f"N = {look}" for look in problem.looks]
-        head = ["scopes", "seeds", *looks, "true pairs that meet", "of all that meet", "s a decision"]
-        ranked = sorted(rows(select(lines, problem=name), problem.looks), key=lambda row: row[0])
+        own = select(lines, problem=name)
+        seeds = f"scopes, {len({line['seed'] for line in own})} seeds"
+        head = [seeds, *looks, "true pairs that meet", "of all that meet", "s a decision"]
+        ranked = sorted(rows(own, problem.looks), key=lambda row: row[0])
         yield f"### {name}\n"
         yield from markdown(head, [row for _, row in ranked])
         yield ""

@@ -108,10 +108,14 @@ def told_table(lines: list[Line]) -> list[str]:
                     reached = [int(np.argmax(s >= 0.9)) + 1 if (s >= 0.9).any() else np.inf for s in shares]
                     ends = [f"{100 * end:.1f} %" for end in (shares[:, -1].mean(), shares[:, -1].min())]
                     counts = [count(float(np.median(reached))), count(max(reached))]
-                    yield [f"`{method}`", outcomes, *ends, *counts, len(own)]
+                    yield [f"`{method}`", outcomes, *ends, *counts]
 
-    head = [f"share at {BUDGET}: mean", "least", "evaluations to 90 %: median", "largest", "seeds"]
-    return markdown(["method", "outcomes", *head], rows())
+    head = [f"share at {BUDGET}: mean", "least", "evaluations to 90 %: median", "largest"]
+    return markdown([_method_of(lines), "outcomes", *head], rows())
+
+
+def _method_of(lines: list[Line]) -> str:
+    return f"method, {len({line['seed'] for line in lines})} seeds"
 
 
 def walking(method: str, step_m: float, seed: int) -> Line:
@@ -132,15 +136,15 @@ def walking_table(lines: list[Line]) -> list[str]:
 
     def rows() -> Iterator[list[Any]]:
         for method in WALKING:
-            cells, n = list[str](), 0
+            cells = list[str]()
             for step in STEPS_M:
                 own = [line["shares"] for line in select(lines, method=method, step_m=step)]
-                kept, n = [float(np.mean(shares[DESIGN:])) for shares in own], len(own)
+                kept = [float(np.mean(shares[DESIGN:])) for shares in own]
                 cells.append(f"{100 * np.mean(kept):.1f} % | {100 * min(kept):.1f} %" if kept else "- | -")
-            yield [method, *cells, n]
+            yield [method, *cells]
 
-    found = markdown(["method", *(f"{step:g} m: mean | least" for step in STEPS_M), "seeds"], rows())
-    return [found[0], "|---" * (2 * len(STEPS_M) + 2) + "|", *found[2:]]
+    found = markdown([_method_of(lines), *(f"{step:g} m: mean | least" for step in STEPS_M)], rows())
+    return [found[0], "|---" * (2 * len(STEPS_M) + 1) + "|", *found[2:]]
 
 
 def ways(seed: int, interference: str) -> Line:

@@ -308,14 +308,14 @@ class Team(AskTell):
             env: Environment of the team, if it has any.
             trust: True to load your own classes that the state names; those that are ``Settings`` are made again with
                 their settings.
-            belief: Belief of your own making, if the team had one: without ``trust`` a state loads no code.
+            belief: Your own belief, if the team had one. Without ``trust`` no code named in the state is loaded.
             acquisition: As ``belief``.
             coordination: As ``belief``.
 
         Raises:
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
-            ConfigError: If a part of your own making is missing; with ``trust``, if it cannot be loaded or the state
-                does not have its settings.
+            ConfigError: If one of your own parts is missing; with ``trust``, if it cannot be loaded or the state does
+                not have its settings.
         """
         plain = state["json"]
         require_version(plain)
@@ -351,14 +351,14 @@ class Team(AskTell):
             env: As for ``from_state_dict``, like all that follow. To restore a team with a ``measurement``, make it by
                 ``for_env`` and call its ``load_state_dict(Team.load(path).state_dict())``.
             trust: True to load your own classes that the file names.
-            belief: Belief of your own making, if the team had one.
+            belief: Your own belief, if the team had one.
             acquisition: As ``belief``.
             coordination: As ``belief``.
 
         Raises:
             OSError: If there is no such file.
             StateVersionError: If another version of swarmbo, or a team for another environment, wrote it.
-            ConfigError: If it is damaged, or no team, or a part of your own making is missing.
+            ConfigError: If it is damaged, or no team, or one of your own parts is missing.
 
         Example:
             >>> import tempfile, pathlib
@@ -377,7 +377,7 @@ class Team(AskTell):
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
-                f"{path}: is no whole team ({error_text(error)}); wanted a file that team.save wrote"
+                f"{path}: is damaged or incomplete ({error_text(error)}); wanted a file that team.save wrote"
             ) from error
 
     @property

@@ -1,4 +1,4 @@
-"""Parts of pages that are made from the code when the site is built: the command line, and the keys of scenarios.
+"""Parts of pages that are made from the code when the site is built: the command line, keys of scenarios, terms.
 
 They are Markdown, in ``docs/_fragments``, which git ignores; the pages of ``docs/reference`` include them. Their names
 end in ``.txt``, since they are no pages.
@@ -25,10 +25,30 @@ def setup(app: Any) -> dict[str, bool]:
 def _write(app: Any) -> None:
     folder = Path(app.srcdir, "_fragments")
     folder.mkdir(exist_ok=True)
-    for name, lines in (("cli", command_line()), ("scenario", scenario_keys()), ("worlds", worlds())):
+    for name, lines in _made():
         text, file = "\n".join(lines) + "\n", folder / f"{name}.txt"
         if not file.exists() or file.read_text(encoding="utf-8") != text:  # an unchanged page is not built again
             file.write_text(text, encoding="utf-8")
+
+
+def _made() -> Iterator[tuple[str, Iterator[str]]]:
+    yield from (("cli", command_line()), ("scenario", scenario_keys()), ("worlds", worlds()), ("glossary", terms()))
+
+
+def terms() -> Iterator[str]:
+    """Tables of the terms and statuses that `swarmbo explain` knows."""
+    from swarmbo.cli.explain import glossary
+
+    for head, texts in (
+        ("term | meaning", glossary()["terms"]),
+        ("status | meaning, and what to do", glossary()["status"]),
+    ):
+        if head.startswith("status"):
+            yield from ("", "## Statuses of an agreement", "")
+        yield from (f"| {head} |", "|---|---|")
+        yield from (
+            f"| {f'`{term}`' if head.startswith('status') else term} | {text} |" for term, text in texts.items()
+        )
 
 
 def command_line() -> Iterator[str]:

@@ -24,7 +24,10 @@ class Pages(TocTree):
         """Leave out patterns, then make a toctree."""
         here = Path(self.env.doc2path(self.env.docname))
         there = sorted(page.stem for page in here.parent.iterdir() if page.suffix in {".md", ".rst"} and page != here)
-        matched = [name for pattern in self.content for name in there if Path(name).match(pattern)]
+        listed = self.env.temp_data.setdefault("pages", set())  # on this page, so far
+        names = [name for pattern in self.content for name in there if Path(name).match(pattern)]
+        matched = [name for name in names if name not in listed]
+        listed.update(matched)
         if not matched:
             return []
         self.content = StringList(list(dict.fromkeys(matched)), source=str(here))

@@ -2,8 +2,8 @@
 Sensors: local beliefs and lost messages
 ========================================
 
-Each of 24 sensors has its own belief, made of its own samples and of those that reached it. Here links lose half of the
-messages, and one exchange a round is all they have. ``agents`` shows four of the maps; ``error_traffic`` shows the
+Each of 24 sensors has a local belief, made of its samples and of those that reached it. Here links lose half of the
+messages, with one exchange per round. ``agents`` shows four of the maps; ``error_traffic`` shows the
 error of all of them against rounds and bytes.
 """
 

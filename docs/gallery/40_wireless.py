@@ -17,7 +17,7 @@ done = sb.load_run(folder)
 pictures = done.plot("run")
 
 # %%
-# The best capacity so far, the powers, and the access points that hear each other:
+# The best capacity so far, the powers, and the access points in range of each other:
 
 pictures = done.plot("regret", "variables", "factor_graph")
 

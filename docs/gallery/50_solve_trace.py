@@ -2,15 +2,15 @@
 A DCOP: value and bound by round
 ================================
 
-``traced`` solves a problem of choices and notes every round; ``solve_trace_figure`` draws the cost of the best choice
-so far, and the bound that the agents work out once it is made.
+``traced`` solves a problem of choices and notes every round. ``solve_trace_figure`` draws the cost of the best choice
+so far, and the bound that the agents compute afterwards.
 """
 
 import tempfile
 from pathlib import Path
 
 import swarmbo as sb
-from swarmbo.coordination.trace import traced
+from swarmbo.coordination.plan import traced
 from swarmbo.interchange import read_problem
 from swarmbo.plotting import save
 from swarmbo.plotting.solve_trace import solve_trace_figure

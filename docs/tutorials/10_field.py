@@ -2,9 +2,9 @@
 Map a field and plan the next samples
 =====================================
 
-You measured a field at some places. You want a map of it, the uncertainty of that map, and the places where the next
-samples tell most. This page does that with soil acidity (pH) at 126 sites of a survey near Oxford, which come with
-swarmbo. Your own data are a CSV file with two columns of coordinates and one of values.
+You measured a field at some locations. You want a map of it, the uncertainty of that map, and the locations of the most
+informative next samples. This page does that with soil acidity (pH) at 126 sites of a survey near Oxford, which come
+with swarmbo. Your own data are a CSV file with two columns of coordinates and one of values.
 """
 
 # %%
@@ -31,8 +31,8 @@ print(f"{len(ph)} sites on {np.ptp(places[:, 0]):.0f} m by {np.ptp(places[:, 1])
 # ---------------------
 # A team with one agent, the surveyor, is told 40 samples by ``attach``. ``aim="map"`` says what later samples are for:
 # a good map of the whole field. (The other aims are its ``peak``, and where it exceeds a ``level``.) The team's belief
-# is a Gaussian process, which predicts the pH at any place, with a standard deviation. ``refit`` fits its
-# hyper-parameters, such as the lengthscales; ``ask`` and ``recommend`` do so by themselves.
+# is a Gaussian process, which predicts the pH at any location, with a standard deviation. Its hyper-parameters, such as
+# the lengthscales, are fitted to the samples; ``refit`` fits them again after further samples.
 
 low, high = places.min(axis=0), places.max(axis=0)
 rng = np.random.default_rng(0)
@@ -43,7 +43,6 @@ def informed(known: np.ndarray) -> sb.Team:
     """A team that knows the pH at the sites of these numbers."""
     team = sb.Team.for_field(["surveyor"], low, high, aim="map", seed=0)
     team.attach(places[known], ph[known])
-    team.refit()
     return team
 
 
@@ -55,11 +54,11 @@ flat = np.sqrt(np.mean((ph[known].mean() - ph[others]) ** 2))
 print(f"error at the {len(others)} other sites (RMSE): {error:.2f} pH; of the mean of the samples: {flat:.2f} pH")
 
 # %%
-# The next eight places
-# ---------------------
-# ``ask(8)`` plans a batch. Each place is chosen given those before it, as if these had been measured already: a
-# prediction of the variance needs no values. ``candidates`` are the places that the surveyor can visit, here the sites
-# without a sample.
+# The next eight locations
+# ------------------------
+# ``ask(8)`` plans a batch. Each location is chosen given those before it, as if these had been measured already: a
+# prediction of the variance needs no values. ``candidates`` are the locations that the surveyor can visit, here the
+# sites without a sample.
 
 plan = team.ask(8, {"surveyor": places[others]})
 planned = np.array([query.points["surveyor"] for query in plan])
@@ -108,14 +107,14 @@ mean, variance = team.belief.posterior(places[others])
 print(f"error at the same {len(others)} sites: {np.sqrt(np.mean((mean - ph[others]) ** 2)):.2f} pH")
 
 # %%
-# Eight of these sites are now among the samples, where the error is small by itself. A fair test leaves sites out that
-# no method may visit.
+# Eight of these sites are now among the samples, where the error is small in any case. A fair test leaves sites out
+# that no method may visit.
 #
 # Does planning pay?
 # ------------------
 # That depends on the field, so here are two: the survey, and a coarse elevation model of rough country in Tennessee.
-# Each of five seeds hides some places to test on and begins with ten random samples of the others. The plan is compared
-# with random places, and with a sweep: equal steps along a path that runs to and fro over the field.
+# Each of five seeds hides some sites for a test and begins with ten random samples of the others. The plan is compared
+# with random sites, and with a sweep: equal steps along a path that runs to and fro over the field.
 
 from matplotlib.cbook import get_sample_data
 
@@ -169,5 +168,5 @@ plt.show()
 
 # %%
 # On the elevation model the mean error after 60 samples is lowest with the plan. On the soil the ranges of all three
-# overlap: with so few sites, random places and a sweep do about as well. Try both on your own data before you rely on a
+# overlap: with so few sites, random sites and a sweep do about as well. Try both on your own data before you rely on a
 # plan.

@@ -47,8 +47,8 @@ def environment(task: str = "peak"):
 # %%
 # A team in the loop
 # ------------------
-# ``Team.for_env`` reads what the environment offers. ``act`` chooses the places, ``observe`` learns the measurements.
-# The loop is PettingZoo's own.
+# ``Team.for_env`` reads what the environment offers. ``act`` chooses the locations, ``observe`` learns the
+# measurements. The loop is PettingZoo's own.
 
 
 def run(task: str, seed: int, coordination: str = "exact"):

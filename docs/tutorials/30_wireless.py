@@ -45,7 +45,7 @@ for factor, scope in office.factor_graph()["scopes"].items():
 
 # %%
 # A factor is what one access point delivers to its own users. It depends on its own power and on those of the access
-# points that it hears. The team knows this graph, and learns a model for each factor.
+# points in its range. The team knows this graph, and learns a model for each factor.
 #
 # Begin from the present setting
 # ------------------------------
@@ -81,8 +81,8 @@ for utility, found in tuned.items():
     print(f"   reference optimum, from a long search that sees the formula: {best_known:.4g}")
 
 # %%
-# The dashed lines are simple rules with as many settings: all at maximum, and greedy, by which one access point after
-# the other takes the power that is best given those before it.
+# The dashed lines are simple rules with as many settings: all powers at maximum, and sequential greedy. There each
+# access point takes the best power given those before it.
 
 with applied():
     figure, panels = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
@@ -116,7 +116,7 @@ plt.show()
 
 # %%
 # The map shows the signal-to-interference-and-noise ratio (SINR) that a user would have at each place, from the access
-# point of least path loss. Circles are access points, lines join those that hear each other, crosses are users.
+# point of least path loss. Circles are access points, lines join those in range of each other, crosses are users.
 
 hears = [[int(name.rpartition("_")[2]) for name in edge] for edge in office.interaction_graph().edges]
 disturbs = np.zeros((6, 6))

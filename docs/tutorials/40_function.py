@@ -46,7 +46,7 @@ plt.show()
 # --------------------------
 # Four ways to spend 40 evaluations, five seeds each. All begin with the same ten points.
 #
-# - *parts*: the graph is known, and every part is observed by itself (``outcomes="per-factor"``);
+# - *parts*: the graph is known, and every part is observed separately (``outcomes="per-factor"``);
 # - *total*: the graph is known, the sum is observed;
 # - *no graph*: nothing is known of the structure (``sb.Team(None, bounds)``);
 # - *TPE*: Optuna's default sampler, as ``coordination="optuna-tpe"``.
@@ -88,7 +88,7 @@ panel.legend()
 plt.show()
 
 # %%
-# Observed parts are worth most: each evaluation then teaches seven small models at once. If only the sum is observed,
+# Observed parts gain most: each evaluation then teaches seven small models at once. If only the sum is observed,
 # the graph gains nothing here: the ranges with and without it overlap.
 #
 # Batches

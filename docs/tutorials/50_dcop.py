@@ -18,7 +18,7 @@ import networkx as nx
 import numpy as np
 
 import swarmbo as sb
-from swarmbo.coordination.trace import traced
+from swarmbo.coordination.plan import traced
 from swarmbo.interchange import read_problem
 from swarmbo.plotting import applied
 from swarmbo.runs.scenario_files import find

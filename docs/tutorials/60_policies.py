@@ -3,15 +3,15 @@ Train policies in the environments
 ==================================
 
 swarmbo's environments are ordinary PettingZoo environments, so any library trains policies in them. This page uses a
-network of twelve access points, trains powers by a cross-entropy search of a few lines, and compares it with random
-powers and with a team. It also shows why the choice of reward matters.
+network of twelve access points. It trains powers by a cross-entropy search of a few lines, and compares them with
+random powers and with a team. It also shows why the choice of reward matters.
 """
 
 # %%
 # The environment
 # ---------------
-# Importing ``swarmbo_envs`` registers the environments. Each access point is an agent; its action is a transmit power
-# in dBm, its observation has its own power, its last measurement, and the powers that it hears.
+# Importing ``swarmbo_envs`` registers the environments. Each access point is an agent, and its action is a transmit
+# power in dBm. It observes its power, its last measurement, and the powers of the access points in its range.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -153,6 +153,6 @@ panel.legend()
 plt.show()
 
 # %%
-# The team uses what a search without a model does not: a model of each access point, and the graph of those that hear
+# The team uses what a search without a model does not: a model of each access point, and the graph of those in range of
 # each other. A policy that reads its observations can do what a team cannot: act at once in a situation that it has met
 # in training.

@@ -83,7 +83,9 @@ class SavedState:
         if differing := [
             f"{path}: {there!r:.60}, here {here!r:.60}" for path, there, here in _differences(self.plain.world, world)
         ]:
-            raise StateVersionError(f"got a state of another world ({'; '.join(differing)}); use the same arguments")
+            raise StateVersionError(
+                f"got a state of another environment ({'; '.join(differing)}); use the same arguments"
+            )
 
     @property
     def common(self) -> dict[str, Any]:

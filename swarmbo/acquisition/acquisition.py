@@ -1,6 +1,5 @@
 """Base of every acquisition, for fields, for functions, or for both."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar
 
@@ -8,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.box_functions import BoxFunctions
-from swarmbo.acquisition.by_view import ViewSteps
+from swarmbo.acquisition.by_view import Chooser, ViewSteps
 from swarmbo.acquisition.local_problem import LocalProblem
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief
@@ -16,10 +15,8 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
 from swarmbo.records import Goal
-from swarmbo.registry.plugins import checked_as, not_wanted
+from swarmbo.registry import plugins
 from swarmbo.settings import Settings
-
-Chooser = Callable[[str, PlaceBelief, Float[np.ndarray, "k d"]], int | None]
 
 
 class Acquisition(Settings, frozen=True, tag_field="kind"):
@@ -45,6 +42,7 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
 
     for_functions: ClassVar[tuple[str, ...]] = ()  # settings without effect in a field
     for_fields: ClassVar[tuple[str, ...]] = ()  # settings without effect for a function
+    goal: ClassVar[Goal | None] = None  # task in a field; None: any
 
     def check_world(self, level: float | None) -> None:
         """Refuse a world without required properties, before the first round.
@@ -58,7 +56,7 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
 
     def aim(self, level: float | None) -> Goal | None:
         """Task in a field; None if it suits any. ``level`` is that of the world, None without one."""
-        return None
+        return self.goal
 
     def in_field(self, aim: Goal, *, priced: bool) -> "Acquisition":
         """Acquisition that values locations: itself, unless it selects one.
@@ -95,14 +93,14 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
 
         def choose(agent: str, belief: PlaceBelief, places: Float[np.ndarray, "k d"]) -> int | None:
             by_itself = replace(situation, agents=(agent,), candidates={agent: places}, belief=belief)
-            problem: LocalProblem | None = checked_as(
+            problem: LocalProblem | None = plugins.checked_as(
                 LocalProblem | None, self.local_problem(by_itself), self, "local_problem"
             )
             if problem is None:
                 return None
             if problem.graph.variables != (agent,):
                 wanted = f"a problem of {agent!r} alone, which is the only one in the situation"
-                raise not_wanted(problem.graph.variables, wanted, self, "local_problem")
+                raise plugins.not_wanted(problem.graph.variables, wanted, self, "local_problem")
             return problem.best_alone(agent, places)
 
         return choose

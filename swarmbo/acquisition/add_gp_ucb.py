@@ -5,11 +5,10 @@ from typing import Literal
 
 import msgspec
 
+from swarmbo.acquisition import schedules
 from swarmbo.acquisition.acquisition import Acquisition
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
-from swarmbo.acquisition.schedules import GroupExploration, group_beta, practical_beta
-from swarmbo.belief.gp.additive import AdditiveGP
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief import AdditiveGP, AdditiveGPSettings
 from swarmbo.belief.model.groupings import check_disjoint, graph_of_groups, random_groups
 from swarmbo.belief.model.joint_situation import JointSituation, OutcomeMode
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
@@ -59,7 +58,7 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
     group_size: Count = 4
     groupings: Count = 5
     learn_every: Count = 25
-    exploration: GroupExploration = "practical"
+    exploration: schedules.GroupExploration = "practical"
     exploration_scale: Positive = 1.0
     delta: ProperFraction = 0.1
 
@@ -74,7 +73,7 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
             return super().learn(situation, belief_settings, previous)
         if situation.outcomes == "per-factor":
             raise ConfigError(
-                "got 'learned' with outcomes per factor; wanted 'given': those are the outcomes of given factors",
+                "got 'learned' with outcomes per factor; wanted 'given': outcomes per factor belong to given factors",
                 at="$.acquisition.groups",
             )
         n = len(situation.history)
@@ -108,10 +107,12 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
         graph, t = model.belief.graph, model.belief.n_data
         sizes = {factor: len(graph.scope(factor)) for factor in graph.factors}
         if self.exploration == "practical":
-            betas = {factor: practical_beta(size, t) for factor, size in sizes.items()}
+            betas = {factor: schedules.practical_beta(size, t) for factor, size in sizes.items()}
         else:
             n_groups, n_dims = len(sizes), len(graph.variables)
-            betas = {factor: group_beta(size, n_groups, n_dims, t, self.delta) for factor, size in sizes.items()}
+            betas = {
+                factor: schedules.group_beta(size, n_groups, n_dims, t, self.delta) for factor, size in sizes.items()
+            }
         weights = {factor: self.exploration_scale * math.sqrt(beta) for factor, beta in betas.items()}
         return ConfidenceBounds.on_cube(model.belief, sqrt_beta=weights)
 
@@ -122,7 +123,7 @@ def check_structure(settings: AdditiveGPSettings, acquisition: Acquisition, outc
     if structure is None:
         return
     if outcomes == "per-factor":
-        raise ConfigError("got outcomes per factor; wanted totals: those outcomes are of given factors", at=_AT)
+        raise ConfigError("got outcomes per factor; wanted totals: outcomes per factor belong to given factors", at=_AT)
     if isinstance(acquisition, AddGPUCB):
         kind = structure.__struct_config__.tag
         if acquisition.groups == "learned":

@@ -7,14 +7,13 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.box_functions import BoxFunctions, FixedPoint
+from swarmbo.acquisition.box_functions import BoxFunctions, FixedPoint, JoinedFunctions, Share
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, ContrastBounds
 from swarmbo.acquisition.db_gp_ucb import DBGPUCB
-from swarmbo.acquisition.information import Information
-from swarmbo.acquisition.log_improvement import LogImprovements, SplitImprovements
+from swarmbo.acquisition.expected_improvement import LogImprovements
+from swarmbo.acquisition.information import Information, Straddle
 from swarmbo.acquisition.schedules import practical_beta
-from swarmbo.acquisition.straddle import Straddle
 from swarmbo.acquisition.targeted_variance import TargetedVariance
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
@@ -32,9 +31,8 @@ from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Even, NonNegative
 
 _BOLDER = 4.0  # bounds alone need more of the standard deviation than next to draws
-_MANY = (
-    32  # factors, from which on their deviations count as that of their sum: added up they are sqrt(n) times as much
-)
+# factors, from which on their deviations count as that of their sum: added up they are sqrt(n) times as much
+_MANY = 32
 _PATIENCE = 3  # times as many failures, in noise, before a trust region shrinks
 _PATIENCE_OF_ONE = 2  # with one factor, without noise: a joint model of few variables improves irregularly
 _LATE = 20  # least remaining rounds for a restart: with fewer it ends behind the previous search
@@ -239,14 +237,13 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         )
         if not model.splits:
             return whole
-        parts = dict[str, LogImprovements]()
+        shares = [Share(whole, 1.0, {factor: factor for factor in graph.factors if factor not in model.splits})]
         for factor, split in model.splits.items():
-            own = columns[factor]
-            parts[factor] = LogImprovements.over_incumbent(split)
-            best = parts[factor].starts
-            starts[:, own] = best[np.arange(len(starts)) % len(best)]
+            part = LogImprovements.over_incumbent(split)
+            shares.append(Share(part, 1.0, {own: own for own in split.graph.factors}))
+            starts[:, columns[factor]] = part.starts[np.arange(len(starts)) % len(part.starts)]
         divided = split_graph(graph, model.splits, shared_outcomes=situation.outcomes == "total")
-        return SplitImprovements(graph=divided, low=low, high=high, starts=starts, whole=whole, parts=parts)
+        return JoinedFunctions(graph=divided, low=low, high=high, starts=starts, shares=shares)
 
     def _box(self, patience: int) -> TrustRegion:
         return msgspec.structs.replace(self.box, failures=patience * self.box.failures)
@@ -279,11 +276,9 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     def _boxes_by_factor(
         self, situation: JointSituation, belief: AdditiveGP, centre: Float[np.ndarray, " n"]
     ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-        """Trust region per factor around the incumbent, once little improvement is expected elsewhere.
-
-        A stalled factor is searched globally in every second round. Members of a batch have regions of several sides;
-        in the last batch no factor is searched globally, as no decision follows.
-        """
+        """Trust region per factor around the incumbent, once little improvement is expected elsewhere."""
+        # A stalled factor is searched globally in every second round. Members of a batch have regions of several sides;
+        # in the last batch no factor is searched globally, as no decision follows.
         when = {"evaluations": len(situation.history), "pending": len(situation.pending)}
         low, high = box_around(centre, _EVERYWHERE)
         everywhere = LogImprovements(
@@ -315,6 +310,7 @@ def _seen(belief: AdditiveGP, situation: JointSituation) -> Float[np.ndarray, " 
     seen, awaited = known(belief), situation.history.awaited
     if awaited is not None:
         seen &= ~awaited[len(awaited) - len(seen) :].any(axis=1)
+    # NaN marks what is unknown or still awaited: it is no failure of the region
     means = belief.posterior_mean(belief.X) if seen.any() else belief.totals
     return np.where(seen, means, np.nan)
 
@@ -324,10 +320,9 @@ def _patience(noise_variance: float) -> int:
 
 
 def _far_off(model: Model) -> ConfidenceBounds:
-    """Bold bounds of all evaluations, for the first points after a restart.
-
-    They lie in unexplored space. A search from random points mostly ends in the widest basin, that of the last search.
-    """
+    """Bold bounds of all evaluations, for the first points after a restart."""
+    # They lie in unexplored space. A search from random points mostly ends in the widest basin, that of the last
+    # search.
     belief = model.belief if model.complete is None else model.complete.belief
     weight = _FAR_OFF * math.sqrt(practical_beta(len(belief.graph.variables), belief.n_data))
     return ConfidenceBounds.on_cube(belief, sqrt_beta=dict.fromkeys(belief.graph.factors, weight))
@@ -339,11 +334,9 @@ def _is_shared(graph: FactorGraph) -> bool:
 
 
 def _is_time_to_gather(situation: JointSituation) -> bool:
-    """True if the combined best of all parts is to be evaluated, whose parts were measured at several points.
-
-    This adds no information, so it happens in the last round, or, without a horizon, whenever the evaluations have
-    grown by half. Agents of one part of the graph compute the same result.
-    """
+    """True if the combined best of all parts is to be evaluated, whose parts were measured at several points."""
+    # This adds no information, so it happens in the last round, or, without a horizon, whenever the evaluations have
+    # grown by half. Agents of one part of the graph compute the same result.
     if situation.outcomes != "per-factor" or len(situation.graph.components) == 1:
         return False
     if situation.horizon is not None:

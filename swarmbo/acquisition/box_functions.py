@@ -1,18 +1,21 @@
-"""Base of the local functions of acquisitions: terms of a sum over a box of the unit cube, one per factor."""
+"""Bases of the local functions of acquisitions: terms of a sum over a box of the unit cube, one per factor."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.stack import Marginals
+from swarmbo.belief.model.incumbents import starting_points
 from swarmbo.errors import OwnershipError
-from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 
 Received = Sequence[Float[np.ndarray, "g m"]]
-Functions = TypeVar("Functions", bound="BoxFunctions")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -58,11 +61,8 @@ class BoxFunctions(ABC):
         """Objective of each factor for fixed received numbers, and its gradient."""
 
     def starting_from(
-        self: Functions,
-        best: Float[np.ndarray, "k n"],
-        columns: Int[np.ndarray, " a"],
-        beaten: Float[np.ndarray, " n"],
-    ) -> Functions:
+        self, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]
+    ) -> Self:
         """The same from received best points, for an agent that knows outcomes of some factors only.
 
         Args:
@@ -74,7 +74,7 @@ class BoxFunctions(ABC):
         starts[:, columns] = np.clip(best, self.low, self.high)[:, columns]
         return replace(self, starts=starts)
 
-    def of(self: Functions, factors: Iterable[str]) -> Functions:
+    def of(self, factors: Iterable[str]) -> Self:
         """The same functions for an owner of some factors."""
         return replace(self, owned=frozenset(factors))
 
@@ -82,7 +82,7 @@ class BoxFunctions(ABC):
         """Refuse factors of other owners."""
         if self.owned is not None and (foreign := [factor for factor in stack.factors if factor not in self.owned]):
             raise OwnershipError(
-                f"asked for factor {foreign[0]!r}; wanted one of {sorted(self.owned)}: these are the owner's functions"
+                f"asked for factor {foreign[0]!r}; wanted one of {sorted(self.owned)}, which are the owner's"
             )
 
 
@@ -112,3 +112,165 @@ class FixedPoint(BoxFunctions):
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """Zeros."""
         return np.zeros(U.shape[:2]), np.zeros_like(U)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Functions that are a share of a sum over other scopes.
+
+    Args:
+        functions: Over their own graph.
+        share: Their weight in the sum.
+        names: Their factor for each factor of the sum's graph that has the same scope.
+    """
+
+    functions: BoxFunctions
+    share: float
+    names: Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JoinedFunctions(BoxFunctions):
+    """Weighted sum of several functions, factor by factor, over all their scopes."""
+
+    shares: Sequence[Share]
+    lattice_points: int = 0
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
+        """Each factor's sum over the functions that have it."""
+        self.check_owned(stack)
+        out = np.zeros(U.shape[:2])
+        for one, rows, own in self._parts(stack):
+            out[rows] += one.share * one.functions.value(own, U[rows], received)
+        return out
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Each factor's sum and its gradient."""
+        self.check_owned(stack)
+        out, slopes = np.zeros(U.shape[:2]), np.zeros(U.shape)
+        for one, rows, own in self._parts(stack):
+            value, slope = one.functions.value_and_gradient(own, U[rows], received)
+            out[rows] += one.share * value
+            slopes[rows] += one.share * slope
+        return out, slopes
+
+    def _parts(self, stack: FactorStack) -> list[tuple[Share, list[int], FactorStack]]:
+        """Rows of a stack of all functions that have some of its factors, with their own stack in that order."""
+        out: list[tuple[Share, list[int], FactorStack]] = []
+        for one in self.shares:
+            row_of = {one.names[name]: row for row, name in enumerate(stack.factors) if name in one.names}
+            if row_of:
+                (own,) = stacks_of(one.functions.graph, row_of)  # all of one size
+                out.append((one, [row_of[name] for name in own.factors], own))
+        return out
+
+
+_VARIANCE_FLOOR = 1e-12  # of a factor's prior variance, added under roots, which have no slope at 0
+
+
+def on_cube(belief: AdditiveGP) -> dict[str, Any]:
+    """Fields of functions of a belief on the whole unit cube, which start from the best evaluated points."""
+    low, high = np.zeros(belief.domain.n_dims), np.ones(belief.domain.n_dims)
+    return {"graph": belief.graph, "low": low, "high": high, "starts": starting_points(belief, low, high)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BeliefFunctions(BoxFunctions):
+    """Functions of the mean and standard deviation of each factor, by a belief; a subclass has the ``merit``.
+
+    Standard deviations are roots of the variance plus 1e-12 of the factor's prior variance, as a root has no derivative
+    at zero.
+
+    Args:
+        belief: About the factors of ``graph``, which is its own.
+
+    Example:
+        >>> from swarmbo.acquisition.confidence_bounds import ConfidenceBounds  # a subclass
+        >>> from swarmbo.graph import FactorGraph
+        >>> belief = AdditiveGP(FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 10.0)})
+        >>> bounds = ConfidenceBounds.on_cube(belief.update([[2.0], [5.0]], [0.0, 3.0]), sqrt_beta={"f": 2.0})
+        >>> bounds.starts[0].tolist()  # the better point, in the unit cube
+        [0.5]
+    """
+
+    belief: AdditiveGP
+
+    @classmethod
+    def on_cube(cls, belief: AdditiveGP, **more: Any) -> Self:
+        """On the whole unit cube, starting from the best evaluated points."""
+        return cls(**on_cube(belief), belief=belief, **more)
+
+    def merit(
+        self, stack: FactorStack, mean: Float[np.ndarray, "g m"], std: Float[np.ndarray, "g m"]
+    ) -> tuple[Float[np.ndarray, "g m"], Any, Any]:
+        """Value of means and standard deviations, and its derivatives by both."""
+        raise NotImplementedError(f"{type(self).__name__} lacks a merit")
+
+    def marginals(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
+        """Means and variances of which ``merit`` is taken: of the factors' terms."""
+        return self.belief.local(stack, U, gradient=gradient)
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
+        """Each factor's merit, in the unit of the belief."""
+        self.check_owned(stack)
+        return self._merit_of(stack, self.marginals(stack, U))[0]
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Each factor's merit and its gradient."""
+        self.check_owned(stack)
+        marginals = self.marginals(stack, U, gradient=True)
+        assert marginals.dmean is not None
+        assert marginals.dvar is not None
+        value, by_mean, by_var = self._merit_of(stack, marginals)
+        return value, by_mean[..., None] * marginals.dmean + by_var[..., None] * marginals.dvar
+
+    def _merit_of(self, stack: FactorStack, marginals: Marginals) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Merit, and its derivatives by mean and variance."""
+        std = np.sqrt(marginals.var + self.variance_floor(stack))
+        value, by_mean, by_std = self.merit(stack, marginals.mean, std)
+        # d std / d var = 1 / (2 std)
+        return value, np.asarray(by_mean), 0.5 * by_std / std
+
+    def variance_floor(self, stack: FactorStack) -> Float[np.ndarray, "g 1"]:
+        """Addition to each factor's variance under a root, in the square of the outcome's unit."""
+        return np.array([self._variance_floors[factor] for factor in stack.factors])[:, None]
+
+    @cached_property
+    def _variance_floors(self) -> dict[str, float]:
+        h = self.belief.hyperparameters
+        priors = [output * scale**2 for output, scale in zip(h.outputscales, h.scales, strict=True)]
+        return {factor: _VARIANCE_FLOOR * prior for factor, prior in zip(self.graph.factors, priors, strict=True)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ContrastFunctions(BeliefFunctions):
+    """Functions of the difference f_i(u) - f_i(reference), by its own posterior.
+
+    The offset between factors is unknown from totals; it inflates the variance of f_i and cancels in the difference.
+    The floor under the root keeps values finite at the reference itself, where the difference is zero.
+
+    Args:
+        reference: The incumbent (n,), a joint point of the unit cube.
+    """
+
+    reference: Float[np.ndarray, " n"]
+
+    def marginals(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
+        """Means and variances of the differences."""
+        return self.belief.local_contrast(stack, U, self.reference, gradient=gradient)
+
+    def starting_from(
+        self, best: Float[np.ndarray, "k n"], columns: Int[np.ndarray, " a"], beaten: Float[np.ndarray, " n"]
+    ) -> Self:
+        """The same compared with the best evaluated point; see ``BoxFunctions.starting_from``."""
+        return super().starting_from(best, columns, beaten)._over(best[0], columns)
+
+    def _over(self, point: Float[np.ndarray, " n"], columns: Int[np.ndarray, " a"]) -> Self:
+        """The same compared with a point, in some variables."""
+        reference = self.reference.copy()
+        reference[columns] = point[columns]
+        return replace(self, reference=reference)

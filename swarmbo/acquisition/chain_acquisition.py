@@ -7,11 +7,9 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.acquisition.acquisition import Acquisition, Chooser
-from swarmbo.acquisition.assignment import assign, divide, shares_factor
-from swarmbo.acquisition.by_view import ViewSteps, are_rows, at_once, each
-from swarmbo.acquisition.chain import chains, told_by
-from swarmbo.acquisition.in_turn import looked_at, turns
+from swarmbo.acquisition.acquisition import Acquisition
+from swarmbo.acquisition.by_view import Chooser, ViewSteps, are_rows, at_once, each, looked_at, turns
+from swarmbo.acquisition.chain import assign, chains, divide, shares_factor, told_by
 from swarmbo.acquisition.local_problem import LocalProblem, TablesOnDemand
 from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.safeguard import Safeguard
@@ -227,10 +225,8 @@ def _with_the_unseen(
     places: Mapping[str, Float[np.ndarray, "_ d"]],
     domain: Domain,
 ) -> dict[str, PlaceBelief]:
-    """Beliefs of agents once those that they share no factor with have made their sequential choices.
-
-    Of these the nearest to an agent's places are used, as in sequential greedy.
-    """
+    """Beliefs of agents once those that they share no factor with have made their sequential choices."""
+    # Of these the nearest to an agent's places are used, as in sequential greedy.
     agents = [agent for group in groups for agent in group]
     choosing = [m for m, agent in enumerate(agents) if agent in picks]
     unseen, given = ~shares_factor(groups, order)[:, choosing], dict(beliefs)

@@ -1,14 +1,18 @@
 """Upper confidence bounds of factors, and of their difference to the incumbent, as terms of a sum."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition.belief_functions import BeliefFunctions, ContrastFunctions
-from swarmbo.acquisition.box_functions import Received
-from swarmbo.belief.gp.stack import Marginals
+from swarmbo.acquisition.box_functions import BeliefFunctions, ContrastFunctions, Received
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.model.groupings import graph_of_groups
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.structure.partitions import Scopes
+from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorStack
 
 
@@ -24,69 +28,56 @@ class ConfidenceBounds(BeliefFunctions):
     sqrt_beta: Mapping[str, float]
     lattice_points: int = 0
 
-    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """Each factor's bound, in the unit of the belief."""
-        self.check_owned(stack)
-        return _bounds(self, stack, self.belief.local(stack, U), self._weights(stack))
-
-    def value_and_gradient(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Each factor's bound and its gradient."""
-        self.check_owned(stack)
-        return _bounds_and_gradients(self, stack, self.belief.local(stack, U, gradient=True), self._weights(stack))
-
-    def _weights(self, stack: FactorStack) -> Float[np.ndarray, "g 1"]:
-        return np.array([self.sqrt_beta[factor] for factor in stack.factors])[:, None]
+    def merit(
+        self, stack: FactorStack, mean: Float[np.ndarray, "g m"], std: Float[np.ndarray, "g m"]
+    ) -> tuple[Float[np.ndarray, "g m"], Any, Any]:
+        """Upper confidence bound."""
+        weights = np.array([self.sqrt_beta[factor] for factor in stack.factors])[:, None]
+        return mean + weights * std, 1.0, weights
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ContrastBounds(ContrastFunctions):
     """The local functions mean + weight x std of f_i(u) - f_i(reference).
 
-    The offset between factors is unknown from totals; it inflates the variance of f_i and cancels in the difference.
     ``weight`` is multiplied by the root of a factor's number of variables.
     """
 
     weight: float
 
-    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
-        """Each factor's bound, in the unit of the belief."""
-        return self._values(stack, U, rough=False)
+    def merit(
+        self, stack: FactorStack, mean: Float[np.ndarray, "g m"], std: Float[np.ndarray, "g m"]
+    ) -> tuple[Float[np.ndarray, "g m"], Any, Any]:
+        """Upper confidence bound of the difference."""
+        weight = self.weight * float(np.sqrt(stack.size))
+        return mean + weight * std, 1.0, weight
 
     def rough_value(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> Float[np.ndarray, "g m"]:
         """Each factor's bound to some digits, for tables that guide a search; much faster with many factors."""
-        return self._values(stack, U, rough=True)
-
-    def _values(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, rough: bool) -> Float[np.ndarray, "g m"]:
         self.check_owned(stack)
-        marginals = self.belief.local_contrast(stack, U, self.reference, rough=rough)
-        return _bounds(self, stack, marginals, self._weight(stack))
-
-    def value_and_gradient(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Each factor's bound and its gradient."""
-        self.check_owned(stack)
-        marginals = self.belief.local_contrast(stack, U, self.reference, gradient=True)
-        return _bounds_and_gradients(self, stack, marginals, self._weight(stack))
-
-    def _weight(self, stack: FactorStack) -> float:
-        return self.weight * float(np.sqrt(stack.size))
+        return self._merit_of(stack, self.belief.local_contrast(stack, U, self.reference, rough=True))[0]
 
 
-def _bounds(
-    functions: BeliefFunctions, stack: FactorStack, marginals: Marginals, weight: float | Float[np.ndarray, "g 1"]
-) -> Float[np.ndarray, "g m"]:
-    return marginals.mean + weight * np.sqrt(marginals.var + functions.variance_floor(stack))
+def sampled_beliefs(
+    merged: AdditiveGP, samples: Sequence[Scopes], situation: JointSituation
+) -> list[tuple[AdditiveGP, float, dict[str, str]]]:
+    """Beliefs of sampled decompositions, each fitted to the same outcomes, their shares, and names of merged factors.
 
-
-def _bounds_and_gradients(
-    functions: BeliefFunctions, stack: FactorStack, marginals: Marginals, weight: float | Float[np.ndarray, "g 1"]
-) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-    assert marginals.dmean is not None
-    assert marginals.dvar is not None
-    std = np.sqrt(marginals.var + functions.variance_floor(stack))
-    return marginals.mean + weight * std, marginals.dmean + (weight / (2.0 * std))[..., None] * marginals.dvar
+    ``merged`` is the belief about the graph of all scopes of the samples. Equal samples are fitted once.
+    """
+    variables, found = merged.graph.variables, dict.fromkeys(samples, 0)
+    for sample in samples:
+        found[sample] += 1
+    out: list[tuple[AdditiveGP, float, dict[str, str]]] = []
+    for place, (scopes, count) in enumerate(found.items()):
+        graph = graph_of_groups(situation.graph, [[variables[i] for i in scope] for scope in scopes])
+        graph = replace(graph, factors=tuple(f"sample_{factor}" for factor in graph.factors))  # no name of the merged
+        rng = stream(situation.seed, "structure", "average", evaluations=len(situation.history), sample=place)
+        belief = merged.with_graph(graph).fit(rng)
+        belief = belief.condition_on_pending(situation.pending, situation.pending_rounds)
+        own = dict(zip(graph.scopes, graph.factors, strict=True))
+        names = {f: own[s] for f, s in zip(merged.graph.factors, merged.graph.scopes, strict=True) if s in own}
+        out.append((belief, count / len(samples), names))
+    return out

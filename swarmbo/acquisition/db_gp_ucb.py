@@ -1,6 +1,7 @@
 """Distributed batch GP-UCB: one local function per robot for a joint batch (Daxberger & Low 2017)."""
 
 import math
+from typing import ClassVar
 
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.local_utility import LocalUtility
@@ -51,9 +52,7 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     exploration_scale: Positive = 1.0
     delta: ProperFraction = 0.1
 
-    def aim(self, level: float | None) -> Goal:
-        """The peak."""
-        return "peak"
+    goal: ClassVar[Goal | None] = "peak"
 
     def sqrt_beta(self, situation: Situation) -> float:
         """Weight of the standard deviation in the ranking of single locations, mean + weight x std."""

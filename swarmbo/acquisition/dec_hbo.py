@@ -5,22 +5,16 @@ from typing import Annotated, Literal
 
 import numpy as np
 
+from swarmbo import settings
+from swarmbo.acquisition import schedules
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.averaged_bounds import AveragedBounds, Sampled, sampled_beliefs
-from swarmbo.acquisition.confidence_bounds import ConfidenceBounds
-from swarmbo.acquisition.schedules import (
-    ContinuousExploration,
-    continuous_beta,
-    finite_beta,
-    growing_lattice,
-    practical_beta,
-)
+from swarmbo.acquisition.box_functions import JoinedFunctions, Share, on_cube
+from swarmbo.acquisition.confidence_bounds import ConfidenceBounds, sampled_beliefs
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.model.incumbents import known
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.settings import Positive, ProperFraction, within
 
 _BOLDER = 3.0  # factor on the weight in every second bound of one factor once stalled
 _STUCK = 3  # evaluations in a row without a gain
@@ -76,46 +70,39 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
         True
     """
 
-    exploration: ContinuousExploration = "practical"
-    exploration_scale: Positive = 1.0
-    delta: ProperFraction = 0.1
-    grid: Annotated[int, within(2)] = 100
-    derivative_a: Annotated[float, within(1)] = 1.0
-    derivative_b: Positive = 1.0
+    exploration: schedules.ContinuousExploration = "practical"
+    exploration_scale: settings.Positive = 1.0
+    delta: settings.ProperFraction = 0.1
+    grid: Annotated[int, settings.within(2)] = 100
+    derivative_a: Annotated[float, settings.within(1)] = 1.0
+    derivative_b: settings.Positive = 1.0
     average: Literal["covariances", "acquisitions"] = "covariances"
     lattice: Literal["settings", "lemma-5"] = "settings"
 
-    def local_functions(self, situation: JointSituation, model: Model) -> ConfidenceBounds | AveragedBounds:
+    def local_functions(self, situation: JointSituation, model: Model) -> ConfidenceBounds | JoinedFunctions:
         """Upper confidence bounds of the factors, all with the same weight."""
         structure = model.learned.structure
         if self.average == "covariances" or structure is None or not structure.samples:
             return self._bounds(model.belief)
-        whole = self._bounds(model.belief)
-        samples = [
-            Sampled(self._bounds(belief), share, names)
-            for belief, share, names in sampled_beliefs(model.belief, structure.samples, situation)
-        ]
-        return AveragedBounds(
-            graph=whole.graph,
-            low=whole.low,
-            high=whole.high,
-            starts=whole.starts,
-            samples=samples,
-            lattice_points=max(sample.bounds.lattice_points for sample in samples),
-        )
+        # (1/k) sum over k samples of their factors' bounds (Hoang et al. 2018, appendix B)
+        samples = sampled_beliefs(model.belief, structure.samples, situation)
+        bounds = [self._bounds(belief) for belief, _, _ in samples]
+        shares = [Share(own, share, names) for own, (_, share, names) in zip(bounds, samples, strict=True)]
+        points = max(own.lattice_points for own in bounds)
+        return JoinedFunctions(**on_cube(model.belief), shares=shares, lattice_points=points)
 
     def _bounds(self, belief: AdditiveGP) -> ConfidenceBounds:
         graph, t = belief.graph, belief.n_data
         n_dims, n_factors = len(graph.variables), len(graph.factors)
         if self.exploration == "practical":
-            beta = practical_beta(graph.max_factor_size, t)
+            beta = schedules.practical_beta(graph.max_factor_size, t)
         elif self.exploration == "theory":
-            beta = finite_beta(n_dims * math.log(self.grid), n_factors, t, self.delta)
+            beta = schedules.finite_beta(n_dims * math.log(self.grid), n_factors, t, self.delta)
         else:
-            beta = continuous_beta(n_dims, n_factors, t, self.delta, self.derivative_a, self.derivative_b)
+            beta = schedules.continuous_beta(n_dims, n_factors, t, self.delta, self.derivative_a, self.derivative_b)
         points = 0
         if self.lattice == "lemma-5":
-            points = growing_lattice(n_dims, n_factors, t, self.delta, self.derivative_a, self.derivative_b)
+            points = schedules.growing_lattice(n_dims, n_factors, t, self.delta, self.derivative_a, self.derivative_b)
         boldness = _BOLDER if self.exploration == "practical" and _is_stuck(belief) and t % 2 else 1.0
         weights = dict.fromkeys(graph.factors, boldness * self.exploration_scale * math.sqrt(beta))
         return ConfidenceBounds.on_cube(belief, sqrt_beta=weights, lattice_points=points)

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.belief_functions import BeliefFunctions
-from swarmbo.acquisition.box_functions import Received
+from swarmbo.acquisition.box_functions import BeliefFunctions, Received
 from swarmbo.acquisition.schedules import NeighbourhoodExploration, finite_beta, practical_beta
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
@@ -67,6 +66,9 @@ class NeighbourhoodBounds(BeliefFunctions):
         climbed, slope = root, 0.5 / root
         if self.coupled and len(received) > 1:
             climbed, slope = climbed + 0.5 * received[1] * shared, slope + 0.5 * received[1]
+        # chain rule: w_i = sigma_i² /
+        # N_i
+        # ², so dw_i is dvar over the square of the neighbourhood
         slope = slope * self.sqrt_beta / self._neighbourhood(stack) ** 2
         return marginals.mean + self.sqrt_beta * climbed, marginals.dmean + slope[..., None] * marginals.dvar
 
@@ -83,10 +85,8 @@ class NeighbourhoodBounds(BeliefFunctions):
 
 
 def _excess(graph: FactorGraph) -> float:
-    """Square of the sum of roots S_i over the variance of the sum, for factors of equal variances.
-
-    From 1, if each factor shares variables with all others, to the number of factors, if none shares any.
-    """
+    """Square of the sum of roots S_i over the variance of the sum, for factors of equal variances."""
+    # From 1, if each factor shares variables with all others, to the number of factors, if none shares any.
     around = {factor: (factor, *graph.neighbours(factor)) for factor in graph.factors}
     roots = [math.sqrt(sum(len(around[k]) ** -2 for k in near)) for near in around.values()]
     return sum(roots) ** 2 / len(roots)

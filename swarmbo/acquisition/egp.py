@@ -1,12 +1,10 @@
 """EGP-TS and EGP-EI: acquisitions of one model of an ensemble, drawn by weight (Lu et al. 2022)."""
 
-import numpy as np
-
 from swarmbo.acquisition.acquisition import Acquisition
-from swarmbo.acquisition.log_improvement import LogImprovements
+from swarmbo.acquisition.box_functions import on_cube
+from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.belief.model.ensemble_model import EnsembleModel
-from swarmbo.belief.model.incumbents import starting_points
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.boundary.rng import stream
@@ -39,14 +37,12 @@ class EGPTS(Acquisition, frozen=True, tag="egp-ts"):
     def local_functions(self, situation: JointSituation, model: Model) -> SampledFunctions:
         """A draw for this round."""
         of = require_ensemble(model, "egp-ts")
-        graph, n_dims = situation.graph, situation.domain.n_dims
         when = {"round": situation.round, "evaluations": len(situation.history), "pending": len(situation.pending)}
-        rngs = [stream(situation.seed, "egp-ts", factor=factor, **when) for factor in graph.factors]
+        rngs = [stream(situation.seed, "egp-ts", factor=factor, **when) for factor in situation.graph.factors]
+        # of a part of the graph, as its factors share the noise of one total
         noise_rngs = [stream(situation.seed, "egp-ts", "noise", part=i, **when) for i in range(len(of.ensemble.parts))]
         sample = of.ensemble.draw(of.chosen, rngs, noise_rngs)
-        low, high = np.zeros(n_dims), np.ones(n_dims)
-        starts = starting_points(of.belief, low, high)
-        return SampledFunctions(graph=graph, low=low, high=high, starts=starts, sample=sample)
+        return SampledFunctions(**on_cube(of.belief), sample=sample)
 
 
 @kind("acquisition", FUNCTION)

@@ -105,6 +105,7 @@ class LocalProblem:
 
 def added(terms: Iterable[float]) -> float:
     """Sum in the given order, for equal bits with floats and NumPy numbers (``sum`` adds floats otherwise)."""
+    # not sum(): it adds floats with compensation from Python 3.12 on, and NumPy's numbers without
     total = 0.0
     for term in terms:
         total += term

@@ -129,6 +129,7 @@ def of_first(
     return given[0, 0]
 
 
+# Gaussian elimination over blocks of candidates, on all their combinations at once
 def _condition(given: dict[tuple[int, int], Float[np.ndarray, "..."]], rows: range, k: int) -> None:
     """Condition some agents, and their covariances with all before k, on agent k: each step's Schur complement."""
     gains = [given[i, k] / given[k, k] for i in rows]

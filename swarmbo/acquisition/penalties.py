@@ -50,6 +50,7 @@ class Hold:
         own = list(self.inside)
         lack, slope = self.lack(U[:, own])
         lack = np.maximum(lack, 0.0)
+        # quadratic, then linear: a continuous slope for climbs, and a bounded one far inside
         bent = np.where(lack < self.bend, lack**2 / (2.0 * self.bend), lack - 0.5 * self.bend)
         gradient = np.zeros(U.shape)
         gradient[:, own] = (self.weight * np.minimum(lack / self.bend, 1.0))[:, None] * slope
@@ -135,6 +136,7 @@ def bounded(
     scopes, weights = _columns(graph), _part_spreads(graph, spread)
     for requirement in needed:
         shared = _by_factor(requirement, scopes)
+        # loosely each factor may use the whole margin: the others are assumed to stay at the origin
         spare = max(float(requirement.margin(origin[None])[0]), 0.0) / (len(shared) if tight else 1)
         called = {int(column): i for i, column in enumerate(requirement.columns)}
         for factor, terms in shared.items():
@@ -192,6 +194,7 @@ def gone_back(
     """First point on the line from a joint point back to the origin that meets the requirements."""
     shares = np.linspace(1.0, 0.0, _TRIED + 1)[:, None]
     way = origin + shares * (point - origin)
+    # the origin itself, without rounding: it meets the requirements by definition
     way[-1] = origin
     return way[int(np.argmax(_lacks(needed, way, origin) <= 0.0))]
 

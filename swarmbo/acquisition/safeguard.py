@@ -68,6 +68,7 @@ class Safeguard:
         for chain in self.chains:
             agreed, rival = _of(chain, points), _of(chain, self.in_turn or {})
             shared = not isinstance(situation.belief, Views)
+            # of both batches at once, as every term is asked for in each
             posteriors = _Posteriors(chain, (agreed, rival), shared=shared)
             agreed = yield from self._utility_their_price(situation, chain, agreed, posteriors)
             keeps = self.in_turn is None
@@ -109,6 +110,7 @@ class Safeguard:
             ours, theirs = 0.0, 0.0
             for agreed_utility, rival_utility in said.values():  # in chain order, for equal bits (sum() adds otherwise)
                 ours, theirs = ours + agreed_utility, theirs + rival_utility
+            # not `<`: a NaN falls back to the sequential choice
             if not ours >= theirs:
                 return False
         return True
@@ -142,10 +144,9 @@ class Safeguard:
 
 
 class _Posteriors:
-    """Joint beliefs at the places of two batches, computed once for each rule and belief.
+    """Joint beliefs at the places of two batches, computed once for each rule and belief."""
 
-    With separate beliefs, and more places than an agent considers, each belief covers only these.
-    """
+    # With separate beliefs, and more places than an agent considers, each belief covers only these.
 
     def __init__(self, chain: Sequence[str], batches: Sequence[Batch], *, shared: bool) -> None:
         self._chain, self._batches = {agent: n for n, agent in enumerate(chain)}, batches

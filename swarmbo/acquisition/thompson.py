@@ -1,20 +1,20 @@
 """Thompson sampling: maximise a draw from the posterior; for a function it splits exactly into one per factor."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from swarmbo.acquisition.box_functions import BoxFunctions, Received
+from swarmbo.acquisition.box_functions import BoxFunctions, Received, on_cube
 from swarmbo.acquisition.chain_acquisition import ChainAcquisition
-from swarmbo.acquisition.field_draw import FieldDraw
 from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
 from swarmbo.belief.features.feature_sample import FeatureSample
+from swarmbo.belief.gp.cholesky import factorise
 from swarmbo.belief.gp.path_sample import PathSample
-from swarmbo.belief.model.incumbents import starting_points
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.boundary.rng import stream
@@ -22,6 +22,93 @@ from swarmbo.graph import FactorStack
 from swarmbo.records import Goal
 from swarmbo.registry import FIELD, FUNCTION, kind
 from swarmbo.settings import Even
+
+_MOST = 1024  # places of a draw: its cost is cubic, a tenth of a second for so many
+
+
+@dataclass(frozen=True, eq=False)
+class _Certain:
+    """Posterior cache of drawn values: means without variance."""
+
+    mean: Float[np.ndarray, " m"]
+
+    @property
+    def var(self) -> Float[np.ndarray, " m"]:
+        return np.zeros(len(self.mean))
+
+    def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
+        return np.zeros((len(self.mean[rows]), len(self.mean[cols])))
+
+
+@dataclass(frozen=True, eq=False)
+class FieldDraw:
+    """A belief that treats one draw of the field as the truth; make one with ``of``.
+
+    Means are the drawn values (by place, as bytes); -inf at places left out of the draw, NaN at other places.
+    """
+
+    belief: PlaceBelief
+    values: Mapping[bytes, float]
+
+    @classmethod
+    def of(cls, belief: PlaceBelief, places: Float[np.ndarray, "k d"], rng: np.random.Generator) -> "FieldDraw":
+        """A joint draw at places (k, d), physical, k >= 1.
+
+        Of more than 1,024 different places a random subset is drawn, as the cost is cubic.
+
+        Example:
+            >>> from swarmbo.belief import ExactGP, ExactGPSettings
+            >>> from swarmbo.spaces import Domain
+            >>> belief = ExactGP.create(ExactGPSettings(), Domain(np.zeros(1), np.ones(1))).update([[0.5]], [3.0])
+            >>> drawn = FieldDraw.of(belief, np.array([[0.1], [0.9]]), np.random.default_rng(0))
+            >>> mean, var = drawn.posterior(np.array([[0.9], [0.1]]))
+            >>> bool(mean[0] != mean[1]), var.tolist()
+            (True, [0.0, 0.0])
+        """
+        places = np.unique(places, axis=0)
+        listed, values = places, dict.fromkeys((place.tobytes() for place in places), -np.inf)
+        if len(places) > _MOST:
+            listed = places[np.sort(rng.choice(len(places), _MOST, replace=False))]
+        cache, every = belief.posterior_cache(listed), np.arange(len(listed))
+        # a root of the covariance with jitter: near places are almost dependent
+        root, _ = factorise(cache.cov(every, every))
+        drawn = cache.mean + root @ rng.standard_normal(len(listed))
+        return cls(belief, values | dict(zip((place.tobytes() for place in listed), drawn.tolist(), strict=True)))
+
+    @property
+    def n_data(self) -> int:
+        """Number of outcomes behind the draw."""
+        return self.belief.n_data
+
+    @property
+    def noise_variance(self) -> float:
+        """Variance of the measurement noise, in the square of the outcome's unit."""
+        return self.belief.noise_variance
+
+    @property
+    def prior_variance(self) -> float:
+        """Prior variance of the field, in the square of the outcome's unit."""
+        return self.belief.prior_variance
+
+    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        """Drawn values, with zero variance."""
+        return self.posterior_mean(X), np.zeros(len(X))
+
+    def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
+        """Drawn values."""
+        return np.array([self.values.get(place.tobytes(), np.nan) for place in X])
+
+    def posterior_cache(self, X: Float[np.ndarray, "m d"]) -> _Certain:
+        """Drawn values, with zero covariance."""
+        return _Certain(self.posterior_mean(X))
+
+    def at(self, now: float) -> "FieldDraw":
+        """The draw itself, which is of one round."""
+        return self
+
+    def condition_on_pending(self, X: Float[np.ndarray, "p d"]) -> "FieldDraw":
+        """The draw itself, which has no uncertainty."""
+        return self
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -75,9 +162,7 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
 
     n_features: Even = 512
 
-    def aim(self, level: float | None) -> Goal:
-        """The peak."""
-        return "peak"
+    goal: ClassVar[Goal | None] = "peak"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
         """Utility of the draw alone; idle agents have the best mean at a measured location."""
@@ -88,16 +173,15 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
         """A draw for each agent that can move."""
         draws: dict[str, PlaceBelief] = {}
         for agent in (agent for agent in situation.movers if has_view(situation.belief, agent)):
+            # a stream per agent: each draws alone, and the draws of a batch differ
             rng = stream(situation.seed, "thompson", agent=agent, round=situation.round)
             draws[agent] = FieldDraw.of(view_of(situation.belief, agent), situation.candidates[agent], rng)
         return Views(draws, next(iter(draws))) if draws else situation.belief
 
     def local_functions(self, situation: JointSituation, model: Model) -> SampledFunctions:
         """A draw for this round."""
-        belief, n_dims = model.belief, model.belief.domain.n_dims
+        belief = model.belief
         when = {"round": situation.round, "evaluations": len(situation.history), "pending": len(situation.pending)}
         rngs = {factor: stream(situation.seed, "thompson", factor=factor, **when) for factor in belief.graph.factors}
         sample = belief.sample(rngs, stream(situation.seed, "thompson", "noise", **when), self.n_features)
-        low, high = np.zeros(n_dims), np.ones(n_dims)
-        starts = starting_points(belief, low, high)
-        return SampledFunctions(graph=belief.graph, low=low, high=high, starts=starts, sample=sample)
+        return SampledFunctions(**on_cube(belief), sample=sample)

@@ -87,6 +87,7 @@ class TrustRegion(Settings, frozen=True):
         """
         counted = _after(n_initial, outcomes, steps)
         batches = _batches(counted, basis)
+        # a batch is judged at its last member, as all were chosen in one region
         ends = {int(batch): index for index, batch in enumerate(batches)}
         side, wins, losses, best, at = self.initial, 0, 0, -np.inf, None
         spread = _spread(outcomes[~counted]) or _spread(outcomes)
@@ -113,6 +114,7 @@ class TrustRegion(Settings, frozen=True):
             if not (counts and is_step):
                 continue
             wins, losses = (wins + 1, 0) if is_gain else (0, losses + 1)
+            # counts restart at each change of the side, as in TuRBO
             if wins == self.successes:
                 side, wins = min(2.0 * side, 1.0), 0
             elif losses == self.failures:
@@ -188,10 +190,8 @@ def _after(
 
 
 def _batches(counted: Bool[np.ndarray, " t"], basis: Int[np.ndarray, " t"] | None) -> Int[np.ndarray, " t"]:
-    """Batch number from 0 of each counted outcome, -1 of others.
-
-    A batch is a run of outcomes that were all requested before the first of them was known.
-    """
+    """Batch number from 0 of each counted outcome, -1 of others."""
+    # A batch is a run of outcomes that were all requested before the first of them was known.
     batches, first, batch = np.full(len(counted), -1), -1, -1
     for index in np.flatnonzero(counted).tolist():
         if batch < 0 or (index if basis is None else basis[index]) > first:

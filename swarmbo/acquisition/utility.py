@@ -113,6 +113,7 @@ def shortlist(
     alone = scores.rank.copy()
     spread = greedy_batch(scores, size - size // 2)
     alone[spread] = -np.inf
+    # stable, so that agents with equal ranks list the same places
     dense = np.argsort(-alone, kind="stable")[: size // 2]
     return np.concatenate([spread, dense])
 

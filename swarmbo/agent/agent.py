@@ -187,7 +187,7 @@ class Agent(Returning):
         self._begin(0, Offer())
 
     def recommended(self) -> Recommendation | None:
-        """Last recommendation, as of a ``Team``; None before the first one, or without data.
+        """Last recommendation, equal to that of a ``Team``. None before the first one, or without data.
 
         The point is bit-identical to the team's. With outcomes per factor, mean and standard deviation are sums over
         the owners of factors, so last digits may differ.
@@ -301,7 +301,7 @@ class Agent(Returning):
             self._own = told
             return
         if agents is not None:
-            raise ConfigError("got agents; wanted none: of a function all of them set one joint point", at="$.agents")
+            raise ConfigError("got agents; wanted none: in a function all agents set one joint point", at="$.agents")
         rows = self._owned.attached(points, outcomes, rounds, noise_std, present=present, order=order)
         self._own = self._own.with_attached(rows)
 

@@ -45,7 +45,9 @@ class Participants(msgspec.Struct, frozen=True):
             own = {*problem.graph.factors_owned_by(agent)}, {*problem.graph.variables_owned_by(agent)}
             for row in (*rows.told.values(), *rows.attached):
                 if not own[0].issuperset(row.factors) or not own[1].issuperset(row.place):
-                    raise ConfigError(f"got {list(row.factors)} and {list(row.place)} of {agent!r}; wanted its own", at)
+                    raise ConfigError(
+                        f"got {list(row.factors)} and {list(row.place)} of {agent!r}; wanted its parts", at
+                    )
         return self
 
     def absent(self, agents: Collection[str]) -> dict[str, OwnRows]:

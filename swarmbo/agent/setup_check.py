@@ -29,7 +29,7 @@ def require_own(setup: Setup) -> None:
         raise _knows_no_agents(coordination, "'admm'")
     if not everything and not isinstance(belief, AdditiveGPSettings | EnsembleSettings):
         raise ConfigError(
-            f"got {type(belief).__name__}, which looks at all outcomes; wanted 'additive', 'ensemble' or outcomes = "
+            f"got {type(belief).__name__}, which needs all outcomes; wanted 'additive', 'ensemble' or outcomes = "
             "'total'",
             at="$.belief",
         )

@@ -92,7 +92,7 @@ class Returning(Talking):
 
         Args:
             state: Saved state.
-            belief: Belief of your own making, if the agent had one: a state has its name only, and loads no code.
+            belief: Your own belief, if the agent had one: a state names it, and does not load its code.
             acquisition: As ``belief``.
             coordination: As ``belief``.
             travel: Travel times, if the agent had any.
@@ -167,7 +167,7 @@ class Returning(Talking):
         outcomes.
         """
         if self._steps is not None:
-            raise ConfigError(f"{self.name!r} is deciding; wanted it finished before it lends")
+            raise ConfigError(f"{self.name!r} is deciding; wanted the decision finished before `snapshot`")
         plain, arrays = self._lent_log().to_state()
         learned: dict[str, Any] = {}
         if self._learns_alike:
@@ -212,7 +212,9 @@ class Returning(Talking):
                 learner = learner.returned(state.json, own)
             log = self._filled(log, own)
         except (msgspec.MsgspecError, zlib.error, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ConfigError(f"{type(error).__name__}: {error}; wanted what an agent of this team lends") from error
+            raise ConfigError(
+                f"{type(error).__name__}: {error}; wanted a `snapshot` of an agent of this team"
+            ) from error
         self._log, self._learner = log, learner
         self._own, self._words, self._recommended, self._offered = OwnRows(), {}, None, {}
         self._participant = Participant[Any](self.name, max(last, self._participant.decision))

@@ -142,8 +142,8 @@ class Talking:
     def keeps_time(self) -> bool:
         """True during an agreement by a deadline: then tick it once for each tick of your clock, whatever has arrived.
 
-        Messages for which ``swarmbo.agent.may_be_lost`` is True may be lost or late. All others have to arrive, also
-        those of such ticks, as at the deadline, when it continues.
+        Messages for which ``swarmbo.agent.may_be_lost`` is True may be lost or late. All other messages have to arrive,
+        also those that an agent sends at the deadline.
         """
         return self._clocked is not None
 

@@ -21,7 +21,7 @@ from swarmbo.belief.model.structured import in_structure
 from swarmbo.belief.model.warping import Warp, WarpKind
 from swarmbo.belief.structure.learned import LearnedStructure
 from swarmbo.boundary.rng import stream
-from swarmbo.coordination.ascent import ascend
+from swarmbo.coordination.box_steps import ascend
 from swarmbo.graph import stacks_of
 from swarmbo.records import SolveReport
 from swarmbo.registry import FUNCTION, kind

@@ -3,8 +3,7 @@
 from typing import Any
 
 from swarmbo.acquisition import Acquisition, Decision, Situation
-from swarmbo.acquisition.by_view import ViewSteps, at_once, each, is_row
-from swarmbo.acquisition.in_turn import turns
+from swarmbo.acquisition.by_view import ViewSteps, at_once, each, is_row, turns
 from swarmbo.belief import view_of
 from swarmbo.records import SolveReport
 from swarmbo.registry import FIELD, kind
@@ -54,7 +53,7 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
     a location, with the variance (not the mean) conditioned on earlier choices; no location is chosen twice. Agents
     that share a belief know the others' choices without messages. Agents with separate beliefs pass all choices so far
     to the next one, and the last one sends the others the missing ones. Messages are relayed over the links, or by a
-    base station if unconnected (two transmissions). There is no joint maximisation, hence no value.
+    base station if unconnected (two transmissions). Without joint maximisation the report has no value.
 
     Example:
         >>> import swarmbo as sb

@@ -124,7 +124,7 @@ def _temporary_folder() -> str:
 @cache
 def _warn(where: str) -> None:
     warnings.warn(
-        f"no folder for compiled code can be written to: it is kept {where}; set NUMBA_CACHE_DIR to one that can",
+        f"no folder for compiled code is writable, so it is kept {where}; set NUMBA_CACHE_DIR to a writable folder",
         CompilingWarning,
         stacklevel=2,
     )

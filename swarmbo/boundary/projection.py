@@ -72,7 +72,7 @@ class LocalProjection:
         if (reach := float(np.abs(metres[:, 0]).max())) > _FARTHEST_M or width > 90.0:
             raise ConfigError(
                 f"got longitudes and latitudes that reach {reach / 1000.0:,.0f} km east and west of their middle; "
-                f"wanted at most {_FARTHEST_M / 1000.0:,.0f} km, which one plane can show, or coordinates in metres",
+                f"wanted at most {_FARTHEST_M / 1000.0:,.0f} km, or coordinates in metres",
                 at=f"{at}.csv",
             )
         east, north = metres.min(axis=0)

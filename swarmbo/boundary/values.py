@@ -33,7 +33,7 @@ def told_number(value: object, what: str) -> float:
     """
     number = _as_number(value)
     if number is None:
-        raise ShapeError(f"outcome of {what}: got {short(value)}; wanted a number, or None where it failed")
+        raise ShapeError(f"outcome of {what}: got {short(value)}; wanted a number, or None if it failed")
     return number
 
 
@@ -51,7 +51,7 @@ def told_noise(value: object, what: str) -> float:
         return np.nan
     if np.isnan(noise := reported_noise(value)):
         raise ShapeError(
-            f"noise_std of {what}: got {short(value)}; wanted a finite number >= 0, or None where it is not known"
+            f"noise_std of {what}: got {short(value)}; wanted a finite number >= 0, or None if it is not known"
         )
     return noise
 
@@ -161,7 +161,7 @@ def check_links(links: object) -> None:
     if isinstance(links, nx.Graph) and not links.is_directed():
         return
     got = "a directed graph" if isinstance(links, nx.Graph) else short(links)
-    raise ConfigError(f"got {got}; wanted a networkx.Graph of links that work both ways, or None", at="$.links")
+    raise ConfigError(f"got {got}; wanted an undirected networkx.Graph of links, or None", at="$.links")
 
 
 def _as_number(value: object) -> float | None:

@@ -43,7 +43,7 @@ def explain(
         if not (found := list(explained(name))):
             near = difflib.get_close_matches(name.lower(), sorted(names()), n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see `swarmbo list`"
-            raise ConfigError(f"got {name!r}, which is no name of swarmbo; {hint}", at="explain")
+            raise ConfigError(f"got {name!r}, which is not known; {hint}", at="explain")
         width = min(line_width(), _WIDEST)
         typer.echo("\n\n".join("\n".join(_lines(entry, width)) for entry in found))
 

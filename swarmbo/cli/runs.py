@@ -215,7 +215,7 @@ def sweep(
 
 @app.command()
 def compare(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, searched through.")],
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders in which runs are searched.")],
     reference: Annotated[
         str | None, typer.Option(help="The method that others are compared to; default: the first.")
     ] = None,

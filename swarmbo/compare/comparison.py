@@ -122,7 +122,7 @@ def compare(
         raise ConfigError(f"got {level}; wanted a number between 0 and 1", at="--level")
     runs, notes = _read(find_runs(list(paths)))
     if not runs:
-        raise RunFolderError("no run is complete and knows the truth; nothing to compare")
+        raise RunFolderError("no complete run has a ground truth, so there is nothing to compare")
     labels = method_labels([run.method for run in runs], [run.problem for run in runs])
     names = problem_names([(run.problem, run.world) for run in runs])
     values: dict[tuple[ProblemKey, str], dict[int, _Run]] = {}
@@ -214,7 +214,7 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
             notes.append(f"{path}: not complete; left out")
             continue
         if summary.score is None:
-            notes.append(f"{path}: its world does not tell the truth, so it has no regret; left out")
+            notes.append(f"{path}: its environment has no ground truth, so there is no regret; left out")
             continue
         key = msgspec.json.encode([scenario.environment, scenario.rounds], order="sorted").decode()
         method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in SLOTS}
@@ -248,7 +248,7 @@ def _code_that_differs(runs: Sequence[_Run]) -> list[str]:
                 made.setdefault(run.code[name], []).append(run)
         if len(made) > 1:
             groups = "; ".join(f"{len(same)} as {same[0].path}" for same in made.values())
-            notes.append(f"{name}: its code was not the same in all runs, so they may not be of one kind: {groups}")
+            notes.append(f"{name}: its code differs between runs, so they may not be comparable: {groups}")
     return notes
 
 

@@ -120,6 +120,7 @@ def solution_with(
     open_ended = any(outcome.status == "max_rounds" for outcome in outcomes)
     by_factor = dict(zip(graph.factors, values.tolist(), strict=True))
     value, broken = total(values), violated(by_factor)
+    # an exact part is its own bound, so only parts with loops need one
     bound = value if exact else _bound_of(graph, by_factor, outcomes)
     if bound is not None:
         bound = max(bound, value)  # rounding may put it below

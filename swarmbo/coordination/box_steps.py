@@ -1,16 +1,25 @@
-"""Steps shared by methods on a box: starts, exchange between neighbours, sums over a part, and reporting a result."""
+"""Steps on a box: starts, exchange between neighbours, sums over a part, and spectral projected gradient ascent.
 
-from collections.abc import Iterable, Mapping
+By messages a variable moves along the sum of its factors' gradients. Each step costs one message from each factor to
+the owners of its shared variables (gradients) and one back (their sum). It also costs one message up and one down a
+tree of the part's agents (sums that accept or shorten the step).
+
+Source: Birgin, Martínez & Raydan 2000 (SPG2, monotone); Barzilai & Borwein 1988.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from swarmbo.boundary.rng import stream
+from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import BoxOutcome
 from swarmbo.coordination.local_functions import LocalFunctions, Received, by_factor
-from swarmbo.coordination.messages import Consensus
-from swarmbo.coordination.requests import AllReduce, Exchange, Send, Steps, to_factor, to_variable
-from swarmbo.coordination.view import BoxView, Copies, LocalView
+from swarmbo.coordination.messages import Consensus, Slope
+from swarmbo.coordination.part import BoxView, Copies, LocalView, Rows
+from swarmbo.coordination.requests import Steps
 
 FEWEST = 16  # random points for the spread of values: too few would give an arbitrary spread
 
@@ -19,9 +28,11 @@ def tell_factors(view: LocalView, numbers: Mapping[str, float], below: float | N
     """Send a number of each own variable, in [0, ``below``), to its factors' owners, and return those received."""
     graph = view.graph
     letters = [
-        to_factor(graph, Consensus(f, x, np.array([numbers[x]]))) for x in view.variables for f in graph.factors_of(x)
+        requests.to_factor(graph, Consensus(f, x, np.array([numbers[x]])))
+        for x in view.variables
+        for f in graph.factors_of(x)
     ]
-    heard = yield Send(letters, [("consensus", f, x) for f in view.factors for x in graph.scope(f)], below)
+    heard = yield requests.Send(letters, [("consensus", f, x) for f in view.factors for x in graph.scope(f)], below)
     return {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
 
 
@@ -29,12 +40,12 @@ def tell_variables(view: BoxView, point: Float[np.ndarray, " n"]) -> Steps[dict[
     """Send each variable's value from its first factor to its owner, and return those of the own variables."""
     graph, place = view.graph, view.place
     letters = [
-        to_variable(graph, Consensus(f, x, point[[place[x]]]))
+        requests.to_variable(graph, Consensus(f, x, point[[place[x]]]))
         for f in view.factors
         for x in graph.scope(f)
         if graph.factors_of(x)[0] == f
     ]
-    heard = yield Send(letters, [("consensus", graph.factors_of(x)[0], x) for x in view.variables])
+    heard = yield requests.Send(letters, [("consensus", graph.factors_of(x)[0], x) for x in view.variables])
     return {str(x): float(message.entries[0]) for (_, _, x), message in heard.items()}
 
 
@@ -43,7 +54,7 @@ def exchange(view: BoxView, points: Copies) -> Steps[list[Received]]:
     received: list[list[np.ndarray]] = [[] for _ in view.stacks]
     for phase in range(view.functions.n_exchanges):
         rows = zip(view.stacks, points, received, strict=True)
-        sums = yield Exchange(view, [view.functions.published(*row) for row in rows], phase)
+        sums = yield requests.Exchange(view, [view.functions.published(*row) for row in rows], phase)
         for got, summed in zip(received, sums, strict=True):
             got.append(summed)
     return [tuple(phases) for phases in received]
@@ -53,7 +64,7 @@ def part_total(view: BoxView, Z: Float[np.ndarray, "m n"]) -> Steps[Float[np.nda
     """Sum of the part's factors at joint points."""
     points = view.take(Z)
     received = yield from exchange(view, points)
-    totals = yield AllReduce.of(view, len(Z), view.values(points, received))
+    totals = yield requests.AllReduce.of(view, len(Z), view.values(points, received))
     return totals[0]
 
 
@@ -95,3 +106,137 @@ def natural_penalty(values: Float[np.ndarray, " m"], n_given: int) -> float:
         if len(known) and (spread := float(known.std())) > 4.0 * np.finfo(float).eps * float(np.abs(known).max()):
             return 12.0 * spread  # a uniform variable's variance is 1/12 of its squared side
     return 1.0
+
+
+Climbing = tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]  # values and gradients
+Climbable = Callable[[Float[np.ndarray, "g m a"]], Climbing]
+
+_SUFFICIENT = 1e-4  # share of the rise predicted by the gradient that a step must reach (Armijo)
+_SHRINK = 0.25
+_LARGEST_STEP = 1e10
+_NOWHERE = 1e-7  # sides of the box
+# steps over which `polish` measures the rise of the best sum
+_STEPS = 4
+
+Lengths = Float[np.ndarray, "*m"]  # one number for each problem
+Polished = tuple[Float[np.ndarray, "m n"], Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
+
+
+class Climbed(NamedTuple):
+    """Best points (g, m, a), their values (g, m), and the step lengths (g, m) to continue with."""
+
+    X: Float[np.ndarray, "g m a"]
+    value: Float[np.ndarray, "g m"]
+    step: Float[np.ndarray, "g m"]
+
+
+def ascend(
+    function: Climbable,
+    X: Float[np.ndarray, "g m a"],
+    low: Float[np.ndarray, "g 1 a"],
+    high: Float[np.ndarray, "g 1 a"],
+    steps: int,
+    tolerance: float = 1e-9,
+    first_step: Float[np.ndarray, "g m"] | None = None,
+) -> Climbed:
+    """Run spectral projected gradient ascent on g x m problems, each with its own step length; values never fall.
+
+    Coordinates are scaled by the sides of the box; ``steps`` counts evaluations after the first. A row of problems
+    stops once none of them moves by more than ``tolerance`` sides, and does not depend on other rows. ``first_step``
+    may be that of an earlier climb of nearly the same functions; by default it is a tenth of the box along the steepest
+    coordinate, and at most half the box.
+    """
+    sides = np.where(high > low, high - low, 1.0)
+    X = np.ascontiguousarray(X)  # sums along the last axis then have one order for any number of rows
+    value, gradient = function(X)
+    gradient = np.ascontiguousarray(gradient) * sides
+    steepest = np.abs(gradient).max(axis=-1)
+    steepest = np.maximum(steepest, 1e-300)
+    step = 0.1 / steepest if first_step is None else np.minimum(first_step, 0.5 / steepest)
+    active: Bool[np.ndarray, "g 1"] = np.ones((len(X), 1), dtype=bool)
+    for _ in range(steps):
+        trial = np.clip(X + (step[..., None] * gradient) * sides, low, high)
+        moved = (trial - X) / sides
+        active = active & (np.abs(moved).max(axis=(1, 2), initial=0.0) > tolerance)[:, None]
+        if not active.any():
+            break
+        new_value, new_gradient = function(trial)
+        new_gradient = np.ascontiguousarray(new_gradient) * sides
+        # Armijo: a step below the predicted share is not taken, so values never fall
+        sufficient = new_value >= value + _SUFFICIENT * (gradient * moved).sum(axis=-1)
+        accepted: Bool[np.ndarray, "g m"] = active & sufficient
+        curvature = ((gradient - new_gradient) * moved).sum(axis=-1)
+        step = np.where(active, _next_step(step, accepted, curvature, (moved**2).sum(axis=-1)), step)
+        X = np.where(accepted[..., None], trial, X)
+        gradient = np.where(accepted[..., None], new_gradient, gradient)
+        value = np.where(accepted, new_value, value)
+    return Climbed(X, value, step)
+
+
+def augmented(
+    function: Callable[[Float[np.ndarray, "g m a"], Received], Climbing],
+    received: Received,
+    centre: Float[np.ndarray, "g m a"],
+    weight: Float[np.ndarray, "g #m a"],
+) -> Climbable:
+    """Augmented Lagrangian of factors, phi(x) - weight/2 |x - centre|², with centre z - u.
+
+    Source: Boyd et al. 2011, section 3.1.1, in scaled form; Bardou et al. 2024, eq. 10.
+    """
+
+    def lagrangian(X: Float[np.ndarray, "g m a"]) -> Climbing:
+        value, gradient = function(X, received)
+        gap = X - centre
+        return value - 0.5 * (weight * gap**2).sum(axis=-1), gradient - weight * gap
+
+    return lagrangian
+
+
+def polish(
+    view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = _NOWHERE, least: float = 0.0
+) -> Steps[Polished]:
+    """Ascend from joint points of a part, and return the points and the part's sum after and before, which never falls.
+
+    It stops when no point moves by more than ``tolerance`` sides in an accepted step of full Barzilai-Borwein length.
+    It also stops when four steps raise the best sum by less than ``least`` of its total rise.
+    """
+    low, high, sides = view.functions.low, view.functions.high, view.sides
+    values, slope = yield from _look(view, Z)
+    value, square = yield requests.AllReduce.of(view, len(Z), values, view.by_variable(slope**2))
+    before, reached = value, [value.max()]
+    step, is_told = 0.1 / np.maximum(np.sqrt(square), 1e-300), np.zeros(len(Z), dtype=bool)
+    for _ in range(steps):
+        trial = np.clip(Z + step[:, None] * slope * sides, low, high)
+        moved = (trial - Z) / sides
+        values, new_slope = yield from _look(view, trial)
+        sums = map(view.by_variable, (slope * moved, (slope - new_slope) * moved, moved**2))
+        new_value, promised, curvature, square = yield requests.AllReduce.of(view, len(Z), values, *sums)
+        accepted = new_value >= value + _SUFFICIENT * promised
+        step = _next_step(step, accepted, curvature, square)
+        Z, slope = (np.where(accepted[:, None], new, old) for new, old in ((trial, Z), (new_slope, slope)))
+        value = np.where(accepted, new_value, value)
+        little = np.where(accepted & is_told, tolerance, min(tolerance, _NOWHERE))
+        reached.append(value.max())
+        is_done = len(reached) > _STEPS and reached[-1] - reached[-1 - _STEPS] < least * (reached[-1] - reached[0])
+        if is_done or (square <= little**2).all():
+            break
+        is_told = accepted
+    return Z, value, before
+
+
+def _look(view: BoxView, Z: Float[np.ndarray, "m n"]) -> Steps[tuple[Rows, Float[np.ndarray, "m n"]]]:
+    """Values of the own factors at joint points, and gradients of the part's sum by variable, in sides of the box."""
+    functions, points = view.functions, view.take(Z)
+    received = yield from exchange(view, points)
+    both = [functions.value_and_gradient(*row) for row in zip(view.stacks, points, received, strict=True)]
+    # if neighbours matter, a factor climbs a model, whose value is not the factor's term of the sum
+    values = view.values(points, received) if functions.n_exchanges else [value for value, _ in both]
+    slope = yield requests.Reduce(view, Slope, [gradient for _, gradient in both], len(Z))
+    return values, slope * view.sides
+
+
+def _next_step(step: Lengths, accepted: Bool[np.ndarray, "*m"], curvature: Lengths, square: Lengths) -> Lengths:
+    """Length of Barzilai and Borwein after an accepted step, else a shorter one."""
+    # the length is undefined where the function curves upwards: the step then grows
+    longer = np.where(curvature > 0.0, square / np.where(curvature > 0.0, curvature, 1.0), 4.0 * step)
+    return np.where(accepted, np.clip(longer, 1e-300, _LARGEST_STEP), _SHRINK * step)

@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 
 from swarmbo.coordination.messages import FromFactor, FromVariable
+from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.requests import AllReduce, Mail, Steps, Watch
 from swarmbo.coordination.tables import Table, Vector
-from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 
 Bound = Literal["mplp"]
@@ -82,25 +82,20 @@ def _towards(graph: FactorGraph, root: str) -> dict[str, str | None]:
 
 
 def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], rounds: int) -> Steps[float]:
-    """Max-product linear programming: factors in turn distribute their value evenly among their variables.
-
-    With delta_f(x) the share that variable x has of factor f, the sum of all factors at any choice is sum_f [f - sum_x
-    delta_f(x)] + sum_x [sum_f delta_f(x)], so the sum of the maxima of the brackets is a bound. Factor f lowers it the
-    most that its own shares can, q being the sum of x's shares of other factors:
-
-        delta_f(x) <- 1/|f| max over the others of [f + sum_y q(y)] - q(x)
-
-    Source: Globerson & Jaakkola 2007, by factors as Sontag, Globerson & Jaakkola 2011, section 1.5.2. Factors that
-    share no variable update in parallel (colour after colour), so the bound falls from turn to turn. If no combination
-    of the remaining values allows a value, its share is -inf. The value is then left out everywhere, and the rest stays
-    finite.
-    """
+    """Max-product linear programming: factors in turn distribute their value evenly among their variables."""
+    # With delta_f(x) the share that variable x has of factor f, the sum of all factors at any choice is sum_f [f -
+    # sum_x delta_f(x)] + sum_x [sum_f delta_f(x)], so the sum of the maxima of the brackets is a bound. Factor f lowers
+    # it the most that its own shares can, q being the sum of x's shares of other factors:
+    #     delta_f(x) <- 1/|f| max over the others of [f + sum_y q(y)] - q(x)
+    # Source: Globerson & Jaakkola 2007, by factors as Sontag, Globerson & Jaakkola 2011, section 1.5.2. Factors that
+    # share no variable update in parallel (colour after colour), so the bound falls from turn to turn. If no
+    # combination of the remaining values allows a value, its share is -inf. The value is then left out everywhere, and
+    # the rest stays finite.
     graph, order = view.graph, _by_colour(view.graph)
     place, variables = {f: k for k, f in enumerate(order)}, set(view.variables)
     scopes = {f: tuple(x for x in graph.scope(f) if len(graph.factors_of(x)) > 1) for f in graph.factors}
-    tables = {
-        f: _over(tables[f], graph.scope(f), scopes[f]) for f in view.factors
-    }  # other variables are in this factor only
+    # other variables are in this factor only, so their maxima lose nothing
+    tables = {f: _over(tables[f], graph.scope(f), scopes[f]) for f in view.factors}
     homes = {x: graph.factors_of(x)[0] for x in graph.variables if len(graph.factors_of(x)) > 1}
     shares = {(f, x): np.zeros(sizes[x]) for f in view.factors for x in scopes[f]}  # of the own factors
     heard = {(f, x): np.zeros(sizes[x]) for x in view.variables for f in graph.factors_of(x)}  # of the own variables
@@ -121,9 +116,8 @@ def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
     # factors of one colour share no variable, so parallel updates equal sequential ones
     for turn in range(rounds):
         mail = Mail()
-        speaking = {
-            f for f in order if len(scopes[f]) > 1 or turn == 0
-        }  # a single variable gets the whole value at once
+        # a single variable gets the whole value at once
+        speaking = {f for f in order if len(scopes[f]) > 1 or turn == 0}
         for f in (f for f in order if f in speaking):
             for x in scopes[f]:
                 if x in variables:

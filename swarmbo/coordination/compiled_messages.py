@@ -53,10 +53,8 @@ larger: Any = _larger  # called without the first argument, which numba supplies
 def _maxima(
     table: Flat, at: Whole, along: Flat, start: Whole, others: Flat, rest: Flat, fresh: Flat, d: Whole, n: Whole
 ) -> None:
-    """Maxima of a table (d, n) over its rows, ``others`` added, and over its columns, ``along`` added.
-
-    Rows are read once and in order, which is fastest in memory; the maxima over columns stay in the cache meanwhile.
-    """
+    """Maxima of a table (d, n) over its rows, ``others`` added, and over its columns, ``along`` added."""
+    # Rows are read once and in order, which is fastest in memory; the maxima over columns stay in the cache meanwhile.
     first, begin, width = _unsigned(at), _unsigned(start), _unsigned(n)
     for k in range(width):
         rest[k] = -np.inf

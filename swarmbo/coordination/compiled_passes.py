@@ -89,10 +89,8 @@ def _tree_pass(
     from_factors: Flat,
     spare: Spare,
 ) -> None:
-    """Compute every message of a forest: towards the first variable, then away from it.
-
-    The first pass renews all messages of a sender, also those that are not final yet; the second pass corrects these.
-    """
+    """Compute every message of a forest: towards the first variable, then away from it."""
+    # The first pass renews all messages of a sender, also those that are not final yet; the second pass corrects these.
     said, heard = from_variables, from_factors
     # towards the root: a factor has all messages from below when its variables below have been renewed
     for back in range(len(factor_order)):

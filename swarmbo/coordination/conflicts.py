@@ -101,6 +101,7 @@ class Conflicts:
             if (pairs := self.forbidden.get((x, y))) is None:
                 continue
             if y not in words:
+                # undecided: an earlier variable is free, a later one avoids whatever the other might take
                 out &= ~pairs.any(axis=1) | self.is_before(x, y)
             elif (word := words[y]) is not None:
                 out &= ~pairs[:, word]

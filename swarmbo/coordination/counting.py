@@ -114,6 +114,7 @@ def _hops(part: Part, senders: Int[np.ndarray, " n"], recipients: Int[np.ndarray
     if part.routes.is_complete:
         return (senders != recipients).astype(np.int64)
     agents, n = part.graph.agents, len(part.graph.agents)
+    # each pair of agents once: paths are searched in Python
     pairs, place = np.unique(senders * n + recipients, return_inverse=True)
     hops = [part.routes.hops(agents[pair // n], agents[pair % n]) for pair in pairs.tolist()]
     return np.array(hops, dtype=np.int64)[place]

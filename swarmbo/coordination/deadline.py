@@ -14,11 +14,12 @@ an agent has failed.
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, News, Valued
+from swarmbo.coordination import messages
 from swarmbo.errors import ConfigError, TransportError
+from swarmbo.graph import FactorGraph
 from swarmbo.records import LinkReport, by_name
 from swarmbo.transport import Envelope, FaultyTransport, InProcessTransport, Transport
 
@@ -29,8 +30,12 @@ _FEWEST = 3  # bundles within the patience of the other, on links without loss
 _UNLIKELY = 1e-4
 
 
-class Paced(Protocol):
-    """Settings of every agreement by a deadline; see ``MaxSum(…)`` and ``ADMM(…)``."""
+@runtime_checkable
+class Timed(Protocol):
+    """Settings of an agreement that has a deadline in one of its modes; see ``MaxSum(…)`` and ``ADMM(…)``."""
+
+    @property
+    def mode(self) -> Literal["lockstep", "asynchronous"]: ...  # noqa: D102
 
     @property
     def deadline(self) -> int: ...  # noqa: D102
@@ -40,14 +45,6 @@ class Paced(Protocol):
 
     @property
     def threshold(self) -> float: ...  # noqa: D102
-
-
-@runtime_checkable
-class Timed(Paced, Protocol):
-    """Settings of an agreement that has a deadline in one of its modes."""
-
-    @property
-    def mode(self) -> Literal["lockstep", "asynchronous"]: ...  # noqa: D102
 
 
 def has_deadline(settings: object) -> bool:
@@ -61,13 +58,6 @@ def require_lockstep(settings: Timed) -> None:
         raise ConfigError(f"got {settings.mode!r}; wanted 'lockstep' for agents that wait", at="$.coordination.mode")
 
 
-class Entry(NamedTuple):
-    """State of one key as it is announced; the newest version holds."""
-
-    version: int
-    message: News
-
-
 class Correspondence:
     """One agent's side of the announcements between it and another.
 
@@ -78,25 +68,25 @@ class Correspondence:
     def __init__(self, patience: int, retry: int = 1) -> None:
         self.number, self.last_heard = 0, None
         self._patience, self._retry, self._needed = patience, retry, _FEWEST
-        self._entries: dict[Key, Entry] = {}
-        self._known: dict[Key, int] = {}  # the version of each entry that the other has acknowledged
-        self._under_way: dict[Key, tuple[int, int]] = {}  # last sent: version, and tick
-        self._contents: dict[int, dict[Key, int]] = {}  # of bundles that were not acknowledged
+        self._entries: dict[messages.Key, tuple[int, messages.News]] = {}  # by version; the newest holds
+        self._known: dict[messages.Key, int] = {}  # the version of each entry that the other has acknowledged
+        self._under_way: dict[messages.Key, tuple[int, int]] = {}  # last sent: version, and tick
+        self._contents: dict[int, dict[messages.Key, int]] = {}  # of bundles that were not acknowledged
         self._newest, self._before = -1, 0  # the other's newest bundle, and arrivals before it as bits
         self._owes_answer = False
         self._last_sent: int | None = None
 
     last_heard: int | None
 
-    def put(self, message: News, version: int) -> None:
+    def put(self, message: messages.News, version: int) -> None:
         """Announce a message, in place of an earlier one of its key."""
-        self._entries[message.key] = Entry(version, message)
+        self._entries[message.key] = version, message
 
-    def told(self, key: Key) -> News | None:
+    def told(self, key: messages.Key) -> messages.News | None:
         """Newest message of a key, or None."""
-        return self._entries[key].message if key in self._entries else None
+        return self._entries[key][1] if key in self._entries else None
 
-    def hear(self, bundle: Bundle, now: int) -> None:
+    def hear(self, bundle: messages.Bundle, now: int) -> None:
         """Note a bundle of the other: its arrival, and what it acknowledges."""
         self.last_heard, self._owes_answer = now, self._owes_answer or bool(bundle.news)
         self._needed = _needed(bundle.heard, bundle.before)
@@ -114,19 +104,19 @@ class Correspondence:
         for version, message in zip(bundle.versions, bundle.news, strict=False):
             self._known[message.key] = max(self._known.get(message.key, -1), version)
 
-    def bundle(self, now: int) -> Bundle | None:
+    def bundle(self, now: int) -> messages.Bundle | None:
         """Next bundle, or None if there is nothing to send at this tick."""
-        due = {key: entry for key, entry in self._entries.items() if self._is_due(key, entry, now)}
+        due = {key: entry for key, entry in self._entries.items() if self._is_due(key, entry[0], now)}
         is_time = self._last_sent is None or now - self._last_sent >= self._pause(self._needed)
         if not (due or self._owes_answer or is_time):
             return None
         number, self.number = self.number, self.number + 1
         if due:
-            self._contents[number] = {key: entry.version for key, entry in due.items()}
-            self._under_way |= {key: (entry.version, now) for key, entry in due.items()}
+            self._contents[number] = {key: version for key, (version, _) in due.items()}
+            self._under_way |= {key: (version, now) for key, (version, _) in due.items()}
         self._last_sent, self._owes_answer = now, False
-        versions = tuple(entry.version for entry in due.values())
-        return Bundle(number, self._newest, self._before, versions, tuple(entry.message for entry in due.values()))
+        versions, news = zip(*due.values(), strict=True) if due else ((), ())
+        return messages.Bundle(number, self._newest, self._before, versions, news)
 
     def is_silent(self, now: int) -> bool:
         """True if nothing has arrived for so long that the other is taken to have failed."""
@@ -138,11 +128,12 @@ class Correspondence:
         """Ticks between bundles without news, if so many are needed for one to arrive."""
         return max(1, self._patience // needed)
 
-    def _is_due(self, key: Key, entry: Entry, now: int) -> bool:
-        if self._known.get(key, -1) >= entry.version:
+    def _is_due(self, key: messages.Key, version: int, now: int) -> bool:
+        if self._known.get(key, -1) >= version:
             return False
-        version, sent = self._under_way.get(key, (-1, 0))
-        return version < entry.version or now - sent >= self._retry
+        sent_version, sent = self._under_way.get(key, (-1, 0))
+        # an entry under way is repeated only when its acknowledgement is late, or every tick would send it again
+        return sent_version < version or now - sent >= self._retry
 
 
 def _needed(newest: int, before: int) -> int:
@@ -167,18 +158,27 @@ class Correspondent(ABC):
     each entry holds.
 
     Args:
-        others: Agents with which it exchanges bundles.
-        patience: Ticks, >= 1, after which another agent counts as silent; more on links with high loss.
+        graph: Scopes and owners. Agents exchange bundles with the owners of their factors' variables, of their
+            variables' factors, and of these factors' variables.
+        settings: Of the agreement.
+        more: Further agents with which it exchanges bundles.
         retry: Ticks, >= 1, until an unacknowledged entry is sent again. A larger value sends less, and news arrive
             later.
     """
 
-    def __init__(self, name: str, decision: int, others: Iterable[str], patience: int, retry: int = 1) -> None:
-        if not 0 <= decision < 2**32:
-            raise ConfigError(f"got decision {decision}; wanted 0 to {2**32 - 1}: number decisions from 0 upwards")
+    def __init__(
+        self, name: str, graph: FactorGraph, settings: Timed, decision: int, more: Iterable[str] = (), retry: int = 1
+    ) -> None:
+        require_number(decision)
         self.name, self.decision, self.dropped, self.refused = name, decision, 0, Counter[str]()
-        self._others = {other: Correspondence(patience, retry) for other in others if other != name}
-        self._versions: dict[Key, int] = {}
+        self._graph, self._column, self._threshold = graph, graph.column_of, settings.threshold
+        self._factors, self._variables = graph.factors_owned_by(name), graph.variables_owned_by(name)
+        of_own = [f for x in self._variables for f in graph.factors_of(x)]
+        near = {*map(graph.owner, of_own), *more}
+        near |= {graph.variable_owner(x) for f in (*self._factors, *of_own) for x in graph.scope(f)}
+        others = [agent for agent in graph.agents if agent in near - {name}]
+        self._others = {other: Correspondence(settings.patience, retry) for other in others}
+        self._versions: dict[messages.Key, int] = {}
         self._now = self._turn = 0
 
     @abstractmethod
@@ -195,7 +195,7 @@ class Correspondent(ABC):
         return tuple(other for other in self._others if self.is_silent(other))
 
     @abstractmethod
-    def take(self, sender: str, message: Message) -> bool:
+    def take(self, sender: str, message: messages.Message) -> bool:
         """Store an entry, and return True, if the sender may state it."""
 
     def _hear_all(self, now: int, inbox: Sequence[Envelope]) -> None:
@@ -206,12 +206,12 @@ class Correspondent(ABC):
 
     def _hear(self, envelope: Envelope) -> None:
         try:
-            label, bundle = Codec.read(envelope.payload)
+            label, bundle = messages.Codec.read(envelope.payload)
         except TransportError:
             self.dropped += 1
             return
         other = self._others.get(envelope.sender)
-        if other is None or label.decision != self.decision or not isinstance(bundle, Bundle):
+        if other is None or label.decision != self.decision or not isinstance(bundle, messages.Bundle):
             self.dropped += 1
             return
         other.hear(bundle, self._now)
@@ -224,21 +224,38 @@ class Correspondent(ABC):
                 self.refused[envelope.sender] += 1
                 continue
             self._versions[message.key] = version
-            if isinstance(message, Valued):
+            if isinstance(message, messages.Valued):
                 self.put_to_all(message, version)
 
-    def put(self, recipient: str, message: News, version: int) -> None:
+    def put(self, recipient: str, message: messages.News, version: int) -> None:
         """Announce a message to another agent; no effect for itself."""
         if recipient in self._others:
             self._others[recipient].put(message, version)
 
-    def put_to_all(self, message: News, version: int) -> None:
+    def announce(self, recipient: str, message: messages.News, change: Callable[[Any], Any], unit: float = 1.0) -> None:
+        """Announce a message unless it changed by at most ``threshold`` units since the last one of its key."""
+        if recipient in self._others:
+            before = self._others[recipient].told(message.key)
+            # compared with what was sent, not with the tick before: slow drifts would never be sent
+            if before is None or change(before) > self._threshold * unit:
+                self._others[recipient].put(message, self._turn)
+
+    def is_to_variable(self, sender: str, factor: str, variable: str) -> bool:
+        """True if an agent may write for a factor to an own variable."""
+        graph = self._graph
+        return variable in self._variables and factor in graph.factors_of(variable) and graph.owner(factor) == sender
+
+    def is_owner(self, sender: str, variable: str) -> bool:
+        """True if an agent may write for a variable."""
+        return variable in self._column and self._graph.variable_owner(variable) == sender
+
+    def put_to_all(self, message: messages.News, version: int) -> None:
         """Announce to every other agent a message that is forwarded until all have it."""
         self._versions[message.key] = version
         for other in self._others.values():
             other.put(message, version)
 
-    def told(self, recipient: str, key: Key) -> News | None:
+    def told(self, recipient: str, key: messages.Key) -> messages.News | None:
         """Newest message of a key to another agent."""
         return self._others[recipient].told(key)
 
@@ -252,8 +269,18 @@ class Correspondent(ABC):
         for name, other in self._others.items():
             bundle = other.bundle(self._now)
             if bundle is not None:
-                out.append(Envelope(self.name, name, Codec.encode(bundle, Label(self.decision, bundle.number))))
+                out.append(
+                    Envelope(
+                        self.name, name, messages.Codec.encode(bundle, messages.Label(self.decision, bundle.number))
+                    )
+                )
         return out
+
+
+def require_number(decision: int) -> None:
+    """Refuse a decision's number that a label cannot hold."""
+    if not 0 <= decision < 2**32:
+        raise ConfigError(f"got decision {decision}; wanted 0 to {2**32 - 1}: number decisions from 0 upwards")
 
 
 def links_of(

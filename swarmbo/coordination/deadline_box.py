@@ -20,14 +20,13 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
+from swarmbo.coordination import box_steps, messages
 from swarmbo.coordination.agreement import Agreement
-from swarmbo.coordination.ascent import ascend, augmented
-from swarmbo.coordination.box_steps import FEWEST, drawn_starts, natural_penalty
 from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.local_functions import LocalFunctions, by_factor, exchange
-from swarmbo.coordination.messages import Message, Offer, Published, Pull, Runs, Utility, Valued
+from swarmbo.coordination.messages import Message
 from swarmbo.coordination.tables import Vector, total, violated
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
 from swarmbo.records import SolveReport
@@ -76,8 +75,8 @@ class BoxTerms:
     def of(cls, settings: TimedClimbs, functions: LocalFunctions, seed: int, *, shares: bool) -> "BoxTerms":
         """Make the terms from the settings, the box and the seed; no function is evaluated."""
         graph, n_given = functions.graph, min(len(functions.starts), settings.starts)
-        n_random = max(settings.starts, FEWEST)
-        points = drawn_starts(functions, graph.variables, seed, settings.starts, n_random)
+        n_random = max(settings.starts, box_steps.FEWEST)
+        points = box_steps.drawn_starts(functions, graph.variables, seed, settings.starts, n_random)
         starts, drawn = points[: min(settings.starts, _RUNS)], points[n_given:]
         box = functions.low, functions.high
         return cls(settings, graph, *box, starts, n_given, drawn, functions.n_exchanges, shares)
@@ -136,7 +135,7 @@ class OwnRuns:
         self._name, self._terms, self._graph, self._functions = name, terms, graph, functions
         self._variables, self._column = graph.variables_owned_by(name), graph.column_of
         self._fresh = set(graph.variables)  # variables with news for the own factors
-        self._pulls: dict[tuple[str, str], Pull] = {}
+        self._pulls: dict[tuple[str, str], messages.Pull] = {}
         self._climbers = {f: self._climber(stacks_of(graph, [f])[0]) for f in graph.factors_owned_by(name)}
 
     def place(self, variable: str, entries: Vector) -> None:
@@ -145,13 +144,13 @@ class OwnRuns:
         self.Z[:, i] = np.clip(entries, self._terms.low[i], self._terms.high[i])
         self._fresh.add(variable)
 
-    def pulled(self, pull: Pull) -> None:
+    def pulled(self, pull: messages.Pull) -> None:
         """Note the values that a factor wants for an own variable."""
         self._pulls[pull.factor, pull.variable] = pull
 
-    def climb(self, received: Mapping[str, Sequence[Float[np.ndarray, "1 p"]]]) -> list[Pull]:
+    def climb(self, received: Mapping[str, Sequence[Float[np.ndarray, "1 p"]]]) -> list[messages.Pull]:
         """Let every own factor with news of its variables climb its augmented Lagrangian."""
-        terms, functions, graph, out = self._terms, self._functions, self._graph, list[Pull]()
+        terms, functions, graph, out = self._terms, self._functions, self._graph, list[messages.Pull]()
         for f, climber in self._climbers.items():
             scope, stack = graph.scope(f), climber.stack
             fresh = np.array([x in self._fresh for x in scope])
@@ -167,21 +166,21 @@ class OwnRuns:
             # a variable of one factor has no other copy, so nothing pulls at it
             weight = np.where(is_shared, climber.eta / terms.sides[columns] ** 2, 0.0)
             got = tuple(phase[:, : len(self.Z)] for phase in received[f])
-            lagrangian = augmented(partial(functions.value_and_gradient, stack), got, z - climber.U, weight)
+            lagrangian = box_steps.augmented(partial(functions.value_and_gradient, stack), got, z - climber.U, weight)
             box = terms.low[columns][None, None], terms.high[columns][None, None]
-            climbed = ascend(lagrangian, climber.X, *box, terms.settings.inner_steps, first_step=climber.step)
+            climbed = box_steps.ascend(lagrangian, climber.X, *box, terms.settings.inner_steps, first_step=climber.step)
             climber.X, climber.step = climbed.X, climbed.step
             said = (climber.X + climber.U)[0]
-            out += [Pull(f, x, said[:, axis].copy(), climber.eta) for axis, x in enumerate(scope)]
+            out += [messages.Pull(f, x, said[:, axis].copy(), climber.eta) for axis, x in enumerate(scope)]
         self._fresh.clear()
         for pull in out:
             if pull.variable in self._variables:
                 self.pulled(pull)
         return out
 
-    def agree(self) -> list[Runs]:
+    def agree(self) -> list[messages.Runs]:
         """Move own variables to the means of their factors' values, and return moves beyond the threshold."""
-        out: list[Runs] = []
+        out: list[messages.Runs] = []
         for x in self._variables:
             heard = [self._pulls[f, x] for f in self._graph.factors_of(x) if (f, x) in self._pulls]
             if not heard:
@@ -191,13 +190,13 @@ class OwnRuns:
             weights = np.array([pull.weight for pull in heard])
             i = self._column[x]
             mean = weights @ np.array([pull.entries for pull in heard]) / weights.sum()
-            runs = Runs(x, np.clip(mean, self._terms.low[i], self._terms.high[i]))
+            runs = messages.Runs(x, np.clip(mean, self._terms.low[i], self._terms.high[i]))
             if self.change(runs, self.Z[:, i]) > self._terms.settings.threshold:
                 self.place(x, runs.entries)
                 out.append(runs)
         return out
 
-    def change(self, message: Pull | Runs, before: Vector) -> float:
+    def change(self, message: messages.Pull | messages.Runs, before: Vector) -> float:
         """Largest move over all runs, in sides of the box."""
         return float(np.abs(message.entries - before).max() / self._terms.sides[self._column[message.variable]])
 
@@ -205,7 +204,7 @@ class OwnRuns:
         terms = self._terms
         silence = tuple(np.zeros((1, len(terms.drawn))) for _ in range(terms.n_exchanges))
         values = self._functions.value(stack, stack.take(terms.drawn), silence)[0]
-        eta, X = terms.settings.penalty * natural_penalty(values, 0), stack.take(self.Z)
+        eta, X = terms.settings.penalty * box_steps.natural_penalty(values, 0), stack.take(self.Z)
         return _Climber(stack, X, np.zeros_like(X), eta, np.full(X.shape[:2], 1.0 / eta))
 
 
@@ -214,11 +213,10 @@ class DeadlineAgentInBox(Correspondent):
 
     def __init__(self, name: str, terms: BoxTerms, functions: LocalFunctions, decision: int = 0) -> None:
         graph = terms.graph
-        super().__init__(name, decision, _correspondents(graph, name), terms.settings.patience, RETRY)
-        functions = functions.of(graph.factors if terms.shares else graph.factors_owned_by(name))
-        self._terms, self._graph, self._functions = terms, graph, functions
-        self._factors, self._variables = graph.factors_owned_by(name), graph.variables_owned_by(name)
-        self._column = graph.column_of
+        around = [graph.owner(g) for f in graph.factors_owned_by(name) for g in graph.neighbours(f)]
+        super().__init__(name, graph, terms.settings, decision, around, RETRY)
+        functions = functions.of(graph.factors if terms.shares else self._factors)
+        self._terms, self._functions = terms, functions
         self._numbers: dict[tuple[str, str, int], Vector] = {}  # by sender, recipient and phase
         self._stacks = {f: stacks_of(graph, [f])[0] for f in self._factors}
         self._runs = OwnRuns(name, terms, functions)
@@ -254,18 +252,17 @@ class DeadlineAgentInBox(Correspondent):
         if not isinstance(entries, np.ndarray) or entries.ndim != 1 or np.isnan(entries).any():
             return False
         match message:
-            case Pull(factor=f, variable=x, weight=weight):
-                is_right = x in self._variables and f in graph.factors_of(x) and graph.owner(f) == sender
-                if not (is_right and self._is_of_runs(entries) and 0.0 < weight < np.inf):
+            case messages.Pull(factor=f, variable=x, weight=weight):
+                if not (self.is_to_variable(sender, f, x) and self._is_of_runs(entries) and 0.0 < weight < np.inf):
                     return False
                 self._runs.pulled(message)
-            case Runs(variable=x):
-                if not (self._is_seen(x, sender) and self._is_of_runs(entries)):
+            case messages.Runs(variable=x):
+                if not (self.is_owner(sender, x) and self._is_of_runs(entries)):
                     return False
                 self._runs.place(x, entries)
-            case Offer() | Utility() | Valued():
+            case messages.Offer() | messages.Utility() | messages.Valued():
                 return self._joint_starts.take(sender, message)
-            case Published(factor=f, neighbour=g, phase=phase):
+            case messages.Published(factor=f, neighbour=g, phase=phase):
                 is_right = g in self._stacks and f in graph.neighbours(g) and graph.owner(f) == sender
                 is_right = is_right and 0 <= phase < self._terms.n_exchanges
                 if not (is_right and len(entries) == self._n_points and np.isfinite(entries).all()):
@@ -277,25 +274,6 @@ class DeadlineAgentInBox(Correspondent):
 
     def _is_of_runs(self, entries: Vector) -> bool:
         return len(entries) == len(self._terms.starts) and bool(np.isfinite(entries).all())
-
-    def _is_seen(self, x: str, sender: str) -> bool:
-        return x in self._column and self._graph.variable_owner(x) == sender
-
-    # Sending
-
-    def _put(self, recipient: str, message: Pull | Published | Runs, changed_by: float = np.inf) -> None:
-        """Announce a message if it differs from the last one by more than the threshold."""
-        if self.told(recipient, message.key) is None or changed_by > self._terms.settings.threshold:
-            self.put(recipient, message, self._turn)
-
-    def _told(self, recipient: str, message: Pull | Published) -> Vector | None:
-        """Entries of the last message of this key to a recipient."""
-        before = self.told(recipient, message.key)
-        return before.entries if isinstance(before, Pull | Published) else None
-
-    def _owners_of_factors(self, x: str) -> tuple[str, ...]:
-        graph = self._graph
-        return tuple(dict.fromkeys(o for f in graph.factors_of(x) if (o := graph.owner(f)) != self.name))
 
     # Numbers for neighbouring factors
 
@@ -321,13 +299,11 @@ class DeadlineAgentInBox(Correspondent):
         for f, stack in self._stacks.items():
             told = self._functions.published(stack, self._points(f), self._received(f, phase))[0]
             for g in self._graph.neighbours(f):
-                owner, message = self._graph.owner(g), Published(f, g, told, phase)
+                owner, message = self._graph.owner(g), messages.Published(f, g, told, phase)
                 if owner == self.name:
                     self._numbers[f, g, phase] = told
                     continue
-                before = self._told(owner, message)
-                largest = max(float(np.abs(told).max()), 1e-300)
-                self._put(owner, message, np.inf if before is None else float(np.abs(told - before).max()) / largest)
+                self.announce(owner, message, partial(_relative_change, told))
 
     # Runs
 
@@ -336,12 +312,10 @@ class DeadlineAgentInBox(Correspondent):
         received = {f: self._received(f, self._terms.n_exchanges) for f in self._factors}
         for pull in self._runs.climb(received):
             owner = self._graph.variable_owner(pull.variable)
-            if owner != self.name:
-                before = self._told(owner, pull)
-                self._put(owner, pull, np.inf if before is None else self._runs.change(pull, before))
+            self.announce(owner, pull, lambda before, now=pull: self._runs.change(now, before.entries))
         for runs in self._runs.agree():
-            for owner in self._owners_of_factors(runs.variable):
-                self._put(owner, runs)
+            for owner in dict.fromkeys(map(self._graph.owner, self._graph.factors_of(runs.variable))):
+                self.put(owner, runs, self._turn)
 
     # Joint starts
 
@@ -364,12 +338,9 @@ class DeadlineAgentInBox(Correspondent):
         return np.where(line < np.inf, line, -np.inf)
 
 
-def _correspondents(graph: FactorGraph, name: str) -> tuple[str, ...]:
-    """Owners of its factors' variables and neighbours, of its variables' factors, and of the variables of these."""
-    own, of_own = graph.factors_owned_by(name), [f for x in graph.variables_owned_by(name) for f in graph.factors_of(x)]
-    them = {graph.variable_owner(x) for f in (*own, *of_own) for x in graph.scope(f)}
-    them |= {graph.owner(f) for f in of_own} | {graph.owner(g) for f in own for g in graph.neighbours(f)}
-    return tuple(agent for agent in graph.agents if agent in them - {name})
+def _relative_change(now: Vector, before: messages.Published) -> float:
+    """Largest change since a message, as a share of the largest number."""
+    return float(np.abs(now - before.entries).max()) / max(float(np.abs(now).max()), 1e-300)
 
 
 def maximise_by_deadline(

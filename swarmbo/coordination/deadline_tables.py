@@ -37,10 +37,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
 NO_VALUE = -1  # on the wire: a decision for no value
-_JOINT_STARTS, _NOTED = (
-    12,
-    6,
-)  # number of joint starts if decisions are not final, and of those taken from messages
+# joint starts if decisions are not final, and those of them taken from messages
+_JOINT_STARTS, _NOTED = 12, 6
 _FIRST, _COMPARED, _DECIDED = 0.2, 0.6, 0.8  # shares of the time: turns begin, pause, and continue
 
 
@@ -104,20 +102,10 @@ class Terms:
 class DeadlineAgent(Correspondent):
     """One agent of an agreement by a deadline on tables, from its own tables, the common terms, and arrivals."""
 
-    def __init__(
-        self,
-        name: str,
-        terms: Terms,
-        tables: Mapping[str, Table],
-        decision: int = 0,
-    ) -> None:
-        graph = terms.graph
-        retry = 1 if terms.is_final else RETRY  # decisions are short, and late ones cost most
-        super().__init__(name, decision, _correspondents(terms, name), terms.settings.patience, retry)
-        self._terms, self._graph = terms, graph
-        self._factors = self._graph.factors_owned_by(name)
-        self._variables = self._graph.variables_owned_by(name)
-        self._tables = {f: tables[f] for f in self._factors}
+    def __init__(self, name: str, terms: Terms, tables: Mapping[str, Table], decision: int = 0) -> None:
+        # decisions are short, and late ones cost most
+        super().__init__(name, terms.graph, terms.settings, decision, retry=1 if terms.is_final else RETRY)
+        self._terms, self._tables = terms, {f: tables[f] for f in self._factors}
         self._flooding = Flooding(self._graph, self._tables, self._variables, terms.sizes)
         self._from_variables = np.zeros(self._flooding.n_entries)
         self._from_factors = np.zeros(self._flooding.n_entries)
@@ -176,11 +164,9 @@ class DeadlineAgent(Correspondent):
                 is_right = f in self._tables and x in graph.scope(f) and graph.variable_owner(x) == sender
                 return is_right and self._place(self._from_variables, message)
             case FromFactor(factor=f, variable=x):
-                is_right = x in self._variables and f in graph.factors_of(x) and graph.owner(f) == sender
-                return is_right and self._place(self._from_factors, message)
+                return self.is_to_variable(sender, f, x) and self._place(self._from_factors, message)
             case Choice(variable=x, index=index) if self._terms.is_final:
-                is_right = x in self._terms.sizes and graph.variable_owner(x) == sender
-                if not is_right or not NO_VALUE <= index < self._terms.sizes[x]:
+                if not self.is_owner(sender, x) or not NO_VALUE <= index < self._terms.sizes[x]:
                     return False
                 self._words.setdefault(x, None if index == NO_VALUE else index)
                 return True
@@ -329,24 +315,9 @@ class DeadlineAgent(Correspondent):
 
     def _put(self, recipient: str, message: FromVariable | FromFactor) -> None:
         """Announce a message if it differs enough from the last one."""
-        if recipient == self.name:
-            return
-        before = self.told(recipient, message.key)
-        if isinstance(before, FromVariable | FromFactor) and not self._has_changed(before.entries, message.entries):
-            return
-        self.put(recipient, message, self._turn)
-
-    def _has_changed(self, before: Vector, now: Vector) -> bool:
-        return bool(largest_changes(before, now) > self._terms.settings.threshold * spread(now))
-
-
-def _correspondents(terms: Terms, name: str) -> tuple[str, ...]:
-    """Owners of variables of an agent's factors, of factors of its variables, and of neighbours of these."""
-    graph, around, own = terms.graph, terms.conflicts.neighbours, terms.graph.variables_owned_by(name)
-    them = {graph.variable_owner(x) for f in graph.factors_owned_by(name) for x in graph.scope(f)}
-    them |= {graph.owner(f) for x in own for f in graph.factors_of(x)}
-    them |= {graph.variable_owner(y) for x in own for y in around[x]}
-    return tuple(agent for agent in graph.agents if agent in them - {name})
+        now = message.entries
+        # not divided by the spread, which would round: a change is notable if it is above threshold times spread
+        self.announce(recipient, message, lambda before: largest_changes(before.entries, now), spread(now))
 
 
 class Settled(NamedTuple):

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from swarmbo.coordination.messages import Choice, Conditioned, Line
+from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.requests import Compare, Crossed, Mail, Steps
 from swarmbo.coordination.tables import Edge, Rank, Table, Vector
-from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 
 

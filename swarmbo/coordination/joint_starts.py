@@ -109,17 +109,14 @@ class JointStarts:
         graph, n_joint_starts = self._graph, self._schedule.n_joint_starts
         match message:
             case Offer(variable=x, entries=entries):
-                is_right = x in self._column and graph.variable_owner(x) == sender and np.isfinite(entries).all()
-                if (
-                    not is_right
-                    or len(entries) not in (2, 2 * n_joint_starts)
-                    or (entries.reshape(2, -1)[1] < 0.0).any()
-                ):
+                if not self._host.is_owner(sender, x) or len(entries) not in (2, 2 * n_joint_starts):
+                    return False
+                if not np.isfinite(entries).all() or (entries.reshape(2, -1)[1] < 0.0).any():
                     return False
                 self._set_offer(message)
             case Utility(factor=f, variable=x, entries=entries):
-                is_right = x in self._variables and f in graph.factors_of(x) and graph.owner(f) == sender
-                if not is_right or x not in self._offers or not (entries < np.inf).all():  # nor NaN
+                is_right = self._host.is_to_variable(sender, f, x) and x in self._offers
+                if not is_right or not (entries < np.inf).all():  # nor NaN
                     return False
                 if entries.size not in (size := self._looks(x, *self._said(x)).shape[1], n_joint_starts * size):
                     return False
@@ -194,6 +191,7 @@ class JointStarts:
             return
         before = stand, reach = self._said(x)
         looks, joint_starts = self._looks(x, stand, reach), np.arange(self._n)
+        # a move needs a strictly larger sum: ties would send offers for ever
         best, stay = summed.argmax(axis=1), (looks == stand[:, None]).argmax(axis=1)
         found = looks[joint_starts, np.where(summed[joint_starts, best] > summed[joint_starts, stay], best, stay)]
         is_far = np.abs(found - stand) >= 0.9 * reach * self._sides[self._column[x]]

@@ -20,6 +20,9 @@ from swarmbo.errors import TransportError
 
 Key = tuple[str | int, ...]
 
+# fields that identify a message among those of its kind
+_TOPIC = ("factor", "variable", "neighbour", "phase", "part", "agent")
+
 
 class Message(msgspec.Struct, frozen=True, array_like=True, eq=False):
     """Base of all messages.
@@ -28,19 +31,18 @@ class Message(msgspec.Struct, frozen=True, array_like=True, eq=False):
     sender, and are taken in the order in which they were sent; see :class:`Label`.
     """
 
-    about: ClassVar[tuple[str, ...]] = ()  # fields that identify a message among those of its kind
-
     @property
     def key(self) -> Key:
-        """Kind of the message and the fields that identify it."""
+        """Kind of the message, and the fields that identify it among those of its kind (``_TOPIC``)."""
         tag, about = _told_apart_by(type(self))
         return (tag, *about(self))
 
 
 @cache
 def _told_apart_by(kind: type[Message]) -> tuple[str, Callable[[Message], tuple[str | int, ...]]]:
-    fields: Any = attrgetter(*kind.about)
-    return str(kind.__struct_config__.tag), fields if len(kind.about) > 1 else lambda message: (fields(message),)
+    named = [field for field in kind.__struct_fields__ if field in _TOPIC]
+    fields: Any = attrgetter(*named)
+    return str(kind.__struct_config__.tag), fields if len(named) > 1 else lambda message: (fields(message),)
 
 
 class Numbers(Message, frozen=True):
@@ -49,8 +51,6 @@ class Numbers(Message, frozen=True):
     factor: str
     variable: str
     entries: np.ndarray
-
-    about: ClassVar = ("factor", "variable")
 
 
 class FromVariable(Numbers, frozen=True, tag="variable"):
@@ -79,8 +79,6 @@ class Choice(Message, frozen=True, tag="choice"):
     variable: str
     index: int
 
-    about: ClassVar = ("variable",)
-
 
 class Gain(Message, frozen=True, tag="gain"):
     """Gain of a variable by its best value: the decrease of broken factors, and the rise of the sum of the others."""
@@ -88,8 +86,6 @@ class Gain(Message, frozen=True, tag="gain"):
     variable: str
     broken: int
     utility: float
-
-    about: ClassVar = ("variable",)
 
 
 class Report(Message, frozen=True, tag="report"):
@@ -100,8 +96,6 @@ class Report(Message, frozen=True, tag="report"):
     entries: np.ndarray
     change: float
     moved: bool
-
-    about: ClassVar = ("part", "agent")
 
 
 class Verdict(Message, frozen=True, tag="verdict"):
@@ -114,8 +108,6 @@ class Verdict(Message, frozen=True, tag="verdict"):
     best: int
     stop: bool | None
 
-    about: ClassVar = ("part",)
-
 
 class FactorTable(Message, frozen=True, tag="table"):
     """A factor's whole table, for the agent that eliminates one of its variables."""
@@ -123,8 +115,6 @@ class FactorTable(Message, frozen=True, tag="table"):
     factor: str
     shape: tuple[int, ...]
     entries: np.ndarray
-
-    about: ClassVar = ("factor",)
 
 
 class Eliminated(Message, frozen=True, tag="eliminated"):
@@ -134,16 +124,12 @@ class Eliminated(Message, frozen=True, tag="eliminated"):
     shape: tuple[int, ...]
     entries: np.ndarray
 
-    about: ClassVar = ("variable",)
-
 
 class Decided(Message, frozen=True, tag="decided"):
     """Values of the variables that a variable's step was joined with, in the order of its scope."""
 
     variable: str
     indices: tuple[int, ...]
-
-    about: ClassVar = ("variable",)
 
 
 class Copy(Numbers, frozen=True, tag="copy"):
@@ -162,8 +148,6 @@ class Published(Message, frozen=True, tag="published"):
     entries: np.ndarray
     phase: int = 0
 
-    about: ClassVar = ("factor", "neighbour", "phase")
-
 
 class Slope(Numbers, frozen=True, tag="slope"):
     """A factor's derivative by a variable at the joint point being polished."""
@@ -176,16 +160,12 @@ class Reduced(Message, frozen=True, tag="tally"):
     agent: str
     entries: np.ndarray
 
-    about: ClassVar = ("part", "agent")
-
 
 class Broadcast(Message, frozen=True, tag="ruling"):
     """Down the spanning tree: the sums over all factors of a connected part."""
 
     part: int
     entries: np.ndarray
-
-    about: ClassVar = ("part",)
 
 
 class Reports(Message, frozen=True, tag="reports"):
@@ -195,16 +175,12 @@ class Reports(Message, frozen=True, tag="reports"):
     agent: str
     reports: dict[str, bytes]
 
-    about: ClassVar = ("part", "agent")
-
 
 class Note(Message, frozen=True, tag="note"):
     """An agent's belief for another, in a step in which all send; empty if there is nothing to send."""
 
     agent: str
     content: bytes
-
-    about: ClassVar = ("agent",)
 
 
 class Pull(Numbers, frozen=True, tag="pull"):
@@ -219,8 +195,6 @@ class Runs(Message, frozen=True, tag="runs"):
     variable: str
     entries: np.ndarray
 
-    about: ClassVar = ("variable",)
-
 
 class Offer(Message, frozen=True, tag="offer"):
     """A variable's value in each joint start, then its search reach in each."""
@@ -228,8 +202,6 @@ class Offer(Message, frozen=True, tag="offer"):
     variable: str
     entries: np.ndarray
     number: int
-
-    about: ClassVar = ("variable",)
 
 
 class Utility(Numbers, frozen=True, tag="worth"):
@@ -243,8 +215,6 @@ class Valued(Message, frozen=True, tag="valued"):
 
     factor: str
     entries: np.ndarray
-
-    about: ClassVar = ("factor",)
 
 
 # changes of an agent's state
@@ -264,7 +234,10 @@ class Bundle(Message, frozen=True, tag="bundle"):
     versions: tuple[int, ...]
     news: tuple[News, ...]
 
-    about: ClassVar = ("number",)
+    @property
+    def key(self) -> Key:
+        """Kind and number."""
+        return "bundle", self.number
 
 
 class Label(NamedTuple):

@@ -18,7 +18,7 @@ from swarmbo.coordination.agreement import (
     solution_of,
     unfinished_solution,
 )
-from swarmbo.coordination.deadline import has_deadline
+from swarmbo.coordination.deadline import has_deadline, require_number
 from swarmbo.coordination.deadline_box import TimedClimbs, maximise_by_deadline
 from swarmbo.coordination.deadline_tables import TimedTables, agree_by_deadline
 from swarmbo.coordination.drivers.by_messages import Post
@@ -27,7 +27,7 @@ from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, Un
 from swarmbo.coordination.schema import Wanted, said_of
 from swarmbo.coordination.stepping import run, step
 from swarmbo.coordination.tables import Table, checked_tables, sizes_of
-from swarmbo.errors import ConfigError, TransportError
+from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import LinkReport, SolveReport, Traffic
 from swarmbo.transport import Envelope, FaultyTransport, Reliable, Routes, Transport
@@ -71,8 +71,7 @@ class Participant(Generic[Result]):
     def __init__(
         self, name: str, decision: int = 0, *, patience: float = math.inf, refused: Counter[str] | None = None
     ) -> None:
-        if not 0 <= decision < 2**32:
-            raise ConfigError(f"got decision {decision}; wanted 0 to {2**32 - 1}: number decisions from 0 upwards")
+        require_number(decision)
         self.name, self.decision, self.patience = name, decision, patience
         self.outcomes: list[Result] = []
         self.ignored, self.refused = 0, Counter[str]() if refused is None else refused
@@ -130,7 +129,7 @@ class Participant(Generic[Result]):
             missing = self.missing
             raise TransportError(
                 f"{self.name!r} waits for {len(missing)} messages of decision {self.decision}, such as {missing[0]}, "
-                f"and received nothing for {now - self.since:g}; wanted news within {self.patience:g}: was one lost?"
+                f"and received nothing for {now - self.since:g}; wanted one within {self.patience:g}: was one lost?"
                 f"{said_of(self.refused)}"
             )
         outbox, self._outbox = self._outbox, []

@@ -8,6 +8,13 @@ made finer. If it lies at an edge that is not the box's own, the window moves th
 That is a generating set search along the coordinates, and converges as one (Torczon 1997; with bounds, Lewis & Torczon
 1999). On a smooth function with exactly solved levels, it converges to a point where no coordinate direction climbs; if
 the function is also concave, to its maximum.
+
+A search for few values of many variables (``narrowed``) assembles joint points by max-sum instead, as no random joint
+point suits more than a few of very many factors, so that screening whole points gains nothing. First every variable has
+the same lattice over its side of the box, and its coordinates of given points. The lattice includes both ends, as the
+unexplored edge is often best. On each further level it has its last value, ever nearer neighbours on either side, and
+at first some random values, which may lead to another maximum. A level is one table a factor, and some rounds of
+messages.
 """
 
 from collections.abc import Sequence
@@ -16,10 +23,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from swarmbo.boundary.rng import stream
+from swarmbo.coordination.box_steps import exchange
 from swarmbo.coordination.local_functions import LocalFunctions, Received
+from swarmbo.coordination.methods.max_sum import MaxSum
+from swarmbo.coordination.part import BoxView
 from swarmbo.coordination.requests import Look, Steps
 from swarmbo.coordination.tables import Table
-from swarmbo.coordination.view import BoxView
 from swarmbo.errors import BudgetError, ShapeError
 from swarmbo.graph import FactorGraph, FactorStack
 
@@ -143,6 +153,7 @@ def window_values(
     above = np.minimum(np.ceil((high - x) / step - slack), half)
     first = np.where(above < half, np.maximum(above - (points - 1), -np.ceil((x - low) / step - slack)), -below)
     steps = first[:, None] + np.arange(points)
+    # the incumbent first: of equally good values the first is taken, so it stays
     order = np.argsort(steps != 0.0, axis=1, kind="stable")
     return np.clip(
         x[:, None] + np.take_along_axis(steps, order, axis=1) * spacing[:, None], low[:, None], high[:, None]
@@ -206,4 +217,48 @@ def tabulated(
     for stack, got in zip(view.stacks, received, strict=True):
         found = yield from tables(view.functions, stack, values, got, rough=rough)
         out.update(zip(stack.factors, found, strict=True))
+    return out
+
+
+MOST = 17  # values of a variable on the first level; fewer were found to miss the maximum more often
+_GIVEN = 3  # of them from given points, at most a quarter
+# distance of neighbours as a share of the lattice's spacing, and number of random values
+_LEVELS = (0.5, 4), (0.3, 4), (0.1, 0)
+_FIRST, _LATER = MaxSum(rounds=50), MaxSum(rounds=20)  # choices between maxima take more rounds than those within one
+
+
+def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray, "m n"]]:
+    """Joint points assembled on each level, the last first, then given points; ``n_values`` is at least 7."""
+    low, high, graph = view.functions.low, view.functions.high, view.graph
+    given = np.clip(view.functions.starts[: min(_GIVEN, n_values // 4)], low, high)
+    n_lattice = n_values - len(given)
+    spacing = (high - low) / (n_lattice - 1)
+    columns = [view.place[variable] for variable in graph.variables]
+    rng = stream(seed, "starts", variable=graph.variables[0])
+    pool = coarse_values(low, high, given, n_lattice).T
+    out = [(yield from put_together(view, pool, _FIRST, rough=True))]
+    for share, n_random in _LEVELS:
+        x = out[0]
+        drawn = np.broadcast_to(x, (n_random, len(x))).copy()
+        drawn[:, columns] = rng.random((n_random, len(columns)))
+        drawn[:, columns] = low[columns] + drawn[:, columns] * (high - low)[columns]
+        near = np.clip(x + share * np.array([[0.0], [-1.0], [1.0]]) * spacing, low, high)
+        pool = np.concatenate([near, drawn])
+        out.insert(0, (yield from put_together(view, pool, _LATER, rough=True)))
+    return np.concatenate([np.array(out), given])
+
+
+def put_together(
+    view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum, *, rough: bool = False
+) -> Steps[Float[np.ndarray, " n"]]:
+    """Assemble a point from the joint points' values of each variable; neighbours' numbers are those at the first
+    point.
+    """
+    graph, out = view.graph, pool[0].copy()
+    received = yield from exchange(view, view.take(pool[:1]))
+    built = yield from tabulated(view, pool.T, received, rough=rough)
+    sizes = dict.fromkeys(graph.variables, len(pool))
+    found = yield from method.flooded(view, built, sizes, 0.0 if graph.is_forest else method.damping)
+    columns = [view.place[variable] for variable in graph.variables]
+    out[columns] = pool[found.best, columns]
     return out

@@ -12,28 +12,14 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Float, Int
 
+from swarmbo.coordination import messages
 from swarmbo.coordination.counting import Counts
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.local_functions import LocalFunctions, Received, RoughFunctions, by_factor
-from swarmbo.coordination.messages import (
-    Broadcast,
-    Consensus,
-    Copy,
-    FromFactor,
-    FromVariable,
-    Key,
-    Message,
-    Published,
-    Reduced,
-    Report,
-    Reports,
-    Slope,
-    Verdict,
-)
-from swarmbo.coordination.part import Part
+from swarmbo.coordination.messages import Key, Message
+from swarmbo.coordination.part import BoxView, Copies, Part, Rows
 from swarmbo.coordination.schema import Fits, FitsWord, any_sums, any_word
 from swarmbo.coordination.tables import Flat, Rank, rank
-from swarmbo.coordination.view import BoxView, Copies, Rows
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.records import Traffic
 
@@ -69,7 +55,7 @@ class ToFactors(NamedTuple):
         for x in flooding.variables:
             choice = int(self.choices[flooding.place[x]])
             for f in graph.factors_of(x):
-                yield to_factor(graph, FromVariable(f, x, flooding.message(self.entries, f, x), choice))
+                yield to_factor(graph, messages.FromVariable(f, x, flooding.message(self.entries, f, x), choice))
 
 
 class ToVariables(NamedTuple):
@@ -83,7 +69,7 @@ class ToVariables(NamedTuple):
         flooding, graph = self.flooding, self.flooding.graph
         for f in flooding.factors:
             for x in graph.scope(f):
-                yield to_variable(graph, FromFactor(f, x, flooding.message(self.entries, f, x)))
+                yield to_variable(graph, messages.FromFactor(f, x, flooding.message(self.entries, f, x)))
 
 
 class Exchange(NamedTuple):
@@ -98,7 +84,7 @@ class Exchange(NamedTuple):
         part = self.view.part
         for factor, numbers in by_factor(self.view.stacks, self.told).items():
             for other in part.neighbours[factor]:
-                message = Published(factor, other, numbers, self.phase)
+                message = messages.Published(factor, other, numbers, self.phase)
                 yield Letter(part.graph.owner(factor), part.graph.owner(other), message)
 
 
@@ -106,7 +92,7 @@ class Reduce(NamedTuple):
     """Entries of factors' variables to their owners; answered by sums (m, n), right for own factors' variables."""
 
     view: BoxView
-    kind: type[Copy] | type[Slope]
+    kind: type[messages.Copy] | type[messages.Slope]
     copies: Copies
     n_points: int
 
@@ -124,7 +110,7 @@ class Reduce(NamedTuple):
         graph = self.view.graph
         for variable, entries in sums.items():
             for factor in graph.factors_of(variable):
-                yield to_factor(graph, Consensus(factor, variable, entries))
+                yield to_factor(graph, messages.Consensus(factor, variable, entries))
 
 
 class AllReduce(NamedTuple):
@@ -139,16 +125,6 @@ class AllReduce(NamedTuple):
         if not view.factors:
             return cls(np.zeros((0, len(rows), n_points)))
         return cls(np.stack([view.in_order(row) for row in rows], axis=1))
-
-    @staticmethod
-    def up(part: Part, agent: str, parent: str, sums: Float[np.ndarray, "k m"]) -> Letter:
-        """Message of an agent to its parent in the tree."""
-        return Letter(agent, parent, Reduced(part.index, agent, sums))
-
-    @staticmethod
-    def down(part: Part, agent: str, child: str, sums: Float[np.ndarray, "k m"]) -> Letter:
-        """Message of an agent to a child in the tree."""
-        return Letter(agent, child, Broadcast(part.index, sums))
 
 
 class Best(NamedTuple):
@@ -170,15 +146,12 @@ class ToAll(NamedTuple):
     fits: FitsWord = any_word
 
     @staticmethod
-    def up(part: Part, agent: str, parent: str, known: Mapping[str, bytes]) -> Letter:
-        """Message of an agent to its parent in the tree."""
-        return Letter(agent, parent, Reports(part.index, agent, dict(known)))
-
-    @staticmethod
-    def down(part: Part, agent: str, child: str, known: Mapping[str, bytes], behind: Collection[str]) -> Letter:
-        """Message of an agent to a child, without the data of the child's subtree."""
-        others = {name: said for name, said in known.items() if name not in behind}
-        return Letter(agent, child, Reports(part.index, agent, others))
+    def letter(
+        part: Part, sender: str, recipient: str, known: Mapping[str, bytes], without: Collection[str] = ()
+    ) -> Letter:
+        """Message along the tree, without the data of agents that the recipient has."""
+        others = {name: said for name, said in known.items() if name not in without}
+        return Letter(sender, recipient, messages.Reports(part.index, sender, others))
 
 
 class HandOn(NamedTuple):
@@ -194,7 +167,7 @@ class HandOn(NamedTuple):
 
     def on(self, part: Part, agent: str, known: Mapping[str, bytes]) -> Letter:
         """Message of an agent that is not the last one to the next one."""
-        return Letter(agent, self.order[self.order.index(agent) + 1], Reports(part.index, agent, dict(known)))
+        return Letter(agent, self.order[self.order.index(agent) + 1], messages.Reports(part.index, agent, dict(known)))
 
     def news(self, part: Part, known: Mapping[str, bytes]) -> Iterator[Letter]:
         """Messages of the last agent to every agent."""
@@ -203,7 +176,7 @@ class HandOn(NamedTuple):
             heard = self.order[: self.order.index(agent) + 1] if agent in self.order else ()
             if agent != last:
                 others = {name: said for name, said in known.items() if name not in heard}
-                yield Letter(last, agent, Reports(part.index, last, others))
+                yield Letter(last, agent, messages.Reports(part.index, last, others))
 
 
 class Compare(NamedTuple):
@@ -225,7 +198,7 @@ class Compare(NamedTuple):
     tried: set[bytes] | None = None
     ends_round: bool = True
 
-    def judged(self, part: Part) -> tuple[Verdict, Rank | None]:
+    def judged(self, part: Part) -> tuple[messages.Verdict, Rank | None]:
         """Make the verdict from the values of all factors and all changes.
 
         A choice that is better than all before, or else the last one, is repaired if it is forbidden, or if any was:
@@ -241,14 +214,7 @@ class Compare(NamedTuple):
             start = self.values[best - 1].tobytes()
             stop = stop if start in self.tried else None
             self.tried.add(start)
-        return Verdict(part.index, best, stop), best_so_far
-
-    @staticmethod
-    def up(
-        part: Part, agent: str, parent: str, values: Float[np.ndarray, "k _f"], change: float, moved: bool
-    ) -> Letter:
-        """Message of an agent to its parent in the tree, for all factors of its subtree."""
-        return Letter(agent, parent, Report(part.index, agent, values, change, moved))
+        return messages.Verdict(part.index, best, stop), best_so_far
 
 
 class Look(NamedTuple):

@@ -50,7 +50,7 @@ def run(agents: Mapping[str, Ticking], transport: Transport, by_deadline: Transp
         for agent in agents.values():
             refused.update(getattr(agent, "refused", {}))
         why = said_of(refused)
-        raise TransportError(f"agent {unfinished[0]!r} still waits for messages, but none is under way{why}")
+        raise TransportError(f"agent {unfinished[0]!r} still waits for messages, but none is in transit{why}")
     return traffic
 
 

@@ -201,7 +201,7 @@ class AskTell(TeamState):
 
     @whole_or_not_at_all
     def expect(self, point: Mapping[str, float]) -> str:
-        """Note an evaluation of a function that began elsewhere: it is pending until it is told, as a query is.
+        """Note an evaluation of a function that began elsewhere: like a query, it is pending until its outcome is told.
 
         Args:
             point: Value of each variable.

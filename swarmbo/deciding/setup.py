@@ -243,7 +243,7 @@ def check_of_account(acquisition: Acquisition, team: Team) -> None:
     for field in ignored:
         if (got := getattr(acquisition, field)) != getattr(usual, field):
             raise ConfigError(
-                f"got {short(got)}, which changes nothing for {TEAMS[team]}; leave it out", at=f"$.acquisition.{field}"
+                f"got {short(got)}, which has no effect for {TEAMS[team]}; leave it out", at=f"$.acquisition.{field}"
             )
 
 
@@ -282,8 +282,7 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
     again = {**settings, **{slot: own for slot, own in given.items() if own is not None}}
     if not trust and given.get("belief") is None and (unloaded := unloaded_kernels(settings.get("belief"))):
         raise ConfigError(
-            f"got the kernel {unloaded[0]!r}, code that swarmbo does not bring; wanted the belief again, belief=…, or "
-            "trust=True, which loads it",
+            f"got the kernel {unloaded[0]!r}, your own code; pass the belief again, belief=…, or trust=True to load it",
             at="$.belief",
         )
     for slot in SLOTS:
@@ -293,15 +292,15 @@ def settings_again(settings: Mapping[str, Any], given: Mapping[str, object], tru
             continue
         if not trust:
             raise ConfigError(
-                f"got {name!r}, code that swarmbo does not bring; wanted it again, {slot}=…, or trust=True, which "
-                "loads it where the state has its settings",
+                f"got {name!r}, your own code; pass it again, {slot}=…, or trust=True to load it, if the "
+                "state has its settings",
                 at=f"$.{slot}",
             )
         own = load_class(name, f"$.{slot}.kind")
         if not issubclass(own, msgspec.Struct) and takes_anything(own):
             raise ConfigError(  # its defaults might differ from the saved one
-                f"got {name!r}, of which the state has the name only, as it is no swarmbo.settings.Settings; wanted it "
-                f"again: {slot}=…",
+                f"got {name!r}, whose settings the state does not have, as it is no swarmbo.settings.Settings; pass "
+                f"it again: {slot}=…",
                 at=f"$.{slot}",
             )
     return again

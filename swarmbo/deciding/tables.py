@@ -185,7 +185,7 @@ def attached(
     X, y = real_array(points), real_array(outcomes)
     if X is None or y is None:
         got = short(points if X is None else outcomes)
-        raise ShapeError(f"got {got}; wanted arrays of numbers, NaN where it failed")
+        raise ShapeError(f"got {got}; wanted arrays of numbers, NaN if it failed")
     # NaN compares as False, so missing and absurd outcomes become failures in one step
     X, y = np.atleast_2d(X), np.where(np.abs(y) < LARGEST_OUTCOME, y, np.nan)
     rounds = None if rounds is None else checked_rounds(rounds, len(X))
@@ -206,7 +206,7 @@ def attached(
             noise[row, 1 + channel] = known[row]
         return Dataset(joint, unknown, nothing, X[:, d] if X.shape[1] > d else rounds, noise_std=noise)
     if agents is not None:
-        raise ConfigError("got agents; wanted none: of a function all of them set one joint point", at="$.agents")
+        raise ConfigError("got agents; wanted none: in a function all agents set one joint point", at="$.agents")
     if X.shape != (t, n) or y.shape not in ((t,), (t, k)):
         raise ShapeError(f"got points {X.shape} and outcomes {y.shape}; wanted (t, {n}) and (t,) or (t, {k})")
     if y.ndim == 1 and problem.outcomes == "per-factor":

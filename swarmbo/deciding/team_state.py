@@ -83,8 +83,8 @@ class TeamState(OneAtATime):
         """Belief of a team in a field; that of a function is ``model.belief``.
 
         It learns a query once all outcomes are told; a partly told query is learned before the next decision or
-        recommendation, as by agents. Data told while another query is partly told wait with it. A look at the
-        belief changes no decision: attached data are fitted for it, and local beliefs are fused when agents learn.
+        recommendation, as by agents. Data told while another query is partly told wait with it. No decision
+        depends on access to the belief: attached data are fitted for it, and local beliefs are fused when agents learn.
         """
         learner = self._learner
         if not isinstance(learner, FieldLearner):
@@ -104,7 +104,7 @@ class TeamState(OneAtATime):
     @whole_or_not_at_all
     def _modelled(self) -> Model:
         if not isinstance(self._learner, FunctionLearner):
-            raise AttributeError("a team in a field has no model of a sum; what it believes is team.belief")
+            raise AttributeError("a team in a field has no model of a sum; its belief is team.belief")
         self._learner, model = self._learner.modelled(self._log)
         return model
 

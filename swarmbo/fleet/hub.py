@@ -253,7 +253,7 @@ class Hub:
         why = "; ".join(f"{agent}: {reason}" for agent, reason in self.absence.away.items())
         is_back = lambda: any(map(self._knows, self.absence.returning))  # noqa: E731
         if not self._heard_until(is_back, "anybody", longest=JOINING):
-            raise TransportError(f"round {self._round}: no agent is left that knows the decision ({why})")
+            raise TransportError(f"round {self._round}: no remaining agent knows the decision ({why})")
 
     def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[letters.Answer, ...]]:
         """Have agents measure with their own instruments; measurements of failed agents count as failed."""

@@ -59,12 +59,12 @@ def loaded(name: str, trust: bool) -> Instrument:
     if not plugins.is_own(name):
         raise ConfigError(f"got {name!r}; wanted 'module:function'", at=_AT)
     if not trust:
-        raise ConfigError(f"got {name!r}, code that swarmbo does not bring; wanted --trust, which runs it", at=_AT)
+        raise ConfigError(f"got {name!r}, your own code; wanted --trust, which runs it", at=_AT)
     plugins.find_in([os.getcwd()], name, _AT)
     found: Any = plugins.load(name, _AT)
     if callable(found):
         return cast(Instrument, found)
-    raise ConfigError(f"got {name!r}, which is {short(found)}; wanted a function of a place", at=_AT)
+    raise ConfigError(f"got {name!r}, which is {short(found)}; wanted a function of a location", at=_AT)
 
 
 def require_measurable(problem: Problem, agent: str) -> None:
@@ -168,7 +168,9 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
     def _measured(self, infos: Infos) -> dict[str, Any]:
         places = {agent: _places(infos[agent]) for agent in self._measuring if agent in infos}
         if lost := [agent for agent, there in places.items() if not there and Report.of(infos[agent]).is_measured]:
-            raise TransportError(f"the world does not say where {lost[0]!r} is; wanted its location, to measure there")
+            raise TransportError(
+                f"the environment does not state where {lost[0]!r} is; wanted its location, to measure there"
+            )
         asked = {agent: there for agent, there in places.items() if there}
         if self.hub is None or not asked:
             return dict(infos)

@@ -89,7 +89,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"got endpoints of {sorted(protocols)}; wanted all tls, all quic, or all tcp", at=at)
         if self.protocol == "tcp":
             if far := [end for end in self.endpoints.values() if not end.startswith("tcp/127.0.0.1:")]:
-                raise ConfigError(f"got {far[0]}: tcp is open to anybody; wanted tls or quic, with keys", at=at)
+                raise ConfigError(f"got {far[0]}: tcp is open to every process; wanted tls or quic, with keys", at=at)
         elif self.keys is None:
             raise ConfigError("got no keys; wanted a folder that `swarmbo fleet keys` made", at=f"{at}.keys")
         for name, seconds in {"patience_s": self.patience_s, "tick_s": self.tick_s}.items():

@@ -107,7 +107,9 @@ def _require_told(offers: Offers, level: float | None, known: list[list[float]] 
     """Refuse an environment that differs from the plan."""
     sites = None if offers.sites is None else offers.sites.tolist()
     if offers.level != level or sites not in (None, known):
-        raise ConfigError("its level or its sites() changed; wanted a world of which both stay", at="$.environment")
+        raise ConfigError(
+            "its level or its sites() changed; wanted an environment in which both stay the same", at="$.environment"
+        )
 
 
 def _report(words: list[Word], absent: tuple[str, ...]) -> SolveReport:

@@ -125,7 +125,7 @@ def _names(g: "nx.Graph[Any]") -> dict[Any, str]:
     if g.is_directed() or g.is_multigraph():
         raise ConfigError(
             f"got a {type(g).__name__}; wanted an undirected graph with one edge between two nodes: nx.Graph(g), if "
-            "directions mean nothing and no two edges are parallel"
+            "directions have no meaning and no edges are parallel"
         )
     if not len(g):
         raise ConfigError("got a graph without nodes; wanted at least one variable")
@@ -175,7 +175,7 @@ def _interactions(g: "nx.Graph[Any]", names: Mapping[Any, str], groups: Iterable
 def _bipartite(g: "nx.Graph[Any]", names: Mapping[Any, str], factors: set[Any]) -> Read:
     for u, v in g.edges():
         if (u in factors) == (v in factors):
-            raise ConfigError(f"edge {u!r} - {v!r} joins two of a kind; wanted a factor and a variable")
+            raise ConfigError(f"edge {u!r} - {v!r} joins two nodes of one kind; wanted a factor and a variable")
     scopes: dict[str, list[str]] = {}
     for factor in (node for node in g.nodes if node in factors):
         edges = [(data.get("axis", place), names[v]) for place, (_, v, data) in enumerate(g.edges(factor, data=True))]

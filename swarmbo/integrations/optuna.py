@@ -196,7 +196,7 @@ class _Work:
         told = trial.user_attrs.get(FACTORS)
         if not isinstance(told, Mapping) or set(told) != set(factors):
             wanted = f"trial.set_user_attr({FACTORS!r}, {{factor: value}}) with {list(factors)}"
-            raise ConfigError(f"trial {trial.number}: got {short(told)}; outcomes = 'per-factor' wanted {wanted}")
+            raise ConfigError(f"trial {trial.number}: got {short(told)}; with per-factor outcomes wanted {wanted}")
         return {factor: self.sign * float(outcome) for factor, outcome in told.items()}
 
     def suggest(self, number: int) -> dict[str, Any]:

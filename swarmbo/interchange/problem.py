@@ -107,7 +107,7 @@ class Room:
         if self._taken <= MOST_ENTRIES and self._steps > _MOST_STEPS:
             raise ConfigError(
                 f"got {math.prod(shape):,} combinations for an expression of {n_steps:,} parts; wanted at most "
-                f"{_MOST_STEPS:,} parts to work out in all: shorten it, or give variables fewer values",
+                f"{_MOST_STEPS:,} parts in all: shorten it, or give variables fewer values",
                 at=at,
             )
         if self._taken > MOST_ENTRIES:

@@ -94,8 +94,8 @@ def yaml_of_problem(problem: TableProblem) -> str:
         named.setdefault(repr(values), (f"d{len(named)}", values))
         if strange := [v for v in values if not str(v) or set(str(v)) & _SEPARATORS or ".." in str(v)]:
             raise ConfigError(
-                f"variable {variable!r}: got the value {short(strange[0])}; wanted no spaces, quotes, bars or '..' in "
-                "values, which pyDCOP's tables cannot tell apart"
+                f"variable {variable!r}: got the value {short(strange[0])}; wanted values without spaces, quotes, bars "
+                "or '..', which separate values in pyDCOP's tables"
             )
     sign = 1.0 if problem.objective == "max" else -1.0
     constraints: dict[str, Any] = {}
@@ -134,7 +134,7 @@ def _loaded(text: str) -> dict[str, Any]:
         def construct_document(self, node: Any) -> Any:
             if _expanded(node, {}) > _MOST_EXPANDED:
                 raise ConfigError(
-                    f"got aliases that come to more than {_MOST_EXPANDED:,} parts and characters; wanted fewer, and "
+                    f"got aliases that expand to more than {_MOST_EXPANDED:,} parts and characters; wanted fewer, and "
                     "none in itself"
                 )
             return super().construct_document(node)
@@ -296,7 +296,7 @@ def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> 
         for line in _lines(told):
             if len(line) != len(scope) or any(word not in known for word, known in zip(line, places, strict=True)):
                 raise ConfigError(
-                    f"got {' '.join(line)!r}; wanted a value of each of {', '.join(scope)}, and | between combinations",
+                    f"got {' '.join(line)!r}; wanted a value of each of {', '.join(scope)}; | separates combinations",
                     at=f"{at}.values.{key}",
                 )
             table[tuple(known[word] for word, known in zip(line, places, strict=True))] = number

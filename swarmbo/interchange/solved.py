@@ -12,8 +12,7 @@ from rich.table import Table as RichTable
 
 from swarmbo.boundary.files import replacing
 from swarmbo.coordination.agreement import Solution
-from swarmbo.coordination.plan import TableMethod
-from swarmbo.coordination.trace import TraceRow, traced
+from swarmbo.coordination.plan import TableMethod, TraceRow, traced
 from swarmbo.errors import ConfigError
 from swarmbo.interchange.problem import TableProblem
 from swarmbo.interchange.uai import uai_solution

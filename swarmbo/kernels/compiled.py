@@ -44,6 +44,7 @@ def fall(x: float) -> float:
     x is n ln 2 + r with |r| <= (ln 2) / 2, and exp(-r) its Taylor series up to the 13th power.
     """
     x = min(x, _FAR)
+    # Cody and Waite: ln 2 in two parts, so that n ln 2 is subtracted without loss of digits
     n = np.int32(x * _LOG2_E + 0.5)
     r = (n * _LN2_HIGH - x) + n * _LN2_LOW
     series = 1.0 + r * (_1 + r * (_2 + r * (_3 + r * (_4 + r * (_5 + r * (_6 + r * (_7 + r * (
@@ -67,6 +68,7 @@ def radial(
         for i in range(len(squares)):
             r = math.sqrt(squares[i])
             near[i] = outputscale * fall(r)
+            # the cusp: no derivative exists at 0, and 0 is the middle of its subdifferential
             slope[i] = near[i] / r if r > 0.0 else 0.0
     elif kernel == _MATERN32:
         for i in range(len(squares)):

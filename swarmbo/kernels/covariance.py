@@ -76,6 +76,7 @@ class Covariance:
         if self.time_kernel is None:
             return kernel_matrix_gradient(self.kernel, X, Z, self.lengthscales, self.outputscale)
         (x, t), (z, u), (own, fade) = (np.split(part, [-1], axis=-1) for part in (X, Z, self.lengthscales))
+        # product rule: each derivative times the other factor of the kernel
         by_place = kernel_matrix_gradient(self.kernel, x, z, own, self.outputscale)
         by_time = kernel_matrix_gradient(self.time_kernel, t, u, fade, 1.0)
         then = correlation(self.time_kernel, scaled_distance(t, u, fade))

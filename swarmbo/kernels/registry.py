@@ -173,6 +173,7 @@ def _check(name: str, correlation: Radial, slope: Radial) -> None:
     c, inside = correlation(r), r[(r > 0.0) & (r < 100.0)]
     if abs(c[0, 0] - 1.0) > _ALLOWED or np.abs(c).max() > 1.0 + _ALLOWED:
         refuse("correlation", c.ravel().tolist(), "c(0) = 1 and no value beyond -1 and 1")
+    # central differences, as an independent route to the stated slope
     by_differences = -(correlation(inside + _STEP) - correlation(inside - _STEP)) / (2.0 * _STEP) / inside
     wrong = np.abs(slope(inside) - by_differences) * inside > _ALLOWED
     if wrong.any():

@@ -42,7 +42,7 @@ def _own_frequencies(
     sampler = own_kernel(name).frequencies
     if sampler is None:
         raise ConfigError(
-            f"got {name!r}, which was registered without frequencies; wanted them, for functions to be drawn: "
+            f"got {name!r}, which was registered without frequencies; wanted frequencies, to draw functions: "
             "register_kernel(…, frequencies=…)",
             at="$.kernel",
         )

@@ -82,19 +82,7 @@ def correlation_slope(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np
     Matern-1/2 has a cusp at r = 0, where no derivative exists. w is set to 0 there, so that every derivative of the
     kernel at zero distance is 0, the middle of its subdifferential.
     """
-    r = np.minimum(r, _FAR)
-    match name:
-        case "matern12":
-            return np.divide(np.exp(-r), r, out=np.zeros_like(r), where=r > 0.0)
-        case "matern32":
-            return 3.0 * np.exp(-np.sqrt(3.0) * r)
-        case "matern52":
-            a = np.sqrt(5.0) * r
-            return (5.0 / 3.0) * (1.0 + a) * np.exp(-a)
-        case "rbf":
-            return np.exp(-0.5 * r * r)
-        case _:
-            return own_kernel(name).slope(r)
+    return correlation_and_slope(name, r)[1]
 
 
 def correlation_and_slope(
@@ -132,6 +120,7 @@ def scaled_distance(
     """
     if X.shape[0] == 0 or Z.shape[0] == 0:
         return np.zeros((X.shape[0], Z.shape[0]))
+    # differences of scaled coordinates: equal points are at distance exactly 0
     return cdist(X / lengthscales, Z / lengthscales)
 
 

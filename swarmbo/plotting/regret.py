@@ -89,7 +89,7 @@ def plot_level_score(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
         The axes.
     """
     rounds, score = _rounds(records), _scores(records, lambda score: score.level_f1)
-    ax.plot(rounds, score, "-o", color=style.PURPLE, markersize=3.2, label="F1 of where the level is exceeded")
+    ax.plot(rounds, score, "-o", color=style.PURPLE, markersize=3.2, label="F1 of the area above the level")
     ax.set_ylim(0.0, 1.02)
     ax.set_title("Level")
     ax.set_ylabel("F1 score")

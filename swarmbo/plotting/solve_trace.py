@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from swarmbo.coordination.trace import TraceRow
+from swarmbo.coordination.plan import TraceRow
 from swarmbo.plotting import style
 from swarmbo.plotting.formats import Formats
 

@@ -138,7 +138,7 @@ class Problem:
             raise ConfigError(f"got {short(aim)}; wanted 'peak', 'map' or 'level'", at="$.aim")
         watched = None if level is None else _level(level)
         if aim == "level" and watched is None:
-            raise ConfigError("got none; wanted the level that is watched, for the aim 'level'", at="$.level")
+            raise ConfigError("got none; wanted a level, for the aim 'level'", at="$.level")
         names = distinct_names(agents, "agent", "$.agents")
         scopes = {agent: [f"{agent}[{axis}]" for axis in range(box.n_dims)] for agent in names}
         graph = FactorGraph.from_scopes(scopes, owners={agent: agent for agent in names})
@@ -185,7 +185,7 @@ class Problem:
         limited = replace(self, no_go=(*self.no_go, *added))
         if added and not len(limited._allowed_sample):
             got = f"got {len(limited.no_go)} that cover all of {_SPREAD:,} points spread over the bounds"
-            raise ConfigError(f"{got}; wanted regions that leave something to ask for", at="$.no_go")
+            raise ConfigError(f"{got}; wanted regions that leave some points to query", at="$.no_go")
         return limited
 
     def _check_fits(self, region: NoGoRegion, at: str) -> None:
@@ -409,7 +409,7 @@ class Problem:
 def _level(given: object) -> float:
     number = real_array(given)
     if number is None or number.shape != () or not np.isfinite(number) or isinstance(given, str):
-        raise ConfigError(f"got {short(given)}; wanted the level that is watched, a finite number", at="$.level")
+        raise ConfigError(f"got {short(given)}; wanted the level, a finite number", at="$.level")
     return float(number)
 
 

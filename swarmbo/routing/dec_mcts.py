@@ -17,15 +17,14 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.acquisition import Situation
-from swarmbo.acquisition.target_utility import TargetValue
+from swarmbo.acquisition.targeted_variance import TargetValue
 from swarmbo.boundary.rng import stream
+from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.requests import AllReduce, Steps
 from swarmbo.coordination.schema import each_own
-from swarmbo.coordination.view import LocalView
 from swarmbo.registry import FIELD, kind
-from swarmbo.routing.auction import Legs, Pilot, on_schedule
+from swarmbo.routing.pilot import Legs, Pilot, in_rounds, on_schedule, unspared
 from swarmbo.routing.routes import RoutePlanner
-from swarmbo.routing.tour import in_rounds, unspared
 from swarmbo.settings import Count, Positive, within
 
 _BRANCHES = 24  # next way-points of a sequence: the most informative of the nearest
@@ -185,6 +184,7 @@ class _Searcher:
         for _ in range(self._settings.draws):
             given = self._others(others)
             path, sequence, left = [self._root], list[int](), self._left
+            # selection down to a node with untried moves, expansion by one, then a random roll-out
             while not path[-1].untried and path[-1].children:
                 place = self._chosen(path[-1])
                 left -= self._way(sequence)[place]
@@ -224,6 +224,7 @@ class _Searcher:
         q /= q.sum()
         unit = max(float(np.abs(expected).max()), np.finfo(float).tiny)
         for _ in range(_PARTS):
+            # descent on the simplex of the expected loss minus temperature times entropy (algorithm 3)
             gap = (q @ expected - expected) / (unit * temperature)
             q = q - self._settings.step / _PARTS * q * (gap - q @ np.log(q) + np.log(q))
             q = np.maximum(q, 1e-9)

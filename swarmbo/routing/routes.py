@@ -11,20 +11,19 @@ from jaxtyping import Bool, Float
 from swarmbo.acquisition import Acquisition, Decision, Situation, Straddle, TargetedVariance
 from swarmbo.acquisition.by_view import ViewSteps
 from swarmbo.acquisition.chain import in_contact
-from swarmbo.acquisition.planning_places import keys_of, planning_places
+from swarmbo.acquisition.targeted_variance import keys_of, planning_places
 from swarmbo.baselines import Greedy
 from swarmbo.belief import has_view, view_of
-from swarmbo.coordination.part import Part
+from swarmbo.coordination.part import LocalView, Part
 from swarmbo.coordination.participant import Participant, Transport, run_to_the_end
 from swarmbo.coordination.plan import Plan
 from swarmbo.coordination.requests import Steps
-from swarmbo.coordination.view import LocalView
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
 from swarmbo.registry import FIELD, kind, name_of
-from swarmbo.routing.ascent import Climber, ascent, is_due
-from swarmbo.routing.auction import Gains, Legs, Order, Pilot, auction
+from swarmbo.routing.auction import Climber, Order, ascent, auction, is_due
+from swarmbo.routing.pilot import Gains, Legs, Pilot
 from swarmbo.settings import Count, Probability, Settings, within
 from swarmbo.transport import Routes as RadioRoutes
 
@@ -81,7 +80,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         if share == 1.0:
             if not targeted:
                 raise ConfigError(
-                    f"got 1 with acquisition {name_of(acquisition)!r}, which would never be asked; wanted a share "
+                    f"got 1 with acquisition {name_of(acquisition)!r}, which would never be used; wanted a share "
                     "below 1, or acquisition 'targeted-variance'",
                     at="$.coordination.explore_share",
                 )

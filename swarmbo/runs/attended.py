@@ -86,8 +86,8 @@ def _attend(scenario: Scenario, task: Callable[..., Summary], on_round: OnRound)
                 if step is not None:
                     return _Failed(step, f"the world ended its process, with status {process.exitcode}")
                 raise RunFolderError(
-                    f"the process of this run was ended from outside, with status {process.exitcode}, perhaps for want "
-                    "of memory; `swarmbo resume` goes on with it"
+                    f"the process of this run was ended from outside, with status {process.exitcode}, perhaps for lack "
+                    "of memory; `swarmbo resume` continues it"
                 ) from None
             if what == "step":
                 step = content

@@ -106,7 +106,7 @@ def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
         if folder.is_sealed:  # unchanged, so the error is not the file's
             raise
         raise RunFolderError(
-            f"{path}: cannot be drawn: what lies there does not fit together ({error_text(error)})"
+            f"{path}: cannot be drawn: its files do not belong together ({error_text(error)})"
         ) from error
 
 

@@ -226,7 +226,7 @@ def _log(run: _Run, record: RoundRecord, timing: Timing) -> bool:
         then, now = run.folder.versions(), versions()
         changed = ", ".join(f"{name} {then.get(name)} -> {now[name]}" for name in now if then.get(name) != now[name])
         raise RunFolderError(
-            f"{run.folder.path}: round {record.round} came out different from the line that was logged "
+            f"{run.folder.path}: round {record.round} differs from the logged line "
             f"({f'versions changed: {changed}' if changed else 'same versions, so the machine or the world changed'}); "
             "start it again in another folder"
         )

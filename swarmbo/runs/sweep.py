@@ -26,7 +26,7 @@ from swarmbo.runs.scenario_files import load, split_alternatives
 
 _LONGEST_SLUG = 96
 _KILLED = (
-    "the process that ran this was killed, perhaps for want of memory; "
+    "the process that ran this was killed, perhaps for lack of memory; "
     "the same command goes on where it stopped and skips what is done"
 )
 

@@ -94,14 +94,14 @@ def _extrapolated(scenario: Scenario, measured: dict[str, Any]) -> Estimate:
         memory += 4.0 * 8.0 * (measured["end"] ** 2 - measured["tried"] ** 2)
         if (there := _memory()) is not None and memory > there:
             raise _too_large(
-                f"about {memory / 1e9:,.0f} GB for {measured['end']:,} measurements; there are {there / 1e9:.0f}"
+                f"about {memory / 1e9:,.0f} GB for {measured['end']:,} measurements; {there / 1e9:.0f} GB are free"
             )
     return Estimate(scenario.rounds * measured["step_s"] + decisions, memory, acquisition=measured["acquisition"])
 
 
 def _too_large(why: str) -> ConfigError:
     return ConfigError(
-        f"a late round needs more memory than there is ({why}); wanted fewer rounds, agents or candidates"
+        f"a late round needs more memory than is available ({why}); wanted fewer rounds, agents or candidates"
     )
 
 

@@ -138,7 +138,7 @@ def require_trust(scenario: msgspec.Struct | Mapping[str, Any], trust: bool) -> 
     for at, name in own_names(tables).items():
         if not trust:
             raise ConfigError(
-                f"got {name!r}, code that swarmbo does not bring; wanted --trust (trust=True), which runs it",
+                f"got {name!r}, your own code; wanted --trust (trust=True), which runs it",
                 at=at,
             )
         find_in(tables.get("modules") or (), name, at)

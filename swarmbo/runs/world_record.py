@@ -119,7 +119,7 @@ def keep_world(
     alike = msgspec.structs.replace(record_there, arrays=there, **named)
     if (alike, there) != (record, record.arrays):
         raise RunFolderError(
-            f"{folder.path}: the world of this run is another one now: its data or its code changed; "
+            f"{folder.path}: the environment of this run has changed: its data or its code; "
             "put it back, or start the run again in another folder"
         )
 

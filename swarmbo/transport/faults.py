@@ -148,13 +148,13 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
         Args:
             agents: Names of the agents.
             links: Radio graph; None: every agent reaches every other.
-            seed: Seed of the team, so that draws differ between teams and rounds; None: that of the settings.
+            seed: Seed of the team, so that draws differ between teams and rounds. None: the seed of the settings.
             round: Round of the schedule.
         """
         return FaultyTransport(Routes(agents, links), self, self.drawn(seed, round), round, seed)
 
     def drawn(self, team: int | None, round: int) -> int:
-        """Seed of a round, from the team's seed; None: that of the settings."""
+        """Seed of a round, derived from the team's seed. Without one it is the seed of the settings."""
         return self.seed if team is None else int(stream(self.seed, "faults", team=team, round=round).integers(2**63))
 
 

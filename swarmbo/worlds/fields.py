@@ -40,7 +40,8 @@ class FieldWorld:
             raise ConfigError("the environment has no agents", at="$.environment")
         if len({domain.n_dims for domain in domains}) > 1:
             raise ConfigError(
-                "agents have different action spaces; wanted boxes of one number of coordinates", at="$.environment"
+                "agents have different action spaces; wanted boxes with the same number of coordinates",
+                at="$.environment",
             )
         self._env, self._world = env, cast(Any, env.unwrapped)
         agents, d = tuple(env.possible_agents), domains[0].n_dims - self.may_decline

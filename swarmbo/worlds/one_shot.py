@@ -118,7 +118,7 @@ class OneShotWorld(FunctionWorld):
         try:
             number = np.nan if value is None else np.asarray(value, dtype=float).item()
         except (TypeError, ValueError):
-            wanted = "wanted a number, or None where it failed"
+            wanted = "wanted a number, or None if it failed"
             raise ConfigError(f"got {value!r} for {agent!r}; {wanted}", at="$.measurement") from None
         return number if np.isfinite(number) else np.nan
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.acquisition.travel import NEVER
+from swarmbo.acquisition.situation import NEVER
 from swarmbo.boundary.values import short
 from swarmbo.errors import ShapeError
 

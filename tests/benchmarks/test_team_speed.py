@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
-from swarmbo.acquisition.assignment import divide
+from swarmbo.acquisition.chain import divide
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 
 

@@ -50,9 +50,9 @@ def test_an_additive_belief_of_given_hyperparameters():
     [
         sb.Exact(),
         sb.MaxSum(),
-        sb.MaxSum(bound="mplp"),
+        pytest.param(sb.MaxSum(bound="mplp"), marks=pytest.mark.thorough),
         sb.DSA(),
-        sb.DSA(variant="A", bound="mplp"),
+        pytest.param(sb.DSA(variant="A", bound="mplp"), marks=pytest.mark.thorough),
         sb.MGM(),
         sb.ADMM(),
         sb.RefinedMaxSum(),

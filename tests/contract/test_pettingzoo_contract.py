@@ -1,6 +1,5 @@
 """All worlds keep PettingZoo's contract and ours, and refuse states of other worlds."""
 
-import copy
 import pickle
 
 import numpy as np
@@ -36,14 +35,13 @@ def test_pettingzoo_seeds(module):
     parallel_seed_test(lambda: module.parallel_env(failure_rate=0.4), num_cycles=10)
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))], ids=["deep", "pickle"])
-def test_a_copy_goes_on_alike_in_mid_episode(module, copied):
+def test_a_pickled_copy_goes_on_alike_in_mid_episode(module):
     env, rng = module.parallel_env(failure_rate=0.3, max_cycles=9), np.random.default_rng(3)
     env.reset(seed=4)
     actions = [random_actions(env, rng) for _ in range(6)]
     for action in actions[:3]:
         env.step(action)
-    other = copied(env)
+    other = pickle.loads(pickle.dumps(env))
     ahead = [other.step(action) for action in actions[3:]]
     for step, action in zip(ahead, actions[3:], strict=True):
         assert data_equivalence(step, env.step(action))
@@ -63,7 +61,7 @@ def test_pettingzoo_render(module):
 def test_a_state_of_another_world_is_refused(module):
     env = module.parallel_env(failure_rate=0.2)
     env.reset(seed=5)
-    with pytest.raises(StateVersionError, match=r"another world \(\$\.failure_rate: 0\.2, here 0\.3\)"):
+    with pytest.raises(StateVersionError, match=r"another environment \(\$\.failure_rate: 0\.2, here 0\.3\)"):
         module.parallel_env(failure_rate=0.3).set_state(env.get_state())
 
 

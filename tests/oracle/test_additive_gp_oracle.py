@@ -9,7 +9,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from swarmbo.belief import AdditiveGP, AdditiveGPSettings, AdditiveHyperparameters
-from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KERNEL_NAMES
 from swarmbo.spaces import Domain
 
@@ -146,22 +146,6 @@ def test_sum_and_factors_equal_the_dense_posterior(**case):
         ours, var = belief.factor_posterior(factor, Q[:, columns])
         np.testing.assert_allclose(ours, mean, rtol=1e-8, atol=1e-8 * scale)
         np.testing.assert_allclose(var, cov.diagonal(), rtol=1e-8, atol=1e-8 * scale**2)
-
-
-@settings(max_examples=40, deadline=None)
-@given(**CASES)
-def test_contrasts_equal_the_dense_posterior_of_a_difference(**case):
-    belief, dense, data, Q, order = case_of(**case)
-    scale = max(belief.hyperparameters.scales)
-    U = belief.domain.to_unit(Q[:, order])
-    for stack in stacks_of(belief.graph):
-        ours = belief.local_contrast(stack, stack.take(U[1:]), U[0])
-        for g, factor in enumerate(stack.factors):
-            i = belief.graph.factors.index(factor)
-            mean, cov = dense.posterior([((i,), q) for q in Q], *data)
-            apart = cov.diagonal()[1:] + cov[0, 0] - 2.0 * cov[0, 1:]
-            np.testing.assert_allclose(ours.mean[g], mean[1:] - mean[0], rtol=1e-8, atol=1e-8 * scale)
-            np.testing.assert_allclose(ours.var[g], apart, rtol=1e-8, atol=1e-8 * scale**2)
 
 
 @settings(max_examples=30, deadline=None)

@@ -124,6 +124,23 @@ def mischief(_world_is_registered):
 
 
 @pytest.fixture
+def interrupted():
+    """Runs a scenario until it is interrupted after a round: ``interrupted(scenario, out, 2)``."""
+
+    from swarmbo.runs import run  # here, for most tests need none of runs
+
+    def make(scenario, out, after):
+        def stop(record, was_logged):
+            if record.round == after:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run(scenario, out, on_round=stop)
+
+    return make
+
+
+@pytest.fixture
 def bump_scenario(mischief):
     """Makes scenarios of the small world: ``bump_scenario(rounds=4, seed=1, environment={...}, coordination=...)``."""
 

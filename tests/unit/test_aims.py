@@ -22,9 +22,9 @@ LINE = np.linspace(0.0, 1.0, 21)[:, None]
 CHOSEN = [
     (robot_team_v0, "peak", None, "db-gp-ucb"),
     (robot_team_v0, "map", None, "targeted-variance"),
-    (robot_team_v0, "level", 900.0, "targeted-variance"),
+    pytest.param(robot_team_v0, "level", 900.0, "targeted-variance", marks=pytest.mark.thorough),
     (sensor_field_v0, "map", None, "information"),
-    (sensor_field_v0, "level", 0.5, "straddle"),
+    pytest.param(sensor_field_v0, "level", 0.5, "straddle", marks=pytest.mark.thorough),
 ]
 
 

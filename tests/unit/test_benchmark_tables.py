@@ -144,7 +144,10 @@ def test_a_limit_ends_a_run_between_evaluations_and_the_line_says_so(benchmark_p
     assert whole["regret"][:12] == line["regret"]
 
 
-@pytest.mark.parametrize("name", ["ackley", "chain", "rosenbrock", "dixon-price", "wlan", "wlan-shadowed"])
+@pytest.mark.parametrize(
+    "name",
+    ["ackley", "chain", "rosenbrock", "dixon-price", "wlan", pytest.param("wlan-shadowed", marks=pytest.mark.thorough)],
+)
 def test_problems_are_sums_over_their_scopes_whose_maximum_is_where_it_is_said_to_be(benchmark_program, name):
     problem = benchmark_program.PROBLEMS[name]
     function, n = problem.function_of(3), problem.function_of(3).n_variables

@@ -94,7 +94,7 @@ def test_the_default_folder_tells_scenario_seed_and_settings(invoke, tmp_path):
 
 def test_a_run_that_is_complete_is_said_to_be_so_by_run_and_resume(invoke):
     invoke("run", "robots", "--out", "here", "--no-figures", *SMALL)
-    for arguments in (("run", "robots", "--out", "here", *SMALL), ("resume", "here")):
+    for arguments in (("run", "robots", "--out", "here", *SMALL), ("resume", "here", "--no-figures")):
         result = invoke(*arguments)
         assert "here: this run is complete already" in result.stdout
         assert "best measurement" in result.stdout
@@ -324,7 +324,7 @@ def test_lists_and_tables_are_as_wide_as_columns_says_and_end_no_sentence_in_its
     monkeypatch.setenv("COLUMNS", str(width))
     listed = invoke("list").stdout
     assert max(map(len, listed.splitlines())) <= width
-    assert "They load their batteries at bases in the corners" in " ".join(listed.split())
+    assert "They charge at bases in the corners" in " ".join(listed.split())
     invoke("run", "robots", *SMALL, "--no-figures", "--quiet", "--out", "one")
     assert max(map(len, invoke("run", "robots", *SMALL, "--no-figures", "--out", "one").stdout.splitlines())) <= width
 

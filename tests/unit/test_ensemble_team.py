@@ -35,7 +35,12 @@ def points(queries):
 
 @pytest.mark.parametrize(
     ("acquisition", "outcomes"),
-    [("egp-ts", "total"), ("egp-ei", "per-factor"), ("thompson", "per-factor"), ("dumbo", "total")],
+    [
+        ("egp-ts", "total"),
+        ("egp-ei", "per-factor"),
+        pytest.param("thompson", "per-factor", marks=pytest.mark.thorough),
+        pytest.param("dumbo", "total", marks=pytest.mark.thorough),
+    ],
 )
 def test_a_resumed_team_goes_on_to_the_bit(acquisition, outcomes) -> None:
     team = team_of(acquisition, outcomes)
@@ -78,7 +83,7 @@ def test_points_of_a_batch_differ_and_later_ones_are_surer(acquisition) -> None:
     assert team.n_data == 10
 
 
-@pytest.mark.parametrize("acquisition", ["egp-ts", "egp-ei"])
+@pytest.mark.parametrize("acquisition", ["egp-ei", pytest.param("egp-ts", marks=pytest.mark.thorough)])
 def test_teams_find_the_maximum_of_a_simple_function(acquisition) -> None:
     for outcomes, graph in (("total", None), ("per-factor", GRAPH)):
         team = team_of(acquisition, outcomes, graph)

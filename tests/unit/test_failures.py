@@ -76,9 +76,12 @@ def _run(dead: Region, best: np.ndarray, bad: float | None, *, by_factor: bool =
     ("dead", "best", "settings"),
     [
         (_wall, [0.9, 0.4], {"acquisition": "auto"}),  # where it would be best it fails
-        (_ball(3), [0.75, 0.6, 0.5], {"acquisition": "dec-hbo", "coordination": "refined-max-sum"}),
+        pytest.param(
+            *(_ball(3), [0.75, 0.6, 0.5], {"acquisition": "dec-hbo", "coordination": "refined-max-sum"}),
+            marks=pytest.mark.thorough,
+        ),
         (_wall, [0.74, 0.4], {"acquisition": "expected-improvement", "by_factor": True}),
-        (_corner, [0.52, 0.35, 0.6], {"coordination": "isotropic-gp"}),
+        pytest.param(_corner, [0.52, 0.35, 0.6], {"coordination": "isotropic-gp"}, marks=pytest.mark.thorough),
     ],
 )
 def test_a_dead_fifth_beside_the_best_costs_few_queries_and_little_regret(dead, best, settings) -> None:

@@ -58,7 +58,7 @@ def test_team_goes_on_after_points_1e_12_apart():
     goes_on(team)
 
 
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
+@pytest.mark.parametrize("outcomes", ["per-factor", pytest.param("total", marks=pytest.mark.thorough)])
 def test_team_goes_on_after_being_told_300_times_of_one_point(outcomes):
     team = sb.Team(GRAPH, bounds=BOUNDS, seed=0, initial=300, outcomes=outcomes)
     here = dict.fromkeys("xyz", 0.5)

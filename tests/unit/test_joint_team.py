@@ -1,17 +1,15 @@
 """The team with a factor graph, through its public names only."""
 
 import itertools
-import json
 
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
 from scipy.stats import qmc
 
 import swarmbo as sb
 from swarmbo.boundary.rng import stream
-from swarmbo.errors import ConfigError, ConflictError, ShapeError, StateVersionError, UnknownQueryError
+from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo_envs import function_v0, robot_team_v0
 from swarmbo_envs.functions import AdditiveFunction
 
@@ -129,38 +127,6 @@ def test_the_prediction_of_a_query_is_what_the_model_says_there():
     assert (query.mean, query.std) == (float(mean[0]), float(std[0]))
 
 
-@settings(max_examples=8, deadline=None)
-@given(st.permutations(range(4)), st.booleans())
-def test_outcomes_told_in_any_order_teach_the_same(order, parts):
-    def learned(sequence):
-        team = team_of(acquisition="thompson", outcomes="per-factor")
-        queries = team.ask(4)
-        for place in sequence:
-            outcome = factors_at(queries[place].point)
-            if parts:
-                team.tell(queries[place].id, {"g": outcome.pop("g")})
-            team.tell(queries[place], outcome)
-        return team
-
-    one, other = learned(range(4)), learned(order)
-    points = np.array([[0.0, 5.0, 200.0], [0.5, 1.0, 110.0]])
-    one_model, other_model = one.model, other.model
-    one_model = one_model.belief.update(np.zeros((0, 3)), factors=np.zeros((0, 2)))
-    other_model = other_model.belief.update(np.zeros((0, 3)), factors=np.zeros((0, 2)))
-    np.testing.assert_allclose(one_model.posterior(points)[0], other_model.posterior(points)[0], rtol=1e-3, atol=1e-3)
-    assert one.n_data == other.n_data == 4
-
-
-def test_later_points_of_a_batch_look_where_the_variance_is_left():
-    team = team_of(acquisition=sb.DECHBO(), seed=5)
-    told(team, 5)
-    batch = team.ask(3)
-    assert batch[1].std != batch[0].std
-    unit = np.array([[(q.point[n] - BOUNDS[n][0]) / (BOUNDS[n][1] - BOUNDS[n][0]) for n in NAMES] for q in batch])
-    gaps = [np.abs(a - b).max() for a, b in itertools.combinations(unit, 2)]
-    assert min(gaps) > 1e-3
-
-
 def test_no_point_is_asked_for_twice_even_where_the_method_insists(monkeypatch):
     corner = np.array([1.0, 0.0, 0.5])
     monkeypatch.setattr(
@@ -175,36 +141,9 @@ def test_no_point_is_asked_for_twice_even_where_the_method_insists(monkeypatch):
     assert np.abs(X[1:] - corner).max() <= 1e-2
 
 
-def test_a_factor_that_fails_takes_nothing_from_the_others():
-    team = team_of(outcomes="per-factor", acquisition="dec-hbo")
-    for number in range(6):
-        query = team.ask()
-        outcome = factors_at(query.point)
-        if number % 2:
-            outcome.pop("g")
-        team.tell(query, outcome, failed=True)
-    assert team.n_data == 6
-    assert team.failures == 3
-    assert np.isfinite(team.history.factors).sum(axis=0).tolist() == [6, 3]
-    assert team.ask().mean is not None
-
-
-def test_factors_told_to_a_team_of_totals_are_learned_with_them():
-    team = team_of(acquisition="dec-hbo")
-    for number in range(6):
-        query = team.ask()
-        team.tell(query, factors_at(query.point) if number % 2 else total_at(query.point))
-    assert np.isfinite(team.history.totals).all()
-    assert np.isfinite(team.history.factors).all(axis=1).sum() == 3
-    assert team.ask().mean is not None
-
-
 @pytest.mark.parametrize(
     ("misuse", "error", "words"),
     [
-        (lambda t: t.tell("q00099", 1.0), UnknownQueryError, "is not pending"),
-        (lambda t: t.tell(t.ask(), {"stranger": 1.0}), UnknownQueryError, "stranger"),
-        (lambda t: t.ask(0), ConfigError, "count"),
         (lambda t: t.ask(links=nx.DiGraph()), ConfigError, "directed"),
         (lambda t: t.tell(t.ask(), 1.0, point={"x": 5.0, "y": 1.0, "z": 150.0}), ConfigError, "in bounds"),
         (lambda t: t.attach(np.zeros((2, 2)), np.zeros(2)), ShapeError, "wanted"),
@@ -280,23 +219,6 @@ def test_a_function_of_unknown_structure_needs_bounds_only(acquisition):
 def test_factors_of_an_unknown_structure_can_not_be_told():
     with pytest.raises(ConfigError, match="graph that has the factors"):
         sb.Team(None, BOUNDS, outcomes="per-factor")
-
-
-def through_json(state):
-    return {"json": json.loads(json.dumps(state["json"])), "arrays": {k: v.copy() for k, v in state["arrays"].items()}}
-
-
-@pytest.mark.parametrize(("after", "outcomes"), [(2, "total"), (7, "per-factor"), (12, "total")])
-def test_a_saved_team_goes_on_to_the_bit(after, outcomes):
-    outcome = total_at if outcomes == "total" else factors_at
-    team = team_of(outcomes=outcomes)
-    told(team, after, outcome)
-    late = team.ask()
-    again = sb.Team.from_state_dict(through_json(team.state_dict()))
-    for one in (team, again):
-        one.tell(late.id, outcome(late.point))
-    assert told(team, 5, outcome) == told(again, 5, outcome)
-    assert team.recommend() == again.recommend()
 
 
 def test_a_recommendation_in_between_changes_no_decision():
@@ -404,26 +326,6 @@ def test_agents_that_exchange_real_messages_decide_alike(coordination, acquisiti
     assert told(fast, 7) == told(agents, 7)
     assert fast.last_report == agents.last_report
     assert fast.last_report.traffic.messages > 0
-
-
-def test_hyperparameters_are_refitted_when_enough_outcomes_came_and_not_before():
-    team = team_of(acquisition="dec-hbo", belief=sb.AdditiveGPSettings(refit_every=3))
-    fitted_at = []
-    for _ in range(11):
-        query = team.ask()
-        if query.mean is not None:
-            fitted_at.append(team.state_dict()["json"]["learned"]["fitted_at"])
-        team.tell(query, total_at(query.point))
-    assert fitted_at == [4, 4, 4, 7, 7, 7, 10]
-
-
-def test_an_evaluation_that_failed_as_a_whole_closes_its_query():
-    team = team_of(outcomes="per-factor")
-    query = team.ask()
-    team.tell(query, None)
-    assert team.failures == 2
-    with pytest.raises(ConflictError):
-        team.tell(query, factors_at(query.point))
 
 
 def test_a_table_without_any_factor_tells_nothing():

@@ -85,22 +85,6 @@ def test_the_place_where_it_was_really_evaluated_counts():
     assert log.history.X.tolist() == [[5.0, 6.0], [7.0, 8.0]]
 
 
-@pytest.mark.parametrize(
-    ("tell", "words"),
-    [
-        (lambda log, q: log.with_total("q9", 1.0), "'q9' is not pending"),
-        (lambda log, q: log.with_total(q, 1.0).with_total(q, 1.0), "is not pending"),
-        (lambda log, q: log.with_factors(q, {"stranger": 1.0}), "got one of \\['stranger'\\]"),
-        (lambda log, q: log.with_factors(q, {"f": 1.0}).with_factors(q, {"f": 1.0}), "got \\['f'\\] again"),
-        (lambda log, q: log.without([q]).with_total(q, 1.0), "is not pending"),
-    ],
-)
-def test_what_was_never_asked_or_told_before_is_refused(tell, words):
-    log, (query,) = with_queries(1)
-    with pytest.raises(UnknownQueryError, match=words):
-        tell(log, query)
-
-
 def test_attached_rows_without_any_outcome_count_as_failed_and_sums_follow_from_factors():
     log, _ = with_queries(0)
     nan = np.nan

@@ -104,7 +104,11 @@ def test_no_acquisition_of_a_function_asks_for_a_region(acquisition, outcomes):
 
 
 @pytest.mark.parametrize(
-    "coordination", ["refined-max-sum", "centralised", "random", "sobol", "isotropic-gp", {"kind": "admm", "rounds": 5}]
+    "coordination",
+    [
+        *("refined-max-sum", "random", "sobol", "isotropic-gp", {"kind": "admm", "rounds": 5}),
+        pytest.param("centralised", marks=pytest.mark.thorough),
+    ],
 )
 def test_no_way_to_agree_asks_for_a_region(coordination):
     team = sb.Team(GRAPH, CUBE, coordination=coordination, no_go=[SHUT, APART], initial=4, seed=2)
@@ -262,7 +266,7 @@ def test_a_scenario_states_regions_and_its_run_keeps_out_of_them(tmp_path, kind)
         ),
         ([sb.NoGoBox(variables=("x", "x"), low=(0, 0), high=(1, 1))], r"\.variables: .*wanted each variable once"),
         ([SHUT] * 1001, r"\$\.no_go: got 1001 regions; wanted at most 1000"),
-        ([sb.NoGoBox(variables=("x",), low=(-1.0,), high=(2.0,))], "wanted regions that leave something to ask for"),
+        ([sb.NoGoBox(variables=("x",), low=(-1.0,), high=(2.0,))], "wanted regions that leave some points to query"),
     ],
 )
 def test_what_is_no_region_is_refused_in_one_line(regions, words):

@@ -68,7 +68,10 @@ def test_readings_of_unlike_sensors_weigh_as_scikit_learns_alpha_says():
     np.testing.assert_array_equal(history.noise_std[3:, 1], [8.0, np.nan])
 
 
-@pytest.mark.parametrize("method", ["readings", "experts", "consensus", "covariance-intersection"])
+@pytest.mark.parametrize(
+    "method",
+    ["readings", "experts", "consensus", pytest.param("covariance-intersection", marks=pytest.mark.thorough)],
+)
 def test_agents_that_fuse_beliefs_hear_of_noise_with_the_readings(method):
     def team(noise):
         return told_field(field_team(belief={"kind": "fused", "method": method, "steps": 12}), noise=noise)

@@ -179,7 +179,7 @@ def test_regrets_of_a_batch_are_of_what_was_asked_and_simple_regret_of_all():
     assert mean_regret(records) == pytest.approx(cumulative_regret(records)[-1] / 9)
 
 
-@pytest.mark.parametrize("coordination", ["greedy", "exact", "routes"])
+@pytest.mark.parametrize("coordination", ["greedy", "exact", pytest.param("routes", marks=pytest.mark.thorough)])
 def test_plans_do_not_count_on_what_will_be_measured_on_the_way(coordination):
     """Where all know the same, a world with samples on the way is decided as one without."""
     first = []
@@ -217,5 +217,6 @@ def test_what_cannot_be_is_refused_in_one_line(arguments, message):
         make(**arguments)
 
 
+@pytest.mark.thorough
 def test_it_keeps_the_contract():
     sb.testing.check_environment(lambda: make(failure_rate=0.3, no_go=[WALL], noise_std=[1.0, 2.0, 3.0], max_cycles=8))

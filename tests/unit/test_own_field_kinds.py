@@ -145,9 +145,7 @@ def test_own_belief_is_learned_from_fitted_and_saved():
     team, points = played(belief=Plain())
     assert points == played(belief=sb.ExactGPSettings(noise_median=0.05))[1]
     state = team.state_dict()
-    with pytest.raises(
-        ConfigError, match=r"\$\.belief: got '.*test_own_field_kinds:Plain', code that swarmbo does not bring"
-    ):
+    with pytest.raises(ConfigError, match=r"\$\.belief: got '.*test_own_field_kinds:Plain', your own code"):
         sb.Team.from_state_dict(state)
     again = sb.Team.from_state_dict(state, belief=Plain())
     assert played(3, team=again)[1] == played(3, team=team)[1]
@@ -160,7 +158,7 @@ def test_a_team_of_own_parts_goes_on_where_they_are_given_again():
     assert played(2, team=sb.Team.from_state_dict(state, **own))[1] == played(2, team=team)[1]
     for slot in own:
         given = {other: part for other, part in own.items() if other != slot}
-        with pytest.raises(ConfigError, match=rf"\$\.{slot}: got .*wanted it again, {slot}=…"):
+        with pytest.raises(ConfigError, match=rf"\$\.{slot}: got .*pass it again.* {slot}=…"):
             sb.Team.from_state_dict(state, **given)
 
 
@@ -180,12 +178,10 @@ def test_a_saved_state_never_loads_the_code_that_it_names(tmp_path, monkeypatch)
         for slot in ("belief", "acquisition", "coordination", "transport"):
             state = team.state_dict()
             state["json"]["settings"][slot] = {"kind": "evil_state:Evil"}
-            with pytest.raises(
-                ConfigError, match=rf"\$\.{slot}: got 'evil_state:Evil', code that swarmbo does not bring"
-            ):
+            with pytest.raises(ConfigError, match=rf"\$\.{slot}: got 'evil_state:Evil', your own code"):
                 sb.Team.from_state_dict(state)
             state["json"]["settings"][slot] = "evil_state:Evil"
-            with pytest.raises(ConfigError, match="code that swarmbo does not bring"):
+            with pytest.raises(ConfigError, match="your own code"):
                 sb.Team.from_state_dict(state)
     assert "evil_state" not in sys.modules
     assert not (tmp_path / "ran").exists()
@@ -219,16 +215,11 @@ class Raises:
         ({"acquisition": "HERE:Nothing"}, r"\$\.acquisition\.kind: got .*:Nothing; wanted your subclass of swarmbo"),
         ({"acquisition": "HERE:BestMeen"}, r"has no 'BestMeen'; did you mean 'BestMean'\?"),
         ({"acquisition": "HERE:played"}, "which is a function; wanted a class"),
-        ({"acquisition": "HERE:LINE"}, r"which is array\(.*; wanted a class"),
         ({"acquisition": "no_such_module:Best"}, r"\$\.acquisition\.kind: got .*there is no module 'no_such_module'"),
-        ({"acquisition": "swarmbo.no_such:Best"}, r"there is no module 'swarmbo\.no_such'"),
         ({"coordination": "os:system"}, "which is a builtin_function_or_method; wanted a class"),
         ({"coordination": "subprocess:Popen"}, r"got subprocess:Popen; wanted an object with solve\("),
         ({"coordination": "../evil:Best"}, r"\$\.coordination\.kind: got '\.\./evil:Best'; wanted 'module:Class'"),
-        ({"coordination": "a:b:c"}, "got 'a:b:c'; wanted 'module:Class'"),
-        ({"coordination": ":x"}, "got ':x'; wanted 'module:Class'"),
         ({"coordination": ".x:y"}, r"got '\.x:y'; wanted 'module:Class'"),
-        ({"coordination": "HERE:Leftmost.decide"}, "which is a function; wanted a class"),
         ({"coordination": {"kind": "HERE:Leftmost", "stop": 1}}, r"\$\.coordination: unknown key 'stop'; did you mean"),
         ({"coordination": {"kind": "HERE:LeftmostSettings", "stop": 1}}, "unknown key 'stop'; did you mean 'step'"),
         ({"coordination": {"kind": "HERE:LeftmostSettings", "step": "far"}}, r"\$\.coordination\.step: got 'far'"),

@@ -123,7 +123,7 @@ def own_files(tmp_path):
     return tmp_path
 
 
-BLOCKS_OF_CSV = re.compile(r"```csv\n(.*?)```", flags=re.DOTALL)
+BLOCKS_OF_CSV = re.compile(r"```text\n(kind,.*?)```", flags=re.DOTALL)
 
 
 @pytest.mark.parametrize(("page", "line"), LINES)

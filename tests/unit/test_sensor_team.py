@@ -171,16 +171,6 @@ def test_a_saved_team_goes_on_to_the_bit_under_every_kind_of_coordination(coordi
         np.testing.assert_array_equal(one, another)
 
 
-def test_sensors_as_agents_with_inboxes_decide_like_the_fast_path():
-    def actions(as_agents):
-        env = sensor_field_v0.parallel_env(**SMALL, energy_price=0.3)
-        transport = {"kind": "in-process", "as_agents": as_agents}
-        team = sb.Team.for_env(env, belief=FADING, acquisition="information", transport=transport)
-        return [told for told, _ in drive(env, team, 3)]
-
-    np.testing.assert_equal(actions(True), actions(False))
-
-
 def silences(time, price):
     """How many measured in each of 24 rounds; the first two are for nothing. A field that drifts, of deviation 1."""
     belief = sb.ExactGPSettings(time=time, refit_every=4, restarts=0)

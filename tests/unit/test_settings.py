@@ -1,7 +1,9 @@
 """Ranges are declared once, and hold for tables of a scenario as for settings made in Python."""
 
 import importlib
+import inspect
 import math
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -76,23 +78,43 @@ def all_kinds(base=Settings):
         yield from all_kinds(kind)
 
 
-def ends_of(kind):
-    """Every end of every range that a kind of settings declares: field, a number beyond it."""
+def ranges_of(kind):
+    """Every range that a kind of settings declares: field, type, range."""
     for field in msgspec.structs.fields(kind):
         parts = (field.type,) if hasattr(field.type, "__metadata__") else getattr(field.type, "__args__", ())
         for part in parts:
-            for meta in getattr(part, "__metadata__", ()):
-                for end, step in BEYOND.items():
-                    if (stated := getattr(meta, end)) is not None:
-                        beyond = stated + step * max(1, abs(stated)) * (meta.multiple_of or 1)
-                        yield field.name, part.__origin__(beyond)
+            yield from ((field.name, part.__origin__, meta) for meta in getattr(part, "__metadata__", ()))
 
 
-def test_what_lies_beyond_an_end_that_any_settings_declare_is_refused_both_ways():
+def ends_of(kind):
+    """Every end of these ranges: field, a number beyond it."""
+    for field, type_, meta in ranges_of(kind):
+        for end, step in BEYOND.items():
+            if (stated := getattr(meta, end)) is not None:
+                yield field, type_(stated + step * max(1, abs(stated)) * (meta.multiple_of or 1))
+
+
+@pytest.fixture
+def ours():
+    """All kinds of settings of the library and the environments."""
     assert all(kinds(slot) for slot in SLOTS)  # which loads all that a scenario may name
     for world in ("fields", "functions", "robot_team", "sensor_field", "wlan_power"):
         importlib.import_module(f"swarmbo_envs.{world}")
-    ours = [kind for kind in all_kinds() if kind.__module__.startswith(("swarmbo.", "swarmbo_envs."))]
+    return [kind for kind in all_kinds() if kind.__module__.startswith(("swarmbo.", "swarmbo_envs."))]
+
+
+def test_ranges_are_those_that_were_recorded(ours):
+    """A range that is meant to change is changed in the record, too."""
+    found = set[str]()
+    for kind in ours:
+        for field, _, meta in ranges_of(kind):
+            (by, *_) = (base.__name__ for base in kind.__mro__ if field in inspect.get_annotations(base))
+            ends = [f"{end} {getattr(meta, end)}" for end in (*BEYOND, "multiple_of") if getattr(meta, end) is not None]
+            found |= {f"{by}.{field}: {', '.join(ends)}"} if ends else set()
+    assert found == set(Path(__file__).with_name("setting_ranges.txt").read_text(encoding="utf-8").splitlines())
+
+
+def test_what_lies_beyond_an_end_that_any_settings_declare_is_refused_both_ways(ours):
     made = [kind for kind in ours if not any(field.required for field in msgspec.structs.fields(kind))]
     tried = {(kind, field, beyond) for kind in made for field, beyond in ends_of(kind)}
     assert {kind.__module__.partition(".")[0] for kind, *_ in tried} == {"swarmbo", "swarmbo_envs"}

@@ -14,6 +14,7 @@ from typer.main import get_command
 import swarmbo as sb
 import swarmbo_envs
 from swarmbo.cli import app
+from swarmbo.cli.explain import glossary
 from swarmbo.registry import SLOTS, kinds
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -66,6 +67,13 @@ def test_every_command_is_shown_with_its_help(part):
     assert [line.split()[2] for line in text.splitlines() if line.startswith("## ")] == commands
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text
+
+
+def test_the_glossary_has_every_term_and_status_of_explain(part):
+    rows = dict(re.findall(r"^\| `?([^|`]+?)`? \| (.+) \|$", "\n".join(part("fragments").terms()), re.MULTILINE))
+    known = {**glossary()["terms"], **glossary()["status"]}
+    assert len(known) > 70
+    assert {name: rows.get(name) for name in known} == known
 
 
 def test_tables_in_docstrings_become_tables_and_bars_elsewhere_stay_bars(part):

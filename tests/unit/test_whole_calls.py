@@ -89,21 +89,6 @@ def test_a_question_that_ends_in_any_exception_leaves_a_joint_team_where_it_was(
     assert team.ask().point == twin.ask().point
 
 
-@pytest.mark.parametrize("error", [StoppedError, KeyboardInterrupt])
-def test_a_users_own_acquisition_that_raises_changes_nothing(error):
-    class Raises(sb.Acquisition, frozen=True, tag="raises"):
-        def local_functions(self, situation, model):
-            raise error
-
-    team = play(joint_team(acquisition=Raises(), initial=3), 3)
-    before = of(team)
-    for _ in range(2):
-        with pytest.raises(error):
-            team.ask()
-        assert of(team) == before
-    assert team.n_data == 3
-
-
 @pytest.mark.parametrize(("error", "belief"), [(StoppedError, "exact"), (KeyboardInterrupt, FUSED)])
 def test_a_field_team_that_is_stopped_while_it_decides_is_where_it_was(error, belief, monkeypatch):
     team = play(field_team(belief=belief), 2)
@@ -174,22 +159,6 @@ def test_four_threads_that_tell_a_joint_team_400_outcomes_lose_none(busy):
     assert (team.n_data, len(team.history)) == (400, 400)
     told = {tuple(x) for x in team.history.X.tolist()}
     assert told == {tuple(query.point.values()) for query in queries}
-
-
-@pytest.mark.thorough
-def test_four_threads_that_tell_a_field_team_2000_outcomes_lose_none(busy):
-    """Most are failures, which are counted and cost no algebra."""
-    agents = [f"robot_{i}" for i in range(250)]
-    team = sb.Team.for_field(agents, [0.0], [1.0], coordination="random", belief={"kind": "exact", "restarts": 0})
-    queries = [team.ask() for _ in range(8)]
-
-    def tell(number):
-        for query in queries[number::4]:
-            for i, agent in enumerate(agents):
-                team.tell(query, {agent: 1.0 if i % 5 == 0 else None})
-
-    in_threads(4, tell)
-    assert (team.belief.n_data, team.failures) == (400, 1600)
 
 
 @pytest.mark.parametrize("make", [field_team, joint_team])

@@ -138,7 +138,7 @@ class Hull:
             self._equations = ConvexHull((sites - self._centre) / self._scale).equations
         except QhullError:
             raise ConfigError(
-                f"got {len(sites)} distinct sites on one line; wanted 3 or more that are not, or sites = 'only'",
+                f"got {len(sites)} distinct sites on one line; wanted 3 or more off a line, or sites = 'only'",
                 at=f"{at}.sites",
             ) from None
 
@@ -196,8 +196,8 @@ def _refuse_near_sites(sites: Float[np.ndarray, "n 2"], settings: MeasuredSettin
     squared[one] = np.inf
     pair = f"{sites[one].tolist()} and {sites[squared.argmin()].tolist()}"
     raise ConfigError(
-        f"got sites {pair}, {spacing[one]:.3g} m apart; wanted at least {wanted:.3g} m: give rows that belong to one "
-        "place the same coordinates, and their values are averaged",
+        f"got sites {pair}, {spacing[one]:.3g} m apart; wanted at least {wanted:.3g} m: give rows of one site the "
+        "same coordinates, and their values are averaged",
         at=f"{at}.csv",
     )
 

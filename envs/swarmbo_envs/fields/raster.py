@@ -117,7 +117,7 @@ def raster_field(
     squares = known[1:, 1:] & known[1:, :-1] & known[:-1, 1:] & known[:-1, :-1]
     if not squares.any():
         got = f"got {settings.raster!r} of {values.shape[0]} x {values.shape[1]} cells, {known.sum():,} with a value"
-        raise ConfigError(f"{got}; wanted at least 2 x 2 neighbours that have one", at=at)
+        raise ConfigError(f"{got}; wanted at least 2 x 2 adjacent cells with a value", at=at)
     if not known.all():
         nearest = np.asarray(distance_transform_edt(~known, return_distances=False, return_indices=True))
         values = values[nearest[0], nearest[1]]
@@ -170,12 +170,12 @@ def _read(settings: RasterFieldSettings, at: str) -> Raster:
         return Raster(values, np.zeros(values.shape, dtype=bool), edges, is_placed=True, is_north_up=True, crs=None)
     if settings.cell_m is not None:
         got = f"got cells of {settings.cell_m} m for a GeoTIFF"
-        raise ConfigError(f"{got}; wanted none: it says where it lies", at=f"{at}.cell_m")
+        raise ConfigError(f"{got}; wanted none: the file states its location", at=f"{at}.cell_m")
     path, at = settings.raster, f"{at}.raster"
     tiff = read_geotiff(path, "a field in a GeoTIFF", at, settings.band)
     if tiff.crs is None:
         raise ConfigError(
-            f"got {path!r}, which does not say what its coordinates are (no CRS); wanted one: "
+            f"got {path!r}, without a coordinate reference system; wanted one: "
             "`gdal_edit.py -a_srs EPSG:4326 FILE` states longitudes and latitudes",
             at=at,
         )
@@ -259,7 +259,7 @@ def _placing(
     west, east = edge(xs[:1], along_y)[:, 0].max(), edge(xs[-1:], along_y)[:, 0].min()
     south, north = edge(along_x, ys[:1])[:, 1].max(), edge(along_x, ys[-1:])[:, 1].min()
     if not (west < east and south < north):
-        raise ConfigError("got a raster that covers no rectangle in metres; wanted one farther from a pole", at=at)
+        raise ConfigError("got a raster that covers no rectangle in metres; wanted one that is not at a pole", at=at)
     inner = LocalProjection(whole.meridian_deg, whole.east_m + float(west), whole.north_m + float(south))
     return np.array([east - west, north - south]), inner, 1.0
 

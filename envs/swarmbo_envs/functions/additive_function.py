@@ -168,7 +168,7 @@ class AdditiveFunction:
 
     def _bent(self, seed: int, *, move: bool, rescale: bool) -> "AdditiveFunction":
         if self.argmax is None:
-            raise ConfigError(f"{self.name}: its maximum is not known, so it can't be moved", at="$.environment.moved")
+            raise ConfigError(f"{self.name}: its maximum is not known, so it cannot be moved", at="$.environment.moved")
         n, sides = self.n_variables, self.high - self.low
         old = (self.argmax - self.low) / sides
         new = stream(seed, "moved optimum").uniform(0.1, 0.9, n) if move else old

@@ -64,8 +64,8 @@ and that did not fail |
         outcomes: ``total`` or ``per-factor``.
         structure: ``known``: ``factor_graph`` has the factors; ``hidden``: the variables only.
         agents: Number of agents that share the factors; None for as many as own a variable.
-        noise_std: Standard deviation of the noise of a total, unit of the function, 0 to 1e12. The noise of a factor's
-            outcome is that over the square root of the number of factors, so that their sum is as noisy as a total.
+        noise_std: Standard deviation of the noise of a total, unit of the function, 0 to 1e12. The noise of one of k
+            factors has this divided by sqrt(k), so that their sum is as noisy as a total.
         relative_noise: Extra ``noise_std`` as a share of the function's ``spread()``.
         failure_rate: Probability that an evaluation fails.
         max_cycles: Rounds of an episode, >= 1.

@@ -64,7 +64,7 @@ class Ground:
                 raise ConfigError(f"{got}; wanted {wanted}", at=at)
         self.blocked = blocked = self.touched()
         if blocked.all():
-            raise ConfigError("got no-go regions all over the map; wanted some room to drive", at=at)
+            raise ConfigError("got no-go regions that cover the map; wanted free space to drive", at=at)
         parts = np.asarray(label(~blocked)[0])  # from 1; 0 where blocked
         kept = [int(np.bincount(parts.ravel())[1:].argmax()) + 1]
         if anchors:

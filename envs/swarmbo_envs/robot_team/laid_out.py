@@ -47,7 +47,7 @@ def laid_out(
     for name, place in named.items():
         if not ((place >= field.low) & (place <= field.high)).all():
             raise ConfigError(
-                f"got {place.tolist()}; wanted a place on the map, x from {field.low[0]:g} to {field.high[0]:g} m "
+                f"got {place.tolist()}; wanted a location on the map, x from {field.low[0]:g} to {field.high[0]:g} m "
                 f"and y from {field.low[1]:g} to {field.high[1]:g} m",
                 at=name,
             )

@@ -86,8 +86,8 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
         clearance_m: Extra distance that robots keep from these regions, >= 0.
         route_cells: Cells along the map's longer side for path search, 8 to 512. Passages narrower than two cells may
             be closed; a warning is given if that cuts off sites.
-        physics: ``kinematic``: robots obey their equations of motion; ``mujoco`` (extra ``mujoco``), or with its
-            settings ``{mujoco = {rover_m = 3.0, ...}}``, those of ``MujocoSettings``.
+        physics: ``kinematic``: robots obey their equations of motion. ``mujoco`` (extra ``mujoco``): rovers. Their
+            settings are ``{mujoco = {rover_m = 3.0, ...}}``, see ``MujocoSettings``.
         **others: As for ``RobotTeam``.
 
     Raises:

@@ -262,7 +262,7 @@ class World:
                 room = max(float(self.spacing.least(robot).max()) for robot in range(len(places)))
                 raise ConfigError(
                     f"got {self.rules.separation_m:g} m and {what} nearer than that; wanted {what} at least {room:g} m "
-                    "apart, which leaves room between two moments of the round at which robots look",
+                    "apart, as distances are checked at moments of the round only",
                     at="$.separation_m",
                 )
 

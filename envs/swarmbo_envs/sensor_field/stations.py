@@ -84,7 +84,7 @@ def _checked_places(settings: SensorFieldSettings, field: Field) -> Float[np.nda
     for i, place in enumerate(places):
         if not ((place >= field.low) & (place <= field.high)).all():
             raise ConfigError(
-                f"got {place.tolist()}; wanted a place on the map, x from {field.low[0]:g} to {field.high[0]:g} m "
+                f"got {place.tolist()}; wanted a location on the map, x from {field.low[0]:g} to {field.high[0]:g} m "
                 f"and y from {field.low[1]:g} to {field.high[1]:g} m",
                 at=f"$.places[{i}]",
             )

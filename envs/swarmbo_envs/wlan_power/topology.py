@@ -178,9 +178,9 @@ def _stated(table: TopologySettings, settings: WlanPowerSettings) -> Topology:
         raise ConfigError("got no access point; wanted one or more", at="$.topology.access_points")
     for name, places in (("access_points", points), ("users", users)):
         if not (np.abs(places) <= _LARGEST_M).all():
-            raise ConfigError("got a place that is not finite or beyond 1e6 m", at=f"$.topology.{name}")
+            raise ConfigError("got a location that is not finite or beyond 1e6 m", at=f"$.topology.{name}")
     if len(np.unique(points, axis=0)) < len(points):
-        raise ConfigError("got two access points at one place", at="$.topology.access_points")
+        raise ConfigError("got two access points at one location", at="$.topology.access_points")
     if (given := stated.serving) is not None and (
         len(given) != len(users) or not all(0 <= index < len(points) for index in given)
     ):

@@ -21,9 +21,9 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
     """Settings of a dictionary of Gaussian processes, weighted by their predictions of the outcomes.
 
     There is a member for every kernel with every lengthscale. Variances are relative to the variance of the outcomes;
-    their priors are log-normal. The paper's dictionaries are ``lengthscales = ["fitted", "shared"]`` with its kernels,
-    and ``kernels = ["rbf"]`` with the lengthscales 1e-4, 1e-3, … 1e6; its other settings ``n_features = 100`` and
-    ``refit_every = 50``.
+    their priors are log-normal. The paper has two dictionaries: its kernels with ``lengthscales = ["fitted",
+    "shared"]``, and ``kernels = ["rbf"]`` with the lengthscales 1e-4, 1e-3, … 1e6. Its other settings are ``n_features
+    = 100`` and ``refit_every = 50``.
 
     Source: Lu, Polyzos, Li & Giannakis 2022 (EGP-TS), sections 4.1 and 6, appendix E.
 

@@ -179,7 +179,7 @@ class FusedView(ABC):
         if got != wanted:
             raise ShapeError(f"proposal: got {got} lengthscales; wanted {wanted}, one for each coordinate")
         if (hyperparameters.time is None) != (self.proposal.hyperparameters.time is None):
-            raise ShapeError("proposal: got one with and one without a time axis; wanted all of a team alike")
+            raise ShapeError("proposal: got one with and one without a time axis; wanted the same in the whole team")
 
     def _can_be(self, proposal: Proposal) -> bool:
         """True if an agent of this team can have made the proposal."""

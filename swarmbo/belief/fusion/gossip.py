@@ -148,7 +148,7 @@ class Gossip(FusedView):
         if (own := told.get(self.name, 0)) > self.n_measurements:
             raise LostStateError(
                 f"agent {self.name!r}: got {self.n_measurements} measurements, and {sender!r} knows of {own}; "
-                "wanted the state it had (load_state_dict), or a new name"
+                "wanted its last state (load_state_dict), or a new name"
             )
         leaves_a_gap = False
         for author, (number, content) in said.entries.items():

@@ -352,7 +352,7 @@ class AdditiveGP(AdditivePosterior):
     def from_state_dict(
         cls, settings: AdditiveGPSettings, graph: FactorGraph, domain: Domain, state: Mapping[str, Any]
     ) -> "AdditiveGP":
-        """The belief that ``state_dict`` wrote down; it goes on exactly as the one that was saved.
+        """Restore the belief of a ``state_dict``; it continues bit-identically.
 
         Args:
             settings: As of the saved belief.

@@ -200,5 +200,5 @@ class AdditivePosterior(ChannelGP):
             ConfigError: If there are totals, which tie the factors together.
         """
         if self._has_totals:
-            raise ConfigError("got outcomes of the sum; wanted none: they concern all factors at once", at="$.outcomes")
+            raise ConfigError("got outcomes of the sum; wanted outcomes of single factors", at="$.outcomes")
         return tuple(self._on_data.log_densities.tolist())

@@ -91,7 +91,7 @@ def _factorise_above(K: Float[np.ndarray, "n n"], noise_level: float) -> tuple[F
         L, info = lapack.dpotrf(K + jitter * np.eye(n) if jitter else K, lower=1, clean=1)
         if info == 0 and (L.diagonal() ** 2 > noise_level).all():
             return L, jitter
-    raise ValueError("matrix is no covariance matrix: its negative eigenvalues are not rounding errors")
+    raise ValueError("the matrix is no covariance matrix: its negative eigenvalues are larger than rounding errors")
 
 
 def extend(

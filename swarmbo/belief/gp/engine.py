@@ -305,8 +305,8 @@ class ChannelGP(SpatialGP):
         """Mean and variance with their gradients.
 
         Args:
-            X: Points (m, d), physical. Exactly at a data point the gradients of Matern-1/2, which has cusps there, take
-                the middle of the one-sided ones.
+            X: Points (m, d), physical. Matern-1/2 has cusps at data points; its gradient there is the mean of the
+                one-sided ones.
 
         Returns:
             Means (m,), their gradients (m, d), variances (m,), their gradients (m, d); physical, per physical unit of

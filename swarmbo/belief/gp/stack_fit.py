@@ -416,7 +416,9 @@ class StackedLogPosterior:
             found.put(singular[is_sound], mended.take(np.flatnonzero(is_sound)))
             singular = singular[~is_sound]
         if len(singular):
-            raise ValueError("matrix is no covariance matrix: its negative eigenvalues are not rounding errors")
+            raise ValueError(
+                "the matrix is no covariance matrix: its negative eigenvalues are larger than rounding errors"
+            )
         return found
 
     def _evaluated(

@@ -141,15 +141,16 @@ class ByMessages:
     def _to_all(self, request: requests.ToAll) -> Waiting[dict[str, bytes]]:
         part, tree, fits = self.part, self.part.tree, request.fits
         parent, children = tree.parent[self.agent], tree.children[self.agent]
+        # up: each child's subtree; down: what a subtree lacks, so no data crosses a link twice
         known, behind = dict(request.words), {child: tree.behind(child) for child in children}
         wanted = {("reports", part.index, child): _words(child, of, fits) for child, of in behind.items()}
         for message in (yield from _heard(wanted)).values():
             known |= message.reports
         if parent is not None:
-            self._say([requests.ToAll.up(part, self.agent, parent, known)])
+            self._say([requests.ToAll.letter(part, self.agent, parent, known)])
             key, others = ("reports", part.index, parent), set(part.agents) - tree.behind(self.agent)
             known |= (yield from _heard({key: _words(parent, others, fits)}))[key].reports
-        self._say([requests.ToAll.down(part, self.agent, child, known, behind[child]) for child in children])
+        self._say([requests.ToAll.letter(part, self.agent, child, known, behind[child]) for child in children])
         return {name: known[name] for name in part.agents}
 
     def _handed_on(self, request: requests.HandOn) -> Waiting[dict[str, bytes]]:
@@ -187,10 +188,11 @@ class ByMessages:
         heard = yield from _heard({("tally", part.index, child): sums(child, tree.behind(child)) for child in children})
         found = joined([message.entries.reshape(shape) for message in heard.values()])
         if parent is not None:
-            self._say([requests.AllReduce.up(part, self.agent, parent, found)])
+            self._post(parent, messages.Reduced(part.index, self.agent, found))
             key = ("ruling", part.index)
             found = (yield from _heard({key: sums(parent, part.agents)}))[key].entries.reshape(shape)
-        self._say([requests.AllReduce.down(part, self.agent, child, found) for child in children])
+        for child in children:
+            self._post(child, messages.Broadcast(part.index, found))
         return found
 
     def _compare(self, request: requests.Compare) -> Waiting[Any]:
@@ -216,12 +218,13 @@ class ByMessages:
         if parent is None:
             verdict, best_so_far = request._replace(values=list(values), change=change, moved=moved).judged(part)
         else:
-            self._say([request.up(part, self.agent, parent, values, change, moved)])
+            self._post(parent, messages.Report(part.index, self.agent, values, change, moved))
             key = ("verdict", part.index)
             may_mend = request.tried is not None
             wanted = Wanted(parent, lambda said: 0 <= said.best <= n_choices and (may_mend or said.stop is not None))
             verdict = (yield from _heard({key: wanted}))[key]
-        self._say([Letter(self.agent, child, verdict) for child in children])
+        for child in children:
+            self._post(child, verdict)
         return verdict, best_so_far
 
 

@@ -13,9 +13,8 @@ from swarmbo.coordination.counting import Counts
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.local_functions import Neighbourhoods, Passes, in_turn
 from swarmbo.coordination.messages import Key, Message
-from swarmbo.coordination.part import Part
+from swarmbo.coordination.part import BoxView, Part
 from swarmbo.coordination.requests import Letter, Steps
-from swarmbo.coordination.view import BoxView
 from swarmbo.records import Traffic
 
 Out = TypeVar("Out")
@@ -166,6 +165,7 @@ class Central:
         terms = request.terms
         sums = np.zeros((len(self.graph.agents), *terms.shape[1:]))
         for agents, factors in self._owned:
+            # pass k adds each agent's k-th factor: the order in which it adds its own terms by messages
             sums[agents] += terms[factors]
         for agent, children in self._children:
             # np.sum would add in another order if there is one number only
@@ -179,10 +179,8 @@ class Central:
         counts, numbers = self._counts, np.empty(joined.size)
 
         def count() -> Traffic:
-            up, down = (
-                say(self.part, "", "", numbers).message for say in (requests.AllReduce.up, requests.AllReduce.down)
-            )
-            return counts.up_tree(up, 0) + counts.down_tree(down)
+            down = counts.down_tree(messages.Broadcast(self.part.index, numbers))
+            return counts.up_tree(messages.Reduced(self.part.index, "", numbers), 0) + down
 
         self._note_alike((requests.AllReduce, joined.size), count)
         return self._alike[requests.AllReduce, joined.size]
@@ -205,8 +203,8 @@ class Central:
         for agent in tree.leaves_first:
             if (parent := tree.parent[agent]) is not None:
                 behind[parent] |= behind[agent]
-                yield requests.ToAll.up(self.part, agent, parent, behind[agent])
-                yield requests.ToAll.down(self.part, parent, agent, words, behind[agent])
+                yield requests.ToAll.letter(self.part, agent, parent, behind[agent])
+                yield requests.ToAll.letter(self.part, parent, agent, words, behind[agent])
 
     def _handed_on(self, request: requests.HandOn) -> dict[str, bytes]:
         known: dict[str, bytes] = {}
@@ -218,7 +216,7 @@ class Central:
         return known
 
     def _compared(self, request: requests.Compare, verdict: messages.Verdict) -> Traffic:
-        report = request.up(self.part, "", "", messages.NO_NUMBERS, 0.0, False).message
+        report = messages.Report(self.part.index, "", messages.NO_NUMBERS, 0.0, False)
         return self._counts.up_tree(report, len(request.values)) + self._counts.down_tree(verdict)
 
 

@@ -17,32 +17,20 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo import settings
+from swarmbo.coordination import box_steps, refinement, requests
 from swarmbo.coordination.agreement import Agreement, BoxOutcome
-from swarmbo.coordination.ascent import Climbed, ascend, augmented, polish
-from swarmbo.coordination.box_steps import (
-    FEWEST,
-    drawn_starts,
-    exchange,
-    natural_penalty,
-    part_total,
-    settled,
-    tell_factors,
-)
 from swarmbo.coordination.deadline import require_lockstep
 from swarmbo.coordination.deadline_box import maximise_by_deadline
 from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.messages import Copy
 from swarmbo.coordination.methods.max_sum import MaxSum
-from swarmbo.coordination.narrowing import MOST, narrowed, put_together
-from swarmbo.coordination.part import Part
+from swarmbo.coordination.part import BoxView, Copies, Part
 from swarmbo.coordination.plan import BoxMethod, Plan
-from swarmbo.coordination.refinement import tabulated
-from swarmbo.coordination.requests import AllReduce, Choices, Reduce, Steps
+from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.schema import are_not_negative
-from swarmbo.coordination.view import BoxView, Copies
 from swarmbo.graph import FactorGraph, FactorStack
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.settings import AtOnce, Count, NonNegative, Positive, Whole, within
 from swarmbo.transport import InProcess, Routes
 
 if TYPE_CHECKING:
@@ -112,7 +100,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
     In parts of 128 factors and more no random joint point suits more than a few factors. If tables may have eight
     values of each variable, max-sum assembles a joint point from values on a lattice. It then searches for better ones
-    around it (``swarmbo.coordination.narrowing``), and the best is polished: there are no copies of variables, and no
+    around it (``swarmbo.coordination.refinement``), and the best is polished: there are no copies of variables, and no
     rounds of consensus. Larger factors climb from screened points as in smaller parts.
 
     Connected parts agree independently; factors that share no variable are one part, without rounds.
@@ -155,21 +143,21 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         ([0.317, 0.35, 0.383], True)
     """
 
-    rounds: Annotated[int, within(1, 10_000)] = 12
-    starts: AtOnce = 12
-    screened: Annotated[int, within(0, 2**20)] = 256
-    inner_steps: Count = 4
-    alone_steps: Count = 30
-    penalty: Positive = 1.0
-    tolerance: Positive = 1e-3
+    rounds: Annotated[int, settings.within(1, 10_000)] = 12
+    starts: settings.AtOnce = 12
+    screened: Annotated[int, settings.within(0, 2**20)] = 256
+    inner_steps: settings.Count = 4
+    alone_steps: settings.Count = 30
+    penalty: settings.Positive = 1.0
+    tolerance: settings.Positive = 1e-3
     balance: Annotated[float, msgspec.Meta(gt=1)] = 10.0
-    recombination_entries: Whole = 1024
-    polish_steps: Whole = 40
-    polished: Count = 3
+    recombination_entries: settings.Whole = 1024
+    polish_steps: settings.Whole = 40
+    polished: settings.Count = 3
     mode: Literal["lockstep", "asynchronous"] = "lockstep"
-    deadline: Count = 60
-    patience: Count = 16
-    threshold: NonNegative = 1e-2
+    deadline: settings.Count = 60
+    patience: settings.Count = 16
+    threshold: settings.NonNegative = 1e-2
 
     def values_of(self, part: FactorGraph) -> int:
         """Number of values of each variable of a part when runs are recombined; 1 if they are not."""
@@ -179,13 +167,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         return count
 
     def maximise(self, functions: LocalFunctions, links: "nx.Graph[Any] | None" = None, seed: int = 0) -> Agreement:
-        """Agree in this process, and report the traffic that agents have, or would have had.
-
-        Args:
-            functions: Local functions, to be maximised in sum.
-            links: Radio graph of the agents; None: every agent reaches every other.
-            seed: Seed of the agents' random draws.
-        """
+        """Agree in this process; see ``BoxMethod.maximise``."""
         if self.mode == "lockstep":
             return super().maximise(functions, links, seed)
         return maximise_by_deadline(self, functions, InProcess().open(functions.graph.agents, links), seed)
@@ -221,32 +203,32 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             values[:, :n_given] = np.inf  # given starts are always used
             best = np.argsort(-values, axis=1, kind="stable")[:, : self.starts]
             starts = np.take_along_axis(X, best[:, :, None], axis=1)
-            X, values, _ = ascend(climbed, starts, *view.box(stack), self.alone_steps)
+            X, values, _ = box_steps.ascend(climbed, starts, *view.box(stack), self.alone_steps)
             point[stack.columns] = X[np.arange(len(X)), values.argmax(axis=1)]
-        return (yield from settled(view, point, BoxOutcome(view.part.index, {}, {})))
+        return (yield from box_steps.settled(view, point, BoxOutcome(view.part.index, {}, {})))
 
     def _together(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
         """Agree within a part of several factors: rounds of consensus, recombination, polish."""
         n_values = self.values_of(view.graph)
         if _is_large(view) and n_values >= _FEW:
-            pool, residuals = (yield from narrowed(view, seed, min(n_values, MOST))), _NO_ROUNDS
-            values = yield from part_total(view, pool)
+            pool, residuals = (yield from refinement.narrowed(view, seed, min(n_values, refinement.MOST))), _NO_ROUNDS
+            values = yield from box_steps.part_total(view, pool)
             best = pool[[int(values.argmax())]]
         else:
             best, residuals = yield from self._by_rounds(view, seed, n_values)
         still = {"tolerance": _STILL * len(view.graph.variables) ** 0.5, "least": _LEAST} if _is_large(view) else {}
-        best, values, before = yield from polish(view, best, self.polish_steps, **still)
+        best, values, before = yield from box_steps.polish(view, best, self.polish_steps, **still)
         winner = int(values.argmax())
         is_polished = self.polish_steps > 0 and before.max() > -np.inf
         gain = float(values[winner] - before.max()) if is_polished else None
-        return (yield from settled(view, best[winner], BoxOutcome(view.part.index, {}, {}, *residuals, gain)))
+        return (yield from box_steps.settled(view, best[winner], BoxOutcome(view.part.index, {}, {}, *residuals, gain)))
 
     def _by_rounds(self, view: BoxView, seed: int, n_values: int) -> Steps[tuple[Float[np.ndarray, "m n"], Residuals]]:
         """Rounds of consensus from several starts; the result has the best ends and their recombination."""
         Z, natural = yield from self._starts(view, seed)
         agreed, residuals = yield from self._rounds(view, Z, natural)
         pool = np.concatenate([Z, agreed])
-        values = yield from part_total(view, pool)
+        values = yield from box_steps.part_total(view, pool)
         order = np.argsort(-values, kind="stable")
         best = pool[order[: self.polished]]
         if n_values > 1:
@@ -257,13 +239,13 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
     def _looked_at(self, view: BoxView, seed: int, fewest: int = 0) -> tuple[Float[np.ndarray, "m n"], int]:
         """Joint points evaluated as starts, and the number of given ones, which come first."""
         n_random, n_given = max(self.screened, self.starts, fewest), min(len(view.functions.starts), self.starts)
-        return drawn_starts(view.functions, view.seen, seed, self.starts, n_random), n_given
+        return box_steps.drawn_starts(view.functions, view.seen, seed, self.starts, n_random), n_given
 
     def _starts(self, view: BoxView, seed: int) -> Steps[tuple[Float[np.ndarray, "m n"], float]]:
         """Joint points to start from, best first, and the part's natural penalty."""
-        drawn, n_given = self._looked_at(view, seed, FEWEST)
-        values = yield from part_total(view, drawn)
-        natural = natural_penalty(values, n_given)
+        drawn, n_given = self._looked_at(view, seed, box_steps.FEWEST)
+        values = yield from box_steps.part_total(view, drawn)
+        natural = box_steps.natural_penalty(values, n_given)
         n_looked_at = n_given + max(self.screened, self.starts)  # further ones serve the spread only
         values = values[:n_looked_at].copy()
         values[:n_given] = np.inf
@@ -280,24 +262,23 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         X = view.take(Z)
         U = [np.zeros_like(x) for x in X]
         known = [Remembered(functions, stack) for stack in view.stacks]
-        steps = [
-            np.broadcast_to(1.0 / eta, x.shape[:2]) for x in X
-        ]  # right if the penalty dominates; longer ones follow
+        # the length that is right if the penalty dominates; longer ones follow
+        steps = [np.broadcast_to(1.0 / eta, x.shape[:2]) for x in X]
         primal = dual = np.inf
         for turn in range(1, self.rounds + 1):
-            received = yield from exchange(view, X)
+            received = yield from box_steps.exchange(view, X)
             # x <- argmax phi(x) - eta/2 |x - z + u|²; variables of one factor have no other copy to agree with
             weights = np.where(is_shared, eta[:, None] / sides**2, 0.0)
             climbs = self._climbed(view, known, X, U, Z, view.take(weights), received, steps)
             X, steps = [climb.X for climb in climbs], [climb.step for climb in climbs]
             # z <- mean of x + u over the factors of each variable, clipped to the box, whose indicator is a term of z
             # alone (Boyd et al. 2011, 7.1.1)
-            said = yield Reduce(view, Copy, [x + u for x, u in zip(X, U, strict=True)], len(Z))
+            said = yield requests.Reduce(view, Copy, [x + u for x, u in zip(X, U, strict=True)], len(Z))
             agreed = np.clip(said / view.degree, functions.low, functions.high)
             own_sides = [sides[stack.columns][:, None, :] for stack in view.stacks]
             gaps = [x - z for x, z in zip(X, view.take(agreed), strict=True)]
             moved = view.take((agreed - Z) / sides)
-            squares = AllReduce.of(
+            squares = requests.AllReduce.of(
                 view,
                 len(Z),
                 [((gap / side) ** 2).sum(axis=-1) for gap, side in zip(gaps, own_sides, strict=True)],
@@ -331,14 +312,14 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         weights: Copies,
         received: Any,
         steps: Sequence[Float[np.ndarray, "_g m"]],
-    ) -> list[Climbed]:
+    ) -> list[box_steps.Climbed]:
         """Let every factor climb its augmented Lagrangian, with the step lengths of the round before."""
-        out: list[Climbed] = []
+        out: list[box_steps.Climbed] = []
         n_steps = (self.inner_steps + 1) // 2 if _is_large(view) else self.inner_steps
         rows = zip(view.stacks, known, X, U, view.take(Z), weights, received, steps, strict=True)
         for stack, function, x, u, z, weight, got, step in rows:
-            lagrangian = augmented(function, got, z - u, weight)
-            out.append(ascend(lagrangian, x, *view.box(stack), n_steps, first_step=step))
+            lagrangian = box_steps.augmented(function, got, z - u, weight)
+            out.append(box_steps.ascend(lagrangian, x, *view.box(stack), n_steps, first_step=step))
             function.keep(out[-1].X)
         return out
 
@@ -356,14 +337,14 @@ def _silence(functions: LocalFunctions, X: Float[np.ndarray, "g m a"]) -> tuple[
 def _recombined(view: BoxView, pool: Float[np.ndarray, "c n"]) -> Steps[Float[np.ndarray, " n"]]:
     """Value of each variable from one of the joint points, chosen by max-sum; the first point is the incumbent."""
     if _is_large(view):
-        return (yield from put_together(view, pool, _RECOMBINES))
+        return (yield from refinement.put_together(view, pool, _RECOMBINES))
     points, graph, out = view.take(pool[:1]), view.graph, pool[0].copy()
-    received = yield from exchange(view, points)
-    built = yield from tabulated(view, pool.T, received)
+    received = yield from box_steps.exchange(view, points)
+    built = yield from refinement.tabulated(view, pool.T, received)
     sizes = dict.fromkeys(graph.variables, len(pool))
-    yield Choices(sizes)
+    yield requests.Choices(sizes)
     outcome = yield from _RECOMBINES.steps(view, built, sizes)
-    chosen = yield from tell_factors(view, outcome.assignment, len(pool))
+    chosen = yield from box_steps.tell_factors(view, outcome.assignment, len(pool))
     for variable, row in chosen.items():
         out[view.place[variable]] = pool[int(row), view.place[variable]]
     return out

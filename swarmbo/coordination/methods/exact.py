@@ -9,14 +9,13 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from swarmbo.coordination import messages, requests
 from swarmbo.coordination.agreement import Solution, TableOutcome
 from swarmbo.coordination.decoding import best_value
-from swarmbo.coordination.messages import Decided, Eliminated, FactorTable
-from swarmbo.coordination.part import Part
+from swarmbo.coordination.part import LocalView, Part
 from swarmbo.coordination.plan import Plan, TableMethod
-from swarmbo.coordination.requests import Mail, Steps
+from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Table
-from swarmbo.coordination.view import LocalView
 from swarmbo.errors import BudgetError
 from swarmbo.graph import FactorGraph
 from swarmbo.registry import FIELD, kind
@@ -37,8 +36,8 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
     over B robots. On other graphs the min-fill order is used if its largest table is smaller.
 
     The report's ``rounds`` count the dependent tables sent up the elimination tree, and as many choices sent down. This
-    is twice the largest number of steps on a path to a root with another agent than the step before. Sending factors'
-    tables to the agents that join them, all at once beforehand, is not counted.
+    is twice the largest number of steps on a path to a root with another agent than the step before. Before that,
+    factors' tables are sent to the agents that join them, all at once; this is not counted.
 
     Args:
         table_budget: Largest number of entries, >= 1, of the table of one step: the product of the numbers of values of
@@ -93,20 +92,8 @@ def exact(
 ) -> Solution:
     """Exact optimum of a factor graph; see :class:`Exact`.
 
-    Args:
-        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
-        tables: One array per factor, axes in scope order; always maximised; -inf forbids a combination. None: tables of
-            the edges and nodes of a networkx graph.
-        table_budget: Largest number of entries of the table of one step.
-        links: Radio graph of the agents; None: every agent reaches every other.
-
-    Returns:
-        The optimum, with ``upper_bound == value``.
-
-    Raises:
-        ShapeError: If the tables do not fit the graph.
-        BudgetError: If a step's table would exceed the budget.
-        TransportError: If links do not connect agents that must exchange messages.
+    ``table_budget`` is the setting of that class. Graph, tables, links, result and errors are those of
+    ``TableMethod.solve``; the optimum has ``upper_bound == value``.
 
     Example:
         >>> import numpy as np
@@ -258,13 +245,13 @@ def eliminated(
     view: LocalView, tables: Mapping[str, Table], buckets: Mapping[str, Bucket], sizes: Mapping[str, int], rounds: int
 ) -> Steps[TableOutcome]:
     """Steps for some factors and variables: the owner of a variable takes its step."""
-    graph, mail = view.graph, Mail()
+    graph, mail = view.graph, requests.Mail()
     actor_of = {variable: graph.variable_owner(variable) for variable in graph.variables}
     factors, variables = set(view.factors), set(view.variables)
     for x, bucket in buckets.items():
         for f in bucket.factors:
             if f in factors and graph.owner(f) != actor_of[x]:
-                mail.say(graph.owner(f), actor_of[x], FactorTable(f, tables[f].shape, tables[f]))
+                mail.say(graph.owner(f), actor_of[x], messages.FactorTable(f, tables[f].shape, tables[f]))
     own = [bucket for x, bucket in buckets.items() if x in variables]
     parts_of: dict[str, list[tuple[tuple[str, ...], Table]]] = {}
     for bucket in own:
@@ -278,7 +265,7 @@ def eliminated(
         ]
         if bucket.parent is not None:
             result = eliminate(bucket, parts_of[x], sizes)
-            mail.say(actor_of[x], actor_of[bucket.parent], Eliminated(x, result.shape, result))
+            mail.say(actor_of[x], actor_of[bucket.parent], messages.Eliminated(x, result.shape, result))
     chosen: dict[str, int] = {}
     for bucket in reversed(own):
         x, around = bucket.variable, dict[str, int]()
@@ -289,12 +276,12 @@ def eliminated(
         chosen[x] = around[x] = choose(bucket, parts_of[x], around)
         for child in bucket.children:
             indices = tuple(around[y] for y in buckets[child].scope)
-            mail.say(actor_of[x], actor_of[child], Decided(child, indices))
+            mail.say(actor_of[x], actor_of[child], messages.Decided(child, indices))
     yield from mail.close()
     return TableOutcome(chosen, "exact", rounds)
 
 
-def _table(message: FactorTable | Eliminated) -> Table:
+def _table(message: messages.FactorTable | messages.Eliminated) -> Table:
     return message.entries.reshape(message.shape)
 
 

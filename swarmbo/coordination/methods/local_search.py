@@ -14,17 +14,17 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Int
 
+from swarmbo import settings
 from swarmbo.boundary.rng import stream
+from swarmbo.coordination import decoding, requests
 from swarmbo.coordination.agreement import TableOutcome
-from swarmbo.coordination.decoding import hear_choices, line_of, tell_choice, weighed
 from swarmbo.coordination.messages import Gain, Line
+from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.plan import TableMethod
-from swarmbo.coordination.requests import Compare, Mail, Steps
+from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Table, Vector
-from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import Count, Fraction
 
 _NOTHING = (0, 0.0)  # no gain: neither fewer broken factors nor a larger sum
 
@@ -73,13 +73,13 @@ def looked_around(
     view: LocalView, tables: Mapping[str, Table], chosen: Mapping[str, int]
 ) -> Steps[tuple[dict[str, Outlook], Vector]]:
     """Send the choices of own variables, and return their outlooks and the values of the own factors."""
-    graph, mail, seen = view.graph, Mail(), dict(chosen)
+    graph, mail, seen = view.graph, requests.Mail(), dict(chosen)
     for x in view.variables:
-        tell_choice(mail, graph, x, chosen[x])
-    yield from hear_choices(mail, view.seen, seen)
+        decoding.tell_choice(mail, graph, x, chosen[x])
+    yield from decoding.hear_choices(mail, view.seen, seen)
     for f in view.factors:
         for x in graph.scope(f):
-            entries = line_of(tables[f], graph.scope(f), x, seen)
+            entries = decoding.line_of(tables[f], graph.scope(f), x, seen)
             mail.say(graph.owner(f), graph.variable_owner(x), Line(f, x, entries, 1.0))
     yield from mail.wait([("line", f, x) for x in view.variables for f in graph.factors_of(x)])
     yield from mail.close()
@@ -87,7 +87,7 @@ def looked_around(
     for x in view.variables:
         lines, i = [mail["line", f, x].entries for f in graph.factors_of(x)], chosen[x]
         in_conflict = any(line[i] < line.max() or line[i] == -np.inf for line in lines)
-        outlooks[x] = Outlook(i, *weighed(lines, [1.0] * len(lines)), in_conflict)
+        outlooks[x] = Outlook(i, *decoding.weighed(lines, [1.0] * len(lines)), in_conflict)
     return outlooks, np.array([tables[f][tuple(seen[x] for x in graph.scope(f))] for f in view.factors])
 
 
@@ -110,7 +110,7 @@ def searched(
         outlooks, values = yield from looked_around(view, tables, present)
         if takes != "unseen":
             may_any = any(map(may_move, outlooks.values()))
-            verdict, best_so_far = yield Compare([values], best_so_far, moved=may_any)
+            verdict, best_so_far = yield requests.Compare([values], best_so_far, moved=may_any)
             best = present if verdict.best or takes == "last" else best
             if verdict.stop:
                 return TableOutcome(best, "converged", n_rounds)
@@ -126,8 +126,8 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
     """Distributed stochastic algorithm (Zhang, Wang, Xing & Wittenburg 2005), variants A, B and C.
 
     Every variable starts at a random value. In a round all agents send their values, and each finds its best values
-    given the others'. A variable with a gain moves to a best value with the stated probability, or else stays; chance
-    keeps neighbours from moving against one another for ever. One of several equally good values is drawn. A variable
+    given the others'. A variable with a gain moves to a best value with the stated probability, or else stays. Random
+    moves end cycles in which neighbours react to each other. One of several equally good values is drawn. A variable
     without a gain, but with another value as good, moves there with the same probability
 
     - never (``A``),
@@ -158,8 +158,8 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
         (3.0, 'converged')
     """
 
-    rounds: Count = 50
-    probability: Fraction = 0.7
+    rounds: settings.Count = 50
+    probability: settings.Fraction = 0.7
     variant: Literal["A", "B", "C"] = "B"
     keep_best: bool = True
 
@@ -201,8 +201,8 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
     Every variable starts at a random value. In a round all agents send their values, and each computes its gain by its
     best value given the others'. Gains are sent to neighbours (variables that share a factor), and the largest gain
     among neighbours moves; of equal gains the variable that comes first in the graph. No two neighbours move at once,
-    so the sum never falls. Without a gain no single change is better: the search ends in a 1-optimum if there are
-    rounds enough. Reports up a tree of agents in every round detect that.
+    so the sum never falls. The search ends if no variable has a gain, in a 1-optimum: no single change is better.
+    Agents detect this by reports up a tree in every round.
 
     Forbidden combinations: a decrease of broken factors is larger than any gain of the sum. A search may end in a
     forbidden choice if no single change breaks fewer factors, and reports it.
@@ -220,7 +220,7 @@ class MGM(TableMethod, frozen=True, tag_field="kind", tag="mgm"):
         (3.0, 'converged')
     """
 
-    rounds: Count = 50
+    rounds: settings.Count = 50
 
     def steps(self, view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
         """Steps for some factors and variables of a connected part."""
@@ -239,7 +239,7 @@ def _moved(
     view: LocalView, around: Mapping[str, tuple[str, ...]], outlooks: Mapping[str, Outlook]
 ) -> Steps[dict[str, int]]:
     """Choices after a round of MGM."""
-    graph, mail = view.graph, Mail()
+    graph, mail = view.graph, requests.Mail()
     gains = {x: outlook.gain for x, outlook in outlooks.items()}
     for x, gain in gains.items():
         actor = graph.variable_owner(x)

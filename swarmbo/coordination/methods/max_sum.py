@@ -7,20 +7,21 @@ import numpy as np
 from jaxtyping import Int
 from numpy.typing import ArrayLike
 
+from swarmbo import settings
+from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import Solution, TableOutcome
 from swarmbo.coordination.deadline import require_lockstep
 from swarmbo.coordination.deadline_tables import agree_by_deadline
 from swarmbo.coordination.decoding import decode, repaired
 from swarmbo.coordination.flooding import Flooding, messages_of_factor, messages_of_variable
 from swarmbo.coordination.messages import Conditioned, FromFactor, FromVariable
+from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.plan import Plan, TableMethod
-from swarmbo.coordination.requests import Compare, Crossed, Mail, Steps, ToFactors, ToVariables
+from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Edge, Flat, Table, Vector
-from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Status
 from swarmbo.registry import FIELD, kind
-from swarmbo.settings import Count, NonNegative, Share, Whole, require
 from swarmbo.transport import InProcess, Routes
 
 if TYPE_CHECKING:
@@ -78,19 +79,21 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         (True, 'exact')
     """
 
-    rounds: Count = 50
-    damping: Share = 0.5
-    tolerance: NonNegative = 1e-6
-    repairs: Whole = 30
+    rounds: settings.Count = 50
+    damping: settings.Share = 0.5
+    tolerance: settings.NonNegative = 1e-6
+    repairs: settings.Whole = 30
     mode: Literal["lockstep", "asynchronous"] = "lockstep"
-    deadline: Count = 20
-    patience: Count = 6
-    threshold: NonNegative = 1e-2
+    deadline: settings.Count = 20
+    patience: settings.Count = 6
+    threshold: settings.NonNegative = 1e-2
 
     def __post_init__(self) -> None:
         super().__post_init__()
         is_free = self.mode == "lockstep" or self.bound is None
-        require(self, "bound", lambda _: is_free, "none in mode 'asynchronous': a bound needs a sum over all factors")
+        settings.require(
+            self, "bound", lambda _: is_free, "none in mode 'asynchronous': a bound needs a sum over all factors"
+        )
 
     def plan(
         self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int = 0
@@ -110,17 +113,10 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         links: "nx.Graph[Any] | None" = None,
         seed: int = 0,
     ) -> Solution:
-        """Solve in this process, and report the traffic that agents have, or would have had.
+        """Solve in this process; see ``TableMethod.solve``.
 
-        Args:
-            graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
-            tables: One array per factor, axes in scope order; -inf forbids a combination.
-            links: Radio graph of the agents; None: every agent reaches every other.
-            seed: Seed of the agents' random draws; in lockstep nothing is drawn.
-
-        Returns:
-            Joint choice as in ``TableMethod.solve``. In asynchronous mode a variable without a value that is certain to
-            be allowed takes the best value by messages.
+        In lockstep nothing is drawn. In asynchronous mode a variable without a value that is certain to be allowed
+        takes the best value by messages.
         """
         if self.mode == "lockstep":
             return super().solve(graph, tables, links, seed)
@@ -157,7 +153,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         best, best_so_far, n_rounds = choices, None, 0
         is_still, mends, tried = False, True, set[bytes]()
         while True:
-            from_variables, said = yield ToFactors(flooding, from_variables, choices)
+            from_variables, said = yield requests.ToFactors(flooding, from_variables, choices)
             found, rows = [said], [flooding.values(said)]
             # nothing depends on the rounds left, except for the last one: fewer rounds are a prefix of more, and so
             # more are never worse
@@ -169,12 +165,12 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
             change, moved = 0.0, True
             if not is_last:
                 messages, change = flooding.from_factors(messages, from_variables, damping)
-                messages = yield ToVariables(flooding, messages)
+                messages = yield requests.ToVariables(flooding, messages)
                 before = choices
                 from_variables, choices = flooding.from_variables(messages)
                 moved = not np.array_equal(choices, before)
             may_mend = reads_out and n_rounds > 0 and (is_due or mends)
-            compared = Compare(rows, best_so_far, change, moved, self.tolerance, tried if may_mend else None)
+            compared = requests.Compare(rows, best_so_far, change, moved, self.tolerance, tried if may_mend else None)
             verdict, best_so_far = yield compared
             best = found[verdict.best - 1] if verdict.best else best
             if verdict.stop is None:
@@ -201,22 +197,8 @@ def max_sum(
 ) -> Solution:
     """Max-sum on a factor graph: exact on forests; see :class:`MaxSum`.
 
-    Args:
-        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
-        tables: One array per factor, axes in scope order; always maximised; -inf forbids a combination. None: tables of
-            the edges and nodes of a networkx graph.
-        rounds: Most rounds on parts with loops.
-        damping: Share of the previous message kept in a new one, in [0, 1); parts with loops only.
-        tolerance: Relative change of messages below which a part with loops has converged.
-        repairs: Most sweeps to repair a forbidden joint choice, on parts with loops.
-        links: Radio graph of the agents; None: every agent reaches every other.
-
-    Returns:
-        The best joint choice found.
-
-    Raises:
-        ShapeError: If the tables do not fit the graph.
-        TransportError: If links do not connect agents that must exchange messages.
+    ``rounds``, ``damping``, ``tolerance`` and ``repairs`` are the settings of that class. Graph, tables, links, result
+    and errors are those of ``TableMethod.solve``.
 
     Example:
         >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
@@ -232,7 +214,7 @@ def _on_tree(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, i
     """Send every message once, as soon as it is final; then choose, from the root to the leaves."""
     if view.is_whole:
         return (yield from _on_tree_at_once(view, tables, sizes))
-    graph, mail = view.graph, Mail()
+    graph, mail = view.graph, requests.Mail()
     factors, variables = set(view.factors), set(view.variables)
     from_variables: dict[Edge, Vector] = {}
     from_factors: dict[Edge, Vector] = {}
@@ -270,7 +252,9 @@ def _on_tree_at_once(view: LocalView, tables: Mapping[str, Table], sizes: Mappin
     from_variables, from_factors, n_rounds = flooding.tree_messages()
     edges, lengths = view.graph.edges, flooding.edge_sizes
     writes = np.diff(edges.first)[edges.factors] > 1
-    yield Crossed(lambda counts: counts.numbers(FromVariable, lengths, writes) + counts.numbers(FromFactor, lengths))
+    yield requests.Crossed(
+        lambda counts: counts.numbers(FromVariable, lengths, writes) + counts.numbers(FromFactor, lengths)
+    )
     chosen = yield from _decoded(view, tables, flooding, from_variables, from_factors)
     return TableOutcome({x: chosen[x] for x in view.variables}, "exact", n_rounds)
 
@@ -287,7 +271,7 @@ def _decoded(
     turns = place[edges.variables]
     is_given = turns > np.minimum.reduceat(turns, edges.first[:-1])[edges.factors]  # an earlier variable is decided
     lengths = flooding.edge_sizes
-    yield Crossed(lambda counts: counts.numbers(Conditioned, lengths, is_given) + counts.words(choices))
+    yield requests.Crossed(lambda counts: counts.numbers(Conditioned, lengths, is_given) + counts.words(choices))
     return flooding.by_variable(choices)
 
 

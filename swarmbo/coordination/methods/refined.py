@@ -6,20 +6,21 @@ from typing import Annotated, Literal
 import numpy as np
 from jaxtyping import Float
 
+from swarmbo import settings
 from swarmbo.boundary.rng import stream
+from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import BoxOutcome, TableOutcome
 from swarmbo.coordination.box_steps import exchange, tell_factors
 from swarmbo.coordination.local_functions import LocalFunctions, Received
 from swarmbo.coordination.methods.local_search import DSA, MGM
 from swarmbo.coordination.methods.max_sum import MaxSum
+from swarmbo.coordination.part import BoxView
 from swarmbo.coordination.plan import BoxMethod, Plan
 from swarmbo.coordination.refinement import Grids, RefinementLevel, Resolution, is_at_edge, tabulated
-from swarmbo.coordination.requests import Choices, Compare, Look, Steps
+from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Table
-from swarmbo.coordination.view import BoxView
 from swarmbo.graph import FactorGraph
 from swarmbo.registry import FUNCTION, kind
-from swarmbo.settings import Count, Fraction, ProperFraction, Share, within
 from swarmbo.transport import Routes
 
 Chooser = Callable[[Mapping[str, Table], Mapping[str, int], dict[str, int]], Steps[TableOutcome]]
@@ -28,19 +29,19 @@ Chooser = Callable[[Mapping[str, Table], Mapping[str, int], dict[str, int]], Ste
 class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
     """Base of methods that choose from tables on refined grids; a subclass defines ``chooser``."""
 
-    points: Annotated[int, within(3, 1025)] = 33
-    refinement: Annotated[int, within(2, 64)] = 4
-    starts: Annotated[int, within(1, 16)] = 3
-    coarse_entries: Annotated[int, within(2**6, 2**24)] = 2**14
-    window_entries: Annotated[int, within(2**6, 2**24)] = 2**12
-    tolerance: ProperFraction = 1e-6
-    levels: Count = 40
+    points: Annotated[int, settings.within(3, 1025)] = 33
+    refinement: Annotated[int, settings.within(2, 64)] = 4
+    starts: Annotated[int, settings.within(1, 16)] = 3
+    coarse_entries: Annotated[int, settings.within(2**6, 2**24)] = 2**14
+    window_entries: Annotated[int, settings.within(2**6, 2**24)] = 2**12
+    tolerance: settings.ProperFraction = 1e-6
+    levels: settings.Count = 40
 
     def chooser(self, view: BoxView, seed: int) -> "Chooser":
         """Steps that choose on each level, given the own factors' tables, numbers of values, and present values of own
         variables.
         """
-        raise NotImplementedError(f"{type(self).__name__} lacks a way to choose from tables (implement solve)")
+        raise NotImplementedError(f"{type(self).__name__} cannot choose from tables (implement solve)")
 
     def plan(self, functions: LocalFunctions, routes: Routes, seed: int = 0) -> Plan[LocalFunctions, BoxOutcome]:
         """Make the plan; see :meth:`BoxMethod.plan`."""
@@ -79,7 +80,7 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
             everywhere[columns] = grid
             tables = yield from tabulated(view, everywhere, received)
             sizes = dict.fromkeys(view.graph.variables, int(grid.shape[1]))
-            yield Choices(sizes)
+            yield requests.Choices(sizes)
             present = np.abs(grid - x[columns, None]).argmin(axis=1)  # the incumbent is among the values
             solved = yield from chosen_from(tables, sizes, {v: int(present[row[v]]) for v in view.variables})
             chosen = {v: float(grid[row[v], index]) for v, index in solved.assignment.items()}
@@ -89,7 +90,7 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
             found, heard = yield from _evaluated(view, candidate)
             rows = [found] if level.solved else [values, found]
             moved = is_at_edge(grid[own], candidate[columns[own]], grids.low[own], grids.high[own])
-            verdict, best_so_far = yield Compare(rows, best_so_far, moved=bool(moved.any()))
+            verdict, best_so_far = yield requests.Compare(rows, best_so_far, moved=bool(moved.any()))
             improved = verdict.best == len(rows)
             level = level.after(solved.rounds, finer=not improved or verdict.stop)
             if improved:
@@ -150,8 +151,8 @@ class RefinedMaxSum(RefinedMethod, frozen=True, tag_field="kind", tag="refined-m
         ([0.25, 0.25, 0.25], [0.317, 0.35, 0.383])
     """
 
-    rounds: Count = 30
-    damping: Share = 0.5
+    rounds: settings.Count = 30
+    damping: settings.Share = 0.5
 
     def chooser(self, view: BoxView, seed: int) -> Chooser:
         """Max-sum, which needs no present values, and draws nothing."""
@@ -183,8 +184,8 @@ class RefinedDSA(RefinedMethod, frozen=True, tag_field="kind", tag="refined-dsa"
         [0.317, 0.35, 0.383]
     """
 
-    rounds: Count = 30
-    probability: Fraction = 0.7
+    rounds: settings.Count = 30
+    probability: settings.Fraction = 0.7
     variant: Literal["A", "B", "C"] = "B"
 
     def chooser(self, view: BoxView, seed: int) -> Chooser:
@@ -215,7 +216,7 @@ class RefinedMGM(RefinedMethod, frozen=True, tag_field="kind", tag="refined-mgm"
         [0.317, 0.35, 0.383]
     """
 
-    rounds: Count = 30
+    rounds: settings.Count = 30
 
     def chooser(self, view: BoxView, seed: int) -> Chooser:
         """MGM from present values."""
@@ -231,5 +232,5 @@ def _evaluated(
     received = yield from exchange(view, points)
     rows: list[np.ndarray] = []
     for stack, own, got in zip(view.stacks, points, received, strict=True):
-        rows.append((yield Look(view.functions, stack, own, got)))
+        rows.append((yield requests.Look(view.functions, stack, own, got)))
     return view.in_order(rows)[:, 0] if rows else np.zeros(0), received

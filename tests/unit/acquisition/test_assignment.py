@@ -1,7 +1,7 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.acquisition.assignment import assign, divide
+from swarmbo.acquisition.chain import assign, divide
 
 
 @given(st.integers(0, 10_000), st.integers(0, 3))

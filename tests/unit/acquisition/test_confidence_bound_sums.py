@@ -7,7 +7,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.acquisition.add_gp_ucb import AddGPUCB
-from swarmbo.acquisition.averaged_bounds import sampled_beliefs
+from swarmbo.acquisition.confidence_bounds import sampled_beliefs
 from swarmbo.acquisition.dec_hbo import DECHBO
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model.groupings import graph_of_groups, random_groups

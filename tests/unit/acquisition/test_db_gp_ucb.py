@@ -177,22 +177,10 @@ def test_shortlists_shrink_so_that_tables_keep_to_their_budget():
     assert max(table.size for table in problem.tables.values()) == 8**4
 
 
-@pytest.mark.parametrize(
-    ("table", "at"),
-    [
-        ({"markov_order": -1}, "markov_order"),
-        ({"markov_order": 5}, "markov_order"),
-        ({"markov_order": 2**62}, "markov_order"),  # at once: no such power is ever computed
-        ({"delta": 1.0}, "delta"),
-        ({"candidates": 0}, "candidates"),
-        ({"exploration_scale": 0.0}, "exploration_scale"),
-        ({"noise_ratio_floor": -0.1}, "noise_ratio_floor"),
-        ({"table_entries": 3}, "table_entries"),
-    ],
-)
-def test_settings_out_of_range_are_refused_with_their_path(table, at):
-    with pytest.raises(ConfigError, match=rf"\$\.acquisition\.{at}: got .*; wanted"):
-        convert({"kind": "db-gp-ucb", **table}, DBGPUCB, "$.acquisition")
+@pytest.mark.parametrize("order", [-1, 5, 2**62])  # the last at once: no such power is ever computed
+def test_orders_out_of_range_are_refused_with_their_path(order):
+    with pytest.raises(ConfigError, match=r"\$\.acquisition\.markov_order: got .*; wanted"):
+        convert({"kind": "db-gp-ucb", "markov_order": order}, DBGPUCB, "$.acquisition")
 
 
 def test_by_default_a_team_measures_near_the_best_it_knows_where_annealing_looks_around_first() -> None:

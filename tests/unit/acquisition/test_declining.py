@@ -5,7 +5,15 @@ import itertools
 import numpy as np
 import pytest
 
-from swarmbo.acquisition import DBGPUCB, Information, LocalUtility, Situation, Straddle, local_acquisition
+from swarmbo.acquisition import (
+    DBGPUCB,
+    ExpectedImprovement,
+    Information,
+    LocalUtility,
+    Situation,
+    Straddle,
+    local_acquisition,
+)
 from swarmbo.baselines import Greedy, Independent
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.coordination import Exact
@@ -91,9 +99,11 @@ def test_the_dearer_a_measurement_the_fewer_are_made():
     assert (counts[0], counts[-1]) == (3, 0)
 
 
-def test_without_prices_nobody_declines():
-    for acquisition in (DBGPUCB(), Information(), Straddle(level=1e9)):
-        assert len(decide(situation(some_belief(), {}), acquisition, Exact(), InProcess()).points) == 3
+def test_without_prices_nobody_declines_and_at_any_price_all_do():
+    for acquisition in (DBGPUCB(), Information(), Straddle(level=1e9), ExpectedImprovement()):
+        for prices, n_measuring in (({}, 3), (prices_of(1e10), 0)):
+            made = decide(situation(some_belief(), prices), acquisition, Exact(), InProcess())
+            assert len(made.points) == n_measuring, acquisition
 
 
 def test_information_of_an_unknown_place_is_worth_its_prior_std():

@@ -9,15 +9,12 @@ from scipy.stats import norm
 
 import swarmbo as sb
 from swarmbo.acquisition import ExpectedImprovement, Situation, local_acquisition
-from swarmbo.acquisition.joint_improvement import JointImprovement
+from swarmbo.acquisition.expected_improvement import JointImprovement
 from swarmbo.acquisition.utility import shortlist
 from swarmbo.belief import ExactGP, ExactGPSettings, Views
-from swarmbo.coordination import Exact
 from swarmbo.errors import ConfigError
-from swarmbo.transport import InProcess
 
-from .decided import decide
-from .test_declining import DOMAIN, NOWHERE, prices_of, situation, some_belief
+from .test_declining import DOMAIN, NOWHERE, situation, some_belief
 
 LINE = np.linspace(0.0, 1.0, 21)[:, None]
 
@@ -118,25 +115,6 @@ def test_without_hope_an_agent_still_takes_the_least_hopeless_place():
     assert shortlist(belief, near, 9, rule)[0] == least_hopeless  # ties of sums go to who comes first
 
 
-@pytest.mark.parametrize("price", [0.0, 0.05, 0.2, 1e6])
-def test_the_agreement_is_the_best_over_all_ways_to_measure_or_not(price):
-    now, acquisition = situation(some_belief(), prices_of(price) if price else {}), ExpectedImprovement()
-    problem = acquisition.local_problem(now)
-    assert problem is not None
-    bare = Exact().solve(problem.graph, problem.tables)
-    best = max(
-        sum(
-            problem.tables[factor][tuple(choice[a] for a in problem.graph.scope(factor))]
-            for factor in problem.graph.factors
-        )
-        for values in itertools.product(*(range(len(problem.shortlists[a])) for a in problem.graph.variables))
-        for choice in [dict(zip(problem.graph.variables, values, strict=True))]
-    )
-    assert bare.value == pytest.approx(best)
-    decision = decide(now, acquisition, Exact(), InProcess())
-    assert (decision.points == {}) == (price == 1e6)
-
-
 def test_it_improves_on_the_largest_mean_where_somebody_measured_as_far_as_each_knows():
     belief = some_belief()
     other = ExactGP.create(ExactGPSettings(), DOMAIN).update([[50.0, 25.0]], [7.0])
@@ -168,30 +146,12 @@ def test_a_team_finds_a_peak_with_every_belief_and_way_to_agree(belief, coordina
     assert best > -0.01
 
 
-def test_a_saved_team_goes_on_to_the_bit():
-    def played(team, rounds):
-        chosen = []
-        for _ in range(rounds):
-            query = team.ask({"a": LINE, "b": LINE})
-            chosen.append({agent: float(x[0]) for agent, x in query.points.items()})
-            team.tell(query, {agent: float(np.sin(9.0 * x)) for agent, x in chosen[-1].items()})
-        return chosen
-
-    for acquisition in ("expected-improvement", "thompson"):
-        team = sb.Team.for_field(["a", "b"], [0.0], [1.0], acquisition=acquisition, seed=4)
-        played(team, 3)
-        again = sb.Team.from_state_dict(team.state_dict())
-        assert played(team, 3) == played(again, 3)
-
-
 def test_settings_that_only_the_other_kind_of_team_looks_at_are_refused():
     graph = sb.FactorGraph.from_scopes({"f": ["x"]})
-    words = r"\$\.acquisition\.markov_order: got 1, which changes nothing for agents that set the variables of one f"
+    words = r"\$\.acquisition\.markov_order: got 1, which has no effect for agents that set the variables of one f"
     with pytest.raises(ConfigError, match=words):
         sb.Team(graph, {"x": (0.0, 1.0)}, acquisition=ExpectedImprovement(markov_order=1))
-    with pytest.raises(
-        ConfigError, match=r"\$\.acquisition\.n_features: got 64, which changes nothing for agents that"
-    ):
+    with pytest.raises(ConfigError, match=r"\$\.acquisition\.n_features: got 64, which has no effect for agents that"):
         sb.Team.for_field(["a"], [0.0], [1.0], acquisition=sb.Thompson(n_features=64))
 
 

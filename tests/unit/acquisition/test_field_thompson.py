@@ -5,7 +5,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.acquisition import Thompson
-from swarmbo.acquisition.field_draw import FieldDraw
+from swarmbo.acquisition.thompson import FieldDraw
 from swarmbo.boundary.rng import stream
 
 from .test_declining import DOMAIN, prices_of, situation, some_belief

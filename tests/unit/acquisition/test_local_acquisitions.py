@@ -139,28 +139,6 @@ def test_a_model_is_a_function_of_the_history_and_what_was_learned_before(kind, 
     assert goes_on != decided(kind.learn(first, BELIEF, None), first)
 
 
-@pytest.mark.parametrize(
-    ("table", "field"),
-    [
-        ({"kind": "add-gp-ucb", "group_size": 0}, "group_size"),
-        ({"kind": "add-gp-ucb", "groupings": 0}, "groupings"),
-        ({"kind": "add-gp-ucb", "learn_every": 0}, "learn_every"),
-        ({"kind": "add-gp-ucb", "delta": 1.0}, "delta"),
-        ({"kind": "add-gp-ucb", "exploration_scale": 0.0}, "exploration_scale"),
-        ({"kind": "dec-hbo", "grid": 1}, "grid"),
-        ({"kind": "dec-hbo", "delta": 0.0}, "delta"),
-        ({"kind": "dec-hbo", "derivative_a": 0.5}, "derivative_a"),
-        ({"kind": "dec-hbo", "derivative_b": 0.0}, "derivative_b"),
-        ({"kind": "dumbo", "exploration_scale": -1.0}, "exploration_scale"),
-        ({"kind": "dumbo", "grid": 0}, "grid"),
-        ({"kind": "thompson", "n_features": 3}, "n_features"),
-    ],
-)
-def test_a_setting_out_of_range_is_named(table, field) -> None:
-    with pytest.raises(ConfigError, match=rf"\$\.acquisition\.{field}"):
-        convert(table, AddGPUCB | DECHBO | DuMBO | Thompson | ExpectedImprovement, at="$.acquisition")
-
-
 @pytest.mark.parametrize("kind", ["add-gp-ucb", "dec-hbo", "dumbo"])
 def test_the_schedule_by_its_earlier_name_is_refused_and_the_present_name_said(kind) -> None:
     with pytest.raises(ConfigError, match=r"\$\.acquisition: unknown key 'beta'; did you mean 'exploration'"):

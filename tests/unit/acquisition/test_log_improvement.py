@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from swarmbo.acquisition.log_improvement import log_improvement
+from swarmbo.acquisition.expected_improvement import log_improvement
 
 
 def by_quadrature(z: float) -> float:

@@ -63,14 +63,6 @@ def test_what_was_learned_for_another_graph_is_not_used(situation_of) -> None:
     assert DECHBO().learn(situation_of(t=11), BELIEF, other).learned.fitted_at == 11
 
 
-def test_points_that_are_out_take_variance_and_leave_the_mean(situation_of) -> None:
-    waiting = situation_of(pending=2)
-    model, plain = (DECHBO().learn(s, BELIEF, None) for s in (waiting, replace(waiting, pending=waiting.pending[:0])))
-    (mean, std), (plain_mean, plain_std) = model.posterior(waiting.pending), plain.posterior(waiting.pending)
-    np.testing.assert_allclose(mean, plain_mean, rtol=1e-9)
-    assert (std < 0.5 * plain_std).all()
-
-
 def test_a_total_told_with_all_factors_adds_nothing_and_does_not_tie_them(situation_of) -> None:
     situation = situation_of(outcomes="per-factor")
     h = situation.history
@@ -90,19 +82,6 @@ def test_a_total_told_where_a_factor_failed_is_learned(situation_of) -> None:
     belief = DECHBO().learn(replace(situation, history=Dataset(h.X, h.totals, factors)), BELIEF, None).belief
     assert belief.is_coupled
     assert np.isfinite(belief.totals).tolist() == [i == 3 for i in range(12)]
-
-
-def test_failed_evaluations_are_left_out(situation_of) -> None:
-    situation = situation_of(t=12)
-    h = situation.history
-    failed = Dataset(h.X, np.where(np.arange(12) < 4, np.nan, h.totals), h.factors)
-    few = Dataset(h.X[4:], h.totals[4:], h.factors[4:])
-    X = situation.domain.from_unit(np.random.default_rng(0).random((4, 5)))
-    one, other = (DECHBO().learn(replace(situation, history=hist), BELIEF, None) for hist in (failed, few))
-    assert one.belief.n_data == 8
-    assert one.learned.fitted_at == 12
-    for a, b in zip(one.posterior(X), other.posterior(X), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
 def test_transformed_totals_are_read_in_the_unit_of_the_outcomes(situation_of) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
-from swarmbo.acquisition.log_improvement import LogImprovements
+from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.penalties import bounded, gone_back, is_met, parts_together, spreads
 from swarmbo.belief.model.failures import least_margin, reference, requirements
 from swarmbo.belief.model.success import Requirement, SuccessGP

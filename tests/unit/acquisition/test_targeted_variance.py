@@ -10,8 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
 from swarmbo.acquisition import Situation, TargetedVariance, chains, greedy_batch, local_acquisition, shortlist
-from swarmbo.acquisition.planning_places import planning_places
-from swarmbo.acquisition.target_utility import TargetUtility
+from swarmbo.acquisition.targeted_variance import TargetUtility, planning_places
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.coordination import Exact, MaxSum
@@ -91,18 +90,6 @@ def test_a_table_holds_what_the_first_adds_to_the_others(fades: bool) -> None:
             continue
         wanted = reduction(belief, worth, np.array(there)) - reduction(belief, worth, np.array(there[1:]))
         assert table[choice] == pytest.approx(wanted - 0.25, rel=1e-6, abs=1e-9)
-
-
-@given(st.integers(0, 1000), st.integers(1, 5))
-@settings(max_examples=40, deadline=None)
-def test_it_is_monotone_and_a_place_alone_is_worth_no_less_than_nothing(seed: int, n: int) -> None:
-    belief, rng = some_belief(seed % 4), np.random.default_rng(seed)
-    worth = TargetUtility(DOMAIN.from_unit(rng.random((12, 2))), rng.random(12), belief.noise_variance)
-    batch = DOMAIN.from_unit(rng.random((n, 2)))
-    values = [reduction(belief, worth, batch[:k]) for k in range(n + 1)]
-    assert (np.diff(values) >= -1e-9).all()
-    most = worth.weights @ belief.posterior(worth.targets)[1]
-    assert values[-1] <= most * (1.0 + 1e-9)
 
 
 def test_scores_follow_what_was_taken() -> None:

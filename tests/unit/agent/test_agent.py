@@ -180,20 +180,13 @@ def test_agents_decide_as_their_team_does_where_factors_are_many(outcomes: str, 
 
 
 @pytest.mark.usefixtures("poisoned")
-def test_agents_decide_as_their_team_does_where_outcomes_fail():
-    case = Case(PAIRS, acquisition="auto", fails=lost("c", {"g"}))
-    for _ in range(INITIAL + 4):
-        case.go_on(1)
-
-
-@pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize(
     "given",
     [
         pytest.param({"fails": lost("a", {"f"})}, id="of one factor"),
         pytest.param({"fails": lost("a", {"f"}), "acquisition": "thompson", "belief": FADING}, id="fading"),
         pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "thompson"}, id="whole", marks=THOROUGH),
-        pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "dumbo"}, id="whole, dumbo"),
+        pytest.param({"fails": lost("b", {"f", "g", "h"}), "acquisition": "dumbo"}, id="whole, dumbo", marks=THOROUGH),
         pytest.param({"fails": lambda u: {"g"}, "acquisition": "expected-improvement"}, id="always", marks=THOROUGH),
         pytest.param({"fails": lost("c", {"g"}), "acquisition": "egp-ei", "belief": ENSEMBLE}, id="ensemble"),
         pytest.param({"fails": lost("d", {"g"}), "scopes": PAIRS}, id="nothing shared", marks=THOROUGH),
@@ -203,6 +196,7 @@ def test_agents_decide_as_their_team_does_where_outcomes_fail():
         pytest.param(
             {"fails": lost("a", {"f"}), "belief": sb.AdditiveGPSettings(restarts=2), "acquisition": "dec-hbo"},
             id="random starts of fits",
+            marks=THOROUGH,
         ),
     ],
 )
@@ -496,17 +490,6 @@ def test_a_lost_message_is_noticed_where_patience_ends():
     a.tick(200.0, [envelope for envelope in said if envelope.recipient == "a"])  # what came in the end is taken
 
 
-def test_agents_that_were_told_of_different_evaluations_are_refused():
-    case = Case()
-    case.agents["b"].attach(np.ones((1, 3)), [[1.0]])
-    case.agents["a"].attach(np.ones((2, 3)), [[1.0], [1.0]])
-    case.agents["c"].attach(np.ones((2, 3)), [[1.0], [1.0]])
-    for agent in case.agents.values():
-        agent.ask()
-    with pytest.raises(TransportError, match=r"dropped messages .*: were all told of the same evaluations"):
-        run(case.agents, case.transport)
-
-
 def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception], str]]:
     yield "stranger", lambda a: Agent("z", a.problem), ConfigError, r"got agent 'z'; wanted one of \['a', 'b', 'c'\]"
     yield "policy", lambda a: Agent("a", a.problem, coordination="cma-es"), ConfigError, "needs all outcomes"
@@ -597,7 +580,7 @@ def test_of_a_message_that_was_changed_on_the_way_nothing_is_taken():
     bad = good[0]._replace(payload=bytes([*good[0].payload[:-1], good[0].payload[-1] ^ 1]))
     a.tick(0.0)
     before = msgspec.json.encode(a.state_dict()["json"])
-    with pytest.raises(TransportError, match=r"from 'b' to 'a': .* changed on the way"):
+    with pytest.raises(TransportError, match=r"from 'b' to 'a': .* changed in transit"):
         a.tick(0.0, [*good, bad])
     assert msgspec.json.encode(a.state_dict()["json"]) == before
 

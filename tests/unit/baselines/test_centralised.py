@@ -13,7 +13,6 @@ from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.data import Dataset
 from swarmbo.records import SolveReport, Traffic
-from swarmbo.settings import convert
 from swarmbo.spaces import Domain
 
 SCOPES = {"f": ["a"], "g": ["a", "b"]}
@@ -75,9 +74,3 @@ def test_a_team_asks_by_it_but_not_as_agents() -> None:
         else:
             team.ask()
             assert team.last_report.status == "centralised"
-
-
-@pytest.mark.parametrize("wrong", [{"starts": 0}, {"screened": -1}, {"steps": 0}])
-def test_a_setting_out_of_range_is_named(wrong) -> None:
-    with pytest.raises(ConfigError, match=rf"\$\.coordination\.{next(iter(wrong))}"):
-        convert({"kind": "centralised", **wrong}, Centralised, at="$.coordination")

@@ -86,9 +86,3 @@ def test_failures_and_points_pending_are_taken_in(joint_situation):
     blind, _ = IsotropicGP().decide_joint(joint_situation(X, np.full(8, np.nan)), None)
     assert np.abs(first - beside).max() > 0.05
     assert ((blind >= 0.0) & (blind <= 1.0)).all()
-
-
-@pytest.mark.parametrize("wrong", [{"exploration_scale": -1.0}, {"raw_samples": 0}, {"starts": 0}, {"steps": -1}])
-def test_settings_out_of_range_are_refused(wrong):
-    with pytest.raises(ValueError, match="wanted"):
-        IsotropicGP(**wrong)

@@ -10,9 +10,8 @@ from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
 from swarmbo.coordination.participant import solve_with_agents
-from swarmbo.coordination.plan import TableMethod
+from swarmbo.coordination.plan import TableMethod, traced
 from swarmbo.coordination.tables import factor_values, rank
-from swarmbo.coordination.trace import traced
 from swarmbo.transport import InProcess
 
 Problem = tuple[sb.FactorGraph, dict[str, np.ndarray]]

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.coordination.ascent import ascend
+from swarmbo.coordination.box_steps import ascend
 
 
 def hills(rows: np.ndarray, size: int):

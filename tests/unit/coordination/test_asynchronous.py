@@ -486,12 +486,6 @@ def test_whatever_number_a_bundle_says_it_is_heard_as_the_newest():
     assert [bundle.before for bundle in told] == [1, 1]
 
 
-def test_settings_that_cannot_be_are_refused():
-    for wrong in ({"deadline": 0}, {"patience": 0}, {"threshold": -1.0}, {"mode": "sometimes"}):
-        with pytest.raises(sb.errors.ConfigError, match=rf"\$\.coordination\.{next(iter(wrong))}"):
-            sb.Team.for_field(["a"], low=[0.0], high=[1.0], coordination={"kind": "max-sum", **wrong})
-
-
 def test_no_bound_is_promised_and_agents_that_wait_are_not_given_a_plan():
     with pytest.raises(ValueError, match="bound"):
         sb.MaxSum(mode="asynchronous", bound="mplp")

@@ -1,17 +1,13 @@
 """Whole graphs in compiled passes: they are held to what Python does message by message, and to brute force."""
 
-from itertools import product
-
 import networkx as nx
 import numpy as np
-import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.coordination import MaxSum, Solution
 from swarmbo.coordination.compiled_passes import order_of, tree_rounds
 from swarmbo.coordination.part import decoding_order, tree_levels
 from swarmbo.coordination.participant import solve_with_agents
-from swarmbo.coordination.tables import factor_values, total
 from swarmbo.graph import Edges, FactorGraph
 from swarmbo.transport import InProcess
 
@@ -74,17 +70,6 @@ def test_the_last_choices_on_loops_are_those_of_variable_after_variable(
     graph, tables = draw(np.random.default_rng(seed), n_factors, loops=3, largest=5, forbidden=forbidden)
     links = nx.path_graph(AGENTS) if is_relayed else None
     assert same(*both_ways(MaxSum(rounds=rounds, repairs=2), graph, tables, links))
-
-
-@given(seeds, st.integers(1, 3))
-@settings(deadline=None, max_examples=30)
-def test_a_tree_at_once_is_brute_force(seed: int, n_factors: int) -> None:
-    graph, tables = draw(np.random.default_rng(seed), n_factors, loops=0, largest=3, forbidden=0.1)
-    sizes = {x: n for f in graph.factors for x, n in zip(graph.scope(f), tables[f].shape, strict=True)}
-    choices = (dict(zip(sizes, c, strict=True)) for c in product(*map(range, sizes.values())))
-    best = max(total(factor_values(graph, tables, choice)) for choice in choices)
-    _, fast = both_ways(MaxSum(), graph, tables, None)
-    assert fast.value == pytest.approx(best, abs=1e-12)
 
 
 @given(seeds, st.integers(1, 15), st.integers(0, 4))

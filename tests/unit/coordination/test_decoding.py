@@ -4,9 +4,8 @@ import numpy as np
 
 from swarmbo.coordination.decoding import best_value, conditioned_message, decode
 from swarmbo.coordination.drivers.central import Central
-from swarmbo.coordination.part import Part, decoding_order
+from swarmbo.coordination.part import LocalView, Part, decoding_order
 from swarmbo.coordination.requests import Compare
-from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes
 

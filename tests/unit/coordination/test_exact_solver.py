@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from swarmbo.coordination import Exact, exact
-from swarmbo.errors import BudgetError, ConfigError
+from swarmbo.errors import BudgetError
 from swarmbo.graph import FactorGraph
-from swarmbo.settings import convert
 from swarmbo.transport import Routes
 
 CHAIN = FactorGraph.from_scopes({"f": ["a", "b", "c"], "g": ["b", "c", "d"]})
@@ -79,9 +78,3 @@ def test_a_factor_held_by_an_agent_that_does_not_act_is_sent_once_to_the_one_tha
     at_home, away = exact(CHAIN, TABLES).report, exact(base, TABLES).report
     assert away.messages == at_home.messages + 1
     assert away.bytes > at_home.bytes + TABLES["f"].nbytes
-
-
-def test_settings_are_checked_and_read_by_kind() -> None:
-    assert convert({"kind": "exact", "table_budget": 5}, Exact) == Exact(table_budget=5)
-    with pytest.raises(ConfigError, match=r"\$\.table_budget: got 0; wanted an integer >= 1"):
-        convert({"kind": "exact", "table_budget": 0}, Exact)

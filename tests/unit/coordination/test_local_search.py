@@ -8,11 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
 from swarmbo.boundary.rng import stream
-from swarmbo.coordination.local_functions import total_value
-from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
-from swarmbo.errors import ConfigError
-from swarmbo.settings import convert
-from swarmbo.testing.problems import Bowls
+from swarmbo.coordination.participant import solve_with_agents
 from swarmbo.transport import InProcess
 
 Tables = dict[str, np.ndarray]
@@ -140,12 +136,6 @@ def test_a_forbidden_choice_is_left_for_any_that_is_allowed_however_poor() -> No
             assert method.solve(graph, tables, seed=seed).assignment["x"] == 0
 
 
-@pytest.mark.parametrize("wrong", [{"probability": 0.0}, {"probability": 1.5}, {"variant": "D"}, {"rounds": 0}])
-def test_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match=rf"\$\.{next(iter(wrong))}"):
-        convert({"kind": "dsa"} | wrong, sb.DSA)
-
-
 @pytest.mark.parametrize("kind", ["dsa", "mgm"])
 @pytest.mark.parametrize("as_agents", [False, True])
 def test_a_team_in_a_field_agrees_by_it_and_each_decision_draws_anew(kind: str, as_agents: bool) -> None:
@@ -180,34 +170,3 @@ def test_of_equal_gains_mgm_lets_the_first_variable_of_the_graph_move(seed: int)
     tables = {"f": 1.0 - np.eye(2), "g": np.zeros(2), "h": np.zeros(2)}
     moved = drawn if drawn["x"] != drawn["y"] else drawn | {"y": 1 - drawn["y"]}
     assert sb.MGM(rounds=1).solve(graph, tables, seed=seed).assignment == moved
-
-
-@pytest.mark.parametrize("method", [sb.RefinedDSA(levels=6), sb.RefinedMGM(levels=6)])
-def test_of_a_function_it_ends_no_lower_than_it_starts_and_agents_decide_alike(
-    method: sb.RefinedDSA | sb.RefinedMGM,
-) -> None:
-    graph = sb.FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{(i + 1) % 4}"] for i in range(4)})
-    start = np.random.default_rng(0).random((1, 4))
-    bowls = Bowls(graph, np.zeros(4), np.ones(4), start)
-    found = [method.maximise(bowls, seed=seed) for seed in (1, 1, 2)]
-    assert found[0].point.tobytes() == found[1].point.tobytes()
-    assert all(agreement.value >= total_value(bowls, start)[0] for agreement in found)
-    by_agents = maximise_with_agents(method, bowls, InProcess().open(graph.agents), seed=1)
-    assert (by_agents.point.tobytes(), by_agents.report) == (found[0].point.tobytes(), found[0].report)
-
-
-@pytest.mark.parametrize("kind", ["refined-dsa", "refined-mgm"])
-def test_a_team_with_a_factor_graph_agrees_by_it(kind: str) -> None:
-    def asked() -> list[dict[str, float]]:
-        graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-        team = sb.Team(
-            graph, dict.fromkeys("xyz", (0.0, 1.0)), coordination={"kind": kind, "levels": 4}, seed=1, initial=3
-        )
-        points: list[dict[str, float]] = []
-        for _ in range(5):
-            query = team.ask()
-            points.append({variable: float(value) for variable, value in query.point.items()})
-            team.tell(query, -sum((value - 0.4) ** 2 for value in points[-1].values()))
-        return points
-
-    assert asked() == asked()

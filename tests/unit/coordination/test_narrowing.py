@@ -5,9 +5,8 @@ import pytest
 
 from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.local_functions import total_value
-from swarmbo.coordination.narrowing import MOST, narrowed
-from swarmbo.coordination.part import Part
-from swarmbo.coordination.view import BoxView, LocalView
+from swarmbo.coordination.part import BoxView, LocalView, Part
+from swarmbo.coordination.refinement import MOST, narrowed
 from swarmbo.transport import Routes
 
 from .example_sums import CHAIN, ExampleSum

@@ -8,10 +8,10 @@ import pytest
 import swarmbo as sb
 from swarmbo.coordination.agreement import TableOutcome
 from swarmbo.coordination.decoding import sweep
+from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.plan import TableMethod
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Table
-from swarmbo.coordination.view import LocalView
 
 
 class BestResponse(TableMethod, frozen=True, tag="best-response"):

@@ -167,7 +167,7 @@ def test_a_message_that_was_changed_on_the_way_is_refused_by_name(place: int) ->
             super().send(envelope._replace(payload=bytes(mangled)))
 
     graph, tables = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
-    with pytest.raises(TransportError, match=r"from '\w+' to '\w+': got \d+ bytes with checksum .* changed on the way"):
+    with pytest.raises(TransportError, match=r"from '\w+' to '\w+': got \d+ bytes with checksum .* changed in transit"):
         solve_with_agents(MaxSum(), graph, tables, Mangling(Routes(graph.agents)))
 
 

@@ -9,14 +9,13 @@ from hypothesis import given, settings, strategies as st
 from scipy.optimize import minimize
 
 from swarmbo.coordination import exact
-from swarmbo.coordination.local_functions import LocalFunctions, total_value
+from swarmbo.coordination.local_functions import total_value
 from swarmbo.coordination.methods.refined import RefinedMaxSum
 from swarmbo.coordination.participant import maximise_with_agents
 from swarmbo.coordination.refinement import RefinementLevel
-from swarmbo.errors import BudgetError, ConfigError, ShapeError, TransportError
+from swarmbo.errors import BudgetError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
-from swarmbo.settings import convert
 from swarmbo.transport import InProcess
 
 from .example_sums import CHAIN, ExampleSum
@@ -55,10 +54,6 @@ def maximum_of(functions: Bowls) -> float:
         options={"maxiter": 5000, "maxfun": 10**6, "ftol": 1e-15, "gtol": 1e-9},
     )
     return -found.fun
-
-
-def test_the_example_is_a_sum_of_local_functions() -> None:
-    assert isinstance(Bowls.on_box(CHAIN), LocalFunctions)
 
 
 @settings(max_examples=20, deadline=None)
@@ -284,36 +279,3 @@ def test_links_that_do_not_join_those_who_must_talk_are_refused() -> None:
     apart.add_nodes_from(functions.graph.agents)
     with pytest.raises(TransportError):
         RefinedMaxSum().maximise(functions, apart)
-
-
-def test_a_function_that_is_no_number_is_refused_by_both_ways() -> None:
-    class Broken(Bowls):
-        def own(self, factor, X):
-            value, gradient = super().own(factor, X)
-            return np.where(X[..., 0] > 0.9, np.nan, value), gradient
-
-    graph = FactorGraph.from_scopes(CHAIN)
-    broken = Broken(graph, np.zeros(5), np.ones(5), np.zeros((0, 5)))
-    with pytest.raises(ShapeError, match="'f0'"):
-        RefinedMaxSum().maximise(broken)
-    with pytest.raises(ShapeError, match="'f0'"):
-        maximise_with_agents(RefinedMaxSum(), broken, InProcess().open(graph.agents))
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("points", 2),
-        ("refinement", 1),
-        ("starts", 0),
-        ("coarse_entries", 63),
-        ("window_entries", 2**25),
-        ("tolerance", 0.0),
-        ("levels", 0),
-        ("rounds", 0),
-        ("damping", 1.0),
-    ],
-)
-def test_a_setting_out_of_range_is_named(field, value) -> None:
-    with pytest.raises(ConfigError, match=rf"\$\.coordination\.{field}"):
-        convert({"kind": "refined-max-sum", field: value}, RefinedMaxSum, at="$.coordination")

@@ -165,5 +165,5 @@ def test_grids_fit_the_budget_or_are_refused(arity, points, refinement, starts, 
 
 def test_a_refusal_says_what_it_would_take() -> None:
     graph = FactorGraph.from_scopes({"small": ["x0"], "big": [f"x{i}" for i in range(9)]})
-    with pytest.raises(BudgetError, match=r"'big' has 9 variables: 4 values each.* 262144 entries.*16384.*admm"):
+    with pytest.raises(BudgetError, match=r"'big' has 9 variables: with 4 values each.* 262144 entries.*16384.*admm"):
         Resolution.of(graph, 33, 4, 3, 2**14, 2**12)

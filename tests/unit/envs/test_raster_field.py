@@ -116,7 +116,9 @@ def test_what_is_refused(tiff, monkeypatch):
     def make(path, **more):
         return robot_team_v0.parallel_env(field={"raster": path, **more})
 
-    with pytest.raises(ConfigError, match=r"\$\.field\.raster: got .* \(no CRS\); wanted one: `gdal_edit"):
+    with pytest.raises(
+        ConfigError, match=r"\$\.field\.raster: got .* without a coordinate reference system; wanted one: `gdal_edit"
+    ):
         make(tiff(values, 8.0, 47.0, 0.01, crs=None))
     with pytest.raises(ConfigError, match=r"\$\.field\.cell_m: got cells of 10.0 m for a GeoTIFF; wanted none"):
         robot_team_v0.parallel_env(field={"raster": tiff(values, 8.0, 47.0, 0.01), "cell_m": 10.0})
@@ -135,7 +137,7 @@ def test_a_state_is_of_the_data_and_not_of_the_path(tiff):
     other = robot_team_v0.parallel_env(field={"raster": tiff(values + 1, 8.0, 47.0, 0.01, name="c")})
     one.reset(seed=0)
     same.set_state(one.get_state())
-    with pytest.raises(ValueError, match="another world"):
+    with pytest.raises(ValueError, match="another environment"):
         other.set_state(one.get_state())
 
 
@@ -223,13 +225,13 @@ def test_rasters_without_room_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"\$\.field\.cell_m: got .*, an array, .*; wanted their width in m"):
         robot_team_v0.parallel_env(field={"raster": path})
     with pytest.raises(
-        ConfigError, match=r"\$\.field\.raster: got .* 6 with a value; wanted at least 2 x 2 neighbours"
+        ConfigError, match=r"\$\.field\.raster: got .* 6 with a value; wanted at least 2 x 2 adjacent cells"
     ):
         robot_team_v0.parallel_env(field={"raster": path, "cell_m": 5.0})
     speckled = np.ones((300, 300))
     speckled[::3, ::3] = np.nan
     np.save(path, speckled)
-    with pytest.raises(ConfigError, match=r"\$\.field: got no-go regions all over the map"):
+    with pytest.raises(ConfigError, match=r"\$\.field: got no-go regions that cover the map"):
         robot_team_v0.parallel_env(field={"raster": path, "cell_m": 5.0})
     np.save(path, bay())
     with pytest.raises(ConfigError, match=r"\$\.starts\[0\]: got \[100.0, 400.0\] in a no-go region"):

@@ -56,7 +56,9 @@ def test_states_of_worlds_with_other_settings_are_refused_by_what_differs(state,
     env = world(**changed)
     env.reset(seed=9)
     before = env.get_state()
-    with pytest.raises(StateVersionError, match="got a state of another world .*" + message[2:].removesuffix(r"\)")):
+    with pytest.raises(
+        StateVersionError, match="got a state of another environment .*" + message[2:].removesuffix(r"\)")
+    ):
         env.set_state(state)
     np.testing.assert_equal(env.get_state(), before)
 
@@ -85,7 +87,9 @@ def test_a_csv_file_is_told_by_its_data_not_by_its_path(soil, sites):
     moved.set_state(state)
     np.testing.assert_equal(moved.get_state(), state)
     for change in ({"value": 1.5}, {"x": 1.0}):
-        with pytest.raises(StateVersionError, match=r"another world \(\$\.field\.csv: 'data \w+', here 'data \w+'\)"):
+        with pytest.raises(
+            StateVersionError, match=r"another environment \(\$\.field\.csv: 'data \w+', here 'data \w+'\)"
+        ):
             world(field=soil(sites=sites, **change)).set_state(state)
 
 

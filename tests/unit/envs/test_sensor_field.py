@@ -183,7 +183,7 @@ def test_noise_depends_on_nothing_but_seed_sensor_round_and_episode():
         ({"places": [[0, 0]]}, r"\$\.places: got \[\(0\.0, 0\.0\)\]; wanted one \[x, y\] per sensor: 4"),
         (
             {"sensors": 2, "places": [[0, 0], [901, 3]]},
-            r"\$\.places\[1\]: got \[901\.0, 3\.0\]; wanted a place on the map, x from 0 to 900 m",
+            r"\$\.places\[1\]: got \[901\.0, 3\.0\]; wanted a location on the map, x from 0 to 900 m",
         ),
         ({"sensors": 2, "places": [[5, 5], [5, 5]]}, r"\$\.places\[1\]: got \[5\.0, 5\.0\] twice; wanted different"),
         (

@@ -121,6 +121,7 @@ def test_with_default_settings_sampling_pays_and_doing_without_pays_nothing(fiel
     assert returns[1.0] > 0.1 * env.field.at(0).value(env.field.first.points).std()
 
 
+@pytest.mark.thorough
 def test_where_the_field_changes_a_map_that_nobody_tends_gets_worse():
     """Samples pay for what they keep up, too: with default settings who samples ends better than who does not."""
     scores = {}

@@ -227,9 +227,9 @@ def test_a_state_of_another_objective_or_time_is_refused_and_one_of_another_time
     state = env.get_state()
     simulated(timeout_s=9.0, simulation={"processes": 2}).set_state(state)
     for other in ({"objective": "capacity"}, {"simulation": {"seconds": 2.0}}, {"simulation": {"run": 2}}):
-        with pytest.raises(StateVersionError, match="another world"):
+        with pytest.raises(StateVersionError, match="another environment"):
             simulated(**other).set_state(state)
-    with pytest.raises(StateVersionError, match="another world"):
+    with pytest.raises(StateVersionError, match="another environment"):
         wlan_power_v0.parallel_env(topology=TRIANGLE).set_state(state)
 
 
@@ -308,6 +308,7 @@ def test_the_wheel_is_asked_for_where_it_is_missing(monkeypatch):
         wlan_power_v0.parallel_env(radio="ns3")
 
 
+@pytest.mark.thorough
 def test_a_run_of_a_simulator_has_references_and_a_film_for_which_it_is_not_asked_again(
     simulated, tmp_path, monkeypatch
 ):

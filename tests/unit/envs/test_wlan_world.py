@@ -165,7 +165,7 @@ def test_a_state_that_is_not_whole_is_refused():
     with pytest.raises(StateVersionError, match="no WLAN state"):
         env.set_state({"arrays": {}})
     for other in ({"users": [[1, 1]]}, {"serving": [0, 1, 1]}):  # the second has the same network as it begins
-        with pytest.raises(StateVersionError, match=r"another world \(\$\.topology: "):
+        with pytest.raises(StateVersionError, match=r"another environment \(\$\.topology: "):
             wlan_power_v0.parallel_env(topology=PAIR | other).set_state(state)
 
 

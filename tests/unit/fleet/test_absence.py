@@ -106,7 +106,9 @@ def require_one_log(fleet):
             np.testing.assert_array_equal(log.history.known_noise[:, 0], history.known_noise[:, 0])
 
 
-@pytest.mark.parametrize(("case", "who"), [("by factor", 0), ("totals", -1), ("a field", -1)])
+@pytest.mark.parametrize(
+    ("case", "who"), [("by factor", 0), pytest.param("totals", -1, marks=pytest.mark.thorough), ("a field", -1)]
+)
 def test_who_is_gone_is_left_out_and_is_in_again_when_it_returns(network, fleets, case, who):
     fleet = made(fleets, network(), case)
     name, absent = fleet.team.agents[who], []
@@ -126,7 +128,7 @@ def test_who_is_gone_is_left_out_and_is_in_again_when_it_returns(network, fleets
     assert len(fleet.team.history) == 7 + fleet.team.problem.is_field
 
 
-@pytest.mark.parametrize("case", ["by factor", "a field"])
+@pytest.mark.parametrize("case", ["by factor", pytest.param("a field", marks=pytest.mark.thorough)])
 def test_one_that_goes_in_mid_decision_holds_nobody_up(network, fleets, case):
     fleet = made(fleets, network(), case)
     first, second, *_ = fleet.team.agents
@@ -142,7 +144,7 @@ def test_one_that_goes_in_mid_decision_holds_nobody_up(network, fleets, case):
     require_one_log(fleet)
 
 
-@pytest.mark.parametrize("case", ["totals", "a field, beliefs of their own"])
+@pytest.mark.parametrize("case", ["totals", pytest.param("a field, beliefs of their own", marks=pytest.mark.thorough)])
 def test_one_goes_while_another_returns_and_the_lender_goes_too(network, fleets, case):
     fleet = made(fleets, network(), case)
     a, b, c = fleet.team.agents[:3]
@@ -161,6 +163,7 @@ def test_one_goes_while_another_returns_and_the_lender_goes_too(network, fleets,
     require_one_log(fleet)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ["by factor", "a field"])
 def test_one_returns_in_a_decision_that_another_leaves_and_the_lender_takes_it_back_first(network, fleets, case):
     fleet = made(fleets, network(), case)
@@ -212,7 +215,7 @@ def test_a_process_that_ends_again_and_again_is_gone_at_once(network, fleets):
     require_one_log(fleet)
 
 
-@pytest.mark.parametrize("case", ["totals", "a field, beliefs of their own"])
+@pytest.mark.parametrize("case", ["a field, beliefs of their own", pytest.param("totals", marks=pytest.mark.thorough)])
 def test_who_has_lost_what_it_had_written_down_is_told_all_of_it(network, fleets, case):
     fleet = made(fleets, network(), case)
     name = fleet.team.agents[0]
@@ -270,7 +273,7 @@ def test_where_nobody_is_left_the_run_ends_in_one_line(network, fleets):
             for name in fleet.team.agents:
                 fleet.leave(name)
 
-    with pytest.raises(TransportError, match=r"round 3: no agent is left that knows the decision \(.*received nothing"):
+    with pytest.raises(TransportError, match=r"round 3: no remaining agent knows the decision \(.*received nothing"):
         play(fleet, 4, before)
     assert wire.now < 1000.0
 
@@ -360,8 +363,8 @@ def test_nobody_but_the_hub_says_who_takes_part(network, fleets):
         (Participants(2**31, ("a", "b")), "got decision"),
         (Participants(1, ("a", "b"), {"a": OwnRows()}), "wanted what absent agents received"),
         (Participants(1, ("a", "b"), {"z": OwnRows()}), "wanted what absent agents received"),
-        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, {"f_a": 1.0})})}), "wanted its own"),
-        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, place={"a": 1.0})})}), "wanted its own"),
+        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, {"f_a": 1.0})})}), "wanted its parts"),
+        (Participants(1, ("a", "b"), {"c": OwnRows({"q": OwnRow(0, place={"a": 1.0})})}), "wanted its parts"),
     ],
 )
 def test_a_company_of_strangers_is_refused(company, why):
@@ -487,7 +490,7 @@ def test_who_cannot_be_told_what_it_missed_stays_out_and_the_others_go_on(networ
 def test_what_is_nothing_that_an_agent_lends_is_refused_in_one_line(mangled):
     problem = sb.Problem.of(sb.FactorGraph.from_scopes({"f": ["x"]}), {"x": (0.0, 1.0)})
     agent = sb.Agent("x", problem, seed=1, coordination=TIMED)
-    with pytest.raises(ConfigError, match="wanted what an agent of this team lends"):
+    with pytest.raises(ConfigError, match="wanted a `snapshot` of an agent of this team"):
         agent.restore(mangled, {}, 0)
 
 

@@ -104,7 +104,7 @@ def test_a_letter_that_was_changed_on_the_way_is_refused(letter, data):
     parcel = bytearray(sealed(letter))
     place = data.draw(st.integers(0, len(parcel) - 1))
     parcel[place] ^= data.draw(st.integers(1, 255))
-    with pytest.raises(TransportError, match="changed on the way"):
+    with pytest.raises(TransportError, match="changed in transit"):
         opened(bytes(parcel))
 
 

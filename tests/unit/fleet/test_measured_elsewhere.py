@@ -230,7 +230,7 @@ def test_code_is_run_where_it_is_trusted_only():
     for name, trust, why in [
         ("math:sqrt", False, "wanted --trust"),
         ("sqrt", True, "wanted 'module:function'"),
-        ("math:pi", True, "wanted a function of a place"),
+        ("math:pi", True, "wanted a function of a location"),
         ("math:root", True, "has no 'root'"),
     ]:
         with pytest.raises(ConfigError, match=why):

@@ -10,7 +10,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.coordination.participant import solve_with_agents
-from swarmbo.coordination.trace import traced
+from swarmbo.coordination.plan import traced
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.plotting.factor_graph import factor_graph_figure
 from swarmbo.transport import InProcess

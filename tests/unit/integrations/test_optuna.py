@@ -225,7 +225,7 @@ def test_outcomes_by_factor_are_told_by_trials():
     study.optimize(told, n_trials=6)
     team = study.sampler._work.team
     assert np.isfinite(team.history.factors).all()
-    with pytest.raises(ConfigError, match=r"trial 6: got None; outcomes = 'per-factor' wanted trial.set_user_attr"):
+    with pytest.raises(ConfigError, match=r"trial 6: got None; with per-factor outcomes wanted trial.set_user_attr"):
         study.optimize(told, n_trials=2)
     with pytest.raises(ConfigError, match="scopes"):
         SwarmboSampler(scopes={"f": "x"})

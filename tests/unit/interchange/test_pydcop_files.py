@@ -207,9 +207,12 @@ BOMB = "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in itertools
         ("a: &a [1]\nb: {<<: {c: 1}}", "merge key `<<` in line 2"),
         ("objective: min\nobjective: max", "a key twice"),
         ("[" * 5000, "got no YAML|nested"),
-        ("a: &a [" + "x, " * 9 + "]\n" + BOMB + "objective: min\nname: *z", "aliases that come to more than 8,388,608"),
+        (
+            "a: &a [" + "x, " * 9 + "]\n" + BOMB + "objective: min\nname: *z",
+            "aliases that expand to more than 8,388,608",
+        ),
         ("agents: &a [*a]", "none in itself"),
-        (f"a: &a {'x' * 10**5}\nagents: [{'*a, ' * 100}]", "aliases that come to more than"),
+        (f"a: &a {'x' * 10**5}\nagents: [{'*a, ' * 100}]", "aliases that expand to more than"),
         (f"a: {'1:' * 10**4}1", "a number of 20001 characters in line 1"),
         (HEAD + f"x: 0x{'f' * 600}", "a number of 602 characters"),
         ("? [1]\n: 2\n? {}\n: 3", "got no YAML"),
@@ -261,7 +264,7 @@ def test_files_are_told_apart_by_their_endings(tmp_path: Path) -> None:
 def test_values_that_tables_cannot_tell_apart_are_not_written() -> None:
     graph = sb.FactorGraph.from_scopes({"f": ["x"]})
     for value in ("two words", "a|b", "it's", "", "1..3"):
-        with pytest.raises(ConfigError, match="no spaces, quotes, bars"):
+        with pytest.raises(ConfigError, match="without spaces, quotes, bars"):
             yaml_of_problem(TableProblem("p", graph, {"f": np.zeros(2)}, {"x": ("ok", value)}))
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import swarmbo as sb
 from swarmbo.cli import app
-from swarmbo.coordination.trace import traced
+from swarmbo.coordination.plan import traced
 from swarmbo.interchange import TableProblem, read_problem, write_problem
 from swarmbo.plotting.solve_trace import solve_trace_figure
 

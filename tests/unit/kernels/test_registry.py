@@ -166,7 +166,7 @@ def test_a_state_loads_no_kernel_unless_it_is_trusted_or_given_again(monkeypatch
     monkeypatch.setitem(sys.modules, "own_kernels", module)
     state = sb.Team(GRAPH, BOUNDS, belief=table).state_dict()
     registry._OWN.clear()
-    with pytest.raises(ConfigError, match="got the kernel 'own_kernels:Cusp', code that swarmbo does not bring"):
+    with pytest.raises(ConfigError, match="got the kernel 'own_kernels:Cusp', your own code"):
         sb.Team.from_state_dict(state)
     again = [sb.Team.from_state_dict(state, belief=table), sb.Team.from_state_dict(state, trust=True)]
     assert again[0].ask().point == again[1].ask().point

@@ -58,9 +58,6 @@ def test_failed_measurements_are_marked_where_they_happened(run):
     (drawn,) = lines(ax, "failed")
     assert len(expected) > 0
     np.testing.assert_array_equal(drawn, expected)
-
-
-def test_nothing_is_marked_as_failed_when_nothing_failed(run):
     ax = axes()
     plot_paths(ax, run(failing=0.0).records)
     assert lines(ax, "failed") == []
@@ -122,27 +119,14 @@ def test_belief_is_hidden_far_from_scattered_sites_and_shown_at_them(run):
     assert shown[distance < 10.0].all()
 
 
-def test_truth_and_mean_share_one_colour_scale(run):
-    made = run()
-    figure = belief_map_figure(made.records, made.world, made.settings)
-    truth, mean = figure.axes[0].images[0], figure.axes[1].images[0]
-    assert truth.get_clim() == mean.get_clim()
-
-
-def test_colour_bars_name_the_unit(run):
-    made = run()
-    labels = [ax.get_ylabel() for ax in belief_map_figure(made.records, made.world, made.settings).axes]
-    assert {"true value (m)", "posterior mean (m)", "posterior standard deviation (m)"} <= set(labels)
-
-
 @pytest.mark.parametrize(
     ("options", "panels"),
     [
         ({"rounds": 3}, 4),
         ({"truth": "none", "rounds": 2}, 2),
-        ({"truth": "sites", "rounds": 2}, 4),
+        pytest.param({"truth": "sites", "rounds": 2}, 4, marks=pytest.mark.thorough),
         ({"rounds": 0, "robots": 1, "failing": 0.0}, 4),
-        ({"rounds": 1, "failing": 2.0, "robots": 16}, 4),
+        pytest.param({"rounds": 1, "failing": 2.0, "robots": 16}, 4, marks=pytest.mark.thorough),
     ],
 )
 def test_map_is_written_and_shows_something(run, tmp_path, options, panels):
@@ -172,7 +156,7 @@ def test_a_world_that_is_no_plane_is_refused(run):
         belief_map_figure(made.records, world, made.settings)
 
 
-def test_the_error_panel_is_the_distance_of_the_mean_from_the_truth(run):
+def test_maps_share_one_scale_and_the_error_panel_is_the_distance_of_the_mean_from_the_truth(run):
     made = run(failing=0.0)
     belief = belief_after(made.records, made.settings, made.world.domain)
     figure = belief_map_figure(made.records, replace(made.world, method="auto + exact, seed 3"), made.settings)
@@ -181,6 +165,10 @@ def test_the_error_panel_is_the_distance_of_the_mean_from_the_truth(run):
     wanted = np.sort(np.abs(belief.posterior(made.world.points)[0] - made.world.values))
     np.testing.assert_allclose(drawn, wanted, rtol=1e-6)
     assert "auto + exact, seed 3" in figure.get_suptitle()
+    truth, mean = figure.axes[0].images[0], figure.axes[1].images[0]
+    assert truth.get_clim() == mean.get_clim()
+    labels = {ax.get_ylabel() for ax in figure.axes}
+    assert {"true value (m)", "posterior mean (m)", "posterior standard deviation (m)"} <= labels
 
 
 def test_robots_differ_by_marker_and_by_colour(run):

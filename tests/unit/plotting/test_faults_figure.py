@@ -84,7 +84,7 @@ def test_restarts_are_marked_in_their_round():
     assert (heights(again), heights(refused)) == ([0, 7, 0], [0, 2, 0])
     assert [list(line.get_xdata()) for line in ax.lines] == [[1, 1]]
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert sorted(labels) == ["a process started again", "refused", "written again"]
+    assert sorted(labels) == ["a process started again", "refused", "repeated"]
 
 
 def test_there_is_a_panel_for_each_kind_that_there_was():

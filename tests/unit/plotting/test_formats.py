@@ -28,7 +28,7 @@ def test_all_figures_of_a_run_are_written_in_the_format_that_is_asked_for(run, t
     assert set(written) <= set(own_files(tmp_path)), "what --force may delete"
 
 
-@pytest.mark.parametrize("name", ["png", "pdf", "svg"])
+@pytest.mark.parametrize("name", ["png", "svg", pytest.param("pdf", marks=pytest.mark.thorough)])
 def test_a_figure_is_written_to_the_same_bytes_at_any_time(run, tmp_path, name, monkeypatch):
     made, written = run(rounds=2, failing=2.0), list[bytes]()
     for number in range(2):

@@ -3,6 +3,7 @@ import sys
 
 import msgspec
 import numpy as np
+import pytest
 from PIL import Image
 
 from swarmbo.plotting import World, write_figures
@@ -39,6 +40,7 @@ def test_without_rounds_nothing_is_written(run, tmp_path):
     assert not (tmp_path / "figures").exists()
 
 
+@pytest.mark.thorough
 def test_figures_leave_pyplot_and_its_settings_alone(tmp_path):
     code = """
 import sys, matplotlib

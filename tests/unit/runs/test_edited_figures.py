@@ -53,11 +53,13 @@ def set_at(*path_and_value):
         (set_at("low", [5.0, 5.0]), None),
         (set_at("low", []), None),
         (None, set_at("samples", 0, "location", [0.1, 0.2, 0.3, 0.4, 0.5])),
-        (None, set_at("samples", 0, "agent", "nobody")),
+        pytest.param(None, set_at("samples", 0, "agent", "nobody"), marks=pytest.mark.thorough),
         (None, set_at("hyperparameters", {})),
         (None, set_at("hyperparameters", "lengthscales", [0.0, 0.0])),
         (None, set_at("recommendation", "location", [])),
-        (set_at("standpoints", {"agent_0": [0.5, 0.5, 0.5], "nobody": []}), None),
+        pytest.param(
+            set_at("standpoints", {"agent_0": [0.5, 0.5, 0.5], "nobody": []}), None, marks=pytest.mark.thorough
+        ),
         (set_at("argmax", [0.5]), None),
     ],
 )

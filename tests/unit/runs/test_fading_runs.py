@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from swarmbo.runs import load, resume, run
+from swarmbo.runs import load, run
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.report import report_rows
 from swarmbo.runs.scenario import scenario_of
@@ -20,22 +20,6 @@ def walking(**settings):
     belief = {"kind": "additive", "time": {"kernel": "matern12"}}
     whole = {"name": "walk", "environment": WALK, "belief": belief, "rounds": 14, "seed": 2, **settings}
     return scenario_of(whole)
-
-
-def test_a_run_that_stops_resumes_to_the_same_bytes(tmp_path):
-    class Stopped(BaseException):
-        pass
-
-    def stop(record, was_logged):
-        if record.round == 12:
-            raise Stopped
-
-    summary = run(walking(), tmp_path / "whole")
-    with pytest.raises(Stopped):
-        run(walking(), tmp_path / "cut", on_round=stop)
-    assert resume(tmp_path / "cut").best == summary.best
-    whole, cut = ((tmp_path / name / "rounds.jsonl").read_bytes() for name in ("whole", "cut"))
-    assert whole == cut
 
 
 def test_the_closing_table_tells_the_mean_of_the_late_rounds_where_no_maximum_is_known(tmp_path):

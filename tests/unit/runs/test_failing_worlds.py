@@ -67,7 +67,7 @@ def test_the_world_is_put_back_to_where_it_was_before_the_step_that_failed(
 
 @pytest.mark.parametrize("keeps_state", [True, False])
 def test_a_run_with_failed_rounds_resumes_to_the_same_bytes_without_trying_them_again(
-    tmp_path, mischief, bump_scenario, keeps_state
+    tmp_path, mischief, bump_scenario, interrupted, keeps_state
 ):
     scenario = bump_scenario(rounds=6, environment={"keeps_state": keeps_state})
 
@@ -77,13 +77,8 @@ def test_a_run_with_failed_rounds_resumes_to_the_same_bytes_without_trying_them_
     mischief.raises = fail_third
     run(scenario, tmp_path / "whole")
 
-    def stop(record, was_logged):
-        if record.round == 4:
-            raise KeyboardInterrupt
-
     mischief.steps = 0
-    with pytest.raises(KeyboardInterrupt):
-        run(scenario, tmp_path / "half", on_round=stop)
+    interrupted(scenario, tmp_path / "half", 4)
     mischief.raises = lambda steps: None
     resume(tmp_path / "half")
     assert log(tmp_path / "half") == log(tmp_path / "whole")
@@ -93,13 +88,6 @@ def test_a_world_that_fails_in_every_round_comes_to_its_end(tmp_path, mischief, 
     mischief.raises = lambda steps: SystemExit("no licence")
     summary = run(bump_scenario(), tmp_path / "run")
     assert (summary.rounds, summary.measurements, summary.failures) == (4, 2, 8)
-
-
-def test_a_run_can_be_told_to_stop_where_a_step_fails(tmp_path, mischief, bump_scenario):
-    mischief.raises = lambda steps: SystemExit(3) if steps == 2 else None
-    with pytest.raises(SystemExit):
-        run(bump_scenario(when_step_fails="stop"), tmp_path / "run")
-    assert len(RunFolder(tmp_path / "run").records()) == 2
 
 
 def test_an_interrupt_is_no_failure_of_the_world(tmp_path, mischief, bump_scenario):
@@ -128,7 +116,7 @@ def test_a_reset_that_would_end_the_process_is_refused(monkeypatch, tmp_path, mi
     assert caught.value.at == "$.environment"
 
 
-def test_a_field_that_changes_stands_still_while_its_world_fails(tmp_path, monkeypatch):
+def test_a_field_that_changes_stands_still_while_its_world_fails(tmp_path, monkeypatch, interrupted):
     """Scores and figures show the world of its own round, which is behind by the one that failed."""
     step, steps, truths = SensorField.step, [], []
 
@@ -146,12 +134,7 @@ def test_a_field_that_changes_stands_still_while_its_world_fails(tmp_path, monke
     folder = RunFolder(tmp_path / "run")
     steps.clear()
 
-    def stop(record, was_logged):
-        if record.round == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(scenario, tmp_path / "half", on_round=stop)
+    interrupted(scenario, tmp_path / "half", 2)
     resume(tmp_path / "half")
     assert log(tmp_path / "half") == log(tmp_path / "run")
     shown = _in_step(world_of(folder), folder.records())
@@ -273,16 +256,11 @@ def test_a_world_that_hangs_does_not_hang_who_asks_how_long_it_takes(hanging, mo
     assert estimate(hanging(hangs=1)).text() == "more than 2 s"  # five rounds of at least a quarter of that on average
 
 
-def test_a_step_that_ended_just_before_its_process_was_ended_is_what_the_log_says(tmp_path, bump_scenario):
+def test_a_step_that_ended_just_before_its_process_was_ended_is_what_the_log_says(tmp_path, bump_scenario, interrupted):
     scenario = bump_scenario(environment={"keeps_state": False})
     run(scenario, tmp_path / "whole")
 
-    def stop(record, was_logged):
-        if record.round == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(scenario, tmp_path / "half", on_round=stop)
+    interrupted(scenario, tmp_path / "half", 2)
     _resume(tmp_path / "half", False, tell_nobody, {2: "no answer within 2 s"}, no_beat)
     assert log(tmp_path / "half") == log(tmp_path / "whole")
 

@@ -169,19 +169,11 @@ def test_what_came_is_shared_by_all_before_each_decision(done):
     assert summary.sharing.messages == sum(record.sharing.messages for record in records)
 
 
-def test_a_run_that_stops_resumes_to_the_same_bytes(done, tmp_path):
+def test_a_run_that_stops_resumes_to_the_same_bytes(done, tmp_path, interrupted):
     wanted, folder, _, _ = done
     whole = (folder / "rounds.jsonl").read_bytes()
 
-    class Stopped(BaseException):
-        pass
-
-    def stop(record, was_logged):
-        if record.round == 12:
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        run(wanted, tmp_path / "run", on_round=stop)
+    interrupted(wanted, tmp_path / "run", 12)
     resume(tmp_path / "run")
     assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == whole
 

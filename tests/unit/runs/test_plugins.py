@@ -125,7 +125,7 @@ def test_without_trust_nothing_is_imported_and_nothing_created(beside):
     }
     for words, attempts in by_path.items():
         for attempt in attempts:
-            with pytest.raises(ConfigError, match=words + ", code that swarmbo does not bring; wanted --trust"):
+            with pytest.raises(ConfigError, match=words + ", your own code; wanted --trust"):
                 attempt()
     for command in (["run", str(source), "--out", str(out)], ["check", str(source)], ["sweep", str(source)]):
         done = CliRunner().invoke(app, command)
@@ -136,7 +136,7 @@ def test_without_trust_nothing_is_imported_and_nothing_created(beside):
     assert not out.exists()
 
 
-@pytest.mark.parametrize("attended", [False, True])
+@pytest.mark.parametrize("attended", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_with_trust_it_runs_and_is_resumed_in_any_process_and_from_anywhere(beside, monkeypatch, tmp_path, attended):
     write(beside, "coordination = {kind = 'own_methods:First', skip = 1}", more="step_timeout_s = 60" * attended)
     scenario, out = load(beside / "s.toml", trust=True), tmp_path / "out"
@@ -180,7 +180,7 @@ def test_compare_says_where_runs_were_made_by_other_code(beside, tmp_path):
             with (beside / "own_methods.py").open("a") as file:
                 file.write("# better\n")
     (note,) = [note for note in compare([tmp_path]).notes if "own_methods" in note]
-    assert note.startswith("own_methods:First: its code was not the same in all runs")
+    assert note.startswith("own_methods:First: its code differs between runs")
     assert "2 as " in note
     assert note.endswith(f"1 as {tmp_path / '2'}")
 
@@ -233,7 +233,7 @@ def test_a_kernel_that_a_scenario_names_is_run_and_resumed_where_it_is_trusted(b
     assert "own_methods:Cusp" in RunFolder.open(out).versions()
     registry._OWN.clear()
     (out / "summary.json").unlink()
-    words = r"\$\.belief\.kernel: got 'own_methods:Cusp', code that swarmbo does not bring; wanted --trust"
+    words = r"\$\.belief\.kernel: got 'own_methods:Cusp', your own code; wanted --trust"
     for attempt in (lambda: resume(out), lambda: load(out / "scenario.toml")):
         with pytest.raises(ConfigError, match=words):
             attempt()

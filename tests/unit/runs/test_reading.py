@@ -6,9 +6,9 @@ import importlib
 import shutil
 import sys
 
-import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 import swarmbo as sb
@@ -77,21 +77,14 @@ def test_a_row_is_the_outcome_of_one_factor_where_these_are_told(done, name):
     assert all(row["agent"] == world.owners[row["factor"]] for row in table)
 
 
-def test_a_row_is_the_total_where_nothing_else_is_told(done, tmp_path):
-    def plain(x, y):
-        return -((x - 0.3) ** 2) - y**2
-
+def test_a_row_is_the_total_where_nothing_else_is_told(done):
     loaded = sb.load_run(done("totals"))
     assert [row["round"] for row in rows(loaded.table())] == [1, 2, 3] or loaded.world.owners
-    totals = list(loaded.records[1:])
-    bare = [_without_factors(record) for record in totals]
+    totals = loaded.records[1:]
+    bare = [replace(record, joint=replace(record.joint, factors=None)) for record in totals]
     table = rows(measurements(bare, loaded.world, loaded.scenario))
     assert [row["value"] for row in table] == [record.joint.measurement for record in totals]
     assert all(row["factor"] is None and row["agent"] is None for row in table)
-
-
-def _without_factors(record):
-    return msgspec.structs.replace(record, joint=msgspec.structs.replace(record.joint, factors=None))
 
 
 def test_what_failed_has_a_row_and_no_value(tmp_path, mischief, bump_scenario):
@@ -114,12 +107,12 @@ def test_noise_that_is_known_has_a_column(done):
     loaded = sb.load_run(done("robots"))
     assert set(loaded.table()["noise_std"]) == {None}
     first = loaded.records[1]
-    noisy = [msgspec.structs.replace(sample, noise_std=0.5) for sample in first.samples]
-    record = msgspec.structs.replace(first, samples=noisy)
+    noisy = [replace(sample, noise_std=0.5) for sample in first.samples]
+    record = replace(first, samples=noisy)
     assert measurements([record], loaded.world, loaded.scenario)["noise_std"] == [0.5] * len(noisy)
     loaded = sb.load_run(done("wlan"))
-    joint = msgspec.structs.replace(loaded.records[1].joint, noise_std={"capacity_1": 2.0})
-    record = msgspec.structs.replace(loaded.records[1], joint=joint)
+    joint = replace(loaded.records[1].joint, noise_std={"capacity_1": 2.0})
+    record = replace(loaded.records[1], joint=joint)
     table = measurements([record], loaded.world, loaded.scenario)
     assert dict(zip(table["factor"], table["noise_std"], strict=True))["capacity_1"] == 2.0
     assert table["noise_std"].count(None) == len(table["factor"]) - 1
@@ -143,13 +136,8 @@ def test_a_team_is_taught_by_the_table_of_a_run(done, tmp_path):
     assert team.n_data == 6
 
 
-def test_a_run_that_is_not_complete_is_read_as_far_as_it_is(tmp_path, bump_scenario):
-    def stop(record, was_logged):
-        if record.round == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(bump_scenario(), tmp_path / "half", on_round=stop)
+def test_a_run_that_is_not_complete_is_read_as_far_as_it_is(tmp_path, bump_scenario, interrupted):
+    interrupted(bump_scenario(), tmp_path / "half", 2)
     half = sb.load_run(tmp_path / "half")
     assert half.summary is None
     assert not half.is_complete

@@ -11,7 +11,6 @@ import pytest
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.fleet.run import _assembled
 from swarmbo.runs import RunFolder, check, load, resume, run
-from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.figures import draw_run
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.stored_files import locked
@@ -49,6 +48,7 @@ def test_the_seed_of_the_scenario_is_that_of_world_and_team(tmp_path, mischief, 
     run(bump_scenario(seed=17), tmp_path / "run")
     assert mischief.made[-1].seed == 17
     assert assemble(bump_scenario(seed=17))[1].seed == 17
+    assert read_world(RunFolder(tmp_path / "run")).name == "bump of seed 17"
 
 
 def test_methods_at_one_seed_share_the_field_the_starts_and_the_noise(tmp_path, bump_scenario):
@@ -197,15 +197,7 @@ def test_a_checkpoint_that_the_log_does_not_reach_is_not_used(crashed):
     assert log(folder) == whole
 
 
-def test_a_logged_line_that_does_not_come_out_again_stops_the_resume(crashed, mischief):
-    folder, _ = crashed()
-    (folder / "checkpoint.json").unlink()
-    mischief.fails = lambda agent, number: number == 2
-    with pytest.raises(RunFolderError, match="round 2 came out different"):
-        resume(folder)
-
-
-@pytest.mark.parametrize("content", [None, b"", b"PK", b"\x7fELF\x02\x01"])
+@pytest.mark.parametrize("content", [None, b"PK"])
 def test_a_damaged_truth_says_what_to_do_and_that_helps(crashed, content):
     folder, whole = crashed()
     if content is None:
@@ -248,24 +240,19 @@ def test_figures_that_cannot_be_written_are_an_error_of_one_line(crashed, monkey
         draw_run(folder)
 
 
-def test_the_truth_is_that_of_the_world_after_its_reset(tmp_path, bump_scenario):
-    run(bump_scenario(seed=17), tmp_path / "run")
-    assert read_world(RunFolder(tmp_path / "run")).name == "bump of seed 17"
-
-
 def test_versions_that_changed_are_named_when_a_line_does_not_come_out_again(crashed, mischief, monkeypatch):
     folder, _ = crashed()
     (folder / "checkpoint.json").unlink()
     mischief.fails = lambda agent, number: number == 2
     monkeypatch.setattr("swarmbo.runs.rounds.versions", lambda: {"numpy": "99.0"})
-    with pytest.raises(RunFolderError, match=rf"numpy {np.__version__} -> 99\.0"):
+    with pytest.raises(RunFolderError, match=rf"round 2 differs.*numpy {np.__version__} -> 99\.0"):
         resume(folder)
 
 
 def test_a_world_that_changed_since_stops_the_resume(crashed, mischief):
     folder, _ = crashed()
     mischief.shift = 0.5
-    with pytest.raises(RunFolderError, match="world of this run is another one"):
+    with pytest.raises(RunFolderError, match="environment of this run has changed"):
         resume(folder)
 
 
@@ -286,14 +273,6 @@ def test_a_checkpoint_of_another_version_is_refused(crashed):
     file.write_text(file.read_text().replace('"version": 1', '"version": 99', 1))
     with pytest.raises(StateVersionError, match="version 99"):
         resume(folder)
-
-
-def test_only_the_last_checkpoint_is_kept(tmp_path, bump_scenario):
-    run(bump_scenario(), tmp_path / "run")
-    assert [path.name for path in (tmp_path / "run").glob("*.npz")].count("checkpoint-000004.npz") == 1
-    assert len(list((tmp_path / "run").glob("checkpoint-*.npz"))) == 1
-    assert not list((tmp_path / "run").glob("*.partial"))
-    assert read_checkpoint(RunFolder(tmp_path / "run")).round == 4
 
 
 def test_a_complete_run_is_left_alone(tmp_path, mischief, bump_scenario):
@@ -321,11 +300,6 @@ def test_another_run_is_not_overwritten_unless_forced(tmp_path, bump_scenario):
     with pytest.raises(RunFolderError, match="differs in rounds"):
         run(bump_scenario(rounds=3), folder)
     assert len(RunFolder(folder).records()) == 3
-
-
-def test_force_starts_over(tmp_path, bump_scenario):
-    folder = tmp_path / "run"
-    run(bump_scenario(rounds=2), folder)
     (folder / "notes.txt").write_text("mine")
     assert run(bump_scenario(rounds=3), folder, force=True).rounds == 3
     assert (folder / "notes.txt").read_text() == "mine"

@@ -77,18 +77,13 @@ def test_less_than_one_job_is_refused():
         sweep([], jobs=0)
 
 
-def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_does_not_touch_other_runs(tmp_path, small):
+def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_touches_no_other_run(tmp_path, small, interrupted):
     trials = plan(small, 4, out=tmp_path)
     half, done, other, fresh = (trial.out for trial in trials)
     run(trials[1].scenario, done)
     run(load(small, ["rounds=1", "seed=7"]), other)
 
-    def stop(record, was_logged):
-        if record.round == 1:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(trials[0].scenario, half, on_round=stop)
+    interrupted(trials[0].scenario, half, 1)
     watched = []
     outcomes = sweep(trials, on_run=watched.append)
     assert [outcome.status for outcome in outcomes] == ["resumed", "skipped", "failed", "done"], [
@@ -234,6 +229,7 @@ def test_a_world_that_ends_the_process_fails_its_trial_only(tmp_path, small, mon
     assert outcome.message.startswith("SystemExit: 3")
 
 
+@pytest.mark.thorough
 def test_results_depend_neither_on_the_number_of_jobs_nor_on_the_sweep(tmp_path, small):
     trials = plan(small, 2, ["coordination.kind=independent"], tmp_path / "sweep")
     sweep(trials, jobs=2)
@@ -314,6 +310,7 @@ def test_an_interrupt_while_a_sweep_starts_its_processes_is_told_in_one_line(tmp
     assert told == "swarmbo: interrupted; the same command goes on where it stopped\n"
 
 
+@pytest.mark.thorough
 def test_an_interrupt_ends_the_processes_of_a_sweep_at_once(tmp_path, small):
     trials = plan(small, 3, ["rounds=3,100000"], tmp_path)  # the long ones would take hours
     before = multiprocessing.active_children()

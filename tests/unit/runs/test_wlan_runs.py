@@ -66,6 +66,7 @@ def test_what_was_found_stands_beside_what_simple_ways_find_in_as_many_rounds(tm
     assert read_report(tmp_path / "run") == summary
 
 
+@pytest.mark.thorough
 def test_a_film_needs_a_world_that_says_so_and_references_one_function(tmp_path, monkeypatch):
     monkeypatch.setattr("swarmbo.plotting.run_figures.style.save", lambda figure, path, dpi: path)
     for environment in (
@@ -80,20 +81,14 @@ def test_a_film_needs_a_world_that_says_so_and_references_one_function(tmp_path,
         assert ("run.gif" in drawn) == ("topology" in environment)
 
 
-def test_a_run_among_changing_users_goes_on_after_an_interruption_as_if_there_was_none(tmp_path):
-    table = {"id": "swarmbo/wlan_power-v0", "topology": SMALL, "mobility_m": 3.0, "leave_rate": 0.1}
-    scenario = scenario_of({"name": "wandering", "rounds": 14, "environment": table | {"return_rate": 0.3}})
+def test_a_run_among_changing_users_goes_on_after_an_interruption_as_if_there_was_none(tmp_path, interrupted):
+    rates = {"mobility_m": 3.0, "leave_rate": 0.1, "return_rate": 0.3}
+    table = {"id": "swarmbo/wlan_power-v0", "topology": SMALL, **rates}
+    belief = {"kind": "additive", "time": {"kernel": "matern12"}}
+    scenario = scenario_of({"name": "wandering", "rounds": 14, "environment": table, "belief": belief})
     run(scenario, tmp_path / "whole")
 
-    class Cut(Exception):  # noqa: N818  nothing is wrong
-        pass
-
-    def cut(record, _):
-        if record.round == 11:
-            raise Cut
-
-    with pytest.raises(Cut):
-        run(scenario, tmp_path / "cut", on_round=cut)
+    interrupted(scenario, tmp_path / "cut", 11)
     resume(tmp_path / "cut")
     whole, again = ((tmp_path / name / "rounds.jsonl").read_bytes() for name in ("whole", "cut"))
     assert whole == again

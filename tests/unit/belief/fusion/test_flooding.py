@@ -75,42 +75,6 @@ def test_a_belief_is_exact_for_what_has_reached_the_agent_at_every_step(kind, na
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_halves_of_a_cut_network_keep_what_had_reached_them_and_healing_brings_the_rest(kind, names):
-    agents, transport = team(kind, names), Faults(loss=0.2).open(names, links_of(names))
-    exchange(agents.values(), transport, steps=2)
-    transport.cut(names[:4], names[4:])
-    exchange(agents.values(), transport, steps=100)
-    for half in (names[:4], names[4:]):
-        reached = agents[half[0]].reached
-        assert set(half) <= set(reached) < set(names)
-        for name in half:
-            assert agents[name].reached == reached
-            assert_has_fused(kind, agents[name], [agents[other] for other in sorted(reached)])
-    measure(agents["s1"], 3)
-    measure(agents["s6"], 2)
-    transport.heal()
-    exchange(agents.values(), transport, steps=100)
-    for agent in agents.values():
-        assert_has_fused(kind, agent, list(agents.values()))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_who_joins_late_learns_all_and_who_left_is_remembered_once(kind, names):
-    agents, transport = team(kind, names), InProcess().open(names, links_of(names))
-    exchange([agents[name] for name in names[:7]], transport, steps=20)
-    exchange(agents.values(), transport, steps=20)
-    assert_has_fused(kind, agents["s7"], list(agents.values()))
-    measure(agents["s0"], 2)
-    measure(agents["s7"], 2)  # while it is away
-    exchange([agents[name] for name in names[:7]], transport, steps=20)
-    assert agents["s3"].reached["s7"] == 9.0
-    assert agents["s3"].reached["s0"] == 4.0
-    exchange(agents.values(), transport, steps=20)
-    for agent in agents.values():
-        assert_has_fused(kind, agent, list(agents.values()))
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_proposal_reaches_all_also_when_they_have_fallen_silent(kind, names):
     agents = team(kind, names)
     transport = Faults(loss=0.2, seed=3).open(names, links_of(names))
@@ -121,24 +85,6 @@ def test_a_proposal_reaches_all_also_when_they_have_fallen_silent(kind, names):
         assert agent.proposal == proposal
         assert_has_fused(kind, agent, list(agents.values()), proposal)
         assert agent.speak() == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_late_and_doubled_messages_change_nothing(kind):
-    names = ["a", "b", "c"]
-    agents, kept = team(kind, names), []
-    for step in range(12):
-        if step in (3, 6):
-            measure(agents["b"], 2)
-        said = [envelope for agent in agents.values() for envelope in agent.speak()]
-        kept += said
-        for name, agent in agents.items():
-            agent.hear([envelope for envelope in said * 2 if envelope.recipient == name])
-    for name, agent in agents.items():
-        agent.hear([envelope for envelope in reversed(kept) if envelope.recipient == name])
-    for agent in agents.values():
-        assert agent.reached == {"a": 2.0, "b": 7.0, "c": 4.0}
-        assert_has_fused(kind, agent, list(agents.values()))
 
 
 @settings(max_examples=15, deadline=None)
@@ -379,7 +325,7 @@ def test_other_sizes_of_a_basis_are_refused(n_features):
 
 
 @pytest.mark.parametrize("kind", [*KINDS, PushSum, CovarianceIntersection])
-@pytest.mark.parametrize("lengthscale", [1e-4, 0.3, 1e6])
+@pytest.mark.parametrize("lengthscale", [1e-4, 1e6])
 @pytest.mark.parametrize("noise", [1e-8, 1.0])
 def test_extremes_do_no_harm(kind, lengthscale, noise):
     h = Hyperparameters("matern52", (lengthscale, lengthscale), 1.3, noise, 0.2, 7.0, 3.0)

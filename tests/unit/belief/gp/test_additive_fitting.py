@@ -1,7 +1,6 @@
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
@@ -10,7 +9,7 @@ from swarmbo.belief.gp.evidence import LogPosterior, maximise
 from swarmbo.belief.gp.observations import TOTAL
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.graph import FactorGraph
-from swarmbo.kernels import KERNEL_NAMES, draw
+from swarmbo.kernels import draw
 from swarmbo.spaces import Domain
 
 SCOPES = {"f": ["a", "b"], "g": ["b", "c"], "h": ["c", "d", "a"]}
@@ -27,72 +26,6 @@ def log_posterior_of(way, model, kernels, t=14, settings=None, seed=0):
     )
     z, U, told = rng.normal(size=t), rng.random((t, 4)), np.where(rng.random(t) < 0.5, np.nan, 0.1)
     return LogPosterior(prior, kernels, COLUMNS, U, z, told, channel), prior
-
-
-def dense_evidence(log_posterior, prior, theta, kernels, way, seed=0, t=14):
-    """Log N(z | H c, K) at the best c, with K by loops."""
-    rng = np.random.default_rng(seed)
-    channel = np.full(t, TOTAL) if way == "total" else rng.integers(TOTAL, 3, size=t)
-    z, U, told = rng.normal(size=t), rng.random((t, 4)), np.where(rng.random(t) < 0.5, np.nan, 0.1)
-    lengths, outputs, noises = prior.unpack(theta)
-    starts, radial = (
-        [0, 2, 4],
-        {
-            "matern12": lambda r: np.exp(-r),
-            "matern32": lambda r: (1 + np.sqrt(3) * r) * np.exp(-np.sqrt(3) * r),
-            "matern52": lambda r: (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r),
-            "rbf": lambda r: np.exp(-(r**2) / 2),
-        },
-    )
-    fitted = noises[0] if way == "total" else noises[np.where(channel == TOTAL, 3, channel)]
-    K = np.diag(np.where(np.isnan(told), fitted, told))
-    for a in range(t):
-        for b in range(t):
-            for i, columns in enumerate(COLUMNS):
-                if channel[a] in (TOTAL, i) and channel[b] in (TOTAL, i):
-                    own = lengths[starts[i] : starts[i] + len(columns)]
-                    r = np.linalg.norm((U[a, list(columns)] - U[b, list(columns)]) / own)
-                    K[a, b] += outputs[i] * radial[kernels[i]](r)
-    H = np.ones((t, 1))
-    if way == "mixed":
-        H = np.array([[c in (TOTAL, i) for i in range(3)] for c in channel], dtype=float)
-    inverse = np.linalg.inv(K)
-    c = np.linalg.lstsq(H.T @ inverse @ H, H.T @ inverse @ z, rcond=None)[0]
-    residual = z - H @ c
-    fit = residual @ inverse @ residual
-    return -0.5 * (fit + np.linalg.slogdet(K)[1] + t * np.log(2 * np.pi)), c
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    way=st.sampled_from(["total", "mixed"]),
-    model=st.sampled_from(["shared", "hierarchical", "separate"]),
-    kernels=st.lists(st.sampled_from(KERNEL_NAMES), min_size=3, max_size=3),
-    seed=st.integers(0, 1000),
-)
-def test_the_gradient_of_the_log_posterior_equals_finite_differences(way, model, kernels, seed):
-    log_posterior, prior = log_posterior_of(way, model, kernels, seed=seed)
-    theta = prior.centre + 0.5 * np.random.default_rng(seed).normal(size=len(prior.centre))
-    _, gradient = log_posterior(theta)
-    for j in range(len(theta)):
-        step = np.zeros(len(theta))
-        step[j] = 1e-5
-        change = (log_posterior(theta + step)[0] - log_posterior(theta - step)[0]) / 2e-5
-        assert gradient[j] == pytest.approx(change, rel=1e-4, abs=1e-5)
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    way=st.sampled_from(["total", "mixed"]),
-    kernels=st.lists(st.sampled_from(KERNEL_NAMES), min_size=3, max_size=3),
-    seed=st.integers(0, 1000),
-)
-def test_evidence_and_profiled_means_equal_dense_formulas(way, kernels, seed):
-    log_posterior, prior = log_posterior_of(way, "separate", kernels, seed=seed)
-    theta = prior.centre + 0.3 * np.random.default_rng(seed).normal(size=len(prior.centre))
-    expected, means = dense_evidence(log_posterior, prior, theta, kernels, way, seed=seed)
-    assert log_posterior.evidence(theta) == pytest.approx(expected, rel=1e-8, abs=1e-8)
-    np.testing.assert_allclose(log_posterior.means(theta), means, rtol=1e-6, atol=1e-8)
 
 
 def test_evidence_of_one_factor_equals_scikit_learns_with_its_gradient():
@@ -240,17 +173,6 @@ def test_a_warm_fit_reaches_what_a_cold_one_does_in_other_units_too(way):
         np.log(np.concatenate(warm.hyperparameters.lengthscales)),
         atol=0.05,
     )
-
-
-def test_fits_are_equivariant_under_the_unit_of_outcomes():
-    graph, X, F = additive_data(40)
-    belief = AdditiveGP.create(AdditiveGPSettings(), graph, Domain(np.zeros(3), np.ones(3)))
-    one = belief.update(X, F.sum(axis=1)).fit(np.random.default_rng(0))
-    other = belief.update(X, 1e6 * F.sum(axis=1) - 3e8).fit(np.random.default_rng(0))
-    mean, var = one.posterior(X[:5] * 0.9)
-    scaled_mean, scaled_var = other.posterior(X[:5] * 0.9)
-    np.testing.assert_allclose(scaled_mean, 1e6 * mean - 3e8, rtol=1e-4)
-    np.testing.assert_allclose(scaled_var, 1e12 * var, rtol=1e-3)
 
 
 def test_factors_observed_alone_are_each_fitted_on_their_own_outcomes_and_scope():

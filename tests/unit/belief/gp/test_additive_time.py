@@ -6,7 +6,6 @@ import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process.kernels import Matern
 
@@ -229,34 +228,6 @@ def test_slopes_of_a_draw_equal_finite_differences():
         np.testing.assert_allclose((ahead - behind) / 2e-3, slopes[..., j], atol=2e-2)
 
 
-@pytest.mark.parametrize("way", ["total", "mixed"])
-@pytest.mark.parametrize("kernel", ["matern12", "matern32", "rbf"])
-@pytest.mark.parametrize("lengthscales", ["shared", "hierarchical", "separate"])
-def test_the_gradient_of_the_log_posterior_equals_finite_differences(way, kernel, lengthscales):
-    rng = np.random.default_rng(0)
-    t, prior_settings = 14, AdditiveGPSettings(time=TimeAxis(kernel))
-    channel = None if way == "total" else rng.integers(TOTAL, 3, size=t)
-    medians = [1e-3] if way == "total" else [1e-3] * 4
-    prior = HyperparameterPrior.of(prior_settings, GRAPH.factors, (2, 2, 1), lengthscales, medians)
-    rounds = rng.integers(0, 9, size=t).astype(float)
-    log_posterior = LogPosterior(
-        prior,
-        ["matern52"] * 3,
-        COLUMNS,
-        rng.random((t, 3)),
-        rng.normal(size=t),
-        np.full(t, np.nan),
-        channel,
-        (kernel, rounds),
-    )
-    theta = prior.sample(rng)
-    expected = approx_fprime(theta, lambda at: log_posterior(at)[0], 1e-6)
-    np.testing.assert_allclose(log_posterior(theta)[1], expected, rtol=1e-3, atol=1e-3)
-    place = prior.n_lengthscales
-    assert abs(expected[place]) > 1e-3
-    assert prior.time_lengthscale(theta) == pytest.approx(np.exp(theta[place]))
-
-
 def test_evidence_of_the_fit_equals_that_of_the_belief():
     X, outcomes, rounds = data_of(15)
     own = AdditiveGPSettings(time=TimeAxis("matern12"))
@@ -293,20 +264,6 @@ def test_a_fit_finds_how_fast_outcomes_fade(way):
     assert all(3.5 < pace < 14.0 for pace in paces), paces
     again = fitted.fit(np.random.default_rng(0), warm=fitted.hyperparameters)
     assert [t.lengthscale for t in again.hyperparameters.times] == pytest.approx(paces, rel=0.1)
-
-
-def test_state_survives_json_to_the_bit_and_goes_on():
-    X, outcomes, rounds = data_of(12)
-    belief = belief_of(outcomes="per-factor").update(X[:8], outcomes[:8], rounds=rounds[:8]).at(16.0)
-    state = belief.state_dict()
-    state["json"] = json.loads(json.dumps(state["json"]))
-    back = AdditiveGP.from_state_dict(belief.settings, GRAPH, belief.domain, state)
-    assert back.now == 16.0
-    for one in (belief, back):
-        assert one.has_time
-    np.testing.assert_array_equal(back.posterior(X), belief.posterior(X))
-    more = [one.update(X[8:], outcomes[8:]).at(19.0).posterior(X) for one in (belief, back)]
-    np.testing.assert_array_equal(*more)
 
 
 def test_another_decomposition_keeps_rounds_and_paces():

@@ -147,6 +147,7 @@ def test_covariances_between_subsets_are_those_of_all_points(way):
     rows, columns = np.array([0, 3, 6]), np.array([5, 3])
     np.testing.assert_allclose(cache.cov(rows, columns), cov[np.ix_(rows, columns)], rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(cache.var, cov.diagonal(), rtol=1e-9)
+    np.testing.assert_array_equal(cache.mean, belief.joint_posterior(X)[0])
 
 
 def test_points_pending_one_after_the_other_survive_saving_to_the_bit():

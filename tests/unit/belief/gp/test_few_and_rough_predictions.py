@@ -99,9 +99,8 @@ def test_correlations_in_single_precision(kernel):
 
 def test_tables_ask_bounds_roughly_and_others_as_ever():
     from swarmbo.coordination.drivers.central import Central
-    from swarmbo.coordination.narrowing import narrowed
-    from swarmbo.coordination.part import Part
-    from swarmbo.coordination.view import BoxView, LocalView
+    from swarmbo.coordination.part import BoxView, LocalView, Part
+    from swarmbo.coordination.refinement import narrowed
     from swarmbo.transport import Routes
 
     asked = list[str]()

@@ -2,7 +2,6 @@
 
 import json
 
-import msgspec
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
@@ -10,8 +9,6 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Hyperparameter, Kernel, Matern
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeAxis, TimeCorrelation
-from swarmbo.belief.gp.evidence import LogPosterior
-from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.kernels import Covariance
 from swarmbo.settings import convert
@@ -88,24 +85,6 @@ def test_points_without_a_moment_are_of_the_beliefs_own():
         belief.posterior(places[:, :1])
 
 
-def test_old_data_fade_at_the_rate_of_the_time_kernel():
-    """One noise-free datum: its pull on the mean is the correlation in time, and the variance comes back."""
-    h = msgspec.structs.replace(HYPER, noise_variance=0.0, mean=0.0)
-    place = np.array([[50.0, 0.0]])
-    belief = ExactGP.from_hyperparameters(SETTINGS, DOMAIN, h, np.array([[50.0, 0.0, 2.0]]), np.array([290.0 + 70.0]))
-    for age in (0.0, 1.0, 5.0, 20.0):
-        mean, var = belief.at(2.0 + age).posterior(place)
-        assert (mean[0] - 290.0) / 70.0 == pytest.approx(np.exp(-age / 5.0), rel=1e-9)
-        assert var[0] / belief.prior_variance == pytest.approx(1.0 - np.exp(-2.0 * age / 5.0), abs=1e-9)
-
-
-def test_a_fresh_measurement_outweighs_a_stale_one_of_the_same_place():
-    X = np.array([[50.0, 0.0, 0.0], [50.0, 0.0, 20.0]])
-    belief = ExactGP.from_hyperparameters(SETTINGS, DOMAIN, HYPER, X, np.array([360.0, 220.0]))
-    assert belief.at(20.0).posterior(X[:1, :2])[0][0] < 230.0
-    assert belief.at(0.0).posterior(X[:1, :2])[0][0] > 350.0
-
-
 def test_gradients_equal_finite_differences_in_space_and_time():
     belief = belief_on().at(6.0)
     for X in (data(4, seed=5)[0] + [0, 0, 0.5], data(4, seed=5)[0][:, :2]):
@@ -116,17 +95,6 @@ def test_gradients_equal_finite_differences_in_space_and_time():
                 expected = approx_fprime(x, lambda at, part=part: belief.posterior(at[None])[part][0], 1e-5)
                 np.testing.assert_allclose(gradient[i], expected, rtol=2e-3, atol=2e-3)
                 assert value[i] == pytest.approx(belief.posterior(X[i : i + 1])[part][0], rel=1e-12)
-
-
-def test_log_posterior_has_the_gradient_of_finite_differences_with_a_time_axis():
-    X, y = data()
-    prior = HyperparameterPrior.of_field(SETTINGS, DOMAIN)
-    U, z, fading = DOMAIN.to_unit(X[:, :2]), (y - y.mean()) / y.std(), (SETTINGS.time.kernel, X[:, 2])
-    log_posterior = LogPosterior(prior, [SETTINGS.kernel], [range(2)], U, z, np.full(len(y), np.nan), decay=fading)
-    theta = prior.sample(np.random.default_rng(1))
-    assert theta.size == 5
-    expected = approx_fprime(theta, lambda at: log_posterior(at)[0], 1e-6)
-    np.testing.assert_allclose(log_posterior(theta)[1], expected, rtol=1e-3, atol=1e-3)
 
 
 def test_fitting_finds_how_fast_a_field_changes():

@@ -1,0 +1,300 @@
+"""One agent on a route: its private knowledge, the costs of insertions, its next measurement in turn with others."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.spatial.distance import cdist
+
+from swarmbo.acquisition.situation import Travel, is_never
+from swarmbo.acquisition.targeted_variance import TargetScores, TargetUtility, keys_of
+from swarmbo.belief import PlaceBelief
+from swarmbo.coordination.requests import AllReduce, Steps
+from swarmbo.coordination.schema import flagged
+
+_NEIGHBOURS = 64  # nearest way-points that an agent considers when it measures between them
+_LOOKED_AT = 64  # places en route evaluated closely: those near the largest remaining gains
+FREE = 0.5  # rounds that a way-point en route counts as
+
+
+class Tour:
+    """Way-points in the order in which one agent visits them, each in a separate round.
+
+    The route takes at most ``horizon`` rounds; the return to base may take more, if the battery permits. With an
+    unknown ``start`` there is no route.
+
+    Attributes:
+        stops: The way-points so far, as indices of places.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        travel: Travel,
+        start: Float[np.ndarray, " d"] | None,
+        places: Float[np.ndarray, "p d"],
+        is_open: Bool[np.ndarray, " p"],
+        horizon: int,
+    ) -> None:
+        self._agent, self._travel, self._places, self.stops = agent, travel, places, list[int]()
+        self._open, self._left = is_open.copy(), float(horizon)
+        # distances of other places are not queried: a world may take long to compute them
+        self._asked = np.flatnonzero(is_open)
+        base = travel.base(agent)
+        self._home = np.zeros(len(places))
+        if start is None:
+            self._open[:] = False
+            return
+        self._from = [self._away_from(start)]  # here, and each stop
+        self._to = list[Float[np.ndarray, " p"]]()  # each stop
+        self._legs = list[float]()  # rounds to each stop
+        self._has_base = base is not None
+        if base is not None:
+            battery = float(travel.rounds_left(agent))
+            self._home = unspared(self._way_to(base), self._left, battery)
+            self._left = min(self._left, battery)
+        # costs of each place before each stop, and after the last one; every leg takes at least a round, which bounds
+        # the number of stops
+        most = int(min(self._left, len(places)))
+        self._added = np.empty((most + 1, len(places)))
+        self._added[0] = self._from[0]
+        self._fitting = self._added[:1]
+
+    @property
+    def first_leg(self) -> float:
+        """Rounds to the first way-point; 0 without one."""
+        return float(self._from[0][self.stops[0]]) if self.stops else 0.0
+
+    def close(self, place: int) -> None:
+        """Exclude a place that has become a way-point."""
+        self._open[place] = False
+
+    def extra(self) -> Float[np.ndarray, " p"]:
+        """Fewest rounds that each place adds to the route; inf if it does not fit, ``FREE`` if it lies en route."""
+        n = len(self.stops)
+        if not self._open.any():
+            return np.full(len(self._places), np.inf)
+        added, room = self._added[: n + 1], self._left - sum(self._legs)
+        if self._has_base:
+            back = np.full(added.shape, self._home[self.stops[-1]] if n else 0.0)
+            back[n] = self._home  # from the last way-point
+            added = np.where(added + back <= room, added, np.inf)
+        self._fitting = added
+        least = added.min(axis=0)
+        return np.where((least <= room) & self._open, np.maximum(least, FREE), np.inf)
+
+    def slot(self, place: int) -> int:
+        """Number of stops before a place at its best position, by the last ``extra``."""
+        return int(self._fitting[:, place].argmin())
+
+    def put_in(self, place: int, slot: int) -> None:
+        """Insert a place as a way-point after ``slot`` others."""
+        here, n = self._places[place], len(self.stops)
+        self.stops.insert(slot, place)
+        self._from.insert(slot + 1, self._away_from(here))
+        self._to.insert(slot, self._way_to(here))
+        self._legs[slot:slot] = [0.0]
+        self._added[slot + 2 : n + 2] = self._added[slot + 1 : n + 1].copy()
+        for at in range(slot, min(slot + 2, n + 1)):
+            self._legs[at] = float(self._from[at][self.stops[at]])
+            self._added[at] = self._from[at] + self._to[at] - self._legs[at]
+        if slot == n:
+            self._added[n + 1] = self._from[n + 1]
+
+    def _away_from(self, here: Float[np.ndarray, " d"]) -> Float[np.ndarray, " p"]:
+        rounds = np.full(len(self._places), np.inf)
+        # unasked places stay at inf: they are not open, so no route needs them
+        rounds[self._asked] = in_rounds(self._travel.rounds(self._agent, here[None], self._places[self._asked])[0])
+        return rounds
+
+    def _way_to(self, end: Float[np.ndarray, " d"]) -> Float[np.ndarray, " p"]:
+        rounds = np.full(len(self._places), np.inf)
+        told = self._travel.rounds(self._agent, self._places[self._asked], end[None])
+        rounds[self._asked] = in_rounds(told[:, 0])
+        return rounds
+
+
+def in_rounds(told: Int[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
+    """Rounds that paths count as: at least one for a measurement, inf if unreachable."""
+    return np.where(is_never(told), np.inf, np.maximum(told, 1))
+
+
+def unspared(home: Float[np.ndarray, " p"], horizon: float, battery: float) -> Float[np.ndarray, " p"]:
+    """Rounds of returns to base that count towards a route: those that the battery does not cover after its end.
+
+    A route is short enough, and leads home in time, if both fit into the smaller of ``horizon`` and ``battery``.
+
+    Args:
+        home: Rounds from places to the base; inf without a path.
+        horizon: Rounds that the route may take.
+        battery: Rounds by which the agent has to be back.
+    """
+    return np.maximum(home - max(battery - horizon, 0.0), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Gains:
+    """Belief of an agent, and the rule by which it values measurements; ``places`` (p, d) may become way-points."""
+
+    belief: PlaceBelief
+    utility: TargetUtility
+    places: Float[np.ndarray, "p d"]
+
+    def begin(self) -> TargetScores:
+        """Scores of places as way-points, while places are successively taken."""
+        return self.utility.scores(self.belief, self.places, picks=len(self.places))
+
+    def between(
+        self,
+        candidates: Float[np.ndarray, "k d"],
+        planned: Bool[np.ndarray, " p"],
+        picks: Sequence[Float[np.ndarray, " d"]],
+    ) -> Float[np.ndarray, " k"]:
+        """Gains of measurements beyond all way-points (``planned``) and others' next measurements (``picks``)."""
+        given = np.array([*self.places[planned], *picks])
+        if len(given) > _NEIGHBOURS:
+            off = ((given - candidates.mean(axis=0)) ** 2).sum(axis=1)
+            given = given[np.sort(np.argsort(off, kind="stable")[:_NEIGHBOURS])]
+        # one cache for all, as each asks the belief for a triangular solve
+        own, k, t = self.utility, len(candidates), len(self.utility.targets)
+        cache = self.belief.posterior_cache(np.concatenate([candidates, own.targets, *given[:, None]]))
+        here, targets, known = np.arange(k), np.arange(k, k + t), np.arange(k + t, len(cache.mean))
+        told, var = cache.cov(here, targets), cache.var[here]
+        if len(given):
+            across = cache.cov(known, here)
+            gain = np.linalg.solve(cache.cov(known, known) + own.noise_variance * np.eye(len(given)), across)
+            told, var = told - gain.T @ cache.cov(known, targets), var - np.einsum("gk,gk->k", gain, across)
+        return (told**2 @ own.weights) / (np.maximum(var, 0.0) + own.noise_variance)
+
+
+@dataclass(frozen=True, eq=False)
+class Pilot:
+    """Private knowledge of one agent in a decision.
+
+    Args:
+        agent: Its name.
+        gains: Values of way-points by its belief; agents with equal beliefs may share one.
+        travel: Travel times in rounds.
+        start: Its position (d,), if known.
+        candidates: Places that it can measure in this round (k, d), k >= 1.
+        is_open: Mask of places that it may plan to measure.
+        horizon: Most rounds of its route.
+        price: Price of a measurement, in the unit of the field; None if it cannot abstain.
+    """
+
+    agent: str
+    gains: Gains
+    travel: Travel
+    start: Float[np.ndarray, " d"] | None
+    candidates: Float[np.ndarray, "k d"]
+    is_open: Bool[np.ndarray, " p"]
+    horizon: int
+    price: float | None = None
+
+    @property
+    def places(self) -> Float[np.ndarray, "p d"]:
+        """Places that may become way-points."""
+        return self.gains.places
+
+    def tour(self) -> Tour:
+        """Its empty route."""
+        return Tour(self.agent, self.travel, self.start, self.places, self.is_open, self.horizon)
+
+    def in_reach(self) -> Bool[np.ndarray, " p"]:
+        """Mask of places that it can measure in this round."""
+        listed = set(keys_of(self.candidates))
+        return np.array([key in listed for key in keys_of(self.places)])
+
+    def pick(
+        self,
+        tour: Tour,
+        left_over: Float[np.ndarray, " p"],
+        planned: Bool[np.ndarray, " p"],
+        picks: Sequence[Float[np.ndarray, " d"]],
+        taken: Collection[bytes],
+    ) -> Float[np.ndarray, " d"] | None:
+        """Place of its next measurement: its first way-point, or one en route that keeps the schedule as far as
+        possible.
+
+        None if it abstains, or all is taken; its base if it has to return and there is nothing to measure en route.
+        """
+        left = self.untaken(taken)
+        if tour.stops and (first := self.places[tour.stops[0]]).tobytes() in keys_of(left):
+            return first
+        left = self.in_time(tour, left)
+        if not len(left):
+            return self.travel.base(self.agent)
+        if len(left) > _LOOKED_AT:
+            nearest = cdist(left, self.places).argmin(axis=1)
+            left = left[np.sort(np.argsort(-left_over[nearest], kind="stable")[:_LOOKED_AT])]
+        gains = self.gains.between(left, planned, picks)
+        best = int(gains.argmax())
+        if self.price is not None and not tour.stops and gains[best] <= self.price:
+            return None
+        return left[best]
+
+    def untaken(self, taken: Collection[bytes]) -> Float[np.ndarray, "k d"]:
+        """Candidates of this round without others' measurements."""
+        return self.candidates[[key not in taken for key in keys_of(self.candidates)]]
+
+    def in_time(self, tour: Tour, left: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "m d"]:
+        """Candidates from which it can return to base, and that keep the schedule as far as possible."""
+        base = self.travel.base(self.agent)
+        if base is not None and len(left):
+            # this round's measurement is one of the rounds left
+            home = np.asarray(self.travel.rounds(self.agent, left, base[None]))[:, 0]
+            left = left[home <= self.travel.rounds_left(self.agent) - 1.0]
+        if tour.stops and len(left):
+            rest = self.travel.rounds(self.agent, left, self.places[tour.stops[0]][None])[:, 0]
+            left = left[rest <= max(tour.first_leg - 1.0, float(rest.min()))]
+        return left
+
+
+Points = dict[str, Float[np.ndarray, " d"]]
+Pick = Callable[[Pilot, Sequence[Float[np.ndarray, " d"]]], Float[np.ndarray, " d"] | None]
+
+
+class Legs(NamedTuple):
+    """Result of a program for some agents of a part; ``points`` lack abstaining agents, ``rounds`` are exchanges."""
+
+    points: Points
+    routes: dict[str, Float[np.ndarray, "w d"]]
+    rounds: int
+
+
+def on_schedule(
+    agents: Sequence[str],
+    own: Mapping[str, Pilot],
+    tours: Mapping[str, Tour],
+    left_over: Mapping[str, Float[np.ndarray, " p"]],
+    planned: Bool[np.ndarray, " p"],
+    taken: set[bytes],
+) -> Steps[Points]:
+    """Next measurements of agents in turn: at their first way-points, or en route to them; see ``in_turn``."""
+
+    def pick(pilot: Pilot, picks: Sequence[Float[np.ndarray, " d"]]) -> Float[np.ndarray, " d"] | None:
+        return pilot.pick(tours[pilot.agent], left_over[pilot.agent], planned, picks, taken)
+
+    return (yield from in_turn(agents, own, pick, taken))
+
+
+def in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: set[bytes]) -> Steps[Points]:
+    """Next measurements of own agents, chosen and sent one after the other; abstaining agents are missing.
+
+    ``pick`` chooses for an own agent, given the choices before it; ``taken`` are all choices as bytes, and grows.
+    """
+    picks, points = list[np.ndarray](), dict[str, np.ndarray]()
+    d = next(iter(own.values())).places.shape[1] if own else 0
+    for agent in agents:
+        told = np.zeros((len(own), 1, 1 + d))
+        for n, (name, pilot) in enumerate(own.items()):
+            if name == agent and (place := pick(pilot, picks)) is not None:
+                told[n, 0], points[name] = [1.0, *place], place
+        # a sum with one author: others add rows of zeros
+        heard = yield AllReduce(told, flagged(agent))
+        if heard[0, 0]:
+            picks.append(heard[0, 1:])
+            taken.add(heard[0, 1:].tobytes())
+    return points
