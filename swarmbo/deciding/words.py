@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from swarmbo.acquisition.by_view import EachSays, Heard, InTurn
-from swarmbo.belief.fusion.exchange import Unfinished, carried, talk
 from swarmbo.belief.fusion.fused import Talk
+from swarmbo.belief.fusion.fused_view import Unfinished, carried, talk
 from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.messages import Codec, Note
 from swarmbo.coordination.part import Part

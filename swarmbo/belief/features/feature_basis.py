@@ -51,14 +51,8 @@ class FeatureBasis:
     ) -> "FeatureBasis":
         """Draw the frequencies. Bases of one seed and size differ by the scaling with lengthscales only.
 
-        Args:
-            seed: An integer >= 0; equal arguments give equal bases.
-            kernel: The kernel's name.
-            lengthscales: One per coordinate, > 0, in shares of the sides of the unit cube.
-            outputscale: Prior variance > 0.
-            n_features: Sines and cosines together, an even number from 2 to 65,536.
-            time: Kernel over time and its lengthscale, if points have a round as last coordinate. The kernel of the
-                sums is then the product of both, and so is its spectral density.
+        ``n_features`` is even, from 2 to 65,536. With a kernel over ``time`` and its lengthscale, points have a round
+        as last coordinate, and the kernel of the sums is the product of both: so is its spectral density.
 
         Raises:
             ConfigError: If a number is out of its range, or the kernel was registered without frequencies.

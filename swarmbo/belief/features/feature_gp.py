@@ -85,16 +85,7 @@ class FeatureGP(FieldGP):
         return cls(domain=domain, hyperparameters=h, basis=basis, information=Information.none(n_features))
 
     def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> "FeatureGP":
-        """Learn outcomes; pending points are dropped.
-
-        Args:
-            X: New points (n, d), physical.
-            y: Their outcomes (n,), physical, without failed measurements.
-            noise_variance: As of ``ExactGP.update``.
-
-        Returns:
-            The new belief; this one if n is 0.
-        """
+        """Learn outcomes (n,) at physical points (n, d); pending points are dropped. See ``ExactGP.update``."""
         points = self._points(X)
         outcomes, noise = checked_outcomes(y, len(points)), checked_noise(noise_variance, len(points))[:, 1]
         if outcomes.size == 0:

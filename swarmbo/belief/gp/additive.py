@@ -16,7 +16,14 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.additive_given import domain_of, given_hyperparameters, no_data, own_kernels
+from swarmbo.belief.gp.additive_given import (
+    domain_of,
+    given_hyperparameters,
+    kept_factors,
+    no_data,
+    own_kernels,
+    regrouped,
+)
 from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.channel_state import read_channels, write_channels
@@ -25,8 +32,7 @@ from swarmbo.belief.gp.engine import Outcomes
 from swarmbo.belief.gp.fit import fit_additive, fit_alike, prior_hyperparameters
 from swarmbo.belief.gp.fit_jointly import fit_sums
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
-from swarmbo.belief.gp.regrouping import kept_factors, regrouped
-from swarmbo.belief.gp.standardising import units
+from swarmbo.belief.gp.observations import units
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain

@@ -9,15 +9,7 @@ from swarmbo.errors import ShapeError
 
 
 def checked_points(X: ArrayLike, n_dims: int) -> Float[np.ndarray, "m d"]:
-    """A copy of points as floats.
-
-    Args:
-        X: Points, one a row.
-        n_dims: Number of coordinates d.
-
-    Raises:
-        ShapeError: If the shape is not (m, d), or a coordinate is not finite; it names the row.
-    """
+    """A copy of points (m, d) as finite floats."""
     points = np.array(X, dtype=float)
     if points.ndim != 2 or points.shape[1] != n_dims:
         raise ShapeError(f"X: got shape {points.shape}; wanted (m, {n_dims}), one point a row")
@@ -28,15 +20,7 @@ def checked_points(X: ArrayLike, n_dims: int) -> Float[np.ndarray, "m d"]:
 
 
 def checked_outcomes(y: ArrayLike, n_points: int) -> Float[np.ndarray, " n"]:
-    """A copy of outcomes as floats.
-
-    Args:
-        y: One a point.
-        n_points: Number of points.
-
-    Raises:
-        ShapeError: If there is not one a point, or one is not finite or beyond 1e60; it names the row.
-    """
+    """A copy of outcomes as finite floats below 1e60 in size, one a point."""
     outcomes = np.array(y, dtype=float)
     if outcomes.shape != (n_points,):
         raise ShapeError(f"y: got shape {outcomes.shape} for {n_points} points; wanted ({n_points},)")
@@ -50,16 +34,7 @@ def checked_outcomes(y: ArrayLike, n_points: int) -> Float[np.ndarray, " n"]:
 
 
 def checked_partial_outcomes(name: str, y: ArrayLike | None, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
-    """A copy of outcomes as floats, of which some may not have been observed.
-
-    Args:
-        name: What they are called in messages.
-        y: Outcomes, one a point or one row a point; NaN was not observed, None: none was.
-        shape: Wanted.
-
-    Raises:
-        ShapeError: If the shape is another, or an outcome is infinite or beyond 1e60; it names the row.
-    """
+    """A copy of outcomes as floats; NaN was not observed, None: none was."""
     if y is None:
         return np.full(shape, np.nan)
     outcomes = np.array(y, dtype=float)
@@ -81,14 +56,8 @@ def checked_noise(
 ) -> Float[np.ndarray, "n c"]:
     """Noise variances (n, 1 + k) that are known, the total's first; NaN where they are not.
 
-    Args:
-        noise_variance: One for all points; one for each (n,), of all its outcomes; one for each factor's (n, k); or of
-            totals too (n, 1 + k), which come first. NaN is not known, None: none is.
-        n_points: Number of points n.
-        n_factors: Number of factors k.
-
-    Raises:
-        ShapeError: If the shape is another, or one is not a finite number >= 0; it names the row.
+    One may be given for all points; one for each (n,), of all its outcomes; one for each factor's (n, k); or of totals
+    too (n, 1 + k), which come first. NaN is not known, None: none is.
     """
     given = np.array(np.nan if noise_variance is None else noise_variance, dtype=float)
     n, k = n_points, n_factors
@@ -107,15 +76,7 @@ def checked_noise(
 
 
 def checked_rounds(rounds: ArrayLike | float, n_points: int) -> Float[np.ndarray, " n"]:
-    """A copy of rounds as floats, one a point.
-
-    Args:
-        rounds: One for all points, or one each.
-        n_points: Number of points.
-
-    Raises:
-        ShapeError: If there is not one a point, or one is not finite; it names the row.
-    """
+    """A copy of rounds as finite floats, one a point; one may be given for all."""
     rounds = np.array(rounds, dtype=float)
     if rounds.shape not in ((), (n_points,)):
         raise ShapeError(f"rounds: got shape {rounds.shape} for {n_points} points; wanted ({n_points},)")
@@ -135,19 +96,9 @@ def checked_evaluations(
     n_dims: int,
     n_factors: int,
 ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"], Float[np.ndarray, "n k"], Float[np.ndarray, "n c"]]:
-    """Copies of points, their totals, their outcomes by factor and their noise variances as ``checked_noise`` has them.
+    """Copies of points, totals (n,), outcomes by factor (n, k) and noise variances (see ``checked_noise``).
 
-    Args:
-        X: Points, one a row.
-        y: Totals (n,) or outcomes by factor (n, k), as the number of axes says; None where the next two are given.
-        totals: Outcomes of the sum (n,).
-        factors: Outcomes by factor (n, k).
-        noise_variance: As ``checked_noise`` takes it.
-        n_dims: Number of coordinates d.
-        n_factors: Number of factors k.
-
-    Raises:
-        ShapeError: If shapes do not fit, or a value is refused; it names the row.
+    ``y`` holds totals or outcomes by factor, as the number of axes says; None where the next two are given.
     """
     points = checked_points(X, n_dims)
     if y is not None:

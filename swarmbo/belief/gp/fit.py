@@ -16,10 +16,8 @@ from swarmbo.belief.gp.hyperparameters import (
     Hyperparameters,
     TimeCorrelation,
 )
-from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardised_noise
-from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.belief.gp.standardising import standardisation, units
-from swarmbo.belief.gp.starts import warm_start
+from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
+from swarmbo.belief.gp.prior import HyperparameterPrior, warm_start
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
 
@@ -62,13 +60,6 @@ def fit_field(
     Where there is a previous optimum, no start is drawn for more than 500 rows. Of more than 1,000 rows as many are
     taken at random, and such a fit starts from the previous optimum alone. Offset and scale of the outcomes, and what
     noise was told, are those of all rows.
-
-    Args:
-        settings: Kernel, priors, effort.
-        domain: Where the points lie.
-        data: Outcomes of the field.
-        rng: For the random starts.
-        previous: The last optimum, if there is one.
 
     Returns:
         The hyper-parameters. Never raises on degenerate data.
@@ -132,13 +123,7 @@ def fit_alike(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """What ``fit_additive`` does of factors observed alone, for several kinds of outcomes of theirs side by side.
-
-    Args:
-        beliefs: Of one graph and with one choice of settings.
-        rngs: For random starts, one each.
-        warm: Where each search starts.
-    """
+    """Fits as by ``fit_additive``, side by side, of beliefs of one graph and settings, factors observed alone."""
     given = zip(beliefs, rngs, warm, strict=True)
     fits = [
         Alone(belief.observations, *units(belief.totals, belief.factors)[:2], rng, earlier)

@@ -9,10 +9,8 @@ from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.additive_settings import FactorForm
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
-from swarmbo.belief.gp.observations import Observations, noise_ahead, standardised_noise
-from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.belief.gp.standardising import standardisation
-from swarmbo.belief.gp.starts import packed, starting_thetas
+from swarmbo.belief.gp.observations import Observations, noise_ahead, standardisation, standardised_noise
+from swarmbo.belief.gp.prior import HyperparameterPrior, packed, starting_thetas
 from swarmbo.kernels import KernelName
 
 if TYPE_CHECKING:
@@ -61,10 +59,6 @@ def fit_alone(belief: "AdditivePosterior", fits: Sequence[Alone]) -> list[Additi
     """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits side by side.
 
     What comes out for a factor does not depend on the others, nor on other fits, but for what ``rng`` draws.
-
-    Args:
-        belief: For the scopes and settings.
-        fits: Data, one kind each.
     """
     settings, k = belief.settings, len(belief.scopes)
     forms = settings.of_factors(belief.graph.factors)

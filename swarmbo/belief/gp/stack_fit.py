@@ -62,10 +62,6 @@ class Evaluated:
         The average information leaves out what data and model disagree on. Steps that trust it alone go too far along
         ridges, and come back, again and again.
 
-        Args:
-            moved: The last step.
-            before: The gradient where it began.
-
         Source: Nocedal & Wright 2006, eq. 6.19 (BFGS), of one step only.
         """
         bend = before - self.gradient
@@ -95,15 +91,11 @@ def _read(n_dims: int, of: Any = types.float64) -> Any:
 def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tuple[float, float]:
     """Put -A⁻¹ in the place of a positive definite matrix A, by elimination of four pivots at a time.
 
+    Only the lower triangle of A is read and written; its size is a multiple of four. Returns half the logarithm of the
+    determinant, and the smallest pivot. Pivots are the squares of Cholesky's; where one is not above 0, nothing else
+    means anything.
+
     Source: Goodnight 1979 (sweeps); Higham 2002, section 14.4 (for such matrices pivots need no search).
-
-    Args:
-        A: Only its lower triangle is read and written; T is a multiple of four.
-        strip: Overwritten.
-
-    Returns:
-        Half the logarithm of the determinant, and the smallest pivot. They are the squares of Cholesky's; where one is
-        not above 0, nothing else means anything.
     """
     log_root, smallest = 0.0, np.inf
     columns, solved, block = strip[:_BLOCK], strip[_BLOCK:], np.empty((_BLOCK, _BLOCK))
@@ -396,12 +388,7 @@ class StackedLogPosterior:
         self._of_theta = np.block([[lengths, np.zeros((a, rest))], [np.zeros((rest, q)), np.eye(rest)]])
 
     def __call__(self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"]) -> Evaluated:
-        """Worth of some thetas.
-
-        Args:
-            theta: One a row.
-            which: Of which latent each is.
-        """
+        """Worth of some thetas."""
         found, is_sound = self._evaluated(theta, which, np.zeros(len(theta)))
         if is_sound.all():
             return found

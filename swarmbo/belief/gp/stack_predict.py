@@ -27,7 +27,7 @@ from jaxtyping import Float, Int
 from numba.core import types
 from scipy.spatial.distance import cdist
 
-from swarmbo.belief.gp.block_rows import ROWS, Wanted
+from swarmbo.belief.gp.cholesky import ROWS, Wanted
 from swarmbo.belief.gp.conditioning import Conditioned
 from swarmbo.belief.gp.stack import Marginals
 from swarmbo.belief.gp.triangular_steps import (
@@ -478,24 +478,14 @@ class StackPosterior:
     ) -> Marginals:
         """Posterior of f_i(u) - f_i(reference): offsets between factors, which totals can't tell, cancel.
 
-        Args:
-            U: Points of the unit cube.
-            reference: One for each factor.
-            gradient: Whether gradients are wanted.
-            rough: Whether three digits will do, to say where to look; it counts for factors observed one by one.
+        ``rough``: three digits will do, to say where to look. It counts for factors observed one by one.
         """
         return self._physical(U, reference, "gradient" if gradient else "variance", rough=rough)
 
     def weighted(
         self, U: Float[np.ndarray, "g m a"], alpha: Float[np.ndarray, "g T"], *, gradient: bool = False
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Covariances with the observations, times other weights than the mean's, and their gradients; standardised.
-
-        Args:
-            U: Points of the unit cube.
-            alpha: The weights.
-            gradient: Whether gradients are wanted; else they are 0.
-        """
+        """Covariances with the observations, times weights; their gradients are 0 where not wanted."""
         told, _, pulled, _ = self._predicted(U, None, "slope" if gradient else "mean", alpha)
         return told, pulled
 

@@ -10,9 +10,8 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.evidence import LogPosterior, maximise
 from swarmbo.belief.gp.fit_alone import Stacked, search
 from swarmbo.belief.gp.hyperparameters import TimeAxis
-from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief.gp.prior import HyperparameterPrior, starting_thetas
 from swarmbo.belief.gp.stack_fit import StackedLogPosterior, maximise_stacked
-from swarmbo.belief.gp.starts import starting_thetas
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KERNEL_NAMES, kernel_matrix, register_kernel
 from swarmbo.spaces import Domain
