@@ -63,15 +63,6 @@ class AtPlaces:
         pending: Indices of those taken as measured (p,).
         grows: Let any further place join when it is queried, instead of conditioning the belief: faster with few
             places.
-
-    Example:
-        >>> from swarmbo.belief import ExactGPSettings
-        >>> from swarmbo.spaces import Domain
-        >>> belief = ExactGP.create(ExactGPSettings(), Domain(np.zeros(1), np.ones(1))).update([[0.5]], [3.0])
-        >>> line = np.linspace(0.0, 1.0, 11)[:, None]
-        >>> quick = AtPlaces.of(belief, line).condition_on_pending(line[3:5])
-        >>> bool(np.allclose(quick.posterior(line), belief.condition_on_pending(line[3:5]).posterior(line)))
-        True
     """
 
     belief: ExactGP

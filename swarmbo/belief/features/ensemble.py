@@ -38,16 +38,7 @@ from swarmbo.spaces import Domain
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """An immutable belief about a sum of functions, made by ``learned``.
-
-    Example:
-        >>> graph, domain = FactorGraph.from_scopes({"f": ["x"]}), Domain(np.zeros(1), np.ones(1))
-        >>> X = np.linspace(0.0, 1.0, 12)[:, None]
-        >>> seen = Dataset(X, np.sin(6.0 * X[:, 0]), np.full((12, 1), np.nan))
-        >>> belief = Ensemble.learned(EnsembleSettings(n_features=64), graph, domain, seen, coupled=True, seed=0)
-        >>> belief.weights[0].shape, bool(abs(belief.posterior(X[:1])[0][0]) < 0.05)
-        ((12,), True)
-    """
+    """An immutable belief about a sum of functions, made by ``learned``."""
 
     settings: EnsembleSettings
     graph: FactorGraph

@@ -20,7 +20,6 @@ from swarmbo.belief.gp.additive_given import (
     domain_of,
     given_hyperparameters,
     kept_factors,
-    no_data,
     own_kernels,
     regrouped,
 )
@@ -29,8 +28,7 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.channel_state import read_channels, write_channels
 from swarmbo.belief.gp.data import checked_evaluations, checked_points, checked_rounds
 from swarmbo.belief.gp.engine import Outcomes
-from swarmbo.belief.gp.fit import fit_additive, fit_alike, prior_hyperparameters
-from swarmbo.belief.gp.fit_jointly import fit_sums
+from swarmbo.belief.gp.fit import fit_additive, fit_together, prior_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
 from swarmbo.belief.gp.observations import units
 from swarmbo.errors import ConfigError, ShapeError
@@ -100,7 +98,23 @@ class AdditiveGP(AdditivePosterior):
         hyperparameters = given_hyperparameters(
             settings, graph, domain, lengthscale, outputscale, noise_variance, mean, time
         )
-        super().__init__(**no_data(settings, graph, domain, outcomes, hyperparameters, standardise=standardise))
+        super().__init__(**self._fields(settings, graph, domain, outcomes, hyperparameters, standardise=standardise))
+
+    @classmethod
+    def _fields(
+        cls,
+        settings: AdditiveGPSettings,
+        graph: FactorGraph,
+        domain: Domain,
+        outcomes: Outcomes,
+        hyperparameters: AdditiveHyperparameters,
+        *,
+        standardise: bool,
+    ) -> dict[str, Any]:
+        """Fields of a belief without data."""
+        own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes, "fitted_at": 0}
+        own |= {"hyperparameters": hyperparameters, "standardise": standardise}
+        return own | cls._no_data(len(graph.variables), len(graph.factors))
 
     @classmethod
     def _of(cls, values: Mapping[str, Any]) -> "AdditiveGP":
@@ -129,7 +143,7 @@ class AdditiveGP(AdditivePosterior):
         if unknown := [factor for factor in settings.factors if factor not in graph.factors]:
             raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at="$.factors")
         hyperparameters = prior_hyperparameters(settings, graph)
-        return cls._of(no_data(settings, graph, domain, outcomes, hyperparameters, standardise=False))
+        return cls._of(cls._fields(settings, graph, domain, outcomes, hyperparameters, standardise=False))
 
     @classmethod
     def from_hyperparameters(
@@ -270,41 +284,18 @@ class AdditiveGP(AdditivePosterior):
         return self._fitted(fit_additive(self, rng, warm))
 
     @classmethod
-    def fit_alike(
+    def fit_together(
         cls,
         beliefs: "Sequence[AdditiveGP]",
         rngs: Sequence[np.random.Generator],
         warm: Sequence[AdditiveHyperparameters | None],
     ) -> "list[AdditiveGP]":
-        """What ``fit`` does, for several beliefs about factors observed one by one, side by side and to the same bits.
-
-        Args:
-            beliefs: Of one graph and with one choice of settings.
-            rngs: For random starts, one each.
-            warm: Where each search starts, as in ``fit``.
-        """
-        fits = zip(beliefs, fit_alike(beliefs, rngs, warm), strict=True)
+        """Several beliefs fitted side by side in compiled code; see ``swarmbo.belief.gp.fit.fit_together``."""
+        fits = zip(beliefs, fit_together(beliefs, rngs, warm), strict=True)
         return [belief._fitted(hyperparameters) for belief, hyperparameters in fits]
 
     def _fitted(self, hyperparameters: AdditiveHyperparameters) -> "AdditiveGP":
         return self._with(hyperparameters=hyperparameters, fitted_at=self.n_data, base=None, **self._nothing_pending)
-
-    @classmethod
-    def fit_sums(
-        cls,
-        beliefs: "Sequence[AdditiveGP]",
-        rngs: Sequence[np.random.Generator],
-        warm: Sequence[AdditiveHyperparameters | None],
-    ) -> "list[AdditiveGP]":
-        """What ``fit`` does, for several sums of which totals are told, side by side in compiled code.
-
-        Args:
-            beliefs: See ``swarmbo.belief.gp.fit_jointly.fit_sums`` for what holds of them.
-            rngs: For random starts, one each.
-            warm: Where each search starts, as in ``fit``.
-        """
-        fits = zip(beliefs, fit_sums(beliefs, rngs, warm), strict=True)
-        return [belief._fitted(hyperparameters) for belief, hyperparameters in fits]
 
     def with_graph(self, graph: FactorGraph) -> "AdditiveGP":
         """The same data seen through another decomposition.

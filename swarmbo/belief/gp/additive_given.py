@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,11 +17,7 @@ T = TypeVar("T")
 
 
 def domain_of(graph: FactorGraph, bounds: Mapping[str, tuple[float, float]] | Domain | None) -> Domain:
-    """The box that bounds of variables make; from 0 to 1 where none are given.
-
-    Raises:
-        ConfigError: If a variable lacks its bounds, or they are no interval.
-    """
+    """The box that bounds of variables make; from 0 to 1 where none are given."""
     if isinstance(bounds, Domain):
         if bounds.n_dims != len(graph.variables):
             raise ConfigError(f"got {bounds.n_dims} sides; wanted {len(graph.variables)}", at="$.bounds")
@@ -34,11 +30,7 @@ def domain_of(graph: FactorGraph, bounds: Mapping[str, tuple[float, float]] | Do
 def own_kernels(
     graph: FactorGraph, kernel: str | Mapping[str, str], time: TimeCorrelation | None
 ) -> AdditiveGPSettings:
-    """Settings with one kernel for all factors, or one for each; a later fit starts from the pace of ``time``.
-
-    Raises:
-        ConfigError: If a name is no kernel's, or a factor lacks its own.
-    """
+    """Settings with one kernel for all factors, or one for each; a later fit starts from the pace of ``time``."""
     kernels = _each("kernel", kernel, graph.factors)
     if unknown := [name for name in kernels if name not in kernel_names()]:
         raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(kernel_names())}", at="$.kernel")
@@ -59,11 +51,7 @@ def given_hyperparameters(
     mean: float | Mapping[str, float],
     time: TimeCorrelation | None,
 ) -> AdditiveHyperparameters:
-    """Hyper-parameters from physical ones; see ``AdditiveGP``.
-
-    Raises:
-        ConfigError: If a value is out of range, or names what is not in the graph.
-    """
+    """Hyper-parameters from physical ones; see ``AdditiveGP``."""
     k = len(graph.factors)
     sides = dict(zip(graph.variables, (domain.high - domain.low).tolist(), strict=True))
     lengths = [
@@ -86,37 +74,6 @@ def given_hyperparameters(
         scales=(1.0,) * k,
         times=() if time is None else (time,) * k,
     )
-
-
-def no_data(
-    settings: AdditiveGPSettings,
-    graph: FactorGraph,
-    domain: Domain,
-    outcomes: str,
-    hyperparameters: AdditiveHyperparameters,
-    *,
-    standardise: bool,
-) -> dict[str, Any]:
-    """Fields of a belief without data."""
-    n, k = len(graph.variables), len(graph.factors)
-    return {
-        "settings": settings,
-        "graph": graph,
-        "domain": domain,
-        "outcomes": outcomes,
-        "hyperparameters": hyperparameters,
-        "standardise": standardise,
-        "points": np.zeros((0, n)),
-        "totals": np.zeros(0),
-        "factors": np.zeros((0, k)),
-        "noise": np.zeros((0, 1 + k)),
-        "rounds": np.zeros(0),
-        "now": 0.0,
-        "pending": np.zeros((0, n)),
-        "pending_rounds": np.zeros(0),
-        "awaited": np.zeros((0, k), dtype=bool),
-        "fitted_at": 0,
-    }
 
 
 def _lengths(
@@ -154,11 +111,7 @@ def _above_zero(field: str, value: object) -> float:
 
 
 def kept_factors(old: FactorGraph, new: FactorGraph) -> dict[int, int]:
-    """Which factors of a graph have the name and the scope of a factor of another: ``{new index: old index}``.
-
-    Raises:
-        ConfigError: If the graphs are not about the same variables.
-    """
+    """Which factors of a graph have the name and the scope of a factor of another: ``{new index: old index}``."""
     if set(new.variables) != set(old.variables):
         raise ConfigError(f"got variables {', '.join(new.variables)}; wanted {', '.join(old.variables)}", at="$.graph")
     places = {(factor, scope): i for i, (factor, scope) in enumerate(zip(old.factors, old.scopes, strict=True))}

@@ -27,11 +27,7 @@ def write_state(plain: Mapping[str, Any], arrays: Mapping[str, Float[np.ndarray,
 def read_state(
     state: Mapping[str, Any], names: tuple[str, ...]
 ) -> tuple[dict[str, Any], dict[str, Float[np.ndarray, "..."]]]:
-    """The JSON data and the named arrays of a state that ``write_state`` made, perhaps after a trip through files.
-
-    Raises:
-        StateVersionError: If another version wrote it.
-    """
+    """The JSON data and the named arrays of a state that ``write_state`` made, perhaps after a trip through files."""
     plain = dict(state["json"])
     if plain.get("version") != _VERSION:
         raise StateVersionError(

@@ -76,12 +76,6 @@ def extend(
     complement K_new_new - B Bᵀ. Where that is not positive definite in float64 (a duplicate without noise), jitter is
     added to its diagonal as in ``factorise``; rounding noise is measured by K_new_new, not by the complement, which may
     be nothing but noise.
-
-    Example:
-        >>> K = np.array([[4.0, 2.0], [2.0, 5.0]])
-        >>> L, jitter = extend(np.array([[2.0]]), K[1:, :1], K[1:, 1:])
-        >>> bool(np.allclose(L @ L.T, K)), jitter
-        (True, 0.0)
     """
     n, k = L.shape[0], K_new_new.shape[0]
     B = solve_lower(L, K_new_old.T)

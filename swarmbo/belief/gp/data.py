@@ -1,7 +1,7 @@
 """Checks of points and outcomes at the boundary of a belief."""
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary.values import LARGEST_OUTCOME
@@ -24,12 +24,8 @@ def checked_outcomes(y: ArrayLike, n_points: int) -> Float[np.ndarray, " n"]:
     outcomes = np.array(y, dtype=float)
     if outcomes.shape != (n_points,):
         raise ShapeError(f"y: got shape {outcomes.shape} for {n_points} points; wanted ({n_points},)")
-    if not (usable := np.abs(outcomes) < LARGEST_OUTCOME).all():  # a NaN compares false
-        row = int(np.argmin(usable))
-        raise ShapeError(
-            f"y[{row}]: got {outcomes[row]}; wanted a finite number below {LARGEST_OUTCOME:g} in size; "
-            "leave failed measurements out"
-        )
+    wanted = f"a finite number below {LARGEST_OUTCOME:g} in size; leave failed measurements out"
+    _refuse("y", outcomes, ~(np.abs(outcomes) < LARGEST_OUTCOME), wanted)  # a NaN compares false
     return outcomes
 
 
@@ -40,14 +36,8 @@ def checked_partial_outcomes(name: str, y: ArrayLike | None, shape: tuple[int, .
     outcomes = np.array(y, dtype=float)
     if outcomes.shape != shape:
         raise ShapeError(f"{name}: got shape {outcomes.shape}; wanted {shape}")
-    refused = ~np.isnan(outcomes) & ~(np.abs(outcomes) < LARGEST_OUTCOME)
-    if refused.any():
-        row = tuple(int(place) for place in np.argwhere(refused)[0])
-        at = "".join(f"[{place}]" for place in row)
-        raise ShapeError(
-            f"{name}{at}: got {outcomes[row]}; wanted a number below {LARGEST_OUTCOME:g} in size, or NaN where a "
-            "measurement failed"
-        )
+    wanted = f"a number below {LARGEST_OUTCOME:g} in size, or NaN where a measurement failed"
+    _refuse(name, outcomes, ~np.isnan(outcomes) & ~(np.abs(outcomes) < LARGEST_OUTCOME), wanted)
     return outcomes
 
 
@@ -64,12 +54,8 @@ def checked_noise(
     if given.shape not in ((), (n,), (n, k), (n, 1 + k)):
         wanted = f"({n},)" if k == 1 else f"({n},), ({n}, {k}) or ({n}, {1 + k})"
         raise ShapeError(f"noise_variance: got shape {given.shape} for {n} points; wanted {wanted}")
-    if (refused := ~np.isnan(given) & ~((given >= 0.0) & (given < LARGEST_OUTCOME**2))).any():
-        row = tuple(int(place) for place in np.argwhere(refused)[0])
-        at = "".join(f"[{place}]" for place in row)
-        raise ShapeError(
-            f"noise_variance{at}: got {given[row]}; wanted a finite number >= 0, or NaN for the fitted one"
-        )
+    refused = ~np.isnan(given) & ~((given >= 0.0) & (given < LARGEST_OUTCOME**2))
+    _refuse("noise_variance", given, refused, "a finite number >= 0, or NaN for the fitted one")
     if given.ndim < 2:
         return np.broadcast_to(given.reshape(-1, 1), (n, 1 + k)).copy()
     return given if given.shape[1] == 1 + k else np.column_stack([np.full(n, np.nan), given])
@@ -81,9 +67,7 @@ def checked_rounds(rounds: ArrayLike | float, n_points: int) -> Float[np.ndarray
     if rounds.shape not in ((), (n_points,)):
         raise ShapeError(f"rounds: got shape {rounds.shape} for {n_points} points; wanted ({n_points},)")
     rounds = np.full(n_points, rounds)
-    if not (finite := np.isfinite(rounds)).all():
-        row = int(np.argmin(finite))
-        raise ShapeError(f"rounds[{row}]: got {rounds[row]}; wanted a finite number of rounds")
+    _refuse("rounds", rounds, ~np.isfinite(rounds), "a finite number of rounds")
     return rounds
 
 
@@ -111,3 +95,11 @@ def checked_evaluations(
         checked_partial_outcomes("factors", factors, (len(points), n_factors)),
         checked_noise(noise_variance, len(points), n_factors),
     )
+
+
+def _refuse(name: str, given: Float[np.ndarray, "..."], refused: Bool[np.ndarray, "..."], wanted: str) -> None:
+    """Name the first refused entry, and its place."""
+    if refused.any():
+        place = tuple(np.argwhere(refused)[0].tolist())
+        at = "".join(f"[{index}]" for index in place)
+        raise ShapeError(f"{name}{at}: got {given[place]}; wanted {wanted}")

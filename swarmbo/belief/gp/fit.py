@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.fit_alone import Alone, fit_alone
-from swarmbo.belief.gp.fit_jointly import decay_of, fit_jointly, hyperparameters_at
+from swarmbo.belief.gp.fit_jointly import decay_of, fit_jointly, fit_sums, hyperparameters_at
 from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
     ExactGPSettings,
@@ -115,18 +115,24 @@ def fit_additive(
     if (data.channel == TOTAL).any():
         offsets, scales, is_shown = units(belief.totals, belief.factors)
         return fit_jointly(belief, data, offsets, scales, rng, warm, is_shown=is_shown)
-    return fit_alike([belief], [rng], [warm])[0]
+    return fit_together([belief], [rng], [warm])[0]
 
 
-def fit_alike(
+def fit_together(
     beliefs: "Sequence[AdditivePosterior]",
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Fits as by ``fit_additive``, side by side, of beliefs of one graph and settings, factors observed alone."""
-    given = zip(beliefs, rngs, warm, strict=True)
+    """Fits side by side: of sums with totals, as ``fit_sums`` says, or of one graph's factors that are observed alone.
+
+    The latter come out as by ``fit_additive``, to the bit.
+    """
+    if not beliefs:
+        return []
+    if all((belief.observations.channel == TOTAL).any() for belief in beliefs):
+        return fit_sums(beliefs, rngs, warm)
     fits = [
         Alone(belief.observations, *units(belief.totals, belief.factors)[:2], rng, earlier)
-        for belief, rng, earlier in given
+        for belief, rng, earlier in zip(beliefs, rngs, warm, strict=True)
     ]
     return fit_alone(beliefs[0], fits)

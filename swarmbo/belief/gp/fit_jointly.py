@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.fit_alone import Stacked, search
+from swarmbo.belief.gp.fit_alone import search
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeAxis, TimeCorrelation
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardised_noise, units
 from swarmbo.belief.gp.prior import HyperparameterPrior, packed, starting_thetas
@@ -61,11 +61,13 @@ def fit_sums(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Hyper-parameters as by ``fit_additive`` of several sums of which totals are told, side by side in compiled code.
+    """Maximum a-posteriori hyper-parameters of several sums of which totals are told, side by side in compiled code.
 
     Each sum has fewer than ``TIED_FROM`` factors, all with one kernel that is swarmbo's own, and nothing fades. Its
     result does not depend on the others.
     """
+    from swarmbo.belief.gp.stack_fit import StackedLogPosterior  # late: numba is slow to load
+
     found, alike = dict[int, AdditiveHyperparameters](), dict[tuple[Any, ...], list[_Sum]]()
     for place, (belief, rng, earlier) in enumerate(zip(beliefs, rngs, warm, strict=True)):
         data, prior = belief.observations, _joint_prior(belief, is_mixed=False)
@@ -79,7 +81,7 @@ def fit_sums(
     for (_, _, _, kernel, goes_on), sums in alike.items():
         units_of = np.array([one.scales[0] for one in sums])[:, None]
         columns = [np.concatenate([np.array(scope) for scope in beliefs[one.place].scopes]) for one in sums]
-        searched = Stacked(
+        searched = StackedLogPosterior(
             [one.prior for one in sums],
             kernel,
             np.array([one.data.U[:, own] for one, own in zip(sums, columns, strict=True)]),

@@ -51,12 +51,6 @@ def demand(excess: float, odds: float = np.inf) -> float:
     It rises with failures and falls with successes, which limits the share of failures even with a wrong model (compare
     Gibbs & Candès 2021). It does not rise for failures by chance, since no other place would be better: ``odds`` is the
     log odds that places matter.
-
-    Example:
-        >>> [round(demand(excess_of(told)), 2) for told in ([], [True], [False], [False, False], [False, True, True])]
-        [0.4, 0.4, 0.8, 1.2, 0.6]
-        >>> round(demand(1.0, odds=-5.0), 2)
-        0.4
     """
     return min(_DEMAND + _RISE * excess * float(expit(odds)), _LARGEST_DEMAND)
 
@@ -84,12 +78,6 @@ class SuccessGP:
         odds: Log odds of this model against one in which failures are random.
 
     Source: Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
-
-    Example:
-        >>> U = np.linspace(0.0, 1.0, 9)[:, None]
-        >>> model = SuccessGP.learned(U, U[:, 0] < 0.7)
-        >>> model.probability(np.array([[0.3], [0.9]])).round(1).tolist()
-        [1.0, 0.1]
     """
 
     terms: tuple[Term, ...]

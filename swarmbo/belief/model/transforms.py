@@ -236,7 +236,7 @@ class _Data:
         if beliefs[0].n_data:  # transforms keep known outcomes known
             n = len(situation.history)
             rngs = [stream(situation.seed, "belief", "fit", evaluations=n, transform=i) for i in range(len(beliefs))]
-            beliefs = AdditiveGP.fit_alike(beliefs, rngs, [None] * len(beliefs))
+            beliefs = AdditiveGP.fit_together(beliefs, rngs, [None] * len(beliefs))
         tried = list(zip(beliefs, transforms, strict=True))
         for i, (belief, warps) in enumerate(tried):
             densities = [_density(belief, warp, y, j) for j, (warp, y) in enumerate(zip(warps, self.F.T, strict=True))]
@@ -287,7 +287,7 @@ class _Data:
                 together.append(factor)
             else:
                 made[factor] = parts.fit(rngs[factor], warm=warm)
-        fitted = AdditiveGP.fit_sums(
+        fitted = AdditiveGP.fit_together(
             [made[f] for f in together], [rngs[f] for f in together], [known[f] for f in together]
         )
         return made | dict(zip(together, fitted, strict=True))
