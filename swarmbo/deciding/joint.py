@@ -18,6 +18,7 @@ from swarmbo.acquisition.penalties import bounded, gone_back, is_met, kept_out, 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model
+from swarmbo.belief.model.incumbents import evaluated
 from swarmbo.belief.model.structured import in_structure
 from swarmbo.belief.model.success import Requirement, reference, requirements
 from swarmbo.boundary.rng import stream
@@ -52,6 +53,11 @@ class Rank(NamedTuple):
 
     belief: AdditiveGP
     factor_means: Float[np.ndarray, "k t"] | None = None
+
+    @property
+    def n_points(self) -> int:
+        """Number of evaluated points."""
+        return len(evaluated(self.belief))
 
 
 class Gather(NamedTuple):

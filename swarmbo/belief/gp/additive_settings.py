@@ -68,17 +68,19 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
             logarithm; (log d) / 2 is added for factors of d variables.
         lengthscale_log_std: Its standard deviation, > 0.
         deviation_log_std: Standard deviation > 0 of the deviations; ``hierarchical`` only.
-        outputscale_log_std: Of the prior on each factor's outputscale, > 0. Its median is 1 / number of factors.
+        outputscale_log_std: Log standard deviation of the prior on each factor's outputscale, > 0. Its median is 1 /
+            number of factors.
         noise_median: Median > 0 of the prior on the noise variance.
         noise_log_std: Its standard deviation in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
-        time: How outcomes fade with the rounds; None for a function that stays as it is. Factors observed one by one
-            fade each at a pace of its own, others all alike.
-        refit_every: Refit when this many outcomes, >= 1, came since the last fit.
-        restarts: Random starts, >= 0, drawn from the prior for each fit besides the prior's mode.
-        max_iterations: Of L-BFGS-B per start, or of damped Newton steps where factors are observed one by one, >= 1.
-        factors: What single factors have of their own, by name.
-        structure: How a team finds scopes from totals; None: they are those of its graph.
+        time: Kernel over time, by which old outcomes lose weight; None for a function that does not change. Factors
+            observed one by one have separate lengthscales, others a common one.
+        refit_every: Refit after this many outcomes, >= 1, since the last fit.
+        restarts: Random starts, >= 0, drawn from the prior for each fit, in addition to the prior's mode.
+        max_iterations: Iterations of L-BFGS-B per start, or damped Newton steps if factors are observed one by one, >=
+            1.
+        factors: Settings of single factors, by name.
+        structure: Method by which a team finds scopes from totals; None: they are those of its graph.
 
     Example:
         >>> import numpy as np
@@ -115,11 +117,11 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
             require(self, field, lambda value: not value or self.structure is None, "none where a structure is learned")
 
     def lengthscale_model(self, sizes: Sequence[int], *, alone: bool) -> LengthscaleModel:
-        """How lengthscales hang together in a fit.
+        """Relation of the lengthscales in a fit.
 
         Args:
             sizes: Number of variables of each factor that is fitted.
-            alone: Whether it is one factor on outcomes of its own.
+            alone: True if it is one factor with its own outcomes.
         """
         if self.lengthscales != "auto":
             return self.lengthscales
