@@ -19,10 +19,10 @@ from swarmbo.acquisition.thompson import SampledFunctions
 from swarmbo.acquisition.trust_region import Restarts, TrustRegion, box_around
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model.groupings import split_graph
 from swarmbo.belief.model.incumbents import incumbent, known, starting_points, to_beat
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
-from swarmbo.belief.model.splitting import split_graph
 from swarmbo.belief.model.transforms import learn_factors, learn_totals
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph, stacks_of

@@ -1,6 +1,6 @@
 """Penalties that keep joint points to likely successes, and out of no-go regions.
 
-Without a failure or a region they are not used. Likely failures are learned (``swarmbo.belief.model.failures``): the
+Without a failure or a region they are not used. Likely failures are learned (``swarmbo.belief.model.success``): the
 mode of the classifier is a sum of terms, each factor is held above the least value of its own terms, and a point that
 is still too likely to fail moves back towards a successful one. Regions are hard factors: a factor with all variables
 of a region avoids it and a margin; points in other regions are moved out in the last step of a decision.

@@ -12,9 +12,8 @@ from swarmbo.acquisition.chain_acquisition import ChainAcquisition
 from swarmbo.acquisition.local_utility import LocalUtility
 from swarmbo.acquisition.situation import Situation
 from swarmbo.belief import PlaceBelief, Views, has_view, view_of
-from swarmbo.belief.features.feature_sample import FeatureSample
 from swarmbo.belief.gp.cholesky import factorise
-from swarmbo.belief.gp.path_sample import PathSample
+from swarmbo.belief.gp.path_sample import FeatureSample, PathSample
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Model
 from swarmbo.boundary.rng import stream

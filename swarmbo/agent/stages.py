@@ -10,8 +10,8 @@ from jaxtyping import Float
 
 from swarmbo.agent import schema
 from swarmbo.agent.answers import Answering, Program, Stage, Staged
-from swarmbo.belief.fusion.exchange import Spoken, Unfinished, carried, talk as talking
 from swarmbo.belief.fusion.fused import Talk
+from swarmbo.belief.fusion.fused_view import Spoken, Unfinished, carried, talk as talking
 from swarmbo.coordination import schema as fitting
 from swarmbo.coordination.drivers.by_messages import Post
 from swarmbo.coordination.messages import Key, Note

@@ -14,12 +14,12 @@ from swarmbo.acquisition.trust_region import TrustRegion, box_around
 from swarmbo.baselines.drawn import n_asked, seen_totals
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.model.failures import reference, requirements
 from swarmbo.belief.model.incumbents import incumbent, starting_points
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.structured import in_structure
+from swarmbo.belief.model.success import reference, requirements
 from swarmbo.belief.model.warping import Warp, WarpKind
-from swarmbo.belief.structure.learned import LearnedStructure
+from swarmbo.belief.structure.choice import LearnedStructure
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.box_steps import ascend
 from swarmbo.graph import stacks_of

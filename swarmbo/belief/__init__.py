@@ -1,6 +1,6 @@
 """Beliefs of a team about a field, or about a function."""
 
-from swarmbo.belief.at_places import quick_at as quick_at
+from swarmbo.belief.at_places import means_by_agent as means_by_agent, quick_at as quick_at
 from swarmbo.belief.features.ensemble_settings import EnsembleSettings as EnsembleSettings
 from swarmbo.belief.gp.additive import AdditiveGP as AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings as AdditiveGPSettings, FactorPrior as FactorPrior
@@ -16,7 +16,6 @@ from swarmbo.belief.gp.joint_posterior import JointPosterior as JointPosterior
 from swarmbo.belief.gp.path_sample import PathSample as PathSample
 from swarmbo.belief.gp.stack import Marginals as Marginals
 from swarmbo.belief.model.warping import Warp as Warp, WarpKind as WarpKind
-from swarmbo.belief.view_means import means_by_agent as means_by_agent
 from swarmbo.belief.views import (
     PlaceBelief as PlaceBelief,
     Views as Views,

@@ -4,7 +4,7 @@ The information of the data about all places is computed once: one triangular so
 repeat for every agent. Pending places then need a factor of these few places alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,9 +12,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.cholesky import factorise, solve_rows
-from swarmbo.belief.gp.covariance_rows import CovarianceRows
 from swarmbo.belief.gp.exact import ExactGP
-from swarmbo.belief.gp.joint_posterior import JointPosterior
+from swarmbo.belief.gp.joint_posterior import CovarianceRows, JointPosterior
 from swarmbo.belief.views import PlaceBelief, PosteriorCache, Views
 from swarmbo.kernels import KERNEL_NAMES, correlation
 from swarmbo.spaces import PlaceTable, first_of_each, place_keys
@@ -64,15 +63,6 @@ class AtPlaces:
         pending: Indices of those taken as measured (p,).
         grows: Let any further place join when it is queried, instead of conditioning the belief: faster with few
             places.
-
-    Example:
-        >>> from swarmbo.belief import ExactGPSettings
-        >>> from swarmbo.spaces import Domain
-        >>> belief = ExactGP.create(ExactGPSettings(), Domain(np.zeros(1), np.ones(1))).update([[0.5]], [3.0])
-        >>> line = np.linspace(0.0, 1.0, 11)[:, None]
-        >>> quick = AtPlaces.of(belief, line).condition_on_pending(line[3:5])
-        >>> bool(np.allclose(quick.posterior(line), belief.condition_on_pending(line[3:5]).posterior(line)))
-        True
     """
 
     belief: ExactGP
@@ -248,3 +238,23 @@ def _nearby(belief: PlaceBelief, places: Float[np.ndarray, "k d"], n_agents: int
             if (near := belief.near(places, most)) is not belief:
                 return AtPlaces.of(near, places, _ENTRIES // n_agents, grows=True)
     return belief
+
+
+def means_by_agent(views: Views, X: Float[np.ndarray, "m d"]) -> dict[str, Float[np.ndarray, " m"]]:
+    """Each agent's means (m,) at physical points (m, d), in the unit of the outcome.
+
+    Agents that share a belief share the result. For beliefs with equal hyper-parameters, which mostly have common data,
+    covariances with the points are computed once.
+    """
+    groups: dict[Hashable, dict[int, PlaceBelief]] = {}
+    for belief in views.by_agent.values():
+        kind = (belief.hyperparameters, belief.now) if isinstance(belief, ExactGP) else id(belief)
+        groups.setdefault(kind, {})[id(belief)] = belief
+    means: dict[int, Float[np.ndarray, " m"]] = {}
+    for group in groups.values():
+        exact = {key: belief for key, belief in group.items() if isinstance(belief, ExactGP)}
+        if len(exact) > 1:
+            means |= zip(exact, ExactGP.posterior_means(list(exact.values()), X), strict=True)
+        else:
+            means |= {key: belief.posterior_mean(X) for key, belief in group.items()}
+    return {name: means[id(belief)] for name, belief in views.by_agent.items()}

@@ -9,8 +9,8 @@ import networkx as nx
 import numpy as np
 
 from swarmbo.acquisition import by_view
-from swarmbo.belief.fusion.exchange import Unfinished, carried, talk
 from swarmbo.belief.fusion.fused import Talk
+from swarmbo.belief.fusion.fused_view import Unfinished, carried, talk
 from swarmbo.coordination import Solution, deadline_box, deadline_tables, participant
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.conflicts import Conflicts

@@ -18,10 +18,9 @@ from swarmbo.acquisition.penalties import bounded, gone_back, is_met, kept_out, 
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model
-from swarmbo.belief.model.failures import reference, requirements
 from swarmbo.belief.model.incumbents import evaluated
 from swarmbo.belief.model.structured import in_structure
-from swarmbo.belief.model.success import Requirement
+from swarmbo.belief.model.success import Requirement, reference, requirements
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.deadline import has_deadline

@@ -25,12 +25,11 @@ from numpy.typing import ArrayLike
 from swarmbo.belief.features.ensemble_fit import dictionary, fit_part
 from swarmbo.belief.features.ensemble_part import EnsemblePart, bases_of, of_part
 from swarmbo.belief.features.ensemble_settings import EnsembleHyperparameters, EnsembleSettings, PartHyperparameters
-from swarmbo.belief.features.feature_sample import FeatureSample
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.data import checked_evaluations, checked_points
 from swarmbo.belief.gp.observations import Observations
-from swarmbo.belief.gp.path_sample import PriorDraw
+from swarmbo.belief.gp.path_sample import FeatureSample, PriorDraw
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.data import Dataset
@@ -39,16 +38,7 @@ from swarmbo.spaces import Domain
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """An immutable belief about a sum of functions, made by ``learned``.
-
-    Example:
-        >>> graph, domain = FactorGraph.from_scopes({"f": ["x"]}), Domain(np.zeros(1), np.ones(1))
-        >>> X = np.linspace(0.0, 1.0, 12)[:, None]
-        >>> seen = Dataset(X, np.sin(6.0 * X[:, 0]), np.full((12, 1), np.nan))
-        >>> belief = Ensemble.learned(EnsembleSettings(n_features=64), graph, domain, seen, coupled=True, seed=0)
-        >>> belief.weights[0].shape, bool(abs(belief.posterior(X[:1])[0][0]) < 0.05)
-        ((12,), True)
-    """
+    """An immutable belief about a sum of functions, made by ``learned``."""
 
     settings: EnsembleSettings
     graph: FactorGraph
@@ -74,13 +64,6 @@ class Ensemble:
 
         A part is fitted to all data, and its features are drawn, every ``settings.refit_every`` evaluations, or if its
         outcomes had not shown their scale before. Otherwise it is updated outcome by outcome.
-
-        Args:
-            domain: The box of joint points, in the order of ``graph.variables``.
-            data: The history; it may be empty, or without outcomes.
-            coupled: Members are of all factors in sum, as outcomes of the sum require.
-            previous: Hyper-parameters of an earlier ensemble with fewer data; None at first.
-            last: The earlier ensemble itself. It saves time, with bit-identical results.
         """
         k = len(graph.factors)
         groups, scopes = [tuple(range(k))] if coupled else [(i,) for i in range(k)], scopes_of(graph)
@@ -128,21 +111,7 @@ class Ensemble:
         factors: ArrayLike | None = None,
         noise_variance: ArrayLike | float | None = None,
     ) -> "Ensemble":
-        """Learn outcome by outcome; hyper-parameters and features stay.
-
-        Args:
-            X: New points (n, d), physical, columns in the order of ``graph.variables``; they may repeat.
-            y: Their totals (n,) or outcomes by factor (n, k), by the number of axes.
-            totals: Totals (n,), together with ``factors`` for mixed outcomes.
-            factors: Outcomes by factor (n, k), in the order of ``graph.factors``.
-            noise_variance: As of ``AdditiveGP.update``.
-
-        Returns:
-            The new belief. NaN means that an outcome was not observed.
-
-        Raises:
-            ShapeError: If shapes do not fit, or an outcome is infinite or beyond 1e60; it names the row.
-        """
+        """Learn outcome by outcome; hyper-parameters and features stay. Takes what ``AdditiveGP.update`` takes."""
         n, k = self.domain.n_dims, len(self.graph.factors)
         *told, noise = checked_evaluations(X, y, totals, factors, noise_variance, n, k)
         new = Dataset(*told, noise_std=np.sqrt(noise))

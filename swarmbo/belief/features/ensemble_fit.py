@@ -11,8 +11,7 @@ from swarmbo.belief.features.ensemble_settings import EnsembleSettings, FittedLe
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
-from swarmbo.belief.gp.observations import TOTAL, standardised_noise
-from swarmbo.belief.gp.standardising import units
+from swarmbo.belief.gp.observations import TOTAL, standardised_noise, units
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KernelName

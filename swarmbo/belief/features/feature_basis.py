@@ -25,12 +25,6 @@ class FeatureBasis:
     Args:
         frequencies: Angular frequencies (k, d), in radians per side of the unit cube.
         outputscale: Prior variance > 0 of the sums.
-
-    Example:
-        >>> basis = FeatureBasis.create(0, "matern52", np.array([0.3, 0.3]), 2.0, n_features=64)
-        >>> Phi = basis.features(np.array([[0.1, 0.2], [0.9, 0.5], [0.4, 0.4]]))
-        >>> Phi.shape, np.diag(Phi @ Phi.T).round(12).tolist()
-        ((3, 64), [2.0, 2.0, 2.0])
     """
 
     frequencies: Float[np.ndarray, "k d"]
@@ -51,17 +45,8 @@ class FeatureBasis:
     ) -> "FeatureBasis":
         """Draw the frequencies. Bases of one seed and size differ by the scaling with lengthscales only.
 
-        Args:
-            seed: An integer >= 0; equal arguments give equal bases.
-            kernel: The kernel's name.
-            lengthscales: One per coordinate, > 0, in shares of the sides of the unit cube.
-            outputscale: Prior variance > 0.
-            n_features: Sines and cosines together, an even number from 2 to 65,536.
-            time: Kernel over time and its lengthscale, if points have a round as last coordinate. The kernel of the
-                sums is then the product of both, and so is its spectral density.
-
-        Raises:
-            ConfigError: If a number is out of its range, or the kernel was registered without frequencies.
+        ``n_features`` is even, from 2 to 65,536. With a kernel over ``time`` and its lengthscale, points have a round
+        as last coordinate, and the kernel of the sums is the product of both: so is its spectral density.
         """
         scales = np.array(lengthscales, dtype=float)
         if scales.ndim != 1 or scales.size == 0 or not (np.isfinite(scales).all() and (scales > 0.0).all()):
@@ -93,13 +78,6 @@ class FeatureBasis:
         return np.sqrt(2.0 * self.outputscale / self.n_features) * np.concatenate(
             [np.sin(phase), np.cos(phase)], axis=1
         )
-
-    def feature_gradients(self, U: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d p"]:
-        """Derivatives (m, d, 2k) of the features: entry [i, j] is d features(U[i]) / d U[i, j]."""
-        phase = self._phase(U)[:, None, :]
-        slopes = np.concatenate([np.cos(phase), -np.sin(phase)], axis=2)
-        along = np.tile(self.frequencies.T, 2)
-        return np.sqrt(2.0 * self.outputscale / self.n_features) * slopes * along
 
     def _phase(self, U: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m k"]:
         points = np.asarray(U, dtype=float)

@@ -62,13 +62,6 @@ class FeatureGP(FieldGP):
         basis: Drawn for the kernel.
         information: Information of the data about w.
         pending: Pending points (q, d), physical.
-
-    Example:
-        >>> domain = Domain(np.zeros(1), np.array([10.0]))
-        >>> belief = FeatureGP.create(domain, Hyperparameters("rbf", (0.2,), 1.0, 0.01), n_features=50, seed=0)
-        >>> mean, var = belief.update([[5.0]], [1.2]).posterior(np.array([[5.0]]))
-        >>> mean.round(3).tolist(), var.round(4).tolist()
-        ([1.188], [0.0099])
     """
 
     basis: FeatureBasis
@@ -85,16 +78,7 @@ class FeatureGP(FieldGP):
         return cls(domain=domain, hyperparameters=h, basis=basis, information=Information.none(n_features))
 
     def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> "FeatureGP":
-        """Learn outcomes; pending points are dropped.
-
-        Args:
-            X: New points (n, d), physical.
-            y: Their outcomes (n,), physical, without failed measurements.
-            noise_variance: As of ``ExactGP.update``.
-
-        Returns:
-            The new belief; this one if n is 0.
-        """
+        """Learn outcomes (n,) at physical points (n, d); pending points are dropped. See ``ExactGP.update``."""
         points = self._points(X)
         outcomes, noise = checked_outcomes(y, len(points)), checked_noise(noise_variance, len(points))[:, 1]
         if outcomes.size == 0:
@@ -120,11 +104,7 @@ class FeatureGP(FieldGP):
 
     @classmethod
     def from_state_dict(cls, domain: Domain, state: Mapping[str, Any]) -> "FeatureGP":
-        """Belief from a ``state_dict``, also one read from JSON and ``.npz``, over the domain of the saved belief.
-
-        Raises:
-            StateVersionError: If another version wrote it.
-        """
+        """Belief from a ``state_dict``, also one read from JSON and ``.npz``, over the domain of the saved belief."""
         plain, arrays = read_state(state, _STATE_ARRAYS)
         h = msgspec.convert(plain["hyperparameters"], Hyperparameters)
         return cls(
@@ -182,22 +162,8 @@ class FeatureGP(FieldGP):
         V = solve_lower(self._root, Phi.T)
         return FeatureCache(self._mean(Phi), scale**2 * np.einsum("pm,pm->m", V, V), V, scale)
 
-    def posterior_gradient(
-        self, X: Float[np.ndarray, "m d"]
-    ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m d"], Float[np.ndarray, " m"], Float[np.ndarray, "m d"]]:
-        """Means (m,), their gradients (m, d), variances (m,), their gradients (m, d) at points (m, d), all physical."""
-        cache, slopes = self.posterior_cache(X), self._slopes(X)
-        mean_gradient = cache.scale * slopes @ self.weights
-        A = solve_lower_transposed(self._root, cache.V)
-        return cache.mean, mean_gradient, cache.var, 2.0 * cache.scale**2 * np.einsum("mdp,pm->md", slopes, A)
-
     def _features(self, X: ArrayLike) -> Float[np.ndarray, "m p"]:
         return self.basis.features(self._to_unit(self._points(X)))
-
-    def _slopes(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m d p"]:
-        """Derivatives of the features per physical unit of each coordinate."""
-        slopes = self.basis.feature_gradients(self._to_unit(self._points(X)))
-        return np.moveaxis(self._per_physical(np.moveaxis(slopes, 1, 2), X), 2, 1)
 
     def _mean(self, Phi: Float[np.ndarray, "m p"]) -> Float[np.ndarray, " m"]:
         h = self.hyperparameters

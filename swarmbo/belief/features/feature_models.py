@@ -64,13 +64,6 @@ class FeatureModels:
         n_pending: Pending data, which change the variance and not the mean.
         log_evidence: Log density (M,) of the data under each model.
         store: Rows of the factors.
-
-    Example:
-        >>> rows, y = np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[2.0, 1.0]])
-        >>> models = FeatureModels.given(rows, y, np.array([1.0]))
-        >>> mean, var = models.marginals(np.array([[[1.0, 0.0]]]))
-        >>> mean.round(6).tolist(), var.round(6).tolist()
-        ([[1.0]], [[0.5]])
     """
 
     noise: Float[np.ndarray, " M"]
@@ -187,13 +180,6 @@ class FeatureModels:
         drawn = rows @ prior + np.sqrt(self.noise[model]) * noise
         rest = store.whitened[model, :t] - dtpsv(t, packed, drawn, trans=1)
         return prior + dtpsv(t, packed, rest) @ rows
-
-    def information(self, model: int) -> tuple[Float[np.ndarray, "p p"], Float[np.ndarray, " p"]]:
-        """One model's posterior in information form: precision of the weights, and precision times their mean."""
-        t, p = self.n_rows, self.store.features.shape[2]
-        rows, s = self.store.features[model, :t], float(self.noise[model])
-        L = self._factors[model, :t, :t]
-        return np.eye(p) + rows.T @ rows / s, rows.T @ (L @ self.store.whitened[model, :t]) / s
 
 
 def _condensed(

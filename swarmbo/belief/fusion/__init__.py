@@ -5,7 +5,6 @@ from swarmbo.belief.fusion.covariance_intersection import (
     Intersection as Intersection,
     intersection as intersection,
 )
-from swarmbo.belief.fusion.exchange import exchange as exchange
 from swarmbo.belief.fusion.experts import (
     CommitteeFlooding as CommitteeFlooding,
     CommitteeGP as CommitteeGP,
@@ -15,7 +14,7 @@ from swarmbo.belief.fusion.experts import (
     robust_committee as robust_committee,
 )
 from swarmbo.belief.fusion.fused import FusedBelief as FusedBelief
-from swarmbo.belief.fusion.fused_view import FusedView as FusedView
+from swarmbo.belief.fusion.fused_view import FusedView as FusedView, exchange as exchange
 from swarmbo.belief.fusion.measurement_flooding import MeasurementFlooding as MeasurementFlooding
 from swarmbo.belief.fusion.proposal import Proposal as Proposal
 from swarmbo.belief.fusion.push_sum import PushSum as PushSum

@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.fusion.covariance_intersection import CovarianceIntersection
-from swarmbo.belief.fusion.exchange import exchange
 from swarmbo.belief.fusion.experts import CommitteeFlooding
-from swarmbo.belief.fusion.fused_view import FusedView
+from swarmbo.belief.fusion.fused_view import FusedView, exchange
 from swarmbo.belief.fusion.measurement_flooding import FailureFlooding, MeasurementFlooding
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.fusion.push_sum import PushSum

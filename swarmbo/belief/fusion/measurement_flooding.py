@@ -184,21 +184,6 @@ class FailureFlooding(MeasurementFlooding):
     """An agent that collects locations of failed measurements, its own and received ones, as measurements of 0.
 
     While it knows of none it sends nothing, so that a team without failures has no cost.
-
-    Example:
-        >>> import numpy as np
-        >>> from swarmbo.belief.fusion import Proposal, exchange
-        >>> from swarmbo.belief.gp.hyperparameters import Hyperparameters
-        >>> from swarmbo.spaces import Domain
-        >>> from swarmbo.transport import InProcess
-        >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)
-        >>> domain = Domain(np.zeros(1), np.ones(1))
-        >>> a, b = FailureFlooding("a", domain, start, ["b"]), FailureFlooding("b", domain, start, ["a"])
-        >>> exchange([a, b], InProcess().open(["a", "b"]), steps=10).messages
-        0
-        >>> a.measure([[0.2]], [0.0])
-        >>> exchange([a, b], InProcess().open(["a", "b"]), steps=10).messages, b.known.X.tolist()
-        (2, [[0.2]])
     """
 
     @property

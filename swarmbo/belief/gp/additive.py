@@ -16,17 +16,21 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.additive_given import domain_of, given_hyperparameters, no_data, own_kernels
+from swarmbo.belief.gp.additive_given import (
+    domain_of,
+    given_hyperparameters,
+    kept_factors,
+    own_kernels,
+    regrouped,
+)
 from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.channel_state import read_channels, write_channels
 from swarmbo.belief.gp.data import checked_evaluations, checked_points, checked_rounds
 from swarmbo.belief.gp.engine import Outcomes
-from swarmbo.belief.gp.fit import fit_additive, fit_alike, prior_hyperparameters
-from swarmbo.belief.gp.fit_jointly import fit_sums
+from swarmbo.belief.gp.fit import fit_additive, fit_together, prior_hyperparameters
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
-from swarmbo.belief.gp.regrouping import kept_factors, regrouped
-from swarmbo.belief.gp.standardising import units
+from swarmbo.belief.gp.observations import units
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
@@ -95,7 +99,23 @@ class AdditiveGP(AdditivePosterior):
         hyperparameters = given_hyperparameters(
             settings, graph, domain, lengthscale, outputscale, noise_variance, mean, time
         )
-        super().__init__(**no_data(settings, graph, domain, outcomes, hyperparameters, standardise=standardise))
+        super().__init__(**self._fields(settings, graph, domain, outcomes, hyperparameters, standardise=standardise))
+
+    @classmethod
+    def _fields(
+        cls,
+        settings: AdditiveGPSettings,
+        graph: FactorGraph,
+        domain: Domain,
+        outcomes: Outcomes,
+        hyperparameters: AdditiveHyperparameters,
+        *,
+        standardise: bool,
+    ) -> dict[str, Any]:
+        """Fields of a belief without data."""
+        own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes, "fitted_at": 0}
+        own |= {"hyperparameters": hyperparameters, "standardise": standardise}
+        return own | cls._no_data(len(graph.variables), len(graph.factors))
 
     @classmethod
     def _of(cls, values: Mapping[str, Any]) -> "AdditiveGP":
@@ -124,7 +144,7 @@ class AdditiveGP(AdditivePosterior):
         if unknown := [factor for factor in settings.factors if factor not in graph.factors]:
             raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(graph.factors)}", at="$.factors")
         hyperparameters = prior_hyperparameters(settings, graph)
-        return cls._of(no_data(settings, graph, domain, outcomes, hyperparameters, standardise=False))
+        return cls._of(cls._fields(settings, graph, domain, outcomes, hyperparameters, standardise=False))
 
     @classmethod
     def from_hyperparameters(
@@ -265,41 +285,18 @@ class AdditiveGP(AdditivePosterior):
         return self._fitted(fit_additive(self, rng, warm))
 
     @classmethod
-    def fit_alike(
+    def fit_together(
         cls,
         beliefs: "Sequence[AdditiveGP]",
         rngs: Sequence[np.random.Generator],
         warm: Sequence[AdditiveHyperparameters | None],
     ) -> "list[AdditiveGP]":
-        """Fit several beliefs about factors observed one by one, in parallel; bit-identical to ``fit`` of each.
-
-        Args:
-            beliefs: Beliefs of one graph and with the same settings.
-            rngs: Random streams for starts, one each.
-            warm: Start of each search, as in ``fit``.
-        """
-        fits = zip(beliefs, fit_alike(beliefs, rngs, warm), strict=True)
+        """Several beliefs fitted side by side in compiled code; see ``swarmbo.belief.gp.fit.fit_together``."""
+        fits = zip(beliefs, fit_together(beliefs, rngs, warm), strict=True)
         return [belief._fitted(hyperparameters) for belief, hyperparameters in fits]
 
     def _fitted(self, hyperparameters: AdditiveHyperparameters) -> "AdditiveGP":
         return self._with(hyperparameters=hyperparameters, fitted_at=self.n_data, base=None, **self._nothing_pending)
-
-    @classmethod
-    def fit_sums(
-        cls,
-        beliefs: "Sequence[AdditiveGP]",
-        rngs: Sequence[np.random.Generator],
-        warm: Sequence[AdditiveHyperparameters | None],
-    ) -> "list[AdditiveGP]":
-        """Fit several sums with known totals in parallel, in compiled code.
-
-        Args:
-            beliefs: See ``swarmbo.belief.gp.fit_jointly.fit_sums`` for what holds of them.
-            rngs: Random streams for starts, one each.
-            warm: Start of each search, as in ``fit``.
-        """
-        fits = zip(beliefs, fit_sums(beliefs, rngs, warm), strict=True)
-        return [belief._fitted(hyperparameters) for belief, hyperparameters in fits]
 
     def with_graph(self, graph: FactorGraph) -> "AdditiveGP":
         """Belief from the same data under another decomposition.

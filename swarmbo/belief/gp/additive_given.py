@@ -1,8 +1,8 @@
-"""Hyper-parameters as a person gives them: physical units, one number for all or one for each."""
+"""Hyper-parameters that are not fitted: as a person gives them, or carried over from another decomposition."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -10,18 +10,14 @@ from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeAxis, TimeCorrelation
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.kernels import kernel_names
+from swarmbo.kernels import KernelName, kernel_names
 from swarmbo.spaces import Domain
 
 T = TypeVar("T")
 
 
 def domain_of(graph: FactorGraph, bounds: Mapping[str, tuple[float, float]] | Domain | None) -> Domain:
-    """The box that bounds of variables make; from 0 to 1 where none are given.
-
-    Raises:
-        ConfigError: If a variable lacks its bounds, or they are no interval.
-    """
+    """The box that bounds of variables make; from 0 to 1 where none are given."""
     if isinstance(bounds, Domain):
         if bounds.n_dims != len(graph.variables):
             raise ConfigError(f"got {bounds.n_dims} sides; wanted {len(graph.variables)}", at="$.bounds")
@@ -34,11 +30,7 @@ def domain_of(graph: FactorGraph, bounds: Mapping[str, tuple[float, float]] | Do
 def own_kernels(
     graph: FactorGraph, kernel: str | Mapping[str, str], time: TimeCorrelation | None
 ) -> AdditiveGPSettings:
-    """Settings with one kernel for all factors, or one for each; a later fit starts from the pace of ``time``.
-
-    Raises:
-        ConfigError: If a name is no kernel's, or a factor lacks its own.
-    """
+    """Settings with one kernel for all factors, or one for each; a later fit starts from the pace of ``time``."""
     kernels = _each("kernel", kernel, graph.factors)
     if unknown := [name for name in kernels if name not in kernel_names()]:
         raise ConfigError(f"got {unknown[0]!r}; wanted one of {', '.join(kernel_names())}", at="$.kernel")
@@ -59,11 +51,7 @@ def given_hyperparameters(
     mean: float | Mapping[str, float],
     time: TimeCorrelation | None,
 ) -> AdditiveHyperparameters:
-    """Hyper-parameters from physical ones; see ``AdditiveGP``.
-
-    Raises:
-        ConfigError: If a value is out of range, or names what is not in the graph.
-    """
+    """Hyper-parameters from physical ones; see ``AdditiveGP``."""
     k = len(graph.factors)
     sides = dict(zip(graph.variables, (domain.high - domain.low).tolist(), strict=True))
     lengths = [
@@ -86,37 +74,6 @@ def given_hyperparameters(
         scales=(1.0,) * k,
         times=() if time is None else (time,) * k,
     )
-
-
-def no_data(
-    settings: AdditiveGPSettings,
-    graph: FactorGraph,
-    domain: Domain,
-    outcomes: str,
-    hyperparameters: AdditiveHyperparameters,
-    *,
-    standardise: bool,
-) -> dict[str, Any]:
-    """Fields of a belief without data."""
-    n, k = len(graph.variables), len(graph.factors)
-    return {
-        "settings": settings,
-        "graph": graph,
-        "domain": domain,
-        "outcomes": outcomes,
-        "hyperparameters": hyperparameters,
-        "standardise": standardise,
-        "points": np.zeros((0, n)),
-        "totals": np.zeros(0),
-        "factors": np.zeros((0, k)),
-        "noise": np.zeros((0, 1 + k)),
-        "rounds": np.zeros(0),
-        "now": 0.0,
-        "pending": np.zeros((0, n)),
-        "pending_rounds": np.zeros(0),
-        "awaited": np.zeros((0, k), dtype=bool),
-        "fitted_at": 0,
-    }
 
 
 def _lengths(
@@ -151,3 +108,54 @@ def _above_zero(field: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 < value < math.inf:
         raise ConfigError(f"got {value!r}; wanted a finite number > 0", at=f"$.{field}")
     return float(value)
+
+
+def kept_factors(old: FactorGraph, new: FactorGraph) -> dict[int, int]:
+    """Which factors of a graph have the name and the scope of a factor of another: ``{new index: old index}``."""
+    if set(new.variables) != set(old.variables):
+        raise ConfigError(f"got variables {', '.join(new.variables)}; wanted {', '.join(old.variables)}", at="$.graph")
+    places = {(factor, scope): i for i, (factor, scope) in enumerate(zip(old.factors, old.scopes, strict=True))}
+    pairs = zip(new.factors, new.scopes, strict=True)
+    return {i: places[pair] for i, pair in enumerate(pairs) if pair in places}
+
+
+def regrouped(
+    hyper: AdditiveHyperparameters, old: FactorGraph, new: FactorGraph, kept: Mapping[int, int], kernel: KernelName
+) -> AdditiveHyperparameters:
+    """Hyper-parameters for another decomposition, whose kept factors (from ``kept_factors``) keep what is their own.
+
+    The others get the kernel given, for each variable the geometric mean of its lengthscales, and together, in even
+    shares, the prior variance and mean that kept factors leave. They fade at the mean pace.
+    """
+    hyper = hyper.in_one_unit()
+    logs: dict[str, list[float]] = {variable: [] for variable in old.variables}
+    for scope, lengths in zip(old.scopes, hyper.lengthscales, strict=True):
+        for variable, length in zip(scope, lengths, strict=True):
+            logs[variable].append(float(np.log(length)))
+    k, fresh = len(new.factors), len(new.factors) - len(kept)
+    variance, left = (
+        sum(hyper.outputscales),
+        sum(hyper.outputscales) - sum(hyper.outputscales[i] for i in kept.values()),
+    )
+    share = max(left, 1e-3 * variance) / max(fresh, 1)
+    constant = (hyper.constant - sum(hyper.constants[i] for i in kept.values())) / max(fresh, 1)
+    typical = None
+    if hyper.times:
+        pace = float(np.exp(np.mean([np.log(time.lengthscale) for time in hyper.times])))
+        typical = TimeCorrelation(hyper.times[0].kernel, pace)
+    averages = {variable: float(np.exp(np.mean(values))) for variable, values in logs.items()}
+    return AdditiveHyperparameters(
+        kernels=tuple(hyper.kernels[kept[i]] if i in kept else kernel for i in range(k)),
+        lengthscales=tuple(
+            hyper.lengthscales[kept[i]] if i in kept else tuple(averages[variable] for variable in scope)
+            for i, scope in enumerate(new.scopes)
+        ),
+        outputscales=tuple(hyper.outputscales[kept[i]] if i in kept else share for i in range(k)),
+        noise_variances=tuple(
+            hyper.noise_variances[kept[i]] if i in kept else hyper.total_noise_variance for i in range(k)
+        ),
+        total_noise_variance=hyper.total_noise_variance,
+        constants=tuple(hyper.constants[kept[i]] if i in kept else constant for i in range(k)),
+        scales=(hyper.scales[0],) * k,
+        times=tuple(hyper.times[kept[i]] if i in kept else typical for i in range(k)) if typical else (),
+    )

@@ -27,11 +27,7 @@ def write_state(plain: Mapping[str, Any], arrays: Mapping[str, Float[np.ndarray,
 def read_state(
     state: Mapping[str, Any], names: tuple[str, ...]
 ) -> tuple[dict[str, Any], dict[str, Float[np.ndarray, "..."]]]:
-    """The JSON data and the named arrays of a state that ``write_state`` made, perhaps after a trip through files.
-
-    Raises:
-        StateVersionError: If another version wrote it.
-    """
+    """The JSON data and the named arrays of a state that ``write_state`` made, perhaps after a trip through files."""
     plain = dict(state["json"])
     if plain.get("version") != _VERSION:
         raise StateVersionError(
@@ -47,13 +43,7 @@ B = TypeVar("B", bound=ChannelGP)
 
 
 def write_channels(belief: ChannelGP, hyperparameters: Any, plain: Mapping[str, Any]) -> dict[str, Any]:
-    """A belief's data, hyper-parameters and posterior, that of points pending included.
-
-    Args:
-        belief: To be written down.
-        hyperparameters: As plain data.
-        plain: What its kind has besides.
-    """
+    """Data, hyper-parameters and posterior of a belief, that of points pending included."""
     on_data, given = belief._on_data, belief._given  # pyright: ignore[reportPrivateUsage]
     whole = on_data if given is None else given
     written = {
@@ -76,15 +66,7 @@ def write_channels(belief: ChannelGP, hyperparameters: Any, plain: Mapping[str, 
 
 
 def read_channels(state: Mapping[str, Any], made: Callable[[Mapping[str, Any]], B]) -> B:
-    """The belief that ``write_channels`` wrote down.
-
-    Args:
-        state: What it returned, perhaps after a trip through files.
-        made: Makes a belief without data, with its hyper-parameters, of the plain data.
-
-    Raises:
-        StateVersionError: If another version wrote it.
-    """
+    """Belief that ``write_channels`` wrote down; ``made`` makes one without data from the plain data."""
     plain, arrays = read_state(state, _DATA)
     awaited = np.array(state["arrays"]["awaited"], dtype=bool)
     belief = made(plain)._with(**arrays, awaited=awaited, now=float(plain["now"]))  # pyright: ignore[reportPrivateUsage]

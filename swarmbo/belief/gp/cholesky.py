@@ -1,11 +1,14 @@
-"""Lower Cholesky factors that grow by blocks.
+"""Lower triangular matrices: Cholesky factors that grow by blocks, and many of one size by blocks of rows.
 
 A covariance matrix of nearly equal points can be positive definite on paper and not in float64. What is added to its
 diagonal then is returned and kept, never silent.
 """
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.linalg import blas, lapack
 
 _EPSILON = float(np.finfo(float).eps)
@@ -14,29 +17,12 @@ _EPSILON = float(np.finfo(float).eps)
 def solve_lower(
     L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "n *m"], *, in_place: bool = False
 ) -> Float[np.ndarray, "n *m"]:
-    """L⁻¹ B by forward substitution.
-
-    Args:
-        L: Lower triangular with a diagonal > 0; fastest in Fortran order.
-        B: One or more right-hand sides.
-        in_place: Whether B, in Fortran order, is of no further use.
-
-    Returns:
-        The solution, of B's shape.
-    """
+    """L⁻¹ B by forward substitution, fastest with L in Fortran order; B in Fortran order may be overwritten."""
     return _solve(L, B, transposed=False, in_place=in_place)
 
 
 def solve_lower_transposed(L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "n *m"]) -> Float[np.ndarray, "n *m"]:
-    """L⁻ᵀ B by back substitution; with ``solve_lower`` before it, K⁻¹ B for K = L Lᵀ.
-
-    Args:
-        L: Lower triangular with a diagonal > 0; fastest in Fortran order.
-        B: One or more right-hand sides.
-
-    Returns:
-        The solution, of B's shape.
-    """
+    """L⁻ᵀ B by back substitution; with ``solve_lower`` before it, K⁻¹ B for K = L Lᵀ."""
     return _solve(L, B, transposed=True)
 
 
@@ -51,32 +37,19 @@ def _solve(
 
 
 def solve_rows(L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "m n"]:
-    """B L⁻ᵀ: forward substitution of each row, half as quick again as ``solve_lower`` of columns where n is small.
+    """B L⁻ᵀ in Fortran order: forward substitution of each row, half as quick again as of columns where n is small.
 
-    Args:
-        L: Lower triangular with a diagonal > 0; fastest in Fortran order.
-        B: Right-hand sides; in Fortran order they are of no further use.
-
-    Returns:
-        The solutions, in Fortran order.
+    B in Fortran order is overwritten.
     """
     return B if B.size == 0 else blas.dtrsm(1.0, L, B, side=1, lower=1, trans_a=1, overwrite_b=1)
 
 
 def factorise(K: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n n"], float]:
-    """Lower Cholesky factor of a covariance matrix, robust to one that is singular in float64.
+    """Lower Cholesky factor L, in Fortran order, of K + jitter I, and the jitter: 0 unless K is singular in float64.
 
     A squared pivot that is not above n eps max(diag K) is rounding noise. Then that much is added to the diagonal, ten
-    times more at every further attempt, until all pivots are sound.
-
-    Args:
-        K: Symmetric and finite; only its lower triangle is used.
-
-    Returns:
-        L in Fortran order with L Lᵀ = K + jitter I, and the jitter (0 for a matrix that needs none).
-
-    Raises:
-        ValueError: If K is not finite, or so indefinite that it is no covariance matrix.
+    times more at every further attempt, until all pivots are sound. A K that is
+    not finite, or no covariance, is refused.
     """
     return _factorise_above(K, K.shape[0] * _EPSILON * float(K.diagonal().max(initial=0.0)))
 
@@ -97,29 +70,12 @@ def _factorise_above(K: Float[np.ndarray, "n n"], noise_level: float) -> tuple[F
 def extend(
     L: Float[np.ndarray, "n n"], K_new_old: Float[np.ndarray, "k n"], K_new_new: Float[np.ndarray, "k k"]
 ) -> tuple[Float[np.ndarray, "n+k n+k"], float]:
-    """Append k rows to a lower Cholesky factor, in O(k n²) instead of O((n + k)³).
+    """Append k rows to a lower Cholesky factor, in O(k n²) instead of O((n + k)³); the jitter is of new entries.
 
     With K = [[L Lᵀ, ·], [K_new_old, K_new_new]] the new rows are B = K_new_old L⁻ᵀ and the factor of the Schur
     complement K_new_new - B Bᵀ. Where that is not positive definite in float64 (a duplicate without noise), jitter is
     added to its diagonal as in ``factorise``; rounding noise is measured by K_new_new, not by the complement, which may
     be nothing but noise.
-
-    Args:
-        L: The factor so far.
-        K_new_old: Covariances of the new points with the old ones.
-        K_new_new: Covariances of the new points among themselves, noise included.
-
-    Returns:
-        The factor of the whole matrix in Fortran order, and the jitter that was added to each new diagonal entry.
-
-    Raises:
-        ValueError: If the new block is not finite, or no covariance.
-
-    Example:
-        >>> K = np.array([[4.0, 2.0], [2.0, 5.0]])
-        >>> L, jitter = extend(np.array([[2.0]]), K[1:, :1], K[1:, 1:])
-        >>> bool(np.allclose(L @ L.T, K)), jitter
-        (True, 0.0)
     """
     n, k = L.shape[0], K_new_new.shape[0]
     B = solve_lower(L, K_new_old.T)
@@ -131,3 +87,56 @@ def extend(
     extended[n:, :n] = B.T
     extended[n:, n:] = corner
     return extended, jitter
+
+
+ROWS = 8  # of a block
+Wanted = Literal["mean", "slope", "variance", "gradient"]  # of a posterior; a slope is that of the mean alone
+
+
+@dataclass(frozen=True, eq=False)
+class BlockRows:
+    """Lower triangular matrices of one size, k of them, by blocks of rows: half the memory, and more rows move nothing.
+
+    Block b is an array (k, 8, 8 (b + 1)): rows 8 b to 8 b + 7 of all, as far as the last of them reaches, zeros
+    above the diagonal. So matrices that are larger by some rows share all full blocks with those that they grew from.
+    """
+
+    blocks: tuple[Float[np.ndarray, "k 8 _w"], ...]
+
+    @classmethod
+    def of(cls, squares: Float[np.ndarray, "k T T"]) -> "BlockRows":
+        """Of whole matrices."""
+        made = cls.empty(len(squares), squares.shape[1])
+        made.put(np.arange(len(squares)), squares)
+        return made
+
+    @classmethod
+    def empty(cls, k: int, n_rows: int, base: "BlockRows | None" = None, n_common: int = 0) -> "BlockRows":
+        """Rows of 0. Full blocks of the first ``n_common`` rows of a base are shared, its others copied."""
+        n_blocks, n_shared = -(-n_rows // ROWS), n_common // ROWS
+        shared = () if base is None else base.blocks[:n_shared]
+        made = cls((*shared, *(np.zeros((k, ROWS, ROWS * (b + 1))) for b in range(len(shared), n_blocks))))
+        if base is not None:
+            for old, new in zip(base.blocks[n_shared:], made.blocks[n_shared:], strict=False):
+                new[:] = old
+        return made
+
+    @property
+    def addresses(self) -> Int[np.ndarray, " n"]:
+        """Where each block begins in memory, for compiled code; not kept, for copies have others."""
+        return np.array([block.ctypes.data for block in self.blocks], dtype=np.uint64)
+
+    def put(self, matrices: Int[np.ndarray, " g"], squares: Float[np.ndarray, "g T T"], first: int = 0) -> None:
+        """Write rows of some matrices, from the block of row ``first`` on."""
+        T = squares.shape[1]
+        for b in range(first // ROWS, -(-T // ROWS)):
+            start, end = ROWS * b, min(ROWS * (b + 1), T)
+            self.blocks[b][matrices, : end - start, :end] = squares[:, start:end, :end]
+
+    def squares(self, matrices: Int[np.ndarray, " g"], n_rows: int) -> Float[np.ndarray, "g T T"]:
+        """Some of the matrices, whole: as many rows, 0 where there are fewer."""
+        out = np.zeros((len(matrices), n_rows, n_rows))
+        for b, block in enumerate(self.blocks[: -(-n_rows // ROWS)]):
+            start, end = ROWS * b, min(ROWS * (b + 1), n_rows)
+            out[:, start:end, :end] = block[matrices, : end - start, :end]
+        return out

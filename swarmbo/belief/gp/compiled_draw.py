@@ -39,14 +39,6 @@ def put_waves(
 
     Phases are taken to within an eighth of a turn of a multiple of a quarter; what is left of the series that stand for
     sine and cosine there is below 2e-9. Nothing branches or is called, so that loops run in lanes.
-
-    Args:
-        has_gradient: Whether gradients are wanted.
-        X: Points.
-        frequencies: Radians per unit of each coordinate.
-        weights: Of sines and of cosines.
-        value: Put here.
-        gradient: By the first a coordinates; put here, if wanted.
     """
     g, m, c = X.shape
     a, D = gradient.shape[2], frequencies.shape[2]

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from swarmbo.belief.gp.block_rows import BlockRows
+from swarmbo.belief.gp.cholesky import BlockRows
 from swarmbo.belief.gp.factorised import Factorised
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import TOTAL, Observations, factor_covariance, observation_covariance
@@ -151,16 +151,10 @@ def condition(
     now: float = 0.0,
     keeps_inverse: bool = True,
 ) -> Conditioned:
-    """The posterior given observations.
+    """Posterior given known observations; in one matrix if latents are coupled, as a single total couples them.
 
-    Args:
-        hyper: Hyper-parameters.
-        scopes: Columns of U that each latent reads.
-        data: Observations, all known.
-        is_coupled: Whether to keep all in one matrix; needed as soon as there is one total.
-        now: The round that it tells of.
-        keeps_inverse: Whether the inverse of that one's factor is kept up to date: quick where single latents are asked
-            at a few points again and again, of no use where a channel is asked at many at once.
+    ``keeps_inverse``: the inverse of that matrix's factor is kept up to date. That is quick where single latents are
+    asked at a few points again and again, and of no use where a channel is asked at many at once.
     """
     if not is_coupled:
         return Conditioned(hyper, scopes, data, is_coupled, StackedParts.of(hyper, scopes, data), now)

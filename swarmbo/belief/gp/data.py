@@ -1,7 +1,7 @@
 """Checks of points and outcomes at the boundary of a belief."""
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
 from swarmbo.boundary.values import LARGEST_OUTCOME
@@ -9,15 +9,7 @@ from swarmbo.errors import ShapeError
 
 
 def checked_points(X: ArrayLike, n_dims: int) -> Float[np.ndarray, "m d"]:
-    """A copy of points as floats.
-
-    Args:
-        X: Points, one a row.
-        n_dims: Number of coordinates d.
-
-    Raises:
-        ShapeError: If the shape is not (m, d), or a coordinate is not finite; it names the row.
-    """
+    """A copy of points (m, d) as finite floats."""
     points = np.array(X, dtype=float)
     if points.ndim != 2 or points.shape[1] != n_dims:
         raise ShapeError(f"X: got shape {points.shape}; wanted (m, {n_dims}), one point a row")
@@ -28,51 +20,24 @@ def checked_points(X: ArrayLike, n_dims: int) -> Float[np.ndarray, "m d"]:
 
 
 def checked_outcomes(y: ArrayLike, n_points: int) -> Float[np.ndarray, " n"]:
-    """A copy of outcomes as floats.
-
-    Args:
-        y: One a point.
-        n_points: Number of points.
-
-    Raises:
-        ShapeError: If there is not one a point, or one is not finite or beyond 1e60; it names the row.
-    """
+    """A copy of outcomes as finite floats below 1e60 in size, one a point."""
     outcomes = np.array(y, dtype=float)
     if outcomes.shape != (n_points,):
         raise ShapeError(f"y: got shape {outcomes.shape} for {n_points} points; wanted ({n_points},)")
-    if not (usable := np.abs(outcomes) < LARGEST_OUTCOME).all():  # a NaN compares false
-        row = int(np.argmin(usable))
-        raise ShapeError(
-            f"y[{row}]: got {outcomes[row]}; wanted a finite number below {LARGEST_OUTCOME:g} in size; "
-            "leave failed measurements out"
-        )
+    wanted = f"a finite number below {LARGEST_OUTCOME:g} in size; leave failed measurements out"
+    _refuse("y", outcomes, ~(np.abs(outcomes) < LARGEST_OUTCOME), wanted)  # a NaN compares false
     return outcomes
 
 
 def checked_partial_outcomes(name: str, y: ArrayLike | None, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
-    """A copy of outcomes as floats, of which some may not have been observed.
-
-    Args:
-        name: What they are called in messages.
-        y: Outcomes, one a point or one row a point; NaN was not observed, None: none was.
-        shape: Wanted.
-
-    Raises:
-        ShapeError: If the shape is another, or an outcome is infinite or beyond 1e60; it names the row.
-    """
+    """A copy of outcomes as floats; NaN was not observed, None: none was."""
     if y is None:
         return np.full(shape, np.nan)
     outcomes = np.array(y, dtype=float)
     if outcomes.shape != shape:
         raise ShapeError(f"{name}: got shape {outcomes.shape}; wanted {shape}")
-    refused = ~np.isnan(outcomes) & ~(np.abs(outcomes) < LARGEST_OUTCOME)
-    if refused.any():
-        row = tuple(int(place) for place in np.argwhere(refused)[0])
-        at = "".join(f"[{place}]" for place in row)
-        raise ShapeError(
-            f"{name}{at}: got {outcomes[row]}; wanted a number below {LARGEST_OUTCOME:g} in size, or NaN where a "
-            "measurement failed"
-        )
+    wanted = f"a number below {LARGEST_OUTCOME:g} in size, or NaN where a measurement failed"
+    _refuse(name, outcomes, ~np.isnan(outcomes) & ~(np.abs(outcomes) < LARGEST_OUTCOME), wanted)
     return outcomes
 
 
@@ -81,48 +46,28 @@ def checked_noise(
 ) -> Float[np.ndarray, "n c"]:
     """Noise variances (n, 1 + k) that are known, the total's first; NaN where they are not.
 
-    Args:
-        noise_variance: One for all points; one for each (n,), of all its outcomes; one for each factor's (n, k); or of
-            totals too (n, 1 + k), which come first. NaN is not known, None: none is.
-        n_points: Number of points n.
-        n_factors: Number of factors k.
-
-    Raises:
-        ShapeError: If the shape is another, or one is not a finite number >= 0; it names the row.
+    One may be given for all points; one for each (n,), of all its outcomes; one for each factor's (n, k); or of totals
+    too (n, 1 + k), which come first. NaN is not known, None: none is.
     """
     given = np.array(np.nan if noise_variance is None else noise_variance, dtype=float)
     n, k = n_points, n_factors
     if given.shape not in ((), (n,), (n, k), (n, 1 + k)):
         wanted = f"({n},)" if k == 1 else f"({n},), ({n}, {k}) or ({n}, {1 + k})"
         raise ShapeError(f"noise_variance: got shape {given.shape} for {n} points; wanted {wanted}")
-    if (refused := ~np.isnan(given) & ~((given >= 0.0) & (given < LARGEST_OUTCOME**2))).any():
-        row = tuple(int(place) for place in np.argwhere(refused)[0])
-        at = "".join(f"[{place}]" for place in row)
-        raise ShapeError(
-            f"noise_variance{at}: got {given[row]}; wanted a finite number >= 0, or NaN for the fitted one"
-        )
+    refused = ~np.isnan(given) & ~((given >= 0.0) & (given < LARGEST_OUTCOME**2))
+    _refuse("noise_variance", given, refused, "a finite number >= 0, or NaN for the fitted one")
     if given.ndim < 2:
         return np.broadcast_to(given.reshape(-1, 1), (n, 1 + k)).copy()
     return given if given.shape[1] == 1 + k else np.column_stack([np.full(n, np.nan), given])
 
 
 def checked_rounds(rounds: ArrayLike | float, n_points: int) -> Float[np.ndarray, " n"]:
-    """A copy of rounds as floats, one a point.
-
-    Args:
-        rounds: One for all points, or one each.
-        n_points: Number of points.
-
-    Raises:
-        ShapeError: If there is not one a point, or one is not finite; it names the row.
-    """
+    """A copy of rounds as finite floats, one a point; one may be given for all."""
     rounds = np.array(rounds, dtype=float)
     if rounds.shape not in ((), (n_points,)):
         raise ShapeError(f"rounds: got shape {rounds.shape} for {n_points} points; wanted ({n_points},)")
     rounds = np.full(n_points, rounds)
-    if not (finite := np.isfinite(rounds)).all():
-        row = int(np.argmin(finite))
-        raise ShapeError(f"rounds[{row}]: got {rounds[row]}; wanted a finite number of rounds")
+    _refuse("rounds", rounds, ~np.isfinite(rounds), "a finite number of rounds")
     return rounds
 
 
@@ -135,19 +80,9 @@ def checked_evaluations(
     n_dims: int,
     n_factors: int,
 ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"], Float[np.ndarray, "n k"], Float[np.ndarray, "n c"]]:
-    """Copies of points, their totals, their outcomes by factor and their noise variances as ``checked_noise`` has them.
+    """Copies of points, totals (n,), outcomes by factor (n, k) and noise variances (see ``checked_noise``).
 
-    Args:
-        X: Points, one a row.
-        y: Totals (n,) or outcomes by factor (n, k), as the number of axes says; None where the next two are given.
-        totals: Outcomes of the sum (n,).
-        factors: Outcomes by factor (n, k).
-        noise_variance: As ``checked_noise`` takes it.
-        n_dims: Number of coordinates d.
-        n_factors: Number of factors k.
-
-    Raises:
-        ShapeError: If shapes do not fit, or a value is refused; it names the row.
+    ``y`` holds totals or outcomes by factor, as the number of axes says; None where the next two are given.
     """
     points = checked_points(X, n_dims)
     if y is not None:
@@ -160,3 +95,11 @@ def checked_evaluations(
         checked_partial_outcomes("factors", factors, (len(points), n_factors)),
         checked_noise(noise_variance, len(points), n_factors),
     )
+
+
+def _refuse(name: str, given: Float[np.ndarray, "..."], refused: Bool[np.ndarray, "..."], wanted: str) -> None:
+    """Name the first refused entry, and its place."""
+    if refused.any():
+        place = tuple(np.argwhere(refused)[0].tolist())
+        at = "".join(f"[{index}]" for index in place)
+        raise ShapeError(f"{name}{at}: got {given[place]}; wanted {wanted}")

@@ -81,6 +81,21 @@ class ChannelGP(SpatialGP):
     def scopes(self) -> Sequence[Sequence[int]]:
         """For each latent the coordinates of a point that it reads."""
 
+    @staticmethod
+    def _no_data(n: int, k: int) -> dict[str, Any]:
+        """Fields of no evaluations of k latents at points of n coordinates."""
+        none, points = np.zeros(0), np.zeros((0, n))
+        return {
+            "points": points,
+            "totals": none,
+            "factors": np.zeros((0, k)),
+            "noise": np.zeros((0, 1 + k)),
+            "rounds": none,
+            "pending": points,
+            "pending_rounds": none,
+            "awaited": np.zeros((0, k), dtype=bool),
+        }
+
     def extended_from(self, earlier: "ChannelGP") -> Self:
         """The same belief, bit-identical; a factorisation of another one is extended, if its data come first here.
 

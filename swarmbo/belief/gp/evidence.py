@@ -134,16 +134,7 @@ def add_correlations(
     nears: Float[np.ndarray, " pairs"],
     falls: Float[np.ndarray, " pairs"],
 ) -> None:
-    """Add the correlations of factors alike to the pairs of outcomes, and what these gain with longer lengthscales.
-
-    Args:
-        kernel: Its code.
-        ends: Like the next two as in ``add_covariances``.
-        X: As there.
-        holds: As there.
-        nears: Correlations of all factors are added here, in the order of pairs of ``add_covariances``.
-        falls: Their derivatives by the logarithm of a lengthscale that all coordinates have in common.
-    """
+    """Add the correlations of factors alike to the pairs of outcomes, and what these gain with longer lengthscales."""
     t, first, nothing = X.shape[1], 0, np.zeros((0, 2, 0))
     squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
     for f in range(len(ends)):
@@ -174,19 +165,7 @@ def put_derivatives(
     by_output: Float[np.ndarray, " k"],
     by_length: Float[np.ndarray, " d"],
 ) -> None:
-    """Derivatives of the weighted sum of all covariances.
-
-    Args:
-        kernels: Like the next five as in ``add_covariances``.
-        ends: As there.
-        X: As there.
-        outputs: As there.
-        holds: As there.
-        given: As there.
-        W: Weights of the pairs.
-        by_output: By the logarithms of outputscales; put here.
-        by_length: By those of lengthscales; put here.
-    """
+    """Derivatives of the weighted sum of all covariances."""
     t, first = X.shape[1], 0
     squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
     for f in range(len(ends)):
@@ -216,14 +195,7 @@ def covariances(
     U: Float[np.ndarray, "t n"],
     holds: Float[np.ndarray, "k t"],
 ) -> Float[np.ndarray, "t t"]:
-    """Prior covariances of outcomes without noise.
-
-    Args:
-        hyper: Hyper-parameters; all scales equal, kernels swarmbo's own, nothing fades.
-        scopes: Columns of U that each factor sees.
-        U: Points in the unit cube.
-        holds: Whether a factor is in an outcome.
-    """
+    """Prior covariances of outcomes without noise; all scales are equal, kernels swarmbo's own, and nothing fades."""
     columns, lengths = np.concatenate([np.array(scope) for scope in scopes]), np.concatenate(hyper.lengthscales)
     codes, ends = np.array([CODES[kernel] for kernel in hyper.kernels]), np.cumsum([len(scope) for scope in scopes])
     t, outputs, nothing = len(U), np.array(hyper.outputscales), np.zeros((0, 2, 0))
@@ -436,14 +408,7 @@ def maximise(
     max_iterations: int,
     tolerance: float = 1e-6,
 ) -> tuple[Float[np.ndarray, " p"], float]:
-    """The best of several local searches: theta and the log posterior there.
-
-    Args:
-        log_posterior: To be maximised.
-        starts: Of L-BFGS-B.
-        max_iterations: Per start.
-        tolerance: Relative gain of an iteration below which a search ends.
-    """
+    """The best of several local searches: theta and the log posterior there."""
 
     def loss(theta: Float[np.ndarray, " p"]) -> tuple[float, Float[np.ndarray, " p"]]:
         value, gradient = log_posterior(theta)

@@ -98,21 +98,8 @@ class ExactGP(ChannelGP, FieldGP):
 
     @classmethod
     def _empty(cls, settings: ExactGPSettings, domain: Domain, hyperparameters: Hyperparameters) -> "ExactGP":
-        none = np.zeros(0)
-        return cls(
-            settings=settings,
-            domain=domain,
-            hyperparameters=hyperparameters,
-            points=np.zeros((0, domain.n_dims)),
-            totals=none,
-            factors=np.zeros((0, 1)),
-            noise=np.zeros((0, 2)),
-            rounds=none,
-            pending=np.zeros((0, domain.n_dims)),
-            pending_rounds=none,
-            awaited=np.zeros((0, 1), dtype=bool),
-            outcomes="per-factor",
-        )
+        fields = cls._no_data(domain.n_dims, 1)
+        return cls(settings=settings, domain=domain, hyperparameters=hyperparameters, outcomes="per-factor", **fields)
 
     @property
     def channels(self) -> AdditiveHyperparameters:

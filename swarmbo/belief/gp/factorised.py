@@ -69,11 +69,7 @@ class Factorised:
     ) -> "Factorised":
         """With p more observations, in O(p r²).
 
-        Args:
-            K_new_old: Covariances of the new ones with those so far.
-            K_new_new: Covariances of the new ones, noise included.
-            residual: Of the new ones; None where their outcomes are to come: they take variance, and alpha stays, to
-                the bit.
+        Without ``residual`` their outcomes are to come: they take variance, and alpha stays, to the bit.
         """
         r, p = len(self.residual), len(K_new_new)
         if p == 0:

@@ -9,17 +9,15 @@ from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.fit_alone import Alone, fit_alone
-from swarmbo.belief.gp.fit_jointly import decay_of, fit_jointly, hyperparameters_at
+from swarmbo.belief.gp.fit_jointly import decay_of, fit_jointly, fit_sums, hyperparameters_at
 from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
     ExactGPSettings,
     Hyperparameters,
     TimeCorrelation,
 )
-from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardised_noise
-from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.belief.gp.standardising import standardisation, units
-from swarmbo.belief.gp.starts import warm_start
+from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
+from swarmbo.belief.gp.prior import HyperparameterPrior, warm_start
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
 
@@ -62,13 +60,6 @@ def fit_field(
     Where there is a previous optimum, no start is drawn for more than 500 rows. Of more than 1,000 rows as many are
     taken at random, and such a fit starts from the previous optimum alone. Offset and scale of the outcomes, and what
     noise was told, are those of all rows.
-
-    Args:
-        settings: Kernel, priors, effort.
-        domain: Where the points lie.
-        data: Outcomes of the field.
-        rng: For the random starts.
-        previous: The last optimum, if there is one.
 
     Returns:
         The hyper-parameters. Never raises on degenerate data.
@@ -124,24 +115,24 @@ def fit_additive(
     if (data.channel == TOTAL).any():
         offsets, scales, is_shown = units(belief.totals, belief.factors)
         return fit_jointly(belief, data, offsets, scales, rng, warm, is_shown=is_shown)
-    return fit_alike([belief], [rng], [warm])[0]
+    return fit_together([belief], [rng], [warm])[0]
 
 
-def fit_alike(
+def fit_together(
     beliefs: "Sequence[AdditivePosterior]",
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """What ``fit_additive`` does of factors observed alone, for several kinds of outcomes of theirs side by side.
+    """Fits side by side: of sums with totals, as ``fit_sums`` says, or of one graph's factors that are observed alone.
 
-    Args:
-        beliefs: Of one graph and with one choice of settings.
-        rngs: For random starts, one each.
-        warm: Where each search starts.
+    The latter come out as by ``fit_additive``, to the bit.
     """
-    given = zip(beliefs, rngs, warm, strict=True)
+    if not beliefs:
+        return []
+    if all((belief.observations.channel == TOTAL).any() for belief in beliefs):
+        return fit_sums(beliefs, rngs, warm)
     fits = [
         Alone(belief.observations, *units(belief.totals, belief.factors)[:2], rng, earlier)
-        for belief, rng, earlier in given
+        for belief, rng, earlier in zip(beliefs, rngs, warm, strict=True)
     ]
     return fit_alone(beliefs[0], fits)

@@ -9,14 +9,13 @@ from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.additive_settings import FactorForm
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
-from swarmbo.belief.gp.observations import Observations, noise_ahead, standardised_noise
-from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.belief.gp.standardising import standardisation
-from swarmbo.belief.gp.starts import packed, starting_thetas
+from swarmbo.belief.gp.observations import Observations, noise_ahead, standardisation, standardised_noise
+from swarmbo.belief.gp.prior import HyperparameterPrior, packed, starting_thetas
 from swarmbo.kernels import KernelName
 
 if TYPE_CHECKING:
     from swarmbo.belief.gp.additive_prediction import AdditivePosterior
+    from swarmbo.belief.gp.stack_fit import StackedLogPosterior
 
 _BRISK = {"longest": 2.0, "apart": 0.3, "tolerance": 1e-5}  # a third fewer steps, to the same maxima
 _AT_ONCE = 1024  # factors whose search goes side by side
@@ -61,10 +60,6 @@ def fit_alone(belief: "AdditivePosterior", fits: Sequence[Alone]) -> list[Additi
     """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits side by side.
 
     What comes out for a factor does not depend on the others, nor on other fits, but for what ``rng`` draws.
-
-    Args:
-        belief: For the scopes and settings.
-        fits: Data, one kind each.
     """
     settings, k = belief.settings, len(belief.scopes)
     forms = settings.of_factors(belief.graph.factors)
@@ -138,9 +133,11 @@ def _searched(
     kernel: KernelName,
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """The best theta found for each of some factors of one form, and its constant mean, standardised."""
+    from swarmbo.belief.gp.stack_fit import StackedLogPosterior  # late: numba is slow to load
+
     time = belief.settings.time
     offset, scale = (np.array(column)[:, None] for column in zip(*((p.offset, p.scale) for p in group), strict=True))
-    data = Stacked(
+    log_posterior = StackedLogPosterior(
         [problem.prior for problem in group],
         kernel,
         np.array([problem.data.at(belief.scopes[problem.factor]) for problem in group]),
@@ -149,37 +146,11 @@ def _searched(
         None if time is None else (time.kernel, np.array([own.data.rounds for own in group])),
     )
     starts = np.array([theta for problem in group for theta in problem.starts])
-    return search(data, starts, belief.settings.max_iterations, goes_on=group[0].goes_on)
-
-
-class Stacked(NamedTuple):
-    """Latents, or sums of them, that are searched side by side; see ``StackedLogPosterior``.
-
-    Args:
-        priors: One each.
-        kernel: Of all.
-        U: Points (g, t, a).
-        z: Standardised outcomes (g, t).
-        known_noise: Noise variances (g, t) that were told.
-        decay: The kernel over time, and rounds (g, t).
-    """
-
-    priors: list[HyperparameterPrior]
-    kernel: KernelName
-    U: Float[np.ndarray, "g t a"]
-    z: Float[np.ndarray, "g t"]
-    known_noise: Float[np.ndarray, "g t"]
-    decay: tuple[KernelName, Float[np.ndarray, "g t"]] | None = None
-
-    def thinned(self, every: int) -> "Stacked":
-        """With a part of the outcomes."""
-        decay = None if self.decay is None else (self.decay[0], self.decay[1][:, ::every])
-        U, z, noise = (rows[:, ::every] for rows in (self.U, self.z, self.known_noise))
-        return Stacked(self.priors, self.kernel, U, z, noise, decay)
+    return search(log_posterior, starts, belief.settings.max_iterations, goes_on=group[0].goes_on)
 
 
 def search(
-    data: Stacked,
+    log_posterior: "StackedLogPosterior",
     starts: Float[np.ndarray, "b p"],
     max_iterations: int,
     *,
@@ -189,7 +160,7 @@ def search(
     """The best theta for each of some latents, and its mean: a part of many outcomes says where to look.
 
     Args:
-        data: Of all latents.
+        log_posterior: Of all latents.
         starts: Of searches; those of one latent follow one another, as many for each.
         max_iterations: Of each search.
         goes_on: Whether the first start of each latent is where an earlier search ended: then it is one of those that
@@ -197,16 +168,12 @@ def search(
         follows_all: Whether all outcomes say how good each place is that the part came to, and not the best of them
             only: a sum has more maxima than a part can tell apart.
     """
-    from swarmbo.belief.gp.stack_fit import (  # late: numba is slow to load
-        StackedLogPosterior,
-        doubled,
-        maximise_stacked,
-    )
+    from swarmbo.belief.gp.stack_fit import doubled, maximise_stacked  # late: numba is slow to load
 
-    z, which = data.z, np.repeat(np.arange(len(data.z)), len(starts) // len(data.z))
-    log_posterior, every, begun = StackedLogPosterior(*data), z.shape[1] // _SKETCH, None
+    z, begun = log_posterior.z, None
+    which, every = np.repeat(np.arange(len(z)), len(starts) // len(z)), z.shape[1] // _SKETCH
     if every > 1:
-        some = StackedLogPosterior(*data.thinned(every))
+        some = log_posterior.thinned(every)
         own = starts.reshape(len(z), -1, starts.shape[1])
         n_known = int(goes_on and not follows_all and own.shape[1] > 1)
         sought = own[:, n_known:].reshape(-1, starts.shape[1])

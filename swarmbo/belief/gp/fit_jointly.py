@@ -7,12 +7,10 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.fit_alone import Stacked, search
+from swarmbo.belief.gp.fit_alone import search
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeAxis, TimeCorrelation
-from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardised_noise
-from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.belief.gp.standardising import units
-from swarmbo.belief.gp.starts import packed, starting_thetas
+from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardised_noise, units
+from swarmbo.belief.gp.prior import HyperparameterPrior, packed, starting_thetas
 from swarmbo.kernels import KernelName
 
 if TYPE_CHECKING:
@@ -31,14 +29,7 @@ def fit_jointly(
 ) -> AdditiveHyperparameters:
     """Maximum a-posteriori hyper-parameters of all factors together: totals tie them.
 
-    Args:
-        belief: For the scopes and settings.
-        data: Outcomes, some of them totals.
-        offsets: Of each factor's outcomes.
-        scales: Of each factor's outcomes, all equal.
-        rng: For random starts.
-        warm: Start at an earlier optimum.
-        is_shown: Whether outcomes show their scale; if not, all but constants stay at the prior's mode.
+    Where outcomes do not show their scale, all but constants stay at the prior's mode.
     """
     from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
 
@@ -70,16 +61,13 @@ def fit_sums(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """What ``fit_additive`` is for, of several sums of which totals are told, side by side in compiled code.
+    """Maximum a-posteriori hyper-parameters of several sums of which totals are told, side by side in compiled code.
 
-    What comes out for a sum does not depend on the others.
-
-    Args:
-        beliefs: Each about a sum of fewer than ``TIED_FROM`` factors, all with one kernel that is swarmbo's own;
-            nothing fades.
-        rngs: For random starts of each.
-        warm: Of each, as in ``fit_additive``.
+    Each sum has fewer than ``TIED_FROM`` factors, all with one kernel that is swarmbo's own, and nothing fades. Its
+    result does not depend on the others.
     """
+    from swarmbo.belief.gp.stack_fit import StackedLogPosterior  # late: numba is slow to load
+
     found, alike = dict[int, AdditiveHyperparameters](), dict[tuple[Any, ...], list[_Sum]]()
     for place, (belief, rng, earlier) in enumerate(zip(beliefs, rngs, warm, strict=True)):
         data, prior = belief.observations, _joint_prior(belief, is_mixed=False)
@@ -93,7 +81,7 @@ def fit_sums(
     for (_, _, _, kernel, goes_on), sums in alike.items():
         units_of = np.array([one.scales[0] for one in sums])[:, None]
         columns = [np.concatenate([np.array(scope) for scope in beliefs[one.place].scopes]) for one in sums]
-        searched = Stacked(
+        searched = StackedLogPosterior(
             [one.prior for one in sums],
             kernel,
             np.array([one.data.U[:, own] for one, own in zip(sums, columns, strict=True)]),

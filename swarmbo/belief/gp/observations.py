@@ -1,4 +1,4 @@
-"""What was observed of a sum and of its factors, one entry per outcome, in the order of time."""
+"""Outcomes of a sum and of its factors, one entry each, in the order of time, and the unit of standardised ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,14 +57,7 @@ class Observations:
         *,
         in_sum: bool,
     ) -> "Observations":
-        """Outcomes to come at points.
-
-        Args:
-            U: Points (p, n) in the unit cube.
-            awaited: Of which factors (p, k).
-            rounds: The round of each (p,).
-            in_sum: Whether those of all factors come as one total.
-        """
+        """Outcomes to come at points, of the factors (p, k) awaited; ``in_sum``: those of all factors as one total."""
         rounds = np.zeros(len(U)) if rounds is None else rounds
         total = awaited.all(axis=1, keepdims=True) & in_sum
         rows, columns = np.nonzero(np.concatenate([total, awaited & ~total], axis=1))
@@ -171,15 +164,7 @@ def projection(hyper: AdditiveHyperparameters, scope: Sequence[int], rows: Obser
 def factor_covariance(
     hyper: AdditiveHyperparameters, scope: Sequence[int], factor: int, one: Observations, other: Observations
 ) -> Float[np.ndarray, "r s"]:
-    """Prior covariance of one factor, at the points of outcomes and between their rounds.
-
-    Args:
-        hyper: Hyper-parameters.
-        scope: Columns of U that the factor sees.
-        factor: Its index.
-        one: Outcomes, one a row.
-        other: Outcomes, one a column.
-    """
+    """Prior covariance of one factor, at the points of outcomes and between their rounds."""
     X, Z = one.at(scope), other.at(scope)
     K = kernel_matrix(hyper.kernels[factor], X, Z, hyper.lengthscale_array(factor), hyper.outputscales[factor])
     return K if not hyper.times else K * hyper.times[factor].between(one.rounds[:, None], other.rounds[None])
@@ -188,14 +173,7 @@ def factor_covariance(
 def observation_covariance(
     hyper: AdditiveHyperparameters, scopes: Sequence[Sequence[int]], one: Observations, other: Observations
 ) -> Float[np.ndarray, "r s"]:
-    """Prior covariance between outcomes, without noise: two of them share the factors that both hold.
-
-    Args:
-        hyper: Hyper-parameters; all scales equal.
-        scopes: Columns of U that each factor sees.
-        one: Outcomes, one a row.
-        other: Outcomes, one a column.
-    """
+    """Prior covariance between outcomes, without noise: two of them share the factors that both hold."""
     if one is other and not hyper.times and set(hyper.kernels) <= set(KERNEL_NAMES):
         from swarmbo.belief.gp.evidence import covariances  # late: numba is slow to load
 
@@ -213,3 +191,49 @@ def observation_covariance(
         else:
             K[np.ix_(rows, columns)] += part
     return K
+
+
+_SCALE_FLOOR = 1e-60  # below it the square of the scale leaves float64
+_EPSILON = float(np.finfo(float).eps)
+
+
+def standardisation(y: Float[np.ndarray, " n"]) -> tuple[float, float, bool]:
+    """Offset and scale of y = offset + scale z, z of mean 0 and standard deviation 1; True if y show the scale.
+
+    Outcomes that are constant up to rounding, and a single outcome, do not show it: it is 1 then, in the unit of the
+    outcome. The offset is 0 without outcomes.
+    """
+    largest = float(np.abs(y).max(initial=0.0))
+    if largest == 0.0:
+        return 0.0, 1.0, False
+    share = y / largest  # the mean and the squares of large outcomes would overflow
+    offset = largest * float(share.mean())
+    std = float(share.std())
+    if std <= 64.0 * _EPSILON or std * largest < _SCALE_FLOOR:
+        return offset, 1.0, False
+    return offset, largest * std, True
+
+
+def units(
+    totals: Float[np.ndarray, " t"], factors: Float[np.ndarray, "t k"]
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"], bool]:
+    """Offset and scale of each factor's outcomes, and whether any outcomes showed theirs.
+
+    Factors observed alone have each their own. Totals need a common one: their own standard deviation or, where they
+    do not show it, that of the sum of independent factors. What is left of the mean of the totals is shared out evenly
+    among factors that were not observed.
+    """
+    k = factors.shape[1]
+    alone = [standardisation(column[~np.isnan(column)]) for column in factors.T]
+    offsets, scales = np.array([part[0] for part in alone]), np.array([part[1] for part in alone])
+    shown = [part[2] for part in alone]
+    offset, scale, is_shown = standardisation(totals[~np.isnan(totals)])
+    if np.isnan(totals).all():
+        return offsets, scales, any(shown)
+    unseen = np.isnan(factors).all(axis=0)
+    if unseen.any():
+        offsets[unseen] = (offset - offsets[~unseen].sum()) / unseen.sum()
+    if not is_shown:
+        largest = scales[shown].max(initial=0.0)
+        scale = largest * float(np.sqrt(((scales[shown] / largest) ** 2).sum())) if largest else 1.0
+    return offsets, np.full(k, scale), is_shown or any(shown)

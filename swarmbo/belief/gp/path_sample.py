@@ -1,4 +1,4 @@
-"""Functions drawn from an additive posterior, one per factor, jointly.
+"""Functions drawn from additive posteriors, one per factor, jointly: of exact processes, and of random features.
 
 Matheron's rule turns a draw from the prior into one from the posterior: with the factors' prior draws p_j, noise draws
 e and alpha = (K + noise)⁻¹ (z - Σ_j p_j(X) - e), the functions
@@ -150,15 +150,7 @@ class PathSample:
 def draw_prior(
     rng: np.random.Generator, hyper: AdditiveHyperparameters, factor: int, n_features: int, now: float = 0.0
 ) -> PriorDraw:
-    """A function from one factor's prior, with standardised values.
-
-    Args:
-        rng: The factor's own stream.
-        hyper: Hyper-parameters.
-        factor: Its index.
-        n_features: Sines and cosines together, an even number >= 2.
-        now: The round that it is drawn for; of no account where nothing fades.
-    """
+    """A function from one factor's prior, with standardised values."""
     D = n_features // 2
     frequencies = spectral_frequencies(rng, hyper.kernels[factor], hyper.lengthscale_array(factor), D)
     weights = np.sqrt(hyper.outputscales[factor] / D) * rng.standard_normal((2, D))
@@ -171,13 +163,7 @@ def draw_prior(
 
 
 def told(conditioned: Conditioned, factor: int, draw: PriorDraw) -> Float[np.ndarray, " _r"]:
-    """What the owner of a factor tells the others of its prior draw: its value at each observation, 0 where not in it.
-
-    Args:
-        conditioned: The data.
-        factor: Its index.
-        draw: From ``draw_prior``.
-    """
+    """Values of a factor's prior draw at each observation, which its owner tells the others; 0 where not in it."""
     rounds = conditioned.part_data[0 if conditioned.is_coupled else factor].rounds
     points = conditioned.points([factor])[0, : len(rounds)]
     (values,) = StackedDraws([draw]).value(points[None], rounds)
@@ -189,16 +175,9 @@ def path_weights(
     values: Mapping[int, Float[np.ndarray, " _r"]],
     noise_rngs: Mapping[int, np.random.Generator],
 ) -> Float[np.ndarray, "k T"]:
-    """The weights of the update, from what the owners of factors told.
+    """Weights of the update, from the values that owners of factors told; 0 for factors not told of.
 
-    Args:
-        conditioned: The data.
-        values: By index of factor what ``told`` gave: of all factors where totals tie them, else of some.
-        noise_rngs: By index of factor the stream of its noise; of factor 0 the one stream that is shared, where totals
-            tie them.
-
-    Returns:
-        One row a factor; 0 for those not told of.
+    With totals, values are of all factors, and the noise has one stream, shared, in the place of factor 0.
     """
     data = conditioned.part_data
     alphas = [np.zeros(n) for n in conditioned.counts]
@@ -222,18 +201,38 @@ def draw_posterior(
     noise_rng: np.random.Generator,
     n_features: int,
 ) -> PathSample:
-    """Condition prior draws on the data.
-
-    Args:
-        graph: Factors in order.
-        conditioned: The data.
-        rngs: One stream per factor.
-        noise_rng: For the noise of observations that totals tie together, shared by all.
-        n_features: Of each prior draw.
-    """
+    """Condition prior draws on the data."""
     hyper, now = conditioned.hyper, conditioned.now
     draws = [draw_prior(rngs[f], hyper, i, n_features, now) for i, f in enumerate(graph.factors)]
     values = {i: told(conditioned, i, draw) for i, draw in enumerate(draws)}
     noise_rngs = {0: noise_rng} if conditioned.is_coupled else {i: rngs[f] for i, f in enumerate(graph.factors)}
     alpha = path_weights(conditioned, values, noise_rngs)
     return PathSample(graph, conditioned, dict(zip(graph.factors, draws, strict=True)), alpha)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSample:
+    """Sums of waves c_i + scale_i w_i·phi_i(u). Made by ``Ensemble.draw``."""
+
+    graph: FactorGraph
+    draws: Mapping[str, PriorDraw]
+    constants: Mapping[str, float]
+    scales: Mapping[str, float]
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
+        """Each factor's drawn function, physical; coordinates of the unit cube."""
+        return self._column(self.constants, stack) + self._column(self.scales, stack) * self._of(stack).value(U)
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"]
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Values and gradients by coordinates of the unit cube."""
+        values, slopes = self._of(stack).value_and_gradient(U)
+        scales = self._column(self.scales, stack)
+        return self._column(self.constants, stack) + scales * values, scales[..., None] * slopes
+
+    def _of(self, stack: FactorStack) -> StackedDraws:
+        return StackedDraws([self.draws[factor] for factor in stack.factors])
+
+    def _column(self, numbers: Mapping[str, float], stack: FactorStack) -> Float[np.ndarray, "g 1"]:
+        return np.array([numbers[factor] for factor in stack.factors])[:, None]

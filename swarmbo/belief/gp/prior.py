@@ -17,7 +17,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorForm
-from swarmbo.belief.gp.hyperparameters import ExactGPSettings, LengthscaleModel, TimeAxis
+from swarmbo.belief.gp.hyperparameters import (
+    AdditiveHyperparameters,
+    ExactGPSettings,
+    Hyperparameters,
+    LengthscaleModel,
+    TimeAxis,
+)
 from swarmbo.spaces import Domain
 
 LENGTHSCALE_RANGE = (5e-3, 100.0)  # shares of a side: below, no two points would be related; above, all is flat
@@ -101,13 +107,6 @@ class HyperparameterPrior:
 
         From 512 factors on, those of one size and one prior have an outputscale and a noise variance in common, and one
         lengthscale for all of their variables.
-
-        Args:
-            settings: Medians and standard deviations.
-            factors: Names, for what single ones have of their own.
-            sizes: Number of variables of each.
-            model: How lengthscales hang together.
-            noise_medians: One per noise variance.
         """
         k, own = len(sizes), settings.of_factors(factors)
         firsts, counts, ties = list(range(k)), sizes, None  # who stands for the others, and how many lengthscales each
@@ -284,3 +283,51 @@ def _geometric_means(values: Float[np.ndarray, " n"], places: Int[np.ndarray, " 
     """Of those that have one place; a noise that is none counts as the smallest float."""
     logs = np.log(np.maximum(values, np.finfo(float).tiny))
     return np.exp(np.bincount(places, logs) / np.bincount(places))
+
+
+_SHORT_LENGTHSCALE = 0.15  # of a side
+
+
+def warm_start(prior: HyperparameterPrior, previous: Hyperparameters, scale: float) -> Float[np.ndarray, " p"]:
+    """The last optimum of a field as a theta under a new outcome scale: its physical variances stay what they were."""
+    square = squared(previous.scale / scale)
+    return prior.pack(
+        np.array(previous.lengthscales),
+        np.array([previous.outputscale * square]),
+        np.array([previous.noise_variance * square]),
+        None if previous.time is None else previous.time.lengthscale,
+    )
+
+
+def packed(
+    prior: HyperparameterPrior,
+    warm: AdditiveHyperparameters,
+    factors: Sequence[int],
+    noises: Sequence[float],
+    ratio: float,
+) -> Float[np.ndarray, " p"]:
+    """Theta at an earlier optimum, in the unit of the present outcomes, which is ``ratio`` times smaller."""
+    square = squared(ratio)
+    lengths = np.concatenate([warm.lengthscale_array(i) for i in factors])
+    outputs = np.array([warm.outputscales[i] for i in factors])
+    times = [warm.times[i].lengthscale for i in factors] if warm.times else []
+    time = float(np.exp(np.mean(np.log(times)))) if times else None
+    return prior.pack(lengths, outputs * square, np.array(noises) * square, time)
+
+
+def squared(ratio: float) -> float:
+    """Of a ratio of scales; where they are further apart than this, bounds hold anyway."""
+    return min(max(ratio, 1e-6), 1e6) ** 2
+
+
+def starting_thetas(
+    prior: HyperparameterPrior, drawn: Sequence[Float[np.ndarray, " p"]], warm: Float[np.ndarray, " p"] | None
+) -> list[Float[np.ndarray, " p"]]:
+    """The prior's mode or an earlier optimum, a short lengthscale, and those drawn."""
+    starts = [prior.centre] if warm is None else [warm]
+    if warm is None or (len(prior.sizes) == 1 and prior.ties is None):
+        # outcomes that look like noise to long lengthscales may be narrow peaks: that maximum is found from here only
+        short = prior.centre.copy()
+        short[: prior.n_lengthscales] = np.log(_SHORT_LENGTHSCALE)
+        starts.append(short)
+    return [*starts, *drawn]

@@ -126,17 +126,7 @@ class FieldGP(SpatialGP):
 
 
 def checked_places(X: ArrayLike, domain: Domain, has_time: bool, now: float) -> Float[np.ndarray, "m c"]:
-    """Points checked, with their rounds last where there is a time axis.
-
-    Args:
-        X: Points (m, d), physical; with a time axis also (m, d + 1).
-        domain: Of the points.
-        has_time: Whether there is a time axis.
-        now: The round of points that do not state theirs.
-
-    Raises:
-        ShapeError: If the shape does not fit, or a value is not finite; it names the row.
-    """
+    """Points (m, d) checked, with their rounds last where there is a time axis: their own, or ``now``."""
     d, given = domain.n_dims, np.array(X, dtype=float)
     if not has_time:
         return checked_points(given, d)

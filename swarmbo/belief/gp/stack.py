@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
-from swarmbo.belief.gp.block_rows import ROWS, BlockRows
+from swarmbo.belief.gp.cholesky import ROWS, BlockRows
 from swarmbo.belief.gp.factorised import Factorised, inverted
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.observations import Observations, factor_covariance, standardised_noise
@@ -67,12 +67,6 @@ class StackedParts(Sequence[Factorised]):
         """Factorise in compiled code; correlations of what fades, and of a user's own kernels, come in arrays.
 
         A matrix that is singular to rounding is left to LAPACK, and something is added to its diagonal.
-
-        Args:
-            hyper: Hyper-parameters.
-            scopes: Columns that each latent reads.
-            data: Observations of single latents; those of the base first.
-            base: Of the first of them, to go on from.
         """
         from swarmbo.belief.gp.compiled_conditioning import grow  # late: numba is slow to load
         from swarmbo.kernels.compiled import CODES, GIVEN
@@ -126,14 +120,7 @@ class StackedParts(Sequence[Factorised]):
         inverses: Sequence[Float[np.ndarray, "_r _r"]],
         jitters: Sequence[float],
     ) -> "StackedParts":
-        """From inverses that were written down.
-
-        Args:
-            hyper: Hyper-parameters.
-            data: Observations.
-            inverses: L⁻¹ of each latent, or of more observations that come after these.
-            jitters: Of each latent.
-        """
+        """From inverses that were written down."""
         k = len(inverses)
         entries, counts, known, residuals, noise = _tabled(hyper, data, k)
         T = entries.shape[1]

@@ -62,10 +62,6 @@ class Evaluated:
         The average information leaves out what data and model disagree on. Steps that trust it alone go too far along
         ridges, and come back, again and again.
 
-        Args:
-            moved: The last step.
-            before: The gradient where it began.
-
         Source: Nocedal & Wright 2006, eq. 6.19 (BFGS), of one step only.
         """
         bend = before - self.gradient
@@ -95,15 +91,11 @@ def _read(n_dims: int, of: Any = types.float64) -> Any:
 def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tuple[float, float]:
     """Put -A⁻¹ in the place of a positive definite matrix A, by elimination of four pivots at a time.
 
+    Only the lower triangle of A is read and written; its size is a multiple of four. Returns half the logarithm of the
+    determinant, and the smallest pivot. Pivots are the squares of Cholesky's; where one is not above 0, nothing else
+    means anything.
+
     Source: Goodnight 1979 (sweeps); Higham 2002, section 14.4 (for such matrices pivots need no search).
-
-    Args:
-        A: Only its lower triangle is read and written; T is a multiple of four.
-        strip: Overwritten.
-
-    Returns:
-        Half the logarithm of the determinant, and the smallest pivot. They are the squares of Cholesky's; where one is
-        not above 0, nothing else means anything.
     """
     log_root, smallest = 0.0, np.inf
     columns, solved, block = strip[:_BLOCK], strip[_BLOCK:], np.empty((_BLOCK, _BLOCK))
@@ -378,8 +370,8 @@ class StackedLogPosterior:
         known_noise: Float[np.ndarray, "g t"],
         decay: tuple[KernelName, Float[np.ndarray, "g t"]] | None = None,
     ) -> None:
-        self._first, self.kernel, self._U, self._decay = priors[0], kernel, U, decay
-        self._z, self._known_noise = np.ascontiguousarray(z), np.ascontiguousarray(known_noise)
+        self.priors, self.kernel, self._U, self._decay = priors, kernel, U, decay
+        self.z, self._known_noise = np.ascontiguousarray(z), np.ascontiguousarray(known_noise)
         self._centre = np.array([prior.centre for prior in priors])
         self._precision = np.array([prior.precision for prior in priors])
         self.bounds = np.array([prior.bounds for prior in priors])
@@ -395,19 +387,20 @@ class StackedLogPosterior:
         # logarithms by theta
         self._of_theta = np.block([[lengths, np.zeros((a, rest))], [np.zeros((rest, q)), np.eye(rest)]])
 
-    def __call__(self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"]) -> Evaluated:
-        """Worth of some thetas.
+    def thinned(self, every: int) -> "StackedLogPosterior":
+        """Given a part of the outcomes."""
+        decay = None if self._decay is None else (self._decay[0], self._decay[1][:, ::every])
+        U, z, noise = (rows[:, ::every] for rows in (self._U, self.z, self._known_noise))
+        return StackedLogPosterior(self.priors, self.kernel, U, z, noise, decay)
 
-        Args:
-            theta: One a row.
-            which: Of which latent each is.
-        """
+    def __call__(self, theta: Float[np.ndarray, "b p"], which: Int[np.ndarray, " b"]) -> Evaluated:
+        """Worth of some thetas."""
         found, is_sound = self._evaluated(theta, which, np.zeros(len(theta)))
         if is_sound.all():
             return found
         (singular,) = np.nonzero(~is_sound)
         outputs = np.exp(theta[:, -1 - len(self._ends) :]).sum(axis=1)  # the noise variance included
-        level = self._z.shape[1] * _EPSILON * np.maximum(outputs, np.nan_to_num(self._known_noise[which]).max(axis=1))
+        level = self.z.shape[1] * _EPSILON * np.maximum(outputs, np.nan_to_num(self._known_noise[which]).max(axis=1))
         for attempt in range(_ATTEMPTS):
             if not len(singular):
                 return found
@@ -427,13 +420,13 @@ class StackedLogPosterior:
         """Worth of some thetas, something added to the diagonals, and whether it means anything."""
         (b, _), (c, _), (_, a, t), by = theta.shape, self._of_theta.shape, self._Ut.shape, self._of_theta
         logs = theta @ by.T
-        logs[:, :a] += self._first.base
+        logs[:, :a] += self.priors[0].base
         value, gradient, information = np.zeros(b), np.zeros((b, c)), np.zeros((b, c, c))
         mean, is_sound = np.zeros(b), np.zeros(b, dtype=bool)
 
         def put(rows: slice) -> None:
             evaluate(
-                self._code, self._ends, self._Ut, self._z, self._known_noise, self._given(logs[rows], which[rows]),
+                self._code, self._ends, self._Ut, self.z, self._known_noise, self._given(logs[rows], which[rows]),
                 logs[rows], which[rows], added[rows], value[rows], gradient[rows], information[rows], mean[rows],
                 is_sound[rows], np.empty(0),
             )  # fmt: skip
@@ -444,7 +437,7 @@ class StackedLogPosterior:
                 put(slice(start, start + size))
         else:
             in_threads(b, put)
-        if self._first.is_shared:  # else theta has these logarithms in this order
+        if self.priors[0].is_shared:  # else theta has these logarithms in this order
             gradient, information = gradient @ by, by.T @ information @ by
         away, precision = theta - self._centre[which], self._precision[which]
         weighted = (precision @ away[..., None])[..., 0]
@@ -455,7 +448,7 @@ class StackedLogPosterior:
         """Correlations of pairs of outcomes, their slopes and what they gain with a longer memory."""
         if self._code != GIVEN:
             return np.zeros((len(logs), 3, 0))
-        a, t = self._U.shape[2], self._z.shape[1]
+        a, t = self._U.shape[2], self.z.shape[1]
         out = np.zeros((len(logs), 3, t * (t - 1) // 2))
         scaled = self._U[which] / np.exp(logs[:, None, :a])
         r = np.array([pdist(points) for points in scaled]).reshape(len(logs), -1)
@@ -518,9 +511,8 @@ def maximise_stacked(
         goes_on = 0.5 * (undamped * gradient).sum(axis=1) > unit
         if not goes_on.any():
             break
-        active, at, unit, gradient, information, trial = (
-            own[goes_on] for own in (active, at, unit, gradient, information, np.clip(at + step, lowest, highest))
-        )
+        trial, active = np.clip(at + step, lowest, highest), active[goes_on]
+        at, unit, gradient, information, trial = (rows[goes_on] for rows in (at, unit, gradient, information, trial))
         moved = trial - at
         promised = (gradient * moved).sum(axis=1) - 0.5 * np.einsum("bi,bij,bj->b", moved, information, moved)
         tried = log_posterior(trial, which[active])

@@ -19,7 +19,7 @@ a core's fastest cache.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -27,7 +27,7 @@ from jaxtyping import Float, Int
 from numba.core import types
 from scipy.spatial.distance import cdist
 
-from swarmbo.belief.gp.block_rows import ROWS, Wanted
+from swarmbo.belief.gp.cholesky import ROWS, Wanted
 from swarmbo.belief.gp.conditioning import Conditioned
 from swarmbo.belief.gp.stack import Marginals
 from swarmbo.belief.gp.triangular_steps import (
@@ -47,7 +47,6 @@ from swarmbo.kernels.threads import in_threads
 
 _FEW = 2  # points of each factor that are looked at one after the other
 _LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
-_CODES = types.Array(types.int64, 1, "C", readonly=True)
 _ADDRESSES = types.Array(types.uint64, 1, "C", readonly=True)
 _unsigned: Any = np.uint64
 _ROWS, _BYTES, _NONE = _unsigned(ROWS), _unsigned(8), _unsigned(0)
@@ -63,11 +62,47 @@ def _read(n_dims: int) -> Any:
     return types.Array(types.float64, n_dims, "C", readonly=True)  # takes writable arrays too
 
 
-_SIGNATURE = types.void(
-    types.int64, _CODES, _CODES, _read(3), _read(2), types.boolean, _read(3), _read(2), _read(1),
-    _read(2), _read(2), _read(4), _ADDRESSES, _CODES,
-    types.float64[:, ::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[:, :, ::1],
-)  # fmt: skip
+class Stack(NamedTuple):
+    """Factors of equal size, for compiled code.
+
+    Args:
+        kernels: Codes, see ``swarmbo.kernels.compiled``.
+        counts: How many observations each factor has; what lies beyond is padding.
+        Zt: Observed points, in lengthscales, coordinate by coordinate.
+        lengths: Lengthscales.
+        outputs: Outputscales.
+        weights: By which correlations with observations become covariances.
+        alpha: Weights of the mean.
+        given: Of factors whose kernel is ``GIVEN`` the correlations and slopes between the points, the one of reference
+            after them, and the observations, the point of reference after them.
+        places: Of each factor's L⁻¹ among the rows of all.
+    """
+
+    kernels: Int[np.ndarray, " g"]
+    counts: Int[np.ndarray, " g"]
+    Zt: Float[np.ndarray, "g a T"]
+    lengths: Float[np.ndarray, "g a"]
+    outputs: Float[np.ndarray, " g"]
+    weights: Float[np.ndarray, "g T"]
+    alpha: Float[np.ndarray, "g T"]
+    given: Float[np.ndarray, "g 2 m1 T1"]
+    places: Int[np.ndarray, " g"]
+
+
+class Out(NamedTuple):
+    """Mean without the prior's, variance, and their gradients by coordinates of the unit cube; standardised."""
+
+    mean: Float[np.ndarray, "g m"]
+    var: Float[np.ndarray, "g m"]
+    dmean: Float[np.ndarray, "g m a"]
+    dvar: Float[np.ndarray, "g m a"]
+
+
+_ONE_AXIS, _TWO, _THREE, _FOUR = (types.Array(types.float64, n, "C") for n in (1, 2, 3, 4))
+_INDEX = types.int64[::1]
+_STACK = types.NamedTuple((_INDEX, _INDEX, _THREE, _TWO, _ONE_AXIS, _TWO, _TWO, _FOUR, _INDEX), Stack)
+_OUT = types.NamedTuple((_TWO, _TWO, _THREE, _THREE), Out)
+_SIGNATURE = types.void(types.int64, _STACK, _read(3), _read(2), types.boolean, _ADDRESSES, _OUT)
 
 
 @numba.njit(nogil=True)
@@ -89,50 +124,53 @@ def _solved(
         block(blocks[b] + _unsigned(place) * _ROWS * width * _BYTES, width, width, k, s, w, has_gradient)
 
 
+@numba.njit(nogil=True, fastmath=_LANES)
+def _at_reference(
+    kernel: int,
+    reference: Float[np.ndarray, " a"],
+    lengths: Float[np.ndarray, " a"],
+    Zt: Float[np.ndarray, "a T"],
+    weights: Float[np.ndarray, " T"],
+    v: Float[np.ndarray, " a"],
+    away: Float[np.ndarray, " T"],
+    unused: Float[np.ndarray, " T"],
+    out: Float[np.ndarray, " T"],
+) -> None:
+    """Covariances with the observations at the point of reference, which is put into ``v`` in lengthscales."""
+    T = len(weights)
+    away[:] = 0.0
+    for d in range(len(v)):
+        v[d] = reference[d] / lengths[d]
+        for t in range(T):
+            away[t] += (v[d] - Zt[d, t]) ** 2
+    radial(kernel, away, 1.0, out, unused)
+    for t in range(T):
+        out[t] *= weights[t]
+
+
 @compiled(_SIGNATURE, nogil=True, fastmath=_LANES)
 def predict(
     wanted: int,
-    kernels: Int[np.ndarray, " g"],
-    counts: Int[np.ndarray, " g"],
+    stack: Stack,
     U: Float[np.ndarray, "g m a"],
     reference: Float[np.ndarray, "g a"],
     is_contrast: bool,
-    Zt: Float[np.ndarray, "g a T"],
-    lengths: Float[np.ndarray, "g a"],
-    outputs: Float[np.ndarray, " g"],
-    weights: Float[np.ndarray, "g T"],
-    alpha: Float[np.ndarray, "g T"],
-    given: Float[np.ndarray, "g 2 m1 T1"],
     blocks: Int[np.ndarray, " n"],
-    places: Int[np.ndarray, " g"],
-    mean: Float[np.ndarray, "g m"],
-    var: Float[np.ndarray, "g m"],
-    dmean: Float[np.ndarray, "g m a"],
-    dvar: Float[np.ndarray, "g m a"],
+    out: Out,
 ) -> None:
     """Posterior of factors at points of their own, or of the difference to a point of reference; standardised.
 
     Args:
-        wanted: ``MEAN``, ``SLOPE``, ``VARIANCE`` or ``GRADIENT``; only what is wanted is put into the last four.
-        kernels: Codes, see ``swarmbo.kernels.compiled``.
-        counts: How many observations each factor has; what lies beyond is padding.
+        wanted: ``MEAN``, ``SLOPE``, ``VARIANCE`` or ``GRADIENT``; only what is wanted is put out.
+        stack: The factors.
         U: Points of the unit cube.
         reference: One for each factor.
         is_contrast: Whether the difference to it is asked for.
-        Zt: Observed points, in lengthscales, coordinate by coordinate.
-        lengths: Lengthscales.
-        outputs: Outputscales.
-        weights: By which correlations with observations become covariances.
-        alpha: Weights of the mean.
-        given: Of factors whose kernel is ``GIVEN`` the correlations and slopes between the points, the one of reference
-            after them, and the observations, the point of reference after them.
-        blocks: Where those of the rows of all L⁻¹ begin.
-        places: Of each factor's L⁻¹ among them.
-        mean: Prior means not included.
-        var: Not below 0.
-        dmean: By coordinates of the unit cube.
-        dvar: Likewise.
+        blocks: Addresses of the rows of all L⁻¹.
+        out: Put here.
     """
+    kernels, counts, Zt, lengths, outputs, weights, alpha, given, places = stack
+    mean, var, dmean, dvar = out
     g, m, a = U.shape
     most = (alpha.shape[1] + ROWS - 1) // ROWS * ROWS
     K, S = np.empty((most, POINTS)), np.empty((most, POINTS))
@@ -144,18 +182,15 @@ def predict(
         kernel, T, weight, own_alpha = kernels[f], counts[f], weights[f], alpha[f]
         n_rows = (T + ROWS - 1) // ROWS * ROWS
         K[T:n_rows] = 0.0
-        if is_contrast:
-            away[:] = 0.0
+        if is_contrast and kernel == GIVEN:
             for d in range(a):
                 v[d] = reference[f, d] / lengths[f, d]
-                for t in range(T):
-                    away[t] += (v[d] - Zt[f, d, t]) ** 2
-            if kernel == GIVEN:
-                at_reference[:T] = given[f, 0, m, :T]
-            else:
-                radial(kernel, away[:T], 1.0, at_reference, unused)
             for t in range(T):
-                at_reference[t] *= weight[t]
+                at_reference[t] = given[f, 0, m, t] * weight[t]
+        elif is_contrast:
+            _at_reference(
+                kernel, reference[f], lengths[f], Zt[f, :, :T], weight[:T], v, away[:T], unused[:T], at_reference[:T]
+            )
         for start in range(0, m, POINTS):
             apart[:] = 0.0
             for d in range(a):
@@ -212,52 +247,19 @@ def predict(
                     dvar[f, start + p, d] = 2.0 * (own - pulls[1, p]) / lengths[f, d]
 
 
-@numba.njit(nogil=True, fastmath=_LANES)
-def _at_reference(
-    kernel: int,
-    reference: Float[np.ndarray, " a"],
-    lengths: Float[np.ndarray, " a"],
-    Zt: Float[np.ndarray, "a T"],
-    weights: Float[np.ndarray, " T"],
-    v: Float[np.ndarray, " a"],
-    away: Float[np.ndarray, " T"],
-    unused: Float[np.ndarray, " T"],
-    out: Float[np.ndarray, " T"],
-) -> None:
-    """Covariances with the observations at the point of reference, which is put into ``v`` in lengthscales."""
-    T = len(weights)
-    away[:] = 0.0
-    for d in range(len(v)):
-        v[d] = reference[d] / lengths[d]
-        for t in range(T):
-            away[t] += (v[d] - Zt[d, t]) ** 2
-    radial(kernel, away, 1.0, out, unused)
-    for t in range(T):
-        out[t] *= weights[t]
-
-
 @compiled(_SIGNATURE, nogil=True, fastmath=_LANES)
 def predict_few(
     wanted: int,
-    kernels: Int[np.ndarray, " g"],
-    counts: Int[np.ndarray, " g"],
+    stack: Stack,
     U: Float[np.ndarray, "g m a"],
     reference: Float[np.ndarray, "g a"],
     is_contrast: bool,
-    Zt: Float[np.ndarray, "g a T"],
-    lengths: Float[np.ndarray, "g a"],
-    outputs: Float[np.ndarray, " g"],
-    weights: Float[np.ndarray, "g T"],
-    alpha: Float[np.ndarray, "g T"],
-    given: Float[np.ndarray, "g 2 m1 T1"],
     blocks: Int[np.ndarray, " n"],
-    places: Int[np.ndarray, " g"],
-    mean: Float[np.ndarray, "g m"],
-    var: Float[np.ndarray, "g m"],
-    dmean: Float[np.ndarray, "g m a"],
-    dvar: Float[np.ndarray, "g m a"],
+    out: Out,
 ) -> None:
     """What ``predict`` does, point after point."""
+    kernels, counts, Zt, lengths, outputs, weights, alpha, _, places = stack
+    mean, var, dmean, dvar = out
     g, m, a = U.shape
     most = (alpha.shape[1] + ROWS - 1) // ROWS * ROWS
     k, slope, w = np.empty(most), np.empty(most), np.empty(most)
@@ -317,25 +319,16 @@ def predict_few(
 @compiled(_SIGNATURE, nogil=True, fastmath=_LANES)
 def predict_roughly(
     wanted: int,
-    kernels: Int[np.ndarray, " g"],
-    counts: Int[np.ndarray, " g"],
+    stack: Stack,
     U: Float[np.ndarray, "g m a"],
     reference: Float[np.ndarray, "g a"],
     is_contrast: bool,
-    Zt: Float[np.ndarray, "g a T"],
-    lengths: Float[np.ndarray, "g a"],
-    outputs: Float[np.ndarray, " g"],
-    weights: Float[np.ndarray, "g T"],
-    alpha: Float[np.ndarray, "g T"],
-    given: Float[np.ndarray, "g 2 m1 T1"],
     blocks: Int[np.ndarray, " n"],
-    places: Int[np.ndarray, " g"],
-    mean: Float[np.ndarray, "g m"],
-    var: Float[np.ndarray, "g m"],
-    dmean: Float[np.ndarray, "g m a"],
-    dvar: Float[np.ndarray, "g m a"],
+    out: Out,
 ) -> None:
     """What ``predict`` does of means and variances, in single precision where that will do."""
+    kernels, counts, Zt, lengths, outputs, weights, alpha, given, places = stack
+    mean, var, dmean, dvar = out
     g, m, a = U.shape
     most = (alpha.shape[1] + ROWS - 1) // ROWS * ROWS
     n_blocks = most // ROWS
@@ -355,11 +348,12 @@ def predict_roughly(
             steepest = max(steepest, row_of(blocks, places[f], i)[i])
         if steepest > _STEEP:
             own = slice(f, f + 1)
-            predict(
-                wanted, kernels[own], counts[own], U[own], reference[own], is_contrast, Zt[own], lengths[own],
-                outputs[own], weights[own], alpha[own], given[own], blocks, places[own], mean[own], var[own],
-                dmean[own], dvar[own],
+            one = Stack(
+                kernels[own], counts[own], Zt[own], lengths[own], outputs[own], weights[own], alpha[own], given[own],
+                places[own],
             )  # fmt: skip
+            at = Out(mean[own], var[own], dmean[own], dvar[own])
+            predict(wanted, one, U[own], reference[own], is_contrast, blocks, at)
             continue
         begun = 0
         for i in range(n_rows):
@@ -426,6 +420,10 @@ class StackPosterior:
     Args:
         conditioned: Hyper-parameters and data.
         factors: Indices of the factors (g), all of one size a.
+
+    Attributes:
+        constants: Prior means (g, 1), physical.
+        scales: Physical units (g, 1) per standardised one.
     """
 
     def __init__(self, conditioned: Conditioned, factors: Sequence[int]) -> None:
@@ -435,8 +433,8 @@ class StackPosterior:
         self._own = np.flatnonzero(self._codes == GIVEN).tolist()
         self._lengths = np.array([hyper.lengthscales[i] for i in index])
         self._outputs = np.array([hyper.outputscales[i] for i in index])
-        self._scales = np.array([hyper.scales[i] for i in index])[:, None]
-        self._constants = np.array([hyper.constants[i] for i in index])[:, None]
+        self.scales = np.array([hyper.scales[i] for i in index])[:, None]
+        self.constants = np.array([hyper.constants[i] for i in index])[:, None]
         self._Z = conditioned.points(index) / self._lengths[:, None]  # (g, T, a)
         self._Zt = np.ascontiguousarray(np.swapaxes(self._Z, 1, 2))
         is_run = index == list(range(index[0], index[0] + len(index)))
@@ -449,24 +447,14 @@ class StackPosterior:
         self._counts = np.full(len(index), len(conditioned.data)) if is_coupled else conditioned.counts[rows]
         self._may_be_few = not (is_coupled or self._own)
 
-    @property
-    def constants(self) -> Float[np.ndarray, "g 1"]:
-        """Prior means, physical."""
-        return self._constants
-
-    @property
-    def scales(self) -> Float[np.ndarray, "g 1"]:
-        """Physical units per standardised one."""
-        return self._scales
-
     def mean(self, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
         """Posterior mean of f_i(u) in physical units, without the cost of a variance."""
-        return self._constants + self._physical(U, None, "mean").mean
+        return self.constants + self._physical(U, None, "mean").mean
 
     def marginals(self, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
         """Posterior of f_i(u) in physical units; gradients by coordinates of the unit cube."""
         found = self._physical(U, None, "gradient" if gradient else "variance")
-        return replace(found, mean=self._constants + found.mean)
+        return replace(found, mean=self.constants + found.mean)
 
     def contrast(
         self,
@@ -478,24 +466,14 @@ class StackPosterior:
     ) -> Marginals:
         """Posterior of f_i(u) - f_i(reference): offsets between factors, which totals can't tell, cancel.
 
-        Args:
-            U: Points of the unit cube.
-            reference: One for each factor.
-            gradient: Whether gradients are wanted.
-            rough: Whether three digits will do, to say where to look; it counts for factors observed one by one.
+        ``rough``: three digits will do, to say where to look. It counts for factors observed one by one.
         """
         return self._physical(U, reference, "gradient" if gradient else "variance", rough=rough)
 
     def weighted(
         self, U: Float[np.ndarray, "g m a"], alpha: Float[np.ndarray, "g T"], *, gradient: bool = False
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Covariances with the observations, times other weights than the mean's, and their gradients; standardised.
-
-        Args:
-            U: Points of the unit cube.
-            alpha: The weights.
-            gradient: Whether gradients are wanted; else they are 0.
-        """
+        """Covariances with the observations, times weights; their gradients are 0 where not wanted."""
         told, _, pulled, _ = self._predicted(U, None, "slope" if gradient else "mean", alpha)
         return told, pulled
 
@@ -509,7 +487,7 @@ class StackPosterior:
     ) -> Marginals:
         """Posterior of f_i(u), or of f_i(u) - f_i(reference), but for prior means; physical."""
         mean, var, dmean, dvar = self._predicted(U, reference, wanted, self._alpha, rough=rough)
-        scales = self._scales
+        scales = self.scales
         if wanted != "gradient":
             return Marginals(scales * mean, scales**2 * var)
         return Marginals(scales * mean, scales**2 * var, scales[..., None] * dmean, scales[..., None] ** 2 * dvar)
@@ -522,30 +500,28 @@ class StackPosterior:
         alpha: Float[np.ndarray, "g T"],
         *,
         rough: bool = False,
-    ) -> tuple[
-        Float[np.ndarray, "g m"], Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"], Float[np.ndarray, "g m a"]
-    ]:
-        """Mean, variance and their gradients, as ``predict`` has them; what is not wanted is zero."""
+    ) -> Out:
+        """Standardised, as ``predict`` puts it out; what is not wanted is zero."""
         (g, m, a), kernel, whole = U.shape, predict, np.ascontiguousarray
         rough = rough and wanted == "variance"
         if self._may_be_few and (rough or m <= _FEW):
             kernel = predict_roughly if rough else predict_few
-        mean, var, dmean, dvar = np.zeros((g, m)), np.zeros((g, m)), np.zeros((g, m, a)), np.zeros((g, m, a))
+        out = Out(np.zeros((g, m)), np.zeros((g, m)), np.zeros((g, m, a)), np.zeros((g, m, a)))
         code = {"mean": MEAN, "slope": SLOPE, "variance": VARIANCE, "gradient": GRADIENT}[wanted]
-        points, given = whole(U), self._given(U, reference)
         away = np.zeros((g, a)) if reference is None else whole(reference[:, 0])
         blocks = self._rows.addresses if code >= VARIANCE else _NOWHERE  # to look them up takes as long as a few means
-        weights, alpha = whole(self._weights), whole(alpha)
+        stack = Stack(
+            self._codes, self._counts, self._Zt, self._lengths, self._outputs, whole(self._weights), whole(alpha),
+            self._given(U, reference), self._places,
+        )  # fmt: skip
+        points = whole(U)
 
         def put(rows: slice) -> None:
-            kernel(
-                code, self._codes[rows], self._counts[rows], points[rows], away[rows], reference is not None,
-                self._Zt[rows], self._lengths[rows], self._outputs[rows], weights[rows], alpha[rows], given[rows],
-                blocks, self._places[rows], mean[rows], var[rows], dmean[rows], dvar[rows],
-            )  # fmt: skip
+            own, into = Stack(*(part[rows] for part in stack)), Out(*(part[rows] for part in out))
+            kernel(code, own, points[rows], away[rows], reference is not None, blocks, into)
 
         in_threads(g, put)
-        return mean, var, dmean, dvar
+        return out
 
     def _given(
         self, U: Float[np.ndarray, "g m a"], reference: Float[np.ndarray, "g 1 a"] | None

@@ -13,7 +13,7 @@ from llvmlite import binding, ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from swarmbo.belief.gp.block_rows import ROWS
+from swarmbo.belief.gp.cholesky import ROWS
 
 POINTS, ROUGH_POINTS = 8, 16  # side by side, in double and in single precision
 _IN_FLIGHT = 8 if binding.get_host_cpu_features().get("avx512f") else 4  # rows at once: their sums stay in registers
@@ -228,13 +228,7 @@ _array: Any = vars(numba)["carray"]
 
 @numba.njit(nogil=True)
 def row_of(blocks: Int[np.ndarray, " n"], matrix: int, row: int) -> Float[np.ndarray, " w"]:
-    """A row of a matrix of some ``BlockRows``, to be read and written, as far as its block reaches.
-
-    Args:
-        blocks: Where each block begins.
-        matrix: Which.
-        row: Which.
-    """
+    """A row of a matrix of some ``BlockRows``, to be read and written, as far as its block reaches."""
     block, own = _unsigned(row) // _ROWS, _unsigned(row) % _ROWS
     width = (block + _ONE) * _ROWS
     address = blocks[block] + (_unsigned(matrix) * _ROWS + own) * width * _BYTES

@@ -1,11 +1,12 @@
-"""Disjoint groups of variables as a graph of factors, given or drawn at random."""
+"""Graphs made of a graph: of disjoint groups of its variables, or with factors split into sums over variables."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
+from swarmbo.spaces import Domain
 
 
 def check_disjoint(graph: FactorGraph) -> None:
@@ -40,3 +41,58 @@ def graph_of_groups(graph: FactorGraph, groups: Sequence[Sequence[str]]) -> Fact
         variables=graph.variables,
         variable_owners=graph.variable_owners,
     )
+
+
+def part_names(graph: FactorGraph, factor: str) -> tuple[str, ...]:
+    """Names of the one-variable parts of a factor, different from all factors of the graph."""
+    taken, names = set(graph.factors), dict[str, tuple[str, ...]]()
+    for other, scope in zip(graph.factors, graph.scopes, strict=True):
+        own = list[str]()
+        for variable in scope:
+            name = f"{other}({variable})"
+            while name in taken:
+                name += "'"
+            taken.add(name)
+            own.append(name)
+        names[other] = tuple(own)
+    return names[factor]
+
+
+def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: bool) -> FactorGraph:
+    """Graph in which each of some factors is replaced by one for each of its variables.
+
+    With ``shared_outcomes`` a part belongs to the owner of its variable, else to the factor's owner, who alone can
+    learn it.
+    """
+    factors, scopes, owners = list[str](), list[tuple[str, ...]](), list[str]()
+    for factor, scope, owner in zip(graph.factors, graph.scopes, graph.factor_owners, strict=True):
+        if factor not in split:
+            factors.append(factor)
+            scopes.append(scope)
+            owners.append(owner)
+            continue
+        for part, variable in zip(part_names(graph, factor), scope, strict=True):
+            factors.append(part)
+            scopes.append((variable,))
+            owners.append(graph.variable_owner(variable) if shared_outcomes else owner)
+    return FactorGraph(
+        factors=tuple(factors),
+        scopes=tuple(scopes),
+        factor_owners=tuple(owners),
+        variables=graph.variables,
+        variable_owners=graph.variable_owners,
+    )
+
+
+def parts_of(graph: FactorGraph, factor: str, domain: Domain) -> tuple[FactorGraph, Domain]:
+    """One factor's variables, a separate factor for each, and their box."""
+    scope, place = graph.scope(factor), {variable: index for index, variable in enumerate(graph.variables)}
+    columns, owner = [place[variable] for variable in scope], graph.factor_owners[graph.place_of[factor]]
+    parts = FactorGraph(
+        factors=part_names(graph, factor),
+        scopes=tuple((variable,) for variable in scope),
+        factor_owners=(owner,) * len(scope),
+        variables=scope,
+        variable_owners=tuple(graph.variable_owner(variable) for variable in scope),
+    )
+    return parts, Domain(domain.low[columns], domain.high[columns])

@@ -19,7 +19,7 @@ from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.model.incumbents import incumbent
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.warping import Warp, WarpKind
-from swarmbo.belief.structure.learned import LearnedStructure
+from swarmbo.belief.structure.choice import LearnedStructure
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph

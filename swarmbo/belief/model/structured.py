@@ -11,14 +11,13 @@ import msgspec
 import numpy as np
 from jaxtyping import Bool
 
+from swarmbo.belief.gp.additive_given import regrouped
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
-from swarmbo.belief.gp.regrouping import regrouped
 from swarmbo.belief.model.groupings import graph_of_groups
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model
-from swarmbo.belief.structure.choice import choose_structure
-from swarmbo.belief.structure.learned import LearnedStructure
+from swarmbo.belief.structure.choice import LearnedStructure, choose_structure
 from swarmbo.boundary.rng import stream
 from swarmbo.graph import FactorGraph
 

@@ -16,6 +16,8 @@ from scipy.linalg import cho_solve
 from scipy.special import expit, log_expit, logit
 
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.boundary.rng import stream
 from swarmbo.kernels.stationary import correlation
 
 _STDS = (1.0, 3.0)  # of the logit: random failures, and regions without success
@@ -36,9 +38,6 @@ def excess_of(succeeded: Iterable[bool]) -> float:
     """Failures beyond the tolerated share, one in five: their cumulative sum, never below zero.
 
     Source: Page 1954.
-
-    Args:
-        succeeded: Results of chosen queries, in the order of their arrival.
     """
     excess = 0.0
     for success in succeeded:
@@ -52,12 +51,6 @@ def demand(excess: float, odds: float = np.inf) -> float:
     It rises with failures and falls with successes, which limits the share of failures even with a wrong model (compare
     Gibbs & Candès 2021). It does not rise for failures by chance, since no other place would be better: ``odds`` is the
     log odds that places matter.
-
-    Example:
-        >>> [round(demand(excess_of(told)), 2) for told in ([], [True], [False], [False, False], [False, True, True])]
-        [0.4, 0.4, 0.8, 1.2, 0.6]
-        >>> round(demand(1.0, odds=-5.0), 2)
-        0.4
     """
     return min(_DEMAND + _RISE * excess * float(expit(odds)), _LARGEST_DEMAND)
 
@@ -85,12 +78,6 @@ class SuccessGP:
         odds: Log odds of this model against one in which failures are random.
 
     Source: Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
-
-    Example:
-        >>> U = np.linspace(0.0, 1.0, 9)[:, None]
-        >>> model = SuccessGP.learned(U, U[:, 0] < 0.7)
-        >>> model.probability(np.array([[0.3], [0.9]])).round(1).tolist()
-        [1.0, 0.1]
     """
 
     terms: tuple[Term, ...]
@@ -112,16 +99,7 @@ class SuccessGP:
         now: float = 0.0,
         memory: TimeCorrelation | None = None,
     ) -> "SuccessGP":
-        """Model with the largest evidence of a few.
-
-        Args:
-            U: Points of the unit cube.
-            succeeded: Result of each.
-            scopes: Groups of variables with their own term, besides each variable and all together.
-            rounds: The round of each result; required with temporal decay.
-            now: The round of predictions.
-            memory: Temporal decay of results; None: none.
-        """
+        """Model with the largest evidence of a few."""
         share = (float(succeeded.sum()) + _PRIOR[0]) / (len(succeeded) + sum(_PRIOR))
         offset = max(float(logit(share)), 0.0)
         rows = _telling(U, succeeded)
@@ -272,3 +250,66 @@ def _mode(
     root = np.sqrt(chance * (1.0 - chance))
     factor = np.linalg.cholesky(np.eye(n) + root[:, None] * K * root)
     return outcome - chance, value - float(np.log(np.diag(factor)).sum())
+
+
+_SEARCHED = 256  # random points searched if nothing has succeeded
+
+
+def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = ()) -> tuple[Requirement, ...]:
+    """Requirements of past failures: one for evaluations as a whole if any failed as such, and one per failed factor.
+
+    ``times`` are the temporal decays of factors' outcomes, if any.
+    """
+    failed = situation.failed
+    if failed is None or not failed.any():
+        return ()
+    history, graph = situation.history, situation.graph
+    known = np.isfinite(history.factors) | np.isfinite(history.totals)[:, None]
+    whole, some = np.asarray(failed.all(axis=1)), np.asarray(failed.any(axis=1))
+    place = {variable: index for index, variable in enumerate(graph.variables)}
+    scopes = [tuple(place[variable] for variable in scope) for scope in graph.scopes]
+    told: list[tuple[tuple[int, ...], np.ndarray, np.ndarray]] = []
+    if whole.any():
+        told.append((tuple(range(len(place))), whole, np.asarray(known.any(axis=1)) | (some & ~whole)))
+    for factor, scope in enumerate(scopes):
+        if (own := failed[:, factor] & ~whole).any():
+            told.append((scope, own, known[:, factor]))
+    memory = max(times, key=lambda time: time.lengthscale) if times else None
+    out: list[Requirement] = []
+    for columns, bad, good in told:
+        rows, local = np.flatnonzero(bad | good), {column: i for i, column in enumerate(columns)}
+        learned = SuccessGP.learned(
+            situation.domain.to_unit(history.X[rows])[:, list(columns)],
+            good[rows],
+            [[local[column] for column in scope] for scope in scopes if set(scope) <= set(columns)],
+            rounds=None if history.rounds is None else history.rounds[rows],
+            now=situation.round,
+            memory=memory,
+        )
+        excess = excess_of(good[rows][situation.chosen[rows]])
+        out.append(Requirement.after(excess, learned, np.array(columns)))
+    return tuple(out)
+
+
+def reference(
+    situation: JointSituation, needed: Sequence[Requirement], best: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """Start and fallback: a joint point of the unit cube that is as likely to succeed as any.
+
+    The incumbent, unless it is too likely to fail; then the likeliest evaluated point with an outcome; without one, a
+    random point.
+    """
+    if least_margin(needed, best[None])[0] >= 0.0:
+        return best
+    history = situation.history
+    known = np.isfinite(history.totals) | np.isfinite(history.factors).any(axis=1)
+    tried = np.concatenate([best[None], situation.domain.to_unit(history.X[known])])
+    if not known.any():
+        rng = stream(situation.seed, "success", "search", evaluations=len(history))
+        tried = np.concatenate([tried, rng.random((_SEARCHED, len(best)))])
+    return tried[int(least_margin(needed, tried).argmax())].copy()
+
+
+def least_margin(needed: Sequence[Requirement], U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
+    """Smallest margin of joint points over the requirements."""
+    return np.min([requirement.margin(U) for requirement in needed], axis=0)

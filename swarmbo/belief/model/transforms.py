@@ -16,10 +16,9 @@ from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters
 from swarmbo.belief.gp.prior import TIED_FROM
-from swarmbo.belief.model.groupings import graph_of_groups
+from swarmbo.belief.model.groupings import graph_of_groups, parts_of
 from swarmbo.belief.model.joint_situation import JointSituation
 from swarmbo.belief.model.model import Learned, Model, given_out, learned_belief
-from swarmbo.belief.model.splitting import parts_of
 from swarmbo.belief.model.warping import Warp, WarpKind
 from swarmbo.boundary.rng import stream
 from swarmbo.kernels import KERNEL_NAMES
@@ -237,7 +236,7 @@ class _Data:
         if beliefs[0].n_data:  # transforms keep known outcomes known
             n = len(situation.history)
             rngs = [stream(situation.seed, "belief", "fit", evaluations=n, transform=i) for i in range(len(beliefs))]
-            beliefs = AdditiveGP.fit_alike(beliefs, rngs, [None] * len(beliefs))
+            beliefs = AdditiveGP.fit_together(beliefs, rngs, [None] * len(beliefs))
         tried = list(zip(beliefs, transforms, strict=True))
         for i, (belief, warps) in enumerate(tried):
             densities = [_density(belief, warp, y, j) for j, (warp, y) in enumerate(zip(warps, self.F.T, strict=True))]
@@ -288,7 +287,7 @@ class _Data:
                 together.append(factor)
             else:
                 made[factor] = parts.fit(rngs[factor], warm=warm)
-        fitted = AdditiveGP.fit_sums(
+        fitted = AdditiveGP.fit_together(
             [made[f] for f in together], [rngs[f] for f in together], [known[f] for f in together]
         )
         return made | dict(zip(together, fitted, strict=True))

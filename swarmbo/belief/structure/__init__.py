@@ -7,11 +7,12 @@ from swarmbo.belief.structure.partitions import (
     all_partitions as all_partitions,
     averaged as averaged,
     canonical as canonical,
+    log_acceptance as log_acceptance,
     log_probability as log_probability,
     propose as propose,
     random_blocks as random_blocks,
+    sample_partitions as sample_partitions,
 )
-from swarmbo.belief.structure.sampler import log_acceptance as log_acceptance, sample_partitions as sample_partitions
 from swarmbo.belief.structure.settings import (
     SampledStructure as SampledStructure,
     ScreenedScopes as ScreenedScopes,

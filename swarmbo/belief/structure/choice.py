@@ -1,15 +1,34 @@
-"""Structure from settings and data."""
+"""Structure of a function from settings and data, carried from one decision to the next."""
 
+import msgspec
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.structure.evidence import ScopeEvidence
-from swarmbo.belief.structure.learned import LearnedStructure
-from swarmbo.belief.structure.partitions import Scopes, averaged, random_blocks
-from swarmbo.belief.structure.sampler import sample_partitions
+from swarmbo.belief.structure.evidence import ScopeEvidence, StartingPoint
+from swarmbo.belief.structure.partitions import Scopes, averaged, random_blocks, sample_partitions
 from swarmbo.belief.structure.screening import screened
 from swarmbo.belief.structure.settings import SampledStructure, StructureSettings
+
+
+class LearnedStructure(msgspec.Struct, frozen=True):
+    """Scopes in use, and the state of the next search; plain data. Variables are columns of joint points.
+
+    Args:
+        scopes: In use, at least one; every variable is covered.
+        shares: Prior share of the variance of each, in sum 1; empty: even ones.
+        chosen_at: Number of evaluations when they were chosen.
+        state: State of the search: the last one of a chain over partitions, or the scopes themselves.
+        start: Starting point of its fits; None: without data, or with constant ones.
+        samples: The sampled decompositions with these scopes; empty for other searches.
+    """
+
+    scopes: Scopes
+    shares: tuple[float, ...]
+    chosen_at: int
+    state: Scopes
+    start: StartingPoint | None = None
+    samples: tuple[Scopes, ...] = ()
 
 
 def choose_structure(

@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.observations import standardised_noise
+from swarmbo.belief.gp.observations import standardisation, standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.belief.gp.standardising import standardisation
 from swarmbo.belief.structure.partitions import Scopes
 
 _SHORT_LENGTHSCALE = 0.15  # of a side: a first search for narrow peaks starts here

@@ -1,10 +1,10 @@
-"""Set partitions of {0, …, d-1}, and a split-merge proposal between them with exact probabilities.
+"""Set partitions of {0, …, d-1}, a split-merge proposal with exact probabilities, and a chain of them.
 
 Source: Gardner et al. 2017 for the proposal; Kandasamy et al. 2015 for partitions as decompositions of a function.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -130,3 +130,50 @@ def averaged(samples: Sequence[Scopes]) -> tuple[Scopes, tuple[float, ...]]:
             shares[scope] = shares.get(scope, 0.0) + 1.0 / (len(sample) * len(samples))
     scopes = canonical(shares)
     return scopes, tuple(shares[scope] for scope in scopes)
+
+
+LogWeight = Callable[[Partition], float]
+
+
+def log_acceptance(log_weight: float, log_weight_proposed: float, proposal: Proposal) -> float:
+    """Logarithm of the probability to accept a proposal."""
+    return min(0.0, log_weight_proposed - log_weight + proposal.log_back - proposal.log_forward)
+
+
+def sample_partitions(
+    start: Partition,
+    log_weight: LogWeight,
+    rng: np.random.Generator,
+    n_samples: int,
+    *,
+    moves: int = 1,
+    largest: int | None = None,
+) -> list[Partition]:
+    """States of a chain whose stationary distribution is proportional to exp(log_weight); neighbours are often equal.
+
+    Args:
+        start: Initial partition, canonical, no block above the cap.
+        log_weight: Logarithm of the weight of a partition, up to a constant, such as its evidence; called again for
+            repeated proposals.
+        rng: For proposals and acceptances.
+        n_samples: States wanted, >= 1.
+        moves: Proposals, >= 1, before each of them.
+        largest: Cap on the size of blocks, >= 1; None: no cap.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> chain = sample_partitions(((0, 1, 2),), lambda p: 5.0 * (p == ((0, 2), (1,))), rng, 1000)
+        >>> chain.count(((0, 2), (1,))) > 900
+        True
+    """
+    state, weight, states = start, log_weight(start), list[Partition]()
+    for _ in range(n_samples):
+        for _ in range(moves):
+            proposal = propose(state, rng, largest)
+            if proposal is None:
+                break
+            weight_proposed = log_weight(proposal.partition)
+            if math.log(1.0 - rng.random()) < log_acceptance(weight, weight_proposed, proposal):
+                state, weight = proposal.partition, weight_proposed
+        states.append(state)
+    return states

@@ -30,14 +30,6 @@ def screened(
     scopes. They are ranked by ``promises``, and fitted in that order; the first with enough evidence is taken, scopes
     in it are dropped, and ranks are computed again. Backwards: each scope is removed, or replaced by two that separate
     some pair of its variables, if the evidence permits. Both repeat until nothing changes.
-
-    Args:
-        start: Initial scopes; they cover every variable.
-        evidence: Log weights of scopes.
-        rng: For the score test's null distribution.
-        largest: Cap on the size of new scopes, >= 1.
-        gain: Log weight that a scope must bring, or be worth, >= 0.
-        tries: Most fits.
     """
     scopes, last = canonical(start), evidence.n_fits + tries
     seen = set[Scopes]()  # several small steps may lose an earlier gain

@@ -7,8 +7,7 @@ from hypothesis import given, settings, strategies as st
 import swarmbo as sb
 from swarmbo.acquisition.expected_improvement import LogImprovements
 from swarmbo.acquisition.penalties import bounded, gone_back, is_met, parts_together, spreads
-from swarmbo.belief.model.failures import least_margin, reference, requirements
-from swarmbo.belief.model.success import Requirement, SuccessGP
+from swarmbo.belief.model.success import Requirement, SuccessGP, least_margin, reference, requirements
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.errors import OwnershipError
 from swarmbo.graph import stacks_of

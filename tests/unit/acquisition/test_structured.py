@@ -14,7 +14,7 @@ from swarmbo.belief import AdditiveGPSettings
 from swarmbo.belief.model import structured
 from swarmbo.belief.model.structured import in_structure, learn_model
 from swarmbo.belief.structure import SampledStructure, ScreenedScopes, StructureSettings
-from swarmbo.belief.structure.learned import LearnedStructure
+from swarmbo.belief.structure.choice import LearnedStructure
 from swarmbo.errors import ConfigError
 from swarmbo.runs import load
 from swarmbo.settings import convert

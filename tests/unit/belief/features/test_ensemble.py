@@ -233,7 +233,10 @@ def test_the_posterior_is_that_of_a_member_drawn_by_weight(outcomes) -> None:
     for part, w in zip(belief.parts, belief.weights, strict=True):
         first, second = np.zeros(5), np.zeros(5)
         for m, member in enumerate(part.hyper.members):
-            precision, vector = part.models.information(m)
+            models, s = part.models, float(part.models.noise[m])
+            rows, L = models.store.features[m, : models.n_rows], models._factors[m, : models.n_rows, : models.n_rows]
+            precision = np.eye(rows.shape[1]) + rows.T @ rows / s
+            vector = rows.T @ (L @ models.store.whitened[m, : models.n_rows]) / s
             Phi = feature_rows(part.bases, part.scopes, U, np.full(5, TOTAL))[m]
             own = part.hyper.constants(member).sum() + part.hyper.scale * (Phi @ np.linalg.solve(precision, vector))
             spread = part.hyper.scale**2 * np.diag(Phi @ np.linalg.solve(precision, Phi.T))

@@ -24,16 +24,6 @@ def test_the_variance_is_the_outputscale_everywhere(lengthscale):
     np.testing.assert_allclose((basis.features(U) ** 2).sum(axis=1), 2.5, rtol=1e-12)
 
 
-def test_gradients_are_those_of_central_differences():
-    basis, step = FeatureBasis.create(2, "matern52", LENGTHSCALES, 1.7, n_features=20), 1e-6
-    gradient = basis.feature_gradients(U)
-    assert gradient.shape == (12, 2, 20)
-    for j in range(2):
-        shift = step * np.eye(2)[j]
-        differences = (basis.features(U + shift) - basis.features(U - shift)) / (2.0 * step)
-        np.testing.assert_allclose(gradient[:, j], differences, atol=1e-7)
-
-
 def test_equal_arguments_give_equal_bases_which_cannot_be_changed():
     first = FeatureBasis.create(3, "rbf", LENGTHSCALES, 1.0, n_features=16)
     second = FeatureBasis.create(3, "rbf", LENGTHSCALES.copy(), 1.0, n_features=16)

@@ -56,17 +56,6 @@ def test_with_many_features_it_is_the_exact_process():
     assert gp.n_data == exact.n_data
 
 
-def test_gradients_are_those_of_central_differences():
-    gp, step = belief(), 1e-4
-    mean, mean_gradient, var, var_gradient = gp.posterior_gradient(PLACES)
-    np.testing.assert_allclose((mean, var), gp.posterior(PLACES))
-    for a in range(2):
-        shift = step * np.eye(2)[a]
-        up, down = gp.posterior(PLACES + shift), gp.posterior(PLACES - shift)
-        np.testing.assert_allclose(mean_gradient[:, a], (up[0] - down[0]) / (2 * step), atol=1e-6)
-        np.testing.assert_allclose(var_gradient[:, a], (up[1] - down[1]) / (2 * step), atol=1e-6)
-
-
 def test_no_noise_is_refused():
     silent = Hyperparameters("rbf", (0.2, 0.2), 1.0, 0.0)
     with pytest.raises(ConfigError, match=r"noise_variance: got 0\.0; wanted a number > 0"):
@@ -123,9 +112,5 @@ def test_with_a_time_axis_data_fade_as_those_of_the_exact_process():
     np.testing.assert_allclose(got[1], gp.prior_variance, rtol=0.05)  # long ago tells nothing
     now = gp.at(14.0)
     np.testing.assert_array_equal(now.posterior(PLACES), gp.posterior(np.insert(PLACES, 2, 14.0, axis=1)))
-    _, slope, _, _ = now.posterior_gradient(PLACES)
-    step = 1e-4 * np.eye(2)[1]
-    by_differences = (now.posterior_mean(PLACES + step) - now.posterior_mean(PLACES - step)) / 2e-4
-    np.testing.assert_allclose(slope[:, 1], by_differences, atol=1e-6)
     restored = FeatureGP.from_state_dict(DOMAIN, now.condition_on_pending(PLACES[:1]).state_dict())
     np.testing.assert_array_equal(restored.posterior(PLACES), now.condition_on_pending(PLACES[:1]).posterior(PLACES))

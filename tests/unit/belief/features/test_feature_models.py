@@ -52,9 +52,6 @@ def test_each_posterior_is_that_of_the_dense_formula(M, t, p, seed) -> None:
         np.testing.assert_allclose(mean[m], Phi[m] @ weights, rtol=1e-7, atol=1e-7)
         np.testing.assert_allclose(models.mean(Phi)[m], Phi[m] @ weights, rtol=1e-7, atol=1e-7)
         np.testing.assert_allclose(var[m], np.diag(Phi[m] @ covariance @ Phi[m].T), rtol=1e-7, atol=1e-7)
-        precision, vector = models.information(m)
-        np.testing.assert_allclose(np.linalg.solve(precision, vector), weights, rtol=1e-7, atol=1e-7)
-        np.testing.assert_allclose(precision @ covariance, np.eye(p), atol=1e-7)
 
 
 def test_a_draw_has_exactly_the_mean_and_covariance_of_the_posterior() -> None:

@@ -7,9 +7,8 @@ from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.belief.gp import evidence
 from swarmbo.belief.gp.evidence import LogPosterior
 from swarmbo.belief.gp.fit import fit_field, warm_start
-from swarmbo.belief.gp.observations import Observations
+from swarmbo.belief.gp.observations import Observations, standardisation
 from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.belief.gp.standardising import standardisation
 from swarmbo.kernels import kernel_matrix
 from swarmbo.spaces import Domain
 

@@ -9,7 +9,7 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.stats import multivariate_normal
 
 from swarmbo.belief import AdditiveGP
-from swarmbo.belief.gp.block_rows import ROWS, BlockRows
+from swarmbo.belief.gp.cholesky import ROWS, BlockRows
 from swarmbo.belief.gp.factorised import Factorised
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.gp.observations import Observations, factor_covariance

@@ -8,11 +8,10 @@ from hypothesis import given, settings, strategies as st
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
 from swarmbo.belief.gp.evidence import LogPosterior, maximise
-from swarmbo.belief.gp.fit_alone import Stacked, search
+from swarmbo.belief.gp.fit_alone import search
 from swarmbo.belief.gp.hyperparameters import TimeAxis
-from swarmbo.belief.gp.prior import HyperparameterPrior
+from swarmbo.belief.gp.prior import HyperparameterPrior, starting_thetas
 from swarmbo.belief.gp.stack_fit import StackedLogPosterior, maximise_stacked
-from swarmbo.belief.gp.starts import starting_thetas
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import KERNEL_NAMES, kernel_matrix, register_kernel
 from swarmbo.spaces import Domain
@@ -151,9 +150,9 @@ def test_of_many_outcomes_a_part_says_where_to_look_and_all_of_them_how_good_it_
     """Against a search with all outcomes from every start; also where an earlier fit ended at the maximum."""
     prior = prior_of([2])
     U, z, _ = problems(12, 64, 2)
-    data = Stacked([prior] * 12, "matern52", U, z, np.full(z.shape, np.nan))
+    data = StackedLogPosterior([prior] * 12, "matern52", U, z, np.full(z.shape, np.nan))
     starts, which = np.tile(starting_thetas(prior, [], None), (12, 1)), np.repeat(np.arange(12), 2)
-    whole = StackedLogPosterior(*data)
+    whole = data
     theta, value, _ = maximise_stacked(whole, starts, which, 60)
     best = value.reshape(12, 2).max(axis=1)
     if has_earlier:
@@ -162,7 +161,7 @@ def test_of_many_outcomes_a_part_says_where_to_look_and_all_of_them_how_good_it_
     evaluated = StackedLogPosterior.__call__
 
     def counted(self, theta, which):
-        asked.append(len(theta) * (self._z.shape[1] == 64))
+        asked.append(len(theta) * (self.z.shape[1] == 64))
         return evaluated(self, theta, which)
 
     monkeypatch.setattr(StackedLogPosterior, "__call__", counted)
@@ -207,12 +206,14 @@ def test_a_search_comes_as_far_as_a_longer_one_but_for_a_tenth_of_a_nat(n_outcom
     prior = prior_of([2], time=TimeAxis() if fades else None)
     U, z, rng = problems(12, n_outcomes, 2, seed=3)
     rounds = np.sort(rng.integers(0, 40, z.shape), axis=1).astype(float)
-    data = Stacked([prior] * 12, "matern52", U, z, np.full(z.shape, np.nan), ("matern32", rounds) if fades else None)
+    data = StackedLogPosterior(
+        [prior] * 12, "matern52", U, z, np.full(z.shape, np.nan), ("matern32", rounds) if fades else None
+    )
     cold = np.array(starting_thetas(prior, [], None))
     poor = prior.centre.copy()
     poor[:2], poor[-1] = prior.bounds[:2, 1], prior.bounds[-1, 1]  # all is noise
     starts = np.tile(np.array(starting_thetas(prior, [], poor)) if goes_on else cold, (12, 1))
-    whole, which = StackedLogPosterior(*data), np.repeat(np.arange(12), 2)
+    whole, which = data, np.repeat(np.arange(12), 2)
     far = maximise_stacked(whole, np.tile(cold, (12, 1)), which, 60)[1].reshape(12, 2).max(axis=1)
     theta, mean = search(data, starts, 60, goes_on=goes_on)
     reached = whole(theta, np.arange(12))
@@ -221,7 +222,9 @@ def test_a_search_comes_as_far_as_a_longer_one_but_for_a_tenth_of_a_nat(n_outcom
     assert ((theta >= prior.bounds[:, 0]) & (theta <= prior.bounds[:, 1])).all()
     for i in range(0, 12, 5):  # every latent ends where its own search leads
         decay = ("matern32", rounds[i : i + 1]) if fades else None
-        alone = Stacked([prior], "matern52", U[i : i + 1], z[i : i + 1], np.full((1, n_outcomes), np.nan), decay)
+        alone = StackedLogPosterior(
+            [prior], "matern52", U[i : i + 1], z[i : i + 1], np.full((1, n_outcomes), np.nan), decay
+        )
         np.testing.assert_array_equal(search(alone, starts[:2], 60, goes_on=goes_on)[0][0], theta[i])
 
 
@@ -263,7 +266,7 @@ def test_several_fits_side_by_side_are_each_what_they_are_alone_to_the_bit(n_out
     beliefs = [empty.update(X, factors=values) for values in (F, 100.0 + 7.0 * F, np.exp(F))]
     warm = [None, beliefs[1].fit(np.random.default_rng(9)).hyperparameters, None]
     alone = [belief.fit(np.random.default_rng(i), warm=warm[i]) for i, belief in enumerate(beliefs)]
-    together = AdditiveGP.fit_alike(beliefs, [np.random.default_rng(i) for i in range(3)], warm)
+    together = AdditiveGP.fit_together(beliefs, [np.random.default_rng(i) for i in range(3)], warm)
     for one, other in zip(alone, together, strict=True):
         assert one.hyperparameters == other.hyperparameters
         assert one.fitted_at == other.fitted_at == n_outcomes
@@ -288,14 +291,14 @@ def test_sums_are_fitted_as_well_as_by_a_search_that_learns_the_curvature_from_g
     beliefs = list(sums(6, n_outcomes))
     rngs = [np.random.default_rng(i) for i in range(6)]
     plain = [belief.fit(np.random.default_rng(i)) for i, belief in enumerate(beliefs)]
-    fitted = AdditiveGP.fit_sums(beliefs, rngs, [None] * 6)
+    fitted = AdditiveGP.fit_together(beliefs, rngs, [None] * 6)
     gained = [one.log_evidence() - other.log_evidence() for one, other in zip(fitted, plain, strict=True)]
     assert (np.array(gained) > -0.3).mean() >= 0.8  # of maxima with the prior's density, which is left out here
     for one, other in zip(fitted, plain, strict=True):
         assert one.fitted_at == n_outcomes
         assert one.hyperparameters.constants == pytest.approx(other.hyperparameters.constants, rel=0.2, abs=0.5)
         assert one.hyperparameters.scales == other.hyperparameters.scales
-    warm = AdditiveGP.fit_sums(beliefs, rngs, [belief.hyperparameters for belief in fitted])
+    warm = AdditiveGP.fit_together(beliefs, rngs, [belief.hyperparameters for belief in fitted])
     for one, other in zip(warm, fitted, strict=True):
         assert one.log_evidence() == pytest.approx(other.log_evidence(), abs=0.3)
 
@@ -308,7 +311,7 @@ def test_what_a_sum_is_fitted_to_be_does_not_depend_to_the_bit_on_the_others():
 
     def fitted(places):
         rngs = [np.random.default_rng(i) for i in places]
-        return AdditiveGP.fit_sums([beliefs[i] for i in places], rngs, [None] * len(places))
+        return AdditiveGP.fit_together([beliefs[i] for i in places], rngs, [None] * len(places))
 
     together = fitted(range(5))
     for i in range(5):
