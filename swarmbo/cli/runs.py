@@ -1,5 +1,6 @@
 """Commands that make runs, go on with them and read them, and the one that solves a problem in tables."""
 
+import json
 import textwrap
 from collections import Counter
 from pathlib import Path
@@ -41,6 +42,12 @@ def run(
     dpi: Dpi = None,
     quiet: Quiet = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run that lies in the folder.")] = False,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log", metavar="tensorboard|mlflow|MODULE:CLASS", help="Callback to tell of each round. May be repeated."
+        ),
+    ] = None,
     trust: Trust = False,
 ) -> None:
     """Run a scenario into a new folder, with figures and a closing table."""
@@ -49,7 +56,8 @@ def run(
         from swarmbo.runs.sweep import folder_name, setting_slug
 
         given, drawn_as = list(overrides or []), formats_of(formats, dpi, no_figures)
-        scenario = load(source, [*given, *([] if seed is None else [f"seed={seed}"])], trust)
+        more = [*([] if seed is None else [f"seed={seed}"]), *([f"callbacks={json.dumps(log)}"] if log else [])]
+        scenario = load(source, [*given, *more], trust)
         if out is None:
             settings = f"+{setting_slug(given)}" if given else ""
             out = Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}{settings}"

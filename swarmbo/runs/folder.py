@@ -28,6 +28,7 @@ from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.runs.scenario import Scenario, require_shallow, scenario_of
 from swarmbo.runs.scenario_files import dump, read_toml
 from swarmbo.runs.stored_files import (
+    FOLDERS,
     LOCK,
     NETWORK,
     SCENARIO,
@@ -108,9 +109,9 @@ class RunFolder:
         """
         for file in own_files(self.path):
             self._delete(file)
-        figures = self.path / "figures"
-        if figures.is_dir() and not any(figures.iterdir()):
-            figures.rmdir()
+        for inside in (self.path / folder for folder in FOLDERS):
+            if inside.is_dir() and not any(inside.iterdir()):
+                inside.rmdir()
         self._delete(self.path / SCENARIO)
 
     def sweep_out(self) -> None:

@@ -5,8 +5,7 @@ another machine would not be bit-identical. The matrices of a run are too small 
 """
 
 import os
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.deciding.aims import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
-from swarmbo.records import RoundRecord
 from swarmbo.runs.attended import attend
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.reading import read_summary
@@ -22,6 +20,7 @@ from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Drive, Heartbeat, OnRound, drive, no_beat, reset, tell_nobody
 from swarmbo.runs.scenario import Scenario, make_environment, require_within_reason
 from swarmbo.runs.stored_files import ELSEWHERE, locked
+from swarmbo.runs.telling import make_callbacks, telling
 from swarmbo.runs.world import Environment, digests, require_trust, told_by_name
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld
@@ -63,27 +62,10 @@ def run(
     path = Path(out)
     if not force and (summary := ended(scenario, path, trust)) is not None:
         return summary
-    with _told(on_round, progress, scenario) as told:
+    with telling(scenario, path, on_round, progress=progress) as told:
         if scenario.step_timeout_s is None:
             return _run(scenario, path, force, trust, told, {}, no_beat)
         return attend(scenario, partial(_run, scenario, path, force, trust), partial(_resume, path, trust), told)
-
-
-@contextmanager
-def _told(on_round: OnRound, progress: bool, scenario: Scenario) -> Generator[OnRound]:
-    """Callback by round, which also shows the progress if requested."""
-    if not progress:
-        yield on_round
-        return
-    from swarmbo.runs.progress import Progress  # late: takes time to import
-
-    with Progress(scenario.rounds) as shown:
-
-        def both(record: RoundRecord, was_logged: bool) -> None:
-            shown.show(record, was_logged)
-            on_round(record, was_logged)
-
-        yield both
 
 
 def resume(
@@ -121,7 +103,7 @@ def resume(
             f"{path}: agents of its fleet measured by themselves (see {ELSEWHERE}), which the scenario's world cannot "
             "take up; wanted a run whose world is the scenario's"
         )
-    with _told(on_round, progress, scenario) as told:
+    with telling(scenario, path, on_round, progress=progress) as told:
         if scenario.step_timeout_s is None:
             return _resume(path, trust, told, {}, no_beat)
         return attend(scenario, partial(_resume, path, trust), partial(_resume, path, trust), told)
@@ -159,6 +141,7 @@ def check(scenario: Scenario, trust: bool = False) -> str:
         OwnCodeError: If user code raises.
     """
     with told_by_name(scenario):
+        make_callbacks(scenario.callbacks or ())
         env, team = assemble(scenario, trust)
         reset(env, scenario.seed)
         return acquisition_in_words(team.setup)

@@ -20,6 +20,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
 from swarmbo.registry.plugins import is_own, load as load_own, make
+from swarmbo.runs.trackers import settings_of as settings_of_callbacks
 from swarmbo.runs.world import (
     Environment,
     default_kinds,
@@ -65,6 +66,8 @@ class Scenario(Settings, frozen=True):
         modules: Absolute folders of the modules that the scenario names; set by ``load``.
         no_go: Regions that the team must avoid, tables of ``kind`` box, ball or polygon (``swarmbo.problem.no_go``).
         initial: Points of the initial design of a function, >= 1; None: the team's default. Fields have no such design.
+        callbacks: Receivers of each round: ``"tensorboard"``, ``"mlflow"``, or ``"module:Class"`` of a user's own
+            (``swarmbo.runs.Callback``); names, or tables with that ``kind``. No decision depends on them.
     """
 
     name: str
@@ -80,6 +83,7 @@ class Scenario(Settings, frozen=True):
     modules: tuple[str, ...] | None = None
     no_go: tuple[NoGoRegion, ...] | None = None
     initial: Count | None = None
+    callbacks: tuple[Any, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -182,6 +186,8 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
             team = team_in(world.get("id") if isinstance(world, dict) else None, trust)
             require_known(table, stated.get("kind"), f"$.{table}", team)
         filled[table] = convert(stated, schema(table), at=f"$.{table}")
+    if isinstance(stated := filled.get("callbacks"), list | tuple):
+        filled["callbacks"] = settings_of_callbacks(stated)
     scenario = convert(filled, Scenario)
     if not isinstance(name := scenario.environment.get("id"), str):
         got = f"got {name!r}" if "id" in scenario.environment else "missing"

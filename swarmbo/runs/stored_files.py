@@ -34,6 +34,9 @@ _FILES = (
     NETWORK,
 )
 _EXPORTS = ("measurements.csv", "measurements.parquet")
+# of callbacks
+ROUNDS, MLFLOW_RUN, EVENTS, EVENT_FILES = "rounds.csv", "mlflow.json", "tensorboard", "events.out.tfevents.*"
+FOLDERS = ("figures", EVENTS)
 _FIGURES = ("belief", "regret", "traffic", "faults", "variables", "factor_graph", "agents", "error_traffic")
 _DRAWN = (*(f"{name}.{end}" for name in _FIGURES for end in ("png", "pdf", "svg")), "run.gif", "run.mp4")
 
@@ -41,9 +44,10 @@ _DRAWN = (*(f"{name}.{end}" for name in _FIGURES for end in ("png", "pdf", "svg"
 def own_files(run: Path) -> Iterator[Path]:
     """All files that a run may write into its folder except its scenario and lock, existing or not."""
     for end in ("", PARTIAL):
-        yield from (run / f"{name}{end}" for name in (*_FILES, *_EXPORTS))
+        yield from (run / f"{name}{end}" for name in (*_FILES, *_EXPORTS, ROUNDS, MLFLOW_RUN))
         yield from run.glob(CHECKPOINTS + end)
         yield from (run / "figures" / f"{name}{end}" for name in _DRAWN)
+    yield from (run / EVENTS).glob(EVENT_FILES)
     yield run / (SCENARIO + PARTIAL)
 
 
@@ -57,8 +61,8 @@ def require_own(run: Path) -> None:
 
     A link would lead out of the folder, and writing through it would overwrite other data; a pipe or device may block.
     """
-    figures = run / "figures"
-    _require(figures, stat.S_ISDIR, "a folder")
+    for folder in FOLDERS:
+        _require(run / folder, stat.S_ISDIR, "a folder")
     for file in (run / SCENARIO, run / LOCK, *own_files(run)):
         _require(file, stat.S_ISREG, "a file")
 

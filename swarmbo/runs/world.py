@@ -26,6 +26,7 @@ from swarmbo.registry import FIELD, FUNCTION, SLOTS, Team
 from swarmbo.registry.plugins import find_in, is_own, load, source_of
 
 ENTRY_POINT_GROUP = "swarmbo.envs"
+_CALLBACKS = "$.callbacks"
 Environment = Any  # a PettingZoo ParallelEnv; PettingZoo ships no types
 
 
@@ -124,7 +125,11 @@ def own_names(tables: Mapping[str, Any]) -> dict[str, str]:
     """
     keys = [("environment", "id"), *((slot, "kind") for slot in SLOTS)]
     there = {f"$.{table}.{key}": (tables.get(table), key) for table, key in keys}
-    names = {at: part.get(key) for at, (part, key) in there.items() if isinstance(part, Mapping)}
+    names: dict[str, Any] = {at: part.get(key) for at, (part, key) in there.items() if isinstance(part, Mapping)}
+    stated: Any = tables.get("callbacks")
+    callbacks: list[Any] = list(stated) if isinstance(stated, list | tuple) else []
+    for index, one in enumerate(callbacks):
+        names[f"{_CALLBACKS}[{index}]"] = one.get("kind") if isinstance(one, Mapping) else one
     return {at: name for at, name in names.items() if is_own(name)} | named_kernels(tables.get("belief"))
 
 
@@ -152,9 +157,11 @@ def folders_of(tables: Mapping[str, Any], *folders: str | os.PathLike[str]) -> l
 
 
 def digests(scenario: msgspec.Struct) -> dict[str, str]:
-    """Digests of the files with user code that a trusted scenario names."""
+    """Digests of the files with user code that a trusted scenario names, without callbacks: no decision has those."""
     told: dict[str, str] = {}
     for at, name in own_names(msgspec.structs.asdict(scenario)).items():
+        if at.startswith(_CALLBACKS):
+            continue
         find_in(getattr(scenario, "modules", None) or (), name, at)
         file = source_of(load(name, at))
         told[name] = "" if file is None else blake2b(file.read_bytes(), digest_size=16).hexdigest()
