@@ -189,7 +189,7 @@ def sweep(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Runs go to DIR/<name>/<settings>/seed-000.")] = Path("runs"),
-    jobs: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
+    workers: Annotated[int, typer.Option(help="Runs at a time.")] = 1,
     figures: Annotated[
         bool, typer.Option("--figures", help="Draw every run when all are done; --format and --dpi do so too.")
     ] = False,
@@ -207,7 +207,9 @@ def sweep(
         trials = plan(source, seeds, overrides or [], out, trust)
         try:
             with SweepProgress(len(trials), quiet=quiet) as progress:
-                outcomes = run_trials(trials, jobs, lambda one: progress.show(one.status, one.trial.out, one.message))
+                outcomes = run_trials(
+                    trials, workers, lambda one: progress.show(one.status, one.trial.out, one.message)
+                )
         except KeyboardInterrupt:
             typer.echo("swarmbo: interrupted; the same command goes on where it stopped", err=True)
             raise typer.Exit(130) from None
