@@ -91,8 +91,8 @@ def require_copies(env: Environment) -> None:
     world, name = env.unwrapped, type(env.unwrapped).__name__
     if not hasattr(world, "factor_graph"):
         raise ConfigError(
-            f"got workers, but agents of {name} measure from where they are; wanted no workers, or a world whose agents "
-            "set the variables of one function",
+            f"got workers, but agents of {name} measure from where they are; wanted no workers, or a world whose "
+            "agents set the variables of one function",
             at=_AT,
         )
     if not hasattr(world, "at_query"):

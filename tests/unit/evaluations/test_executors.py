@@ -111,8 +111,7 @@ def test_work_that_cannot_begin_ends_the_run_and_not_each_task(pool_of, work, ma
     pool = pool_of(work=work)
     pool.submit("never", [])
     with pytest.raises(ConfigError, match=match):
-        while True:
-            assert pool.poll(LONG) == []
+        pool.poll(LONG)
 
 
 def test_a_changed_result_is_refused(tmp_path):
