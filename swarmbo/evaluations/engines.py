@@ -11,7 +11,7 @@ from swarmbo.evaluations.executor import Executor, FuturesExecutor, Work
 from swarmbo.evaluations.pool import Pool
 from swarmbo.evaluations.ray_engine import RayExecutor
 from swarmbo.registry.plugins import find_in, is_own, load
-from swarmbo.settings import Settings, require, within
+from swarmbo.settings import Settings, convert, require, within
 
 ENGINES = ("pool", "ray")
 
@@ -31,6 +31,15 @@ class Workers(Settings, frozen=True):
     mode: Literal["asynchronous", "synchronous"] = "asynchronous"
     engine: str = "pool"
     address: str | None = None
+
+    @classmethod
+    def of(cls, **given: Any) -> "Workers":
+        """Workers of settings, without those that are None.
+
+        Raises:
+            ConfigError: If one is refused.
+        """
+        return convert({key: value for key, value in given.items() if value is not None}, cls, "$.workers")
 
     def __post_init__(self) -> None:
         super().__post_init__()
