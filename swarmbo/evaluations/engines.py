@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from swarmbo.boundary.values import error_text, short
-from swarmbo.errors import ConfigError, SwarmboError
+from swarmbo.errors import ConfigError
 from swarmbo.evaluations.executor import Executor, FuturesExecutor, Work
 from swarmbo.evaluations.pool import Pool
 from swarmbo.evaluations.ray_engine import RayExecutor
@@ -74,7 +74,7 @@ def make_executor(
             made: Any = maker(workers.count)  # pyright: ignore[reportCallIssue]
         else:
             made = maker(work=work, count=workers.count, timeout_s=timeout_s)
-    except SwarmboError:
+    except ConfigError:
         raise
     except (Exception, SystemExit) as error:
         raise ConfigError(f"{workers.engine} failed: {error_text(error)}", at=at) from error
