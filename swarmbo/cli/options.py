@@ -177,7 +177,9 @@ def resumable(folder: Path) -> Generator[None]:
         raise typer.Exit(1) from None
 
 
-def worker_settings(workers: int | None, engine: str | None, address: str | None, mode: str | None) -> list[str]:
+def worker_settings(
+    workers: int | None, engine: str | None = None, address: str | None = None, mode: str | None = None
+) -> list[str]:
     """Settings of a scenario for the options about workers."""
     given = {"count": workers, "engine": engine, "address": address, "mode": mode}
     return [f"workers.{key}={value}" for key, value in given.items() if value is not None]

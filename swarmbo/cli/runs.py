@@ -137,13 +137,14 @@ def check(
     source: Source,
     overrides: Overrides = None,
     quick: Annotated[bool, typer.Option("--quick", help="Do not try a round to estimate time and memory.")] = False,
+    workers: WorkerCount = None,
     trust: Trust = False,
 ) -> None:
     """Build the world and the team of a scenario, and try a round; refuse whatever a run would refuse."""
     with one_line_errors():
         from swarmbo.runs import check as check_scenario, load
 
-        scenario, takes = load(source, overrides or [], trust), ""
+        scenario, takes = load(source, [*(overrides or []), *worker_settings(workers)], trust), ""
         if quick:
             acquisition = check_scenario(scenario, trust)
         else:
