@@ -57,7 +57,7 @@ def test_the_tasks_of_a_killed_node_come_back(cluster, tmp_path):
 
 def test_crashes_hangs_and_exceptions_on_ray_cost_their_own_task(cluster, tmp_path):
     ray.init(address=cluster.address, log_to_driver=False)
-    executor, ends = RayExecutor(Doing(tmp_path), 2, 20.0), {}
+    executor, ends = RayExecutor(Doing(tmp_path), 2, 5.0), {}
     points = {"fine": [], "killed": [("kill", 9)], "hung": [("hang", 9)], "raised": [("raise", 3)], "after": []}
     for task, point in points.items():
         executor.submit(task, point)
