@@ -2,7 +2,7 @@
 
 from swarmbo.evaluations import Driver, Workers, make_executor
 from swarmbo.evaluations.driver import Clock
-from swarmbo.runs.evaluating import CopiedWorld, require_copies
+from swarmbo.runs.evaluating import CopiedWorld
 from swarmbo.runs.report import Summary, WorkersReport
 from swarmbo.runs.rounds import Drive, begin, end
 from swarmbo.runs.stored_files import RESULTS
@@ -13,13 +13,12 @@ def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
     """Run from the state of the folder to the end, with workers.
 
     Raises:
-        ConfigError: If copies of the world could answer differently, or the engine cannot be made.
+        ConfigError: If the engine cannot be made.
         RunFolderError: If the folder is damaged, or a replayed query has another point.
         EvaluationError: If the world raises, and the scenario says that the run stops then.
     """
     scenario, path = given.scenario, given.folder.path
     begun = begin(given)
-    require_copies(given.env)
     work = CopiedWorld.of(scenario, trust)
     rounds = ToldRounds(given, begun)
     ledger = rounds.ledger()

@@ -146,10 +146,16 @@ def check(scenario: Scenario, trust: bool = False) -> str:
         make_callbacks(scenario.callbacks or ())
         env, team = assemble(scenario, trust)
         reset(env, scenario.seed)
-        if scenario.workers is not None:
-            require_copies(env)
-            CopiedWorld.of(scenario, trust)
+        _require_copies(scenario, env, trust)
         return acquisition_in_words(team.setup)
+
+
+def _require_copies(scenario: Scenario, env: Environment, trust: bool) -> None:
+    """Refuse workers for a world whose copies could answer differently, or can't be made."""
+    if scenario.workers is not None:
+        reset(env, scenario.seed)
+        require_copies(env)
+        CopiedWorld.of(scenario, trust)
 
 
 def _run(
@@ -163,6 +169,7 @@ def _run(
 ) -> Summary:
     with threadpool_limits(1, user_api="blas"), told_by_name(scenario):
         env, team = assemble(scenario, trust)
+        _require_copies(scenario, env, trust)
         with locked(RunFolder.make(out)):
             # only under the lock is the content certain: another process may have begun or ended a run since
             if RunFolder.holds_run(out):

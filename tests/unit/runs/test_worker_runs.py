@@ -69,7 +69,7 @@ def test_noise_goes_by_the_query_whichever_copy_measures_it():
         assert len(seen) == 6
 
 
-def test_worlds_that_depend_on_more_than_the_point_are_refused():
+def test_worlds_that_depend_on_more_than_the_point_are_refused(tmp_path):
     for name, more, match in (
         ("wlan-mobility", [], "users that walk, leave or return"),
         ("wlan", ["environment.departures=[[3, 5]]"], "users that walk, leave or return"),
@@ -78,6 +78,10 @@ def test_worlds_that_depend_on_more_than_the_point_are_refused():
     ):
         with pytest.raises(ConfigError, match=match):
             check(load(name, [*more, "workers.count=2"]))
+
+    with pytest.raises(ConfigError, match="measure from where they are"):
+        run(load("robots", ["workers.count=2"]), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
     class Other:
         unwrapped = None
