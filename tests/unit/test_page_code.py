@@ -34,7 +34,7 @@ def names_after(monkeypatch, tmp_path):
 
 
 TESTED = {"README.md", *(f"docs/guide/{name}.md" for name in ("ask-tell", "functions", "optuna-ax", "runs-and-papers"))}
-TESTED |= {"docs/guide/many-machines.md"}
+TESTED |= {"docs/reference/evaluations.md"}
 TESTED |= {f"docs/guide/{name}.md" for name in ("field-data", "processes", "rl", "sensors")}
 
 
@@ -84,8 +84,8 @@ def test_python_of_the_page_on_functions_runs(names_after):
     assert len(names["many"].model.ensemble.weights[0]) == 12
 
 
-def test_python_of_the_page_on_many_machines_runs(names_after):
-    names = names_after("docs/guide/many-machines.md")
+def test_python_of_the_page_on_evaluations_runs(names_after):
+    names = names_after("docs/reference/evaluations.md")
     assert names["ledger"].team.n_data == 16
     again = names["Ledger"].open(names["folder"], names["make_team"])
     assert again.team.history.X.tolist() == names["ledger"].team.history.X.tolist()
