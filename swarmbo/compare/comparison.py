@@ -203,8 +203,8 @@ def _unlike(names: Mapping[ProblemKey, str], cells: Iterable[tuple[ProblemKey, s
         return []
     shown = ", ".join(itertools.islice(names.values(), _MOST_NAMED)) + (", …" if len(names) > _MOST_NAMED else "")
     return [
-        f"these are runs of {len(names)} unlike problems ({shown}); methods are compared within each, and their scores "
-        "mean nothing across"
+        f"these are runs of {len(names)} different problems ({shown}); methods are compared within each, and scores of "
+        "different problems are not comparable"
     ]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from swarmbo.deciding.aims import acquisition_in_words, warn_of_aim
+from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
 from swarmbo.runs.attended import attend
 from swarmbo.runs.evaluating import CopiedWorld, require_copies
@@ -102,8 +102,8 @@ def resume(
         return summary
     if (path / ELSEWHERE).exists():
         raise RunFolderError(
-            f"{path}: agents of its fleet measured by themselves (see {ELSEWHERE}), which the scenario's world cannot "
-            "take up; wanted a run whose world is the scenario's"
+            f"{path}: agents of its fleet measured with --measure (see {ELSEWHERE}), which the scenario's "
+            "environment cannot continue; wanted a run measured by the scenario's environment"
         )
     with telling(scenario, path, on_round, progress=progress) as told:
         if scenario.step_timeout_s is None or scenario.workers is not None:

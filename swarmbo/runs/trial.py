@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import error_text
-from swarmbo.deciding.aims import acquisition_in_words
+from swarmbo.deciding.team_state import acquisition_in_words
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.runs.attended import spawned
 from swarmbo.runs.recording import record_reset
