@@ -144,7 +144,7 @@ def table(lines: list[Line]) -> Iterator[str]:
             cells += [f"{statistics.median(line['busy'] for line in own):.2f}"]
             cells += [f"{statistics.median(line['regret'] for line in own):.3g}"]
             rows.append([f"`{name}`", mode, *cells, str(len(own))])
-    head = ["problem", "mode", "time to 90 %", "to 99 %", "within a fifth", "busy", "regret at the end", "seeds"]
+    head = ["problem", "mode", "to 90 %", "to 99 %", "in a fifth", "busy", "regret", "seeds"]
     yield from markdown(head, rows)
 
 
