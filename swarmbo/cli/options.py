@@ -114,6 +114,14 @@ Trust = Annotated[
         "--trust", help='Run code that the scenario names as "module:Class"; without it such code is refused.'
     ),
 ]
+WorkerCount = Annotated[
+    int | None, typer.Option(help="Evaluate so many points of a function at a time; default: one by one.")
+]
+Engine = Annotated[
+    str | None,
+    typer.Option(metavar="pool|ray|MODULE:CLASS", help="Engine of the workers; default: processes on this machine."),
+]
+Address = Annotated[str | None, typer.Option(help="Address of a Ray cluster to join; default: start one here.")]
 NoFigures = Annotated[bool, typer.Option("--no-figures", help="Draw no figures.")]
 FormatNames = Annotated[
     list[str] | None,
@@ -167,6 +175,14 @@ def resumable(folder: Path) -> Generator[None]:
         line = one_line(f"{type(error).__name__}: {error}")
         typer.echo(f"swarmbo: stopped by {line}; what was logged is safe, `swarmbo resume {folder}` goes on", err=True)
         raise typer.Exit(1) from None
+
+
+def worker_settings(
+    workers: int | None, engine: str | None = None, address: str | None = None, mode: str | None = None
+) -> list[str]:
+    """Settings of a scenario for the options about workers."""
+    given = {"count": workers, "engine": engine, "address": address, "mode": mode}
+    return [f"workers.{key}={value}" for key, value in given.items() if value is not None]
 
 
 def formats(names: list[str] | None, dpi: int | None, no_figures: bool = False) -> "Formats | None":

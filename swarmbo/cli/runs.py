@@ -1,6 +1,6 @@
 """Commands that make runs, go on with them and read them, and the one that solves a problem in tables."""
 
-import textwrap
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from swarmbo.cli.options import (
+    Address,
     Dpi,
+    Engine,
     FormatNames,
     NoFigures,
     Overrides,
@@ -17,16 +19,17 @@ from swarmbo.cli.options import (
     Seed,
     Source,
     Trust,
+    WorkerCount,
     app,
     close,
     draw,
     figure_at,
     formats as formats_of,
-    line_width,
     one_line_errors,
     resumable,
     setting_paths_of,
     show,
+    worker_settings,
 )
 
 
@@ -41,6 +44,18 @@ def run(
     dpi: Dpi = None,
     quiet: Quiet = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run that lies in the folder.")] = False,
+    workers: WorkerCount = None,
+    synchronous: Annotated[
+        bool, typer.Option("--synchronous", help="With workers: batches, instead of a decision for each outcome.")
+    ] = False,
+    engine: Engine = None,
+    address: Address = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--log", metavar="tensorboard|mlflow|MODULE:CLASS", help="Callback to tell of each round. May be repeated."
+        ),
+    ] = None,
     trust: Trust = False,
 ) -> None:
     """Run a scenario into a new folder, with figures and a closing table."""
@@ -49,7 +64,9 @@ def run(
         from swarmbo.runs.sweep import folder_name, setting_slug
 
         given, drawn_as = list(overrides or []), formats_of(formats, dpi, no_figures)
-        scenario = load(source, [*given, *([] if seed is None else [f"seed={seed}"])], trust)
+        more = [*([] if seed is None else [f"seed={seed}"]), *([f"callbacks={json.dumps(log)}"] if log else [])]
+        given += worker_settings(workers, engine, address, "synchronous" if synchronous else None)
+        scenario = load(source, [*given, *more], trust)
         if out is None:
             settings = f"+{setting_slug(given)}" if given else ""
             out = Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}{settings}"
@@ -118,13 +135,14 @@ def check(
     source: Source,
     overrides: Overrides = None,
     quick: Annotated[bool, typer.Option("--quick", help="Do not try a round to estimate time and memory.")] = False,
+    workers: WorkerCount = None,
     trust: Trust = False,
 ) -> None:
     """Build the world and the team of a scenario, and try a round; refuse whatever a run would refuse."""
     with one_line_errors():
         from swarmbo.runs import check as check_scenario, load
 
-        scenario, takes = load(source, overrides or [], trust), ""
+        scenario, takes = load(source, [*(overrides or []), *worker_settings(workers)], trust), ""
         if quick:
             acquisition = check_scenario(scenario, trust)
         else:
@@ -135,36 +153,6 @@ def check(
         by = f", acquisition {acquisition}" if acquisition else ""
         what = f"{scenario.environment['id']}, {scenario.rounds} rounds, seed {scenario.seed}"
         typer.echo(f"{scenario.name}: ready to run ({what}{by}{takes})")
-
-
-@app.command("list")
-def list_known() -> None:
-    """List the scenarios that swarmbo brings, and the environments and kinds that scenarios can name."""
-    with one_line_errors():
-        from swarmbo.registry import SLOTS, TEAMS, kinds, summary_of
-        from swarmbo.runs.scenario_files import available, summary_line
-        from swarmbo.runs.world import load_plug_ins, plug_in_ids
-
-        typer.secho("scenarios", bold=True)
-        for name, path in available().items():
-            _say(f"  {name:<20} ", summary_line(path))
-        typer.secho("environments", bold=True)
-        for identifier in plug_in_ids():
-            typer.echo(f"  {identifier}")
-        for slot in SLOTS:
-            typer.secho(f"{slot}: kind", bold=True)
-            for name, settings in kinds(slot).items():
-                teams = ", ".join(team for team in TEAMS if name in kinds(slot, team))
-                _say(f"  {name:<20} {teams:<15} ", summary_of(settings))
-        _say("", "Meaning, keys and defaults of a name: swarmbo explain NAME")
-        for name, why in load_plug_ins().items():
-            typer.echo(f"swarmbo: plug-in {name!r} failed: {' '.join(why.split())}", err=True)
-
-
-def _say(label: str, text: str) -> None:
-    """Print a label and a text beside it, in lines as wide as those who read them have."""
-    width = max(line_width() - len(label), 20)
-    typer.echo(label + f"\n{' ' * len(label)}".join(textwrap.wrap(text, width) or [""]))
 
 
 @app.command()
@@ -181,7 +169,9 @@ def sweep(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Runs go to DIR/<name>/<settings>/seed-000.")] = Path("runs"),
-    jobs: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
+    workers: Annotated[int, typer.Option(help="Runs at a time.")] = 1,
+    engine: Engine = None,
+    address: Address = None,
     figures: Annotated[
         bool, typer.Option("--figures", help="Draw every run when all are done; --format and --dpi do so too.")
     ] = False,
@@ -192,14 +182,18 @@ def sweep(
 ) -> None:
     """Run every combination of settings over several seeds; skip what is done, resume what is half done."""
     with one_line_errors():
+        from swarmbo.evaluations import Workers
         from swarmbo.runs.progress import SweepProgress
         from swarmbo.runs.sweep import plan, sweep as run_trials
+        from swarmbo.runs.world import require_trust
 
         drawn_as = formats_of(formats, dpi, no_figures=not (figures or formats or dpi))
+        by = Workers.of(count=workers, engine=engine, address=address)
+        require_trust({"workers": by}, trust)
         trials = plan(source, seeds, overrides or [], out, trust)
         try:
             with SweepProgress(len(trials), quiet=quiet) as progress:
-                outcomes = run_trials(trials, jobs, lambda one: progress.show(one.status, one.trial.out, one.message))
+                outcomes = run_trials(trials, by, lambda one: progress.show(one.status, one.trial.out, one.message))
         except KeyboardInterrupt:
             typer.echo("swarmbo: interrupted; the same command goes on where it stopped", err=True)
             raise typer.Exit(130) from None

@@ -28,6 +28,7 @@ from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Drive, OnRound, drive, no_beat, tell_nobody
 from swarmbo.runs.scenario import Scenario, make_environment, require_within_reason
 from swarmbo.runs.stored_files import ELSEWHERE, NETWORK, locked
+from swarmbo.runs.telling import telling
 from swarmbo.runs.world import Environment, own_names
 from swarmbo.transport import InProcess
 
@@ -193,8 +194,9 @@ def run_fleet(
                 if isinstance(world, MeasuredElsewhere):
                     folder.write_json(ELSEWHERE, {"agents": network.measures})
                     world.hub = hub
-                seen = _Seen(out / NETWORK, hub, processes, on_round)
-                summary = drive(Drive(scenario, folder, world, team, seen.on_round, {}, no_beat))
+                with telling(scenario, out, on_round) as told:
+                    seen = _Seen(out / NETWORK, hub, processes, told)
+                    summary = drive(Drive(scenario, folder, world, team, seen.on_round, {}, no_beat))
                 hub.end()
         return summary, seen.report()
 

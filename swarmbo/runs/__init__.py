@@ -1,5 +1,6 @@
 """Runs: scenarios, crash-safe runs, and sweeps."""
 
+from swarmbo.runs.callbacks import Callback as Callback
 from swarmbo.runs.folder import RunFolder as RunFolder
 from swarmbo.runs.reading import Run as Run, load_run as load_run
 from swarmbo.runs.report import Summary as Summary

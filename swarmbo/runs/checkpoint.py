@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from swarmbo.boundary.files import read_regular
+from swarmbo.boundary.seals import digest_of_arrays
 from swarmbo.errors import StateVersionError
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.stored_files import CHECKPOINTS, digest_of_arrays
+from swarmbo.runs.stored_files import CHECKPOINTS
 
 STATE_VERSION = 1
 

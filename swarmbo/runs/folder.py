@@ -23,24 +23,28 @@ import tomli_w
 import swarmbo
 from swarmbo.boundary.arrays import read_arrays, write_arrays
 from swarmbo.boundary.files import PARTIAL, read_regular, regular_file, replacing
+from swarmbo.boundary.seals import (
+    SEAL_LENGTH,
+    LoggedLines,
+    append_line,
+    digest_of_table,
+    logged_lines,
+    read_seal,
+    seal,
+)
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.runs.scenario import Scenario, require_shallow, scenario_of
 from swarmbo.runs.scenario_files import dump, read_toml
 from swarmbo.runs.stored_files import (
+    FOLDERS,
     LOCK,
     NETWORK,
     SCENARIO,
-    SEAL_LENGTH,
-    LoggedLines,
     Timing,
-    digest_of_table,
-    logged_lines,
     logged_timings,
     own_files,
-    read_seal,
     require_own,
-    seal,
     stale_files,
 )
 
@@ -108,9 +112,9 @@ class RunFolder:
         """
         for file in own_files(self.path):
             self._delete(file)
-        figures = self.path / "figures"
-        if figures.is_dir() and not any(figures.iterdir()):
-            figures.rmdir()
+        for inside in (self.path / folder for folder in FOLDERS):
+            if inside.is_dir() and not any(inside.iterdir()):
+                inside.rmdir()
         self._delete(self.path / SCENARIO)
 
     def sweep_out(self) -> None:
@@ -270,7 +274,7 @@ class RunFolder:
         return log
 
     def _log_before_damage(self) -> LoggedLines:
-        return logged_lines(self._read("rounds.jsonl"), self._start, self.path / "rounds.jsonl")
+        return logged_lines(self._read("rounds.jsonl"), self._start, self.path / "rounds.jsonl", _is_record)
 
     def lines(self) -> list[bytes]:
         """Complete lines of the log, without line ends and digests; a torn last line is left out."""
@@ -290,10 +294,8 @@ class RunFolder:
         noted, after = msgspec.json.encode(timing), self._last_digest()
         if after is not None:
             line, noted = seal(line, after), seal(noted)
-        with self.writing("rounds.jsonl"), (self.path / "rounds.jsonl").open("ab") as log:
-            log.write(line + b"\n")
-            log.flush()
-            os.fsync(log.fileno())
+        with self.writing("rounds.jsonl"):
+            append_line(self.path / "rounds.jsonl", line)
         with self.writing("timings.jsonl"), (self.path / "timings.jsonl").open("ab") as log:
             log.write(noted + b"\n")
 
@@ -329,6 +331,13 @@ def versions() -> dict[str, str]:
         "scipy": scipy.__version__,
         "python": platform.python_version(),
     }
+
+
+def _is_record(line: bytes, number: int) -> bool:
+    try:
+        return msgspec.json.decode(line, type=RoundRecord).round == number
+    except msgspec.DecodeError:  # also a ValidationError
+        return False
 
 
 def _without_digest(note: dict[str, str]) -> dict[str, str]:

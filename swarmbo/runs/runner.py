@@ -5,8 +5,7 @@ another machine would not be bit-identical. The matrices of a run are too small 
 """
 
 import os
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -14,14 +13,16 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
-from swarmbo.records import RoundRecord
 from swarmbo.runs.attended import attend
+from swarmbo.runs.evaluating import CopiedWorld, require_copies
 from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.parallel import drive_workers
 from swarmbo.runs.reading import read_summary
 from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Drive, Heartbeat, OnRound, drive, no_beat, reset, tell_nobody
 from swarmbo.runs.scenario import Scenario, make_environment, require_within_reason
 from swarmbo.runs.stored_files import ELSEWHERE, locked
+from swarmbo.runs.telling import make_callbacks, telling
 from swarmbo.runs.world import Environment, digests, require_trust, told_by_name
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld
@@ -63,27 +64,10 @@ def run(
     path = Path(out)
     if not force and (summary := ended(scenario, path, trust)) is not None:
         return summary
-    with _told(on_round, progress, scenario) as told:
-        if scenario.step_timeout_s is None:
+    with telling(scenario, path, on_round, progress=progress) as told:
+        if scenario.step_timeout_s is None or scenario.workers is not None:
             return _run(scenario, path, force, trust, told, {}, no_beat)
         return attend(scenario, partial(_run, scenario, path, force, trust), partial(_resume, path, trust), told)
-
-
-@contextmanager
-def _told(on_round: OnRound, progress: bool, scenario: Scenario) -> Generator[OnRound]:
-    """Callback by round, which also shows the progress if requested."""
-    if not progress:
-        yield on_round
-        return
-    from swarmbo.runs.progress import Progress  # late: takes time to import
-
-    with Progress(scenario.rounds) as shown:
-
-        def both(record: RoundRecord, was_logged: bool) -> None:
-            shown.show(record, was_logged)
-            on_round(record, was_logged)
-
-        yield both
 
 
 def resume(
@@ -121,8 +105,8 @@ def resume(
             f"{path}: agents of its fleet measured with --measure (see {ELSEWHERE}), which the scenario's "
             "environment cannot continue; wanted a run measured by the scenario's environment"
         )
-    with _told(on_round, progress, scenario) as told:
-        if scenario.step_timeout_s is None:
+    with telling(scenario, path, on_round, progress=progress) as told:
+        if scenario.step_timeout_s is None or scenario.workers is not None:
             return _resume(path, trust, told, {}, no_beat)
         return attend(scenario, partial(_resume, path, trust), partial(_resume, path, trust), told)
 
@@ -159,9 +143,19 @@ def check(scenario: Scenario, trust: bool = False) -> str:
         OwnCodeError: If user code raises.
     """
     with told_by_name(scenario):
+        make_callbacks(scenario.callbacks or ())
         env, team = assemble(scenario, trust)
         reset(env, scenario.seed)
+        _require_copies(scenario, env, trust)
         return acquisition_in_words(team.setup)
+
+
+def _require_copies(scenario: Scenario, env: Environment, trust: bool) -> None:
+    """Refuse workers for a world whose copies could answer differently, or can't be made."""
+    if scenario.workers is not None:
+        reset(env, scenario.seed)
+        require_copies(env)
+        CopiedWorld.of(scenario, trust)
 
 
 def _run(
@@ -175,6 +169,7 @@ def _run(
 ) -> Summary:
     with threadpool_limits(1, user_api="blas"), told_by_name(scenario):
         env, team = assemble(scenario, trust)
+        _require_copies(scenario, env, trust)
         with locked(RunFolder.make(out)):
             # only under the lock is the content certain: another process may have begun or ended a run since
             if RunFolder.holds_run(out):
@@ -183,7 +178,12 @@ def _run(
                     return _existing(scenario, there)
                 there.clear()
             folder = RunFolder.create(out, scenario, digests(scenario))
-            return drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat))
+            return _drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat), trust)
+
+
+def _drive(given: Drive, trust: bool) -> Summary:
+    workers = given.scenario.workers
+    return drive(given) if workers is None else drive_workers(given, workers, trust)
 
 
 def _resume(out: Path, trust: bool, on_round: OnRound, failures: Mapping[int, str], heartbeat: Heartbeat) -> Summary:
@@ -194,7 +194,7 @@ def _resume(out: Path, trust: bool, on_round: OnRound, failures: Mapping[int, st
         scenario = folder.scenario()
         with told_by_name(scenario):
             env, team = assemble(scenario, trust)
-            return drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat))
+            return _drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat), trust)
 
 
 def ended(scenario: Scenario, path: Path, trust: bool) -> Summary | None:

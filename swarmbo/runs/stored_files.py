@@ -1,26 +1,18 @@
-"""Files of a run: names, digests, and writing each completely or not at all, by one process at a time.
+"""Files of a run: names, and writing by one process at a time."""
 
-Digests detect accidental changes and damage. A JSON text has its digest as its last key, ``"digest"``, over all text
-before it. Lines of the log are chained: the digest of a line covers that of the previous line, and the first one's
-covers the settings of the run. It is a checksum, not a signature.
-"""
-
-import json
-import re
 import stat
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO
 
 import msgspec
-import numpy as np
 
 from swarmbo.boundary.files import PARTIAL, kind_of
+from swarmbo.boundary.seals import read_seal
 from swarmbo.errors import RunFolderError
-from swarmbo.records import RoundRecord
+from swarmbo.evaluations.ledger import LEDGER, STATES
 
 SCENARIO = "scenario.toml"
 LOCK = ".lock"
@@ -34,6 +26,10 @@ _FILES = (
     NETWORK,
 )
 _EXPORTS = ("measurements.csv", "measurements.parquet")
+# of callbacks
+ROUNDS, MLFLOW_RUN, EVENTS, EVENT_FILES = "rounds.csv", "mlflow.json", "tensorboard", "events.out.tfevents.*"
+RESULTS = "results"  # of workers
+FOLDERS = ("figures", EVENTS, RESULTS)
 _FIGURES = ("belief", "regret", "traffic", "faults", "variables", "factor_graph", "agents", "error_traffic")
 _DRAWN = (*(f"{name}.{end}" for name in _FIGURES for end in ("png", "pdf", "svg")), "run.gif", "run.mp4")
 
@@ -41,9 +37,12 @@ _DRAWN = (*(f"{name}.{end}" for name in _FIGURES for end in ("png", "pdf", "svg"
 def own_files(run: Path) -> Iterator[Path]:
     """All files that a run may write into its folder except its scenario and lock, existing or not."""
     for end in ("", PARTIAL):
-        yield from (run / f"{name}{end}" for name in (*_FILES, *_EXPORTS))
+        yield from (run / f"{name}{end}" for name in (*_FILES, *_EXPORTS, ROUNDS, MLFLOW_RUN, LEDGER))
         yield from run.glob(CHECKPOINTS + end)
+        yield from run.glob(STATES + end)
+        yield from (run / RESULTS).glob("q*.json" + end)
         yield from (run / "figures" / f"{name}{end}" for name in _DRAWN)
+    yield from (run / EVENTS).glob(EVENT_FILES)
     yield run / (SCENARIO + PARTIAL)
 
 
@@ -57,8 +56,8 @@ def require_own(run: Path) -> None:
 
     A link would lead out of the folder, and writing through it would overwrite other data; a pipe or device may block.
     """
-    figures = run / "figures"
-    _require(figures, stat.S_ISDIR, "a folder")
+    for folder in FOLDERS:
+        _require(run / folder, stat.S_ISDIR, "a folder")
     for file in (run / SCENARIO, run / LOCK, *own_files(run)):
         _require(file, stat.S_ISREG, "a file")
 
@@ -73,66 +72,6 @@ def _require(path: Path, is_wanted: Callable[[int], bool], wanted: str) -> None:
     if not is_wanted(mode):
         got = "a file" if stat.S_ISREG(mode) else kind_of(mode)
         raise RunFolderError(f"{path}: got {got}; wanted {wanted} of the run's own: move it away")
-
-
-_SEAL = re.compile(rb',\s*"digest":\s*"([0-9a-f]{32})"\s*\}\s*')
-SEAL_LENGTH = 64  # bytes at the end of a line that contain its digest
-
-
-class Sealed(NamedTuple):
-    """Parts of a JSON text with a digest: the text without it, the stored digest, and True if it fits."""
-
-    text: bytes
-    digest: str
-    fits: bool
-
-
-def seal(text: bytes, after: str = "") -> bytes:
-    """Append a digest to a JSON object as its last key, chained to the digest ``after``.
-
-    Example:
-        >>> seal(b'{"round":0}')
-        b'{"round":0,"digest":"efa18770e384470fc8c1b9dc3a9b3f9e"}'
-    """
-    body = text.rstrip().removesuffix(b"}").rstrip()
-    form = b'%s,\n  "digest": "%s"\n}\n' if b"\n" in body else b'%s,"digest":"%s"}'
-    return form % (body, _digest(body, after).encode())
-
-
-def read_seal(text: bytes, after: str = "") -> Sealed | None:
-    """Split a sealed text; None if it has no digest. ``after`` is the digest of the previous text.
-
-    Example:
-        >>> read_seal(seal(b'{"round":0}')).fits, read_seal(seal(b'{"round":0}').replace(b"0", b"1", 1)).fits
-        (True, False)
-        >>> read_seal(b'{"round":0}') is None
-        True
-    """
-    end = text.rfind(b",")
-    found = None if end < 0 else _SEAL.fullmatch(text, end)
-    if found is None:
-        return None
-    body, digest = text[:end], found.group(1).decode()
-    return Sealed(body + b"}", digest, digest == _digest(body, after))
-
-
-def digest_of_table(table: Mapping[str, Any]) -> str:
-    """Digest of plain data, independent of formatting."""
-    return _digest(json.dumps(table, sort_keys=True, default=str).encode())
-
-
-def digest_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
-    """Digest of arrays by name: their types, shapes and numbers."""
-    found = blake2b(digest_size=16)
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        found.update(repr((name, array.dtype.str, arrays[name].shape)).encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
-
-
-def _digest(body: bytes, after: str = "") -> str:
-    return blake2b(after.encode() + b"\0" + body, digest_size=16).hexdigest()
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -150,49 +89,6 @@ class Timing(msgspec.Struct, frozen=True):
         return self.decide + self.measure + self.learn + self.record
 
 
-class LoggedLines(msgspec.Struct, frozen=True):
-    """Complete lines of ``rounds.jsonl``.
-
-    Args:
-        lines: Lines without line ends and digests.
-        length: Their length in the file, bytes; the rest was torn.
-        digest: Digest of the last one, continued by the next; None in a log without digests.
-        damage: Error in the line after them; None without one.
-    """
-
-    lines: list[bytes]
-    length: int
-    digest: str | None
-    damage: str | None = None
-
-
-def logged_lines(text: bytes, start: str | None, path: Path) -> LoggedLines:
-    """Rounds of a log, up to a damaged or changed line; a torn last line is left out.
-
-    ``start`` is the first digest of the chain; None for a run of an earlier version without digests.
-    """
-    rows = text.split(b"\n")[:-1]
-    lines, length, last, damage = list[bytes](), 0, start, None
-    for number, row in enumerate(rows):
-        sealed = read_seal(row, last or "")
-        if sealed is not None and last is not None and not sealed.fits:
-            damage = (
-                f"{path}: line {number + 1} was changed or damaged: its digest does not fit; delete it and what "
-                f"follows it, and `swarmbo resume {path.parent}` measures these rounds again"
-            )
-            break
-        line = row if sealed is None else sealed.text
-        if (sealed is None) is not (last is None) or not _is_record(line, number):
-            # else torn, as by a power failure: the round will be measured again
-            if sealed is not None or number < len(rows) - 1:
-                damage = f"{path}: line {number + 1} is not the record of round {number}"
-            break
-        lines.append(line)
-        length += len(row) + 1
-        last = None if sealed is None else sealed.digest
-    return LoggedLines(lines, length, last, damage)
-
-
 def logged_timings(text: bytes, *, sealed: bool, path: Path) -> Iterator[Timing]:
     """Rows of ``timings.jsonl``; torn lines are left out, as they hold durations only."""
     for number, row in enumerate(text.split(b"\n")):
@@ -208,13 +104,6 @@ def logged_timings(text: bytes, *, sealed: bool, path: Path) -> Iterator[Timing]
             yield msgspec.json.decode(row, type=Timing)
         except msgspec.DecodeError:
             continue
-
-
-def _is_record(line: bytes, number: int) -> bool:
-    try:
-        return msgspec.json.decode(line, type=RoundRecord).round == number
-    except msgspec.DecodeError:  # also a ValidationError
-        return False
 
 
 if sys.platform == "win32":

@@ -26,6 +26,7 @@ from swarmbo.registry import FIELD, FUNCTION, SLOTS, Team
 from swarmbo.registry.plugins import find_in, is_own, load, source_of
 
 ENTRY_POINT_GROUP = "swarmbo.envs"
+_CALLBACKS, _ENGINE = "$.callbacks", "$.workers.engine"
 Environment = Any  # a PettingZoo ParallelEnv; PettingZoo ships no types
 
 
@@ -124,7 +125,13 @@ def own_names(tables: Mapping[str, Any]) -> dict[str, str]:
     """
     keys = [("environment", "id"), *((slot, "kind") for slot in SLOTS)]
     there = {f"$.{table}.{key}": (tables.get(table), key) for table, key in keys}
-    names = {at: part.get(key) for at, (part, key) in there.items() if isinstance(part, Mapping)}
+    names: dict[str, Any] = {at: part.get(key) for at, (part, key) in there.items() if isinstance(part, Mapping)}
+    stated: Any = tables.get("callbacks")
+    callbacks: list[Any] = list(stated) if isinstance(stated, list | tuple) else []
+    engine: Any = tables.get("workers")
+    names[_ENGINE] = engine.get("engine") if isinstance(engine, Mapping) else getattr(engine, "engine", None)
+    for index, one in enumerate(callbacks):
+        names[f"{_CALLBACKS}[{index}]"] = one.get("kind") if isinstance(one, Mapping) else one
     return {at: name for at, name in names.items() if is_own(name)} | named_kernels(tables.get("belief"))
 
 
@@ -152,9 +159,14 @@ def folders_of(tables: Mapping[str, Any], *folders: str | os.PathLike[str]) -> l
 
 
 def digests(scenario: msgspec.Struct) -> dict[str, str]:
-    """Digests of the files with user code that a trusted scenario names."""
+    """Digests of the files with user code that a trusted scenario names, without callbacks and engines.
+
+    No decision depends on those.
+    """
     told: dict[str, str] = {}
     for at, name in own_names(msgspec.structs.asdict(scenario)).items():
+        if at.startswith((_CALLBACKS, _ENGINE)):
+            continue
         find_in(getattr(scenario, "modules", None) or (), name, at)
         file = source_of(load(name, at))
         told[name] = "" if file is None else blake2b(file.read_bytes(), digest_size=16).hexdigest()

@@ -8,12 +8,12 @@ import numpy as np
 
 from swarmbo.belief.model import Learned
 from swarmbo.belief.model.groupings import graph_of_groups
+from swarmbo.boundary.seals import digest_of_arrays
 from swarmbo.errors import RunFolderError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import TRUE_MAXIMUM, Goal, GroundTruth, Labels, RoundRecord
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scenario import Scenario
-from swarmbo.runs.stored_files import digest_of_arrays
 from swarmbo.spaces import Domain
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld, FunctionWorld, Offers, Report

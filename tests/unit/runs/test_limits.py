@@ -7,14 +7,15 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from swarmbo.boundary.seals import logged_lines, read_seal, seal
 from swarmbo.errors import ConfigError
 from swarmbo.records import Evaluation, Labels, RoundRecord
 from swarmbo.registry import SLOTS
 from swarmbo.runs import reading, runner
+from swarmbo.runs.folder import _is_record
 from swarmbo.runs.recording import References, summarise
 from swarmbo.runs.scenario import require_shallow, require_within_reason
 from swarmbo.runs.scenario_files import settings_begun
-from swarmbo.runs.stored_files import logged_lines, read_seal, seal
 
 START = "0" * 32
 
@@ -69,7 +70,7 @@ def test_each_line_of_a_log_is_sealed_to_those_before_it():
         after = read_seal(sealed[-1], after).digest
 
     def read(*rows, start=START):
-        return logged_lines(b"".join(row + b"\n" for row in rows), start, Path("rounds.jsonl"))
+        return logged_lines(b"".join(row + b"\n" for row in rows), start, Path("rounds.jsonl"), _is_record)
 
     whole = read(*sealed)
     assert (whole.lines, whole.digest, whole.damage) == (lines, after, None)

@@ -1,0 +1,427 @@
+"""Append-only log of a team's queries and outcomes, from which the team is restored after any kill.
+
+Every ask, loss and tell is on the disk before it takes effect: before a query is sent, and before an outcome is used.
+Lines of ``ledger.jsonl`` are chained by digests. Every 25 events the team's state is written, too. The order of events
+is that of arrival, on which later decisions depend.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import msgspec
+import numpy as np
+
+from swarmbo.boundary.files import read_regular
+from swarmbo.boundary.seals import append_line, digest_of_table, logged_lines, read_seal, seal
+from swarmbo.deciding.team_state import read_state
+from swarmbo.errors import RunFolderError, StateVersionError, UnknownQueryError
+from swarmbo.records import Query, SolveReport, Traffic
+from swarmbo.team import Team
+
+LEDGER = "ledger.jsonl"
+STATES = f"ledger-{'[0-9]' * 6}.npz"
+STATE_EVERY = 25  # events
+
+_START = "swarmbo ledger 1"
+
+Told = float | Mapping[str, float | None] | None
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a ledger.
+
+    Args:
+        kind: ``begin`` (a process opened the ledger), ``ask``, ``lost`` (an evaluation ended without an outcome, and
+            the query stays pending) or ``tell``.
+        at: Time of the event, s since 1970; nothing depends on it.
+        query: Id of the query.
+        point: Asked joint point; of a ``tell``, the point that was evaluated instead, if any.
+        mean: Expected outcome of an ask.
+        std: Standard deviation of the expected outcome.
+        report: Report of the decision of an ask.
+        sharing: Traffic of sharing outcomes before the decision of an ask.
+        outcome: Told total, or outcomes by channel; None for failed ones.
+        failed: True if outcomes that were not given failed.
+        noise_std: Told standard deviation of the noise.
+        why: Reason of a loss.
+        team: Digest of the team's problem and settings, of a ``begin``.
+        note: Plain data of the caller; not interpreted.
+    """
+
+    kind: Literal["begin", "ask", "lost", "tell"]
+    at: float
+    query: str = ""
+    point: dict[str, float] | None = None
+    mean: float | None = None
+    std: float | None = None
+    report: SolveReport | None = None
+    sharing: Traffic = Traffic()
+    outcome: float | dict[str, float | None] | None = None
+    failed: bool = False
+    noise_std: float | dict[str, float] | None = None
+    why: str = ""
+    team: str = ""
+    note: dict[str, Any] = {}
+
+
+class Ledger:
+    """A team whose asks and tells are logged. Several threads may call it; one call runs at a time.
+
+    Attributes:
+        team: The team; only the ledger may ask and tell it.
+        events: All events, in order.
+        watchers: Called with each event once it is on the disk.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> import swarmbo as sb
+        >>> make = lambda: sb.Team(None, {"x": (0.0, 1.0)}, seed=1)
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     ledger = Ledger.create(pathlib.Path(name), make())
+        ...     query, other = ledger.ask(), ledger.ask()
+        ...     losses = ledger.lost(query.id, "its process was killed")
+        ...     told = ledger.tell(other.id, 2.0)
+        ...     again = Ledger.open(pathlib.Path(name), make)
+        >>> list(again.pending), again.losses(query.id), again.team.n_data
+        (['q00001'], 1, 1)
+    """
+
+    def __init__(self, folder: Path, team: Team, choose: Callable[[Team], Query] | None = None) -> None:
+        self.team, self.events = team, list[Event]()
+        self.watchers = list[Callable[[Event], None]]()
+        self._folder, self._choose = folder, choose or Team.ask
+        self._lock, self._digest, self._broken = threading.RLock(), _START, False
+        self._asked, self._losses = dict[str, Event](), dict[str, list[str]]()
+
+    @classmethod
+    def create(cls, folder: Path, team: Team, choose: Callable[[Team], Query] | None = None) -> Self:
+        """Begin a ledger with a team as it is now.
+
+        Args:
+            folder: Existing folder.
+            team: The team, with any data it has.
+            choose: Asks the team for its next query; by default ``team.ask()``.
+
+        Raises:
+            RunFolderError: If the folder has a ledger, or nothing can be written.
+        """
+        ledger = cls(folder, team, choose)
+        if (folder / LEDGER).exists():
+            raise RunFolderError(f"{folder / LEDGER}: is there already; open it, or choose another folder")
+        for state in folder.glob(STATES):
+            state.unlink()
+        with ledger._writing():
+            # the state comes first, since the team may have data that are in no event
+            ledger._write_state(1)
+            ledger._append(Event("begin", time.time(), team=_digest_of(team)))
+        return ledger
+
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """True if a folder has a ledger."""
+        return (folder / LEDGER).is_file()
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        make_team: Callable[[], Team],
+        choose: Callable[[Team], Query] | None = None,
+        replayed: Callable[[Self, Event], None] | None = None,
+        known: int | None = None,
+    ) -> Self:
+        """Open a ledger and restore its team to the bit, from the last state and later events.
+
+        A torn last line, as a kill leaves it, is dropped: it had no effect yet.
+
+        Args:
+            folder: Folder of the ledger.
+            make_team: Makes a team with the same problem and settings.
+            choose: As of ``create``.
+            replayed: Called with the ledger after each replayed event.
+            known: Number of tells that the caller knows: those after them are replayed, even if a state has them.
+
+        Raises:
+            RunFolderError: If there is no ledger, it is damaged, is of another team, or a replayed query has another
+                point than logged.
+        """
+        path = folder / LEDGER
+        try:
+            text = read_regular(path)
+        except OSError as error:
+            raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from error
+        log = logged_lines(text, _START, path, _is_event, "event")
+        if log.damage is not None:
+            raise RunFolderError(log.damage)
+        events = [msgspec.json.decode(line, type=Event) for line in log.lines]
+        if not events:  # killed before the first line was whole: no query was asked
+            path.unlink()
+            return cls.create(folder, make_team(), choose)
+        ledger = cls(folder, make_team(), choose)
+        if events[0].team != _digest_of(ledger.team):
+            raise RunFolderError(f"{path}: is of another team: its problem or settings changed; put them back")
+        assert log.digest is not None
+        ledger._digest = log.digest
+        with ledger._writing():
+            if len(text) != log.length:
+                os.truncate(path, log.length)
+        ledger._replay(events, replayed, known)
+        with ledger._writing():
+            ledger._log(Event("begin", time.time(), team=events[0].team))
+        return ledger
+
+    @property
+    def pending(self) -> dict[str, Query]:
+        """Queries that wait for outcomes, by id, in the order of asks."""
+        with self._lock:
+            return {query_id: self.query(query_id) for query_id in self.team.pending}
+
+    def query(self, query_id: str) -> Query:
+        """Query of an id, pending or told.
+
+        Raises:
+            UnknownQueryError: If it was never asked.
+        """
+        event, problem = self.asked(query_id), self.team.problem
+        point = event.point or {}
+        joint = np.array([point.get(variable, np.nan) for variable in problem.graph.variables])
+        return Query(query_id, dict(point), problem.by_agent(joint), event.mean, event.std)
+
+    def asked(self, query_id: str) -> Event:
+        """Event in which a query was asked.
+
+        Raises:
+            UnknownQueryError: If it was never asked.
+        """
+        if query_id not in self._asked:
+            raise UnknownQueryError(
+                f"query {query_id!r} was never asked; waiting for outcomes: {list(self.team.pending)}"
+            )
+        return self._asked[query_id]
+
+    def losses(self, query_id: str) -> int:
+        """Number of times that an evaluation of a query was lost."""
+        return len(self._losses.get(query_id, ()))
+
+    @property
+    def n_asked(self) -> int:
+        """Number of queries."""
+        return len(self._asked)
+
+    @property
+    def n_told(self) -> int:
+        """Number of queries with all their outcomes."""
+        with self._lock:
+            return len(self._asked) - len(self.team.pending)
+
+    def ask(self, note: Mapping[str, Any] | None = None) -> Query:
+        """Next query; it is on the disk on return.
+
+        Args:
+            note: Plain data to log with it.
+        """
+        with self._changing():
+            query = self._choose(self.team)
+            self._log(
+                Event(
+                    "ask",
+                    time.time(),
+                    query.id,
+                    query.point,
+                    query.mean,
+                    query.std,
+                    self.team.last_report,
+                    self.team.last_sharing,
+                    note=dict(note or {}),
+                )
+            )
+            return query
+
+    def lost(self, query_id: str, why: str, note: Mapping[str, Any] | None = None) -> int:
+        """Note that an evaluation of a pending query ended without an outcome; the query stays pending.
+
+        Returns:
+            Number of its losses so far.
+
+        Raises:
+            UnknownQueryError: If it is not pending.
+        """
+        with self._changing():
+            if query_id not in self.team.pending:
+                self.asked(query_id)
+                raise UnknownQueryError(f"query {query_id!r} is told already; waiting: {list(self.team.pending)}")
+            self._log(Event("lost", time.time(), query_id, why=why, note=dict(note or {})))
+            return self.losses(query_id)
+
+    def tell(
+        self,
+        query_id: str,
+        outcome: Told = None,
+        *,
+        failed: bool = False,
+        point: Mapping[str, float] | None = None,
+        noise_std: float | Mapping[str, float] | None = None,
+        note: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Learn an outcome; it is on the disk on return.
+
+        Args:
+            query_id: Id of the query.
+            outcome: As of ``Team.tell``, like ``failed``, ``point`` and ``noise_std``.
+            failed: True if outcomes that are not given failed.
+            point: Actual point of the evaluation, if another.
+            noise_std: Standard deviation of the noise.
+            note: Plain data to log with it.
+
+        Returns:
+            True; False if this very outcome was told before, and nothing changed.
+
+        Raises:
+            UnknownQueryError: If the query was never asked.
+            ConfigError: As ``Team.tell``; nothing is logged then.
+        """
+        told = Event(
+            "tell",
+            time.time(),
+            query_id,
+            None if point is None else dict(point),
+            outcome=_plain(outcome),
+            failed=failed,
+            noise_std=_plain(noise_std),
+            note=dict(note or {}),
+        )
+        with self._lock:
+            if query_id not in self.team.pending:
+                self.asked(query_id)
+                self._tell(told)  # a conflict raises
+                return False
+        with self._changing():
+            self._tell(told)
+            self._log(told)
+        return True
+
+    def _tell(self, event: Event) -> None:
+        given: dict[str, Any] = {"point": event.point, "noise_std": event.noise_std}
+        self.team.tell(event.query, event.outcome, failed=event.failed, **given)
+
+    def _replay(self, events: list[Event], replayed: Callable[[Self, Event], None] | None, known: int | None) -> None:
+        tells = [number for number, event in enumerate(events) if event.kind == "tell"]
+        done = self._restored(len(events) if known is None or known >= len(tells) else tells[known])
+        for number, event in enumerate(events):
+            if number >= done and event.kind == "ask":
+                query = self._choose(self.team)
+                if (query.id, query.point) != (event.query, event.point):
+                    raise RunFolderError(
+                        f"{self._folder / LEDGER}: line {number + 1}: query {event.query} came out as {query.id} at "
+                        f"{query.point}, logged was {event.point}; wanted the machine, the code and the versions that "
+                        "wrote it"
+                    )
+            elif number >= done and event.kind == "tell":
+                self._tell(event)
+            self._note(event)
+            if number >= done and replayed is not None:
+                replayed(self, event)
+
+    def _restored(self, n_events: int) -> int:
+        """Load the last state of the team; return the number of events in it."""
+        states = {int(path.stem.removeprefix("ledger-")): path for path in self._folder.glob(STATES)}
+        for number in [number for number in states if number > n_events]:
+            states.pop(number).unlink()  # ahead of the log, or of what is wanted: made again in time
+        if not states:
+            return 0
+        path = states[number := max(states)]
+        try:
+            self.team.load_state_dict(read_state(path))
+        except StateVersionError:
+            raise
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            fix = "delete it, and all events are replayed from the start"
+            raise RunFolderError(f"{path}: is damaged ({error}); {fix}") from error
+        return number
+
+    def _note(self, event: Event) -> None:
+        self.events.append(event)
+        if event.kind == "ask":
+            self._asked[event.query] = event
+        elif event.kind == "lost":
+            self._losses.setdefault(event.query, []).append(event.why)
+
+    def _log(self, event: Event) -> None:
+        self._append(event)
+        if len(self.events) % STATE_EVERY == 0:
+            self._write_state(len(self.events))
+        for watcher in self.watchers:
+            watcher(event)
+
+    def _append(self, event: Event) -> None:
+        line = seal(msgspec.json.encode(event), self._digest)
+        append_line(self._folder / LEDGER, line)
+        sealed = read_seal(line, self._digest)
+        assert sealed is not None
+        self._digest = sealed.digest
+        self._note(event)
+
+    def _write_state(self, number: int) -> None:
+        path = self._folder / f"ledger-{number:06d}.npz"
+        self.team.save(path)
+        for old in self._folder.glob(STATES):
+            if old != path:
+                old.unlink()
+
+    @contextmanager
+    def _changing(self) -> Generator[None]:
+        """Block that asks or tells the team and then logs that; after a failed write the ledger refuses further calls.
+
+        The team is then ahead of the log, and nobody has seen that: opened again, the ledger is as logged.
+        """
+        with self._lock:
+            if self._broken:
+                raise RunFolderError(f"{self._folder / LEDGER}: could not be written before; open it again")
+            before = len(self.events)
+            asked, waiting = self.team.round, self.team.pending
+            try:
+                with self._writing():
+                    yield
+            except BaseException:
+                is_ahead = (self.team.round, self.team.pending) != (asked, waiting)
+                self._broken = is_ahead and len(self.events) == before
+                raise
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        try:
+            yield
+        except RunFolderError:
+            raise
+        except OSError as error:
+            raise RunFolderError(f"{self._folder / LEDGER}: cannot be written: {error.strerror or error}") from error
+
+
+def _digest_of(team: Team) -> str:
+    return digest_of_table({"problem": team.problem.to_plain(), "settings": team.setup.to_plain()})
+
+
+def _is_event(line: bytes, number: int) -> bool:
+    try:
+        event = msgspec.json.decode(line, type=Event)
+    except msgspec.DecodeError:  # also a ValidationError
+        return False
+    return number > 0 or event.kind == "begin"
+
+
+def _plain(value: Any) -> Any:
+    """Numbers as JSON keeps them; others are left to the team, which refuses them."""
+    if isinstance(value, Mapping):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not is_number:
+        return value
+    number = float(value)
+    return number if np.isfinite(number) else None

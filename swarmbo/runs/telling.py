@@ -1,0 +1,116 @@
+"""Calls after each round: the callbacks of a scenario, the progress, and a function of the caller."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from swarmbo.boundary.values import error_text
+from swarmbo.errors import ConfigError
+from swarmbo.records import RoundRecord
+from swarmbo.registry.plugins import load, make
+from swarmbo.runs.callbacks import Callback, RoundsTable
+from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.rounds import OnRound
+from swarmbo.runs.scenario import Scenario
+from swarmbo.runs.trackers import AT, MLflow, TensorBoard
+from swarmbo.runs.world import told_by_name
+
+
+def make_callbacks(settings: Sequence[Any]) -> list[Callback]:
+    """Callbacks of a scenario, the table of rounds first; user code must be trusted before.
+
+    Raises:
+        MissingPackageError: If a package is not installed.
+        ConfigError: If user code cannot be loaded, refuses its settings, or has not the methods of a ``Callback``.
+    """
+    made: list[Callback] = [RoundsTable()]
+    for index, one in enumerate(settings):
+        at = f"{AT}[{index}]"
+        if isinstance(one, TensorBoard | MLflow):
+            made.append(one.writer())
+            continue
+        name = one["kind"]
+        rest = {key: value for key, value in one.items() if key != "kind"}
+        own = make(load(name, at), name, rest, at)
+        if not isinstance(own, Callback):
+            raise ConfigError(f"got {name}; wanted a class with the methods begin, on_round and end", at=at)
+        made.append(own)
+    return made
+
+
+class _Observed:
+    """Callbacks of a run. They begin at its first round, when the folder is there and locked."""
+
+    def __init__(self, callbacks: Sequence[Callback], folder: Path, settings: dict[str, Any]) -> None:
+        self._callbacks, self._folder, self._settings = callbacks, folder, settings
+        self._begun: list[Callback] = []
+
+    def on_round(self, record: RoundRecord, was_logged: bool) -> None:
+        if not self._begun:
+            logged = RunFolder.open(self._folder).records()
+            self._begin(logged if was_logged else logged[: record.round])
+        if not was_logged:
+            for callback in self._callbacks:
+                callback.on_round(record)
+
+    def _begin(self, earlier: Sequence[RoundRecord]) -> None:
+        for callback in self._callbacks:
+            callback.begin(self._folder, self._settings, earlier)
+            self._begun.append(callback)
+
+    def end(self, is_complete: bool) -> None:
+        # a run whose rounds were all logged, but not its summary, has no round left to begin with
+        if is_complete and not self._begun:
+            self._begin(RunFolder.open(self._folder).records())
+        for callback in self._begun:
+            callback.end(is_complete)
+
+
+@contextmanager
+def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bool = False) -> Generator[OnRound]:
+    """Block with the function to be called after each round.
+
+    Raises:
+        MissingPackageError: If a callback's package is not installed.
+        ConfigError: If user code cannot be loaded or refuses its settings.
+        OwnCodeError: If a callback of the user raises.
+    """
+    with told_by_name(scenario):
+        plain = msgspec.to_builtins(scenario)
+        observed = _Observed(make_callbacks(scenario.callbacks or ()), folder, plain)
+    with _shown(on_round, scenario, progress) as shown:
+
+        def told(record: RoundRecord, was_logged: bool) -> None:
+            with told_by_name(scenario):
+                observed.on_round(record, was_logged)
+            shown(record, was_logged)
+
+        try:
+            yield told
+        except BaseException as error:
+            try:
+                observed.end(False)
+            except Exception as other:  # noqa: BLE001  the first error is the one to be shown
+                error.add_note(f"a callback failed at the end: {error_text(other)}")
+            raise
+        with told_by_name(scenario):
+            observed.end(True)
+
+
+@contextmanager
+def _shown(on_round: OnRound, scenario: Scenario, progress: bool) -> Generator[OnRound]:
+    if not progress:
+        yield on_round
+        return
+    from swarmbo.runs.progress import Progress  # late: takes time to import
+
+    with Progress(scenario.rounds) as shown:
+
+        def both(record: RoundRecord, was_logged: bool) -> None:
+            shown.show(record, was_logged)
+            on_round(record, was_logged)
+
+        yield both

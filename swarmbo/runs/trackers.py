@@ -1,0 +1,170 @@
+"""Callbacks that write for TensorBoard and MLflow, and the settings of callbacks in a scenario."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from swarmbo.boundary.extras import needed
+from swarmbo.boundary.files import read_regular, regular_file, replacing
+from swarmbo.boundary.values import short
+from swarmbo.errors import ConfigError
+from swarmbo.records import RoundRecord
+from swarmbo.registry.plugins import is_own
+from swarmbo.runs.callbacks import Callback, numbers_of
+from swarmbo.runs.stored_files import EVENT_FILES, EVENTS, MLFLOW_RUN
+from swarmbo.settings import Settings, convert
+
+AT = "$.callbacks"
+
+
+class TensorBoard(Settings, frozen=True, tag="tensorboard", tag_field="kind"):
+    """Event files for TensorBoard, in ``tensorboard`` within the folder of the run. Needs ``swarmbo[tensorboard]``.
+
+    A resumed run writes its event file anew, so that each step is there once.
+    """
+
+    def writer(self) -> Callback:
+        """Make the callback.
+
+        Raises:
+            MissingPackageError: If tensorboardX is not installed.
+        """
+        return _Events(needed("tensorboardX", "tensorboard", "callbacks 'tensorboard'", AT))
+
+
+class _Events:
+    """Writer of TensorBoard's event files."""
+
+    def __init__(self, package: Any) -> None:
+        self._package = package
+
+    def begin(self, folder: Path, settings: Mapping[str, Any], earlier: Sequence[RoundRecord]) -> None:
+        events = folder / EVENTS
+        for old in events.glob(EVENT_FILES):
+            old.unlink()
+        # a TensorBoard that has read the old file drops its steps
+        self._writer = self._package.SummaryWriter(str(events), purge_step=0 if earlier else None)
+        text = msgspec.json.format(msgspec.json.encode(settings), indent=2).decode()
+        self._writer.add_text("scenario", f"```\n{text}\n```", 0)
+        for record in earlier:
+            self._add(record)
+        self._writer.flush()
+
+    def on_round(self, record: RoundRecord) -> None:
+        self._add(record)
+        self._writer.flush()
+
+    def _add(self, record: RoundRecord) -> None:
+        for name, value in numbers_of(record).items():
+            self._writer.add_scalar(name, value, record.round)
+
+    def end(self, is_complete: bool) -> None:
+        self._writer.close()
+
+
+class MLflow(Settings, frozen=True, tag="mlflow", tag_field="kind"):
+    """A run of an MLflow experiment: settings as parameters, numbers as metrics by step. Needs ``swarmbo[mlflow]``.
+
+    A resumed run continues the same run of MLflow, and logs the steps that are missing there.
+
+    Args:
+        tracking_uri: Address of the tracking server, or of a database (``sqlite:///mlflow.db``); by default the one of
+            the environment variable ``MLFLOW_TRACKING_URI``, else MLflow's own default.
+        experiment: Name of the experiment; created if missing.
+    """
+
+    tracking_uri: str | None = None
+    experiment: str = "swarmbo"
+
+    def writer(self) -> Callback:
+        """Make the callback.
+
+        Raises:
+            MissingPackageError: If mlflow-skinny or mlflow is not installed.
+        """
+        return _Tracked(self, needed("mlflow", "mlflow", "callbacks 'mlflow'", AT))
+
+
+class _Tracked:
+    """Writer of one run of MLflow; its id is in ``mlflow.json``."""
+
+    def __init__(self, settings: MLflow, package: Any) -> None:
+        self._settings, self._package = settings, package
+
+    def begin(self, folder: Path, settings: Mapping[str, Any], earlier: Sequence[RoundRecord]) -> None:
+        self._client = self._package.MlflowClient(tracking_uri=self._settings.tracking_uri)
+        there = folder / MLFLOW_RUN
+        if regular_file(there):
+            self._run = str(msgspec.json.decode(read_regular(there), type=dict[str, str])["run"])
+            self._client.update_run(self._run, status="RUNNING")
+            self._add(earlier, self._logged())
+            return
+        found = self._client.get_experiment_by_name(self._settings.experiment)
+        number = self._client.create_experiment(self._settings.experiment) if found is None else found.experiment_id
+        name = f"{settings['name']}-{settings['seed']}"
+        self._run = self._client.create_run(number, run_name=name, tags={"swarmbo.folder": str(folder)}).info.run_id
+        with replacing(there) as file:
+            file.write(msgspec.json.encode({"run": self._run}))
+        for key, value in _flat(settings):
+            self._client.log_param(self._run, key, value)
+        self._add(earlier, {})
+
+    def on_round(self, record: RoundRecord) -> None:
+        self._add([record], {})
+
+    def _logged(self) -> dict[str, set[int]]:
+        """Steps of each metric that MLflow has."""
+        names = self._client.get_run(self._run).data.metrics
+        return {name: {one.step for one in self._client.get_metric_history(self._run, name)} for name in names}
+
+    def _add(self, records: Sequence[RoundRecord], logged: Mapping[str, set[int]]) -> None:
+        metric, now = self._package.entities.Metric, int(time.time() * 1000)
+        new = [
+            metric(name, float(value), now, record.round)
+            for record in records
+            for name, value in numbers_of(record).items()
+            if record.round not in logged.get(name, ())
+        ]
+        for begin in range(0, len(new), _BATCH):
+            self._client.log_batch(self._run, metrics=new[begin : begin + _BATCH])
+
+    def end(self, is_complete: bool) -> None:
+        self._client.set_terminated(self._run, "FINISHED" if is_complete else "KILLED")
+
+
+_BATCH = 1000  # metrics in a call, MLflow's limit
+_LONGEST = 6000  # characters of a parameter, MLflow's limit
+
+
+def _flat(table: Mapping[str, Any], above: str = "") -> list[tuple[str, str]]:
+    """Settings by path: ``coordination.kind``."""
+    found: list[tuple[str, str]] = []
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            found += _flat(value, f"{above}{key}.")
+        elif value is not None:
+            found.append((f"{above}{key}", str(value)[:_LONGEST]))
+    return found
+
+
+def settings_of(given: Sequence[object]) -> tuple[Any, ...]:
+    """Settings of the callbacks that a scenario states; a table that names user code stays a table.
+
+    Raises:
+        ConfigError: With the path of the wrong key.
+
+    Example:
+        >>> [type(one).__name__ for one in settings_of(["tensorboard", {"kind": "mlflow", "experiment": "mine"}])]
+        ['TensorBoard', 'MLflow']
+    """
+    found: list[Any] = []
+    for index, one in enumerate(given):
+        table = {"kind": one} if isinstance(one, str) else one
+        if not isinstance(table, TensorBoard | MLflow | Mapping):
+            raise ConfigError(f"got {short(one)}; wanted a kind of callback, or a table", at=f"{AT}[{index}]")
+        is_made = not isinstance(table, Mapping) or is_own(table.get("kind"))
+        found.append(table if is_made else convert(table, TensorBoard | MLflow, f"{AT}[{index}]"))
+    return tuple(found)

@@ -1,0 +1,223 @@
+"""Callbacks get each round once, also if a run is killed between its log and them, and resumed."""
+
+import csv
+import sys
+
+import pytest
+
+from swarmbo.errors import ConfigError, OwnCodeError
+from swarmbo.runs import RunFolder, load, resume, run
+from swarmbo.runs.callbacks import numbers_of
+from swarmbo.runs.trackers import settings_of
+
+SETTINGS = ["rounds=4", "initial=4", "environment.noise_std=0.0"]
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+def killed_after(number):
+    def on_round(record, was_logged):
+        if record.round == number:
+            raise Killed
+
+    return on_round
+
+
+def interrupted_run(folder, callbacks, monkeypatch, *, before_callbacks, at=2):
+    """A run that is killed in a round: after its log and before its callbacks, or after both; and resumed."""
+    scenario = load("camel", [*SETTINGS, f"callbacks={callbacks}"])
+    with monkeypatch.context() as patch:
+        if before_callbacks:
+            from swarmbo.runs import telling
+
+            whole = telling._Observed.on_round
+
+            def on_round(self, record, was_logged):
+                if record.round == at:
+                    raise Killed
+                whole(self, record, was_logged)
+
+            patch.setattr(telling._Observed, "on_round", on_round)
+        with pytest.raises(Killed):
+            run(scenario, folder, on_round=killed_after(at))
+    resume(folder)
+    return RunFolder.open(folder).records()
+
+
+@pytest.mark.parametrize("before_callbacks", [False, True])
+def test_rounds_csv_has_each_round_once(tmp_path, monkeypatch, before_callbacks):
+    records = interrupted_run(tmp_path / "a", "[]", monkeypatch, before_callbacks=before_callbacks)
+    run(load("camel", SETTINGS), tmp_path / "b")
+    whole = (tmp_path / "b" / "rounds.csv").read_bytes()
+    assert (tmp_path / "a" / "rounds.csv").read_bytes() == whole
+    rows = list(csv.DictReader(whole.decode().splitlines()))
+    assert [int(row["round"]) for row in rows] == [0, 1, 2, 3, 4]
+    for row, record in zip(rows, records, strict=True):
+        assert {name: float(cell) for name, cell in row.items() if cell and name != "round"} == numbers_of(record)
+
+
+def test_a_torn_row_is_written_anew(tmp_path):
+    with pytest.raises(Killed):
+        run(load("camel", SETTINGS), tmp_path, on_round=killed_after(2))
+    table = tmp_path / "rounds.csv"
+    table.write_bytes(table.read_bytes()[:-9])
+    resume(tmp_path)
+    assert [row.split(",")[0] for row in table.read_text().split()] == ["round", "0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("before_callbacks", [False, True])
+def test_tensorboard_reads_each_step_once(tmp_path, monkeypatch, before_callbacks):
+    pytest.importorskip("tensorboardX")
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    records = interrupted_run(tmp_path, '["tensorboard"]', monkeypatch, before_callbacks=before_callbacks)
+    events = reader.EventAccumulator(str(tmp_path / "tensorboard"), {reader.SCALARS: 0}).Reload()
+    wanted = {}
+    for record in records:
+        for name, value in numbers_of(record).items():
+            wanted.setdefault(name, []).append((record.round, pytest.approx(value, rel=1e-6)))  # of 32 bits
+    assert {name: [(e.step, e.value) for e in events.Scalars(name)] for name in events.Tags()["scalars"]} == wanted
+    raw = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
+    files = list((tmp_path / "tensorboard").iterdir())
+    steps = [
+        (event.step, value.tag)
+        for file in files
+        for event in raw.RawEventFileLoader(str(file)).Load()
+        for event in [_event(event)]
+        for value in event.summary.value
+    ]
+    assert len(steps) == len(set(steps)) > 20  # also for those that read the files without a purge
+
+
+def _event(raw):
+    from tensorboard.compat.proto.event_pb2 import Event
+
+    return Event.FromString(raw)
+
+
+@pytest.mark.filterwarnings("ignore")  # of packages that MLflow imports
+@pytest.mark.parametrize("before_callbacks", [False, True])
+def test_mlflow_has_each_step_once(tmp_path, monkeypatch, before_callbacks):
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    mlflow = pytest.importorskip("mlflow")
+    pytest.importorskip("sqlalchemy")
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    told = f'[{{kind = "mlflow", tracking_uri = "{uri}", experiment = "mine"}}]'
+    records = interrupted_run(tmp_path / "run", told, monkeypatch, before_callbacks=before_callbacks)
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    (found,) = client.search_runs([client.get_experiment_by_name("mine").experiment_id])
+    assert found.info.status == "FINISHED"
+    assert found.data.params["environment.function"] == "camel"
+    for name in found.data.metrics:
+        history = [(one.step, one.value) for one in client.get_metric_history(found.info.run_id, name)]
+        assert history == [(r.round, numbers_of(r)[name]) for r in records if name in numbers_of(r)]
+    assert found.data.metrics["simple_regret"] == records[-1].score.simple_regret
+
+
+OWN = """
+from pathlib import Path
+
+class Log:
+    def __init__(self, file, fails_at=None):
+        self.file, self.fails_at = Path(file), fails_at
+
+    def begin(self, folder, settings, earlier):
+        self._say(f"begin {folder.name} {settings['name']} {[record.round for record in earlier]}")
+
+    def on_round(self, record):
+        if record.round == self.fails_at:
+            raise RuntimeError("full")
+        self._say(f"round {record.round}")
+
+    def end(self, is_complete):
+        self._say(f"end {is_complete}")
+
+    def _say(self, text):
+        with self.file.open("a") as file:
+            file.write(text + "\\n")
+
+class Half:
+    def on_round(self, record): ...
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "own_callbacks.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    sys.modules.pop("own_callbacks", None)
+
+
+def of_own(file, more=""):
+    return [*SETTINGS, f'callbacks=[{{kind = "own_callbacks:Log", file = "{file}"{more}}}]']
+
+
+def test_own_callbacks_get_rounds_in_turn(own):
+    log = own / "log.txt"
+    scenario = load("camel", of_own(log), trust=True)
+    with pytest.raises(Killed):
+        run(scenario, own / "run", on_round=killed_after(1), trust=True)
+    resume(own / "run", trust=True)
+    first = ["begin run camel []", "round 0", "round 1", "end False"]
+    assert log.read_text().splitlines() == [
+        *first,
+        "begin run camel [0, 1]",
+        *(f"round {number}" for number in (2, 3, 4)),
+        "end True",
+    ]
+
+
+def test_own_callbacks_need_trust_and_all_methods(own):
+    with pytest.raises(ConfigError, match=r"callbacks\[0\].*--trust"):
+        load("camel", of_own("x"))
+    scenario = load("camel", [*SETTINGS, 'callbacks=["own_callbacks:Half"]'], trust=True)
+    with pytest.raises(ConfigError, match="begin, on_round and end"):
+        run(scenario, own / "run", trust=True)
+    assert not (own / "run").exists()
+
+
+def test_a_callback_that_raises_is_named_and_the_run_goes_on_when_it_is_mended(own):
+    log = own / "log.txt"
+    scenario = load("camel", of_own(log, ", fails_at = 2"), trust=True)
+    with pytest.raises(OwnCodeError, match=r"own_callbacks:Log.on_round raised RuntimeError: full"):
+        run(scenario, own / "run", trust=True)
+    code = own / "own_callbacks.py"
+    code.write_text(OWN.replace('raise RuntimeError("full")', "pass"))
+    sys.modules.pop("own_callbacks")
+    resume(own / "run", trust=True)
+    assert log.read_text().splitlines()[-4:] == ["begin run camel [0, 1, 2]", "round 3", "round 4", "end True"]
+
+
+def test_a_package_that_is_missing_is_said_before_anything_is_written(tmp_path, monkeypatch):
+    for package in ("tensorboardX", "mlflow"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for kind, package in (("tensorboard", "tensorboardX"), ("mlflow", "mlflow")):
+        with pytest.raises(ConfigError, match=rf"'{package}', which is not installed; pip install swarmbo\[{kind}\]"):
+            run(load("camel", [*SETTINGS, f'callbacks=["{kind}"]']), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "at", "message"),
+    [
+        (["tensorbord"], "[0]", "did you mean 'tensorboard'"),
+        (["tensorboard", {"kind": "mlflow", "experment": "x"}], "[1]", "did you mean 'experiment'"),
+        ([3], "[0]", "wanted a kind of callback"),
+        ([{}], "[0]", "kind"),
+    ],
+)
+def test_wrong_callbacks_are_refused(given, at, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        settings_of(given)
+    assert caught.value.at.startswith(f"$.callbacks{at}")
+
+
+def test_force_deletes_what_callbacks_wrote(tmp_path):
+    pytest.importorskip("tensorboardX")
+    scenario = load("camel", [*SETTINGS, 'callbacks=["tensorboard"]'])
+    run(scenario, tmp_path)
+    run(load("camel", SETTINGS), tmp_path, force=True)
+    assert not (tmp_path / "tensorboard").exists()
+    assert (tmp_path / "rounds.csv").is_file()
