@@ -55,10 +55,29 @@ class TransportError(SwarmboError, OSError):
 
 
 class UnknownQueryError(SwarmboError, KeyError):
-    """An outcome was told for a query that was never made, or was told already."""
+    """An outcome was told for a query that was never made or was given up, or for a channel that it did not ask."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
+
+
+class ConflictError(SwarmboError, ValueError):
+    """An outcome was told for a query that has another one already; the message has both.
+
+    Telling the same again, also that it failed, is no error and changes nothing.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> from swarmbo.errors import ConflictError
+        >>> team = sb.Team(None, {"x": (0.0, 1.0)})
+        >>> query = team.ask()
+        >>> for outcome in (2.0, 2.0, 3.0):
+        ...     try:
+        ...         team.tell(query, outcome)
+        ...     except ConflictError as error:
+        ...         print(error)
+        query 'q00001': got the total 3.0; told before: 2.0
+    """
 
 
 class StateVersionError(SwarmboError, ValueError):

@@ -15,7 +15,7 @@ from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.deciding.choice import MOST_QUERIES
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.offers import Offer
-from swarmbo.deciding.own_rows import UNASKED
+from swarmbo.deciding.own_rows import UNASKED, OwnRow
 from swarmbo.deciding.setup import Setup
 from swarmbo.deciding.told import Noise
 from swarmbo.errors import ConfigError, UnknownQueryError
@@ -238,19 +238,19 @@ class Agent(Returning):
                 unknown.
 
         Raises:
-            UnknownQueryError: If no such query is pending, or it does not wait for a factor.
+            UnknownQueryError: If there is no such query, or it was given up.
+            ConflictError: If another outcome was told before; the same one again changes nothing.
             ConfigError: If a factor or a variable is not its own, a total is given to another than the first agent, or
                 a value is not in bounds.
             ShapeError: If an outcome is no number, or a location is not in or near the box.
         """
-        own = self._own
+        own, order = self._own, self._own.count
         if self.problem.is_field:
             if point is not None:
                 raise ConfigError("got a point; wanted location = …, as this is a field", at="$.point")
             query_id = UNASKED if query is None else query_name(query)
-            before = own.told.get(query_id)
             row = self._owned.measured(
-                self._log, query_id, before, outcome, location, noise_std, failed=failed, order=own.count
+                self._log, query_id, self._unlearned(query_id), outcome, location, noise_std, failed=failed, order=order
             )
         else:
             if location is not None:
@@ -258,11 +258,17 @@ class Agent(Returning):
                     "got a location; wanted point = {variable: value}, as this is a function", at="$.location"
                 )
             query_id = query_name(query)
-            before = own.told.get(query_id)
+            order = own.told[query_id].order if query_id in own.told else order
             row = self._teller.told(
-                self._log, query_id, before, outcome, point, noise_std, failed=failed, order=own.count
+                self._log, query_id, self._unlearned(query_id), outcome, point, noise_std, failed=failed, order=order
             )
-        self._own = own.with_told(query_id, row)
+        if row is not None:
+            self._own = own.with_told(query_id, row)
+
+    def _unlearned(self, query_id: str) -> OwnRow:
+        """Own data about a query that are not in the log yet: unreported, or in the report under way."""
+        own = self._own if self._begun is None else self._begun.deciding.said.then(self._own)
+        return own.told.get(query_id, OwnRow(0))
 
     def observe(self, query: object, info: Mapping[str, Any], *, is_all: bool = True) -> None:
         """Learn its own environment's info of a round in a field, as ``Team.observe`` does for all agents.

@@ -20,7 +20,7 @@ from swarmbo.problem import Problem
 from swarmbo.records import Recommendation
 from swarmbo.transport import Envelope
 
-STATE_VERSION = 4  # 4: what each agent offered before the last decision
+STATE_VERSION = 5  # 5: the query of each evaluation
 
 
 class Saved(Talking):

@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike
 
 from swarmbo.boundary.values import real_array, reported_number, short, table, told_number
 from swarmbo.deciding.candidates import checked_candidates
-from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.logbook import Logbook, OpenQuery
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, shares_outcomes
-from swarmbo.deciding.told import Noise, attached, measured_place, noise_of
-from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
+from swarmbo.deciding.told import Noise, attached, known_outcome, measured_place, noise_of, require_same
+from swarmbo.errors import ConfigError, ConflictError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Measurement
 from swarmbo.worlds.fields import measurements_of
@@ -50,39 +50,59 @@ class Owned:
         self,
         log: Logbook,
         query_id: str,
-        before: OwnRow | None,
+        before: OwnRow,
         outcome: OwnOutcome,
         point: Mapping[str, float] | None,
         noise_std: Noise,
         *,
         failed: bool,
         order: int,
-    ) -> OwnRow:
-        """Check outcomes of a query; see ``Agent.tell``. ``before`` are those that it got since its last report."""
-        known = OwnRow(order) if before is None else before
-        query = log.query(query_id)
-        waits = [factor for factor in query.waits if factor in self.factors and factor not in known.factors]
+    ) -> OwnRow | None:
+        """Check outcomes of a query, and leave out known ones; None if all are; see ``Agent.tell``.
+
+        ``before`` are those that it got and that its log does not have yet.
+        """
         factors, total = self._outcome(outcome)
+        query = log.asked_of(query_id, factors)
+        waits = [factor for factor in query.waits if factor in self.factors and factor not in before.factors]
         told = {factor: np.nan if y is None else y for factor, y in factors.items()}
         of_total, noise = noise_of(noise_std, None if total is UNSET else np.nan, told)
-        if again := [factor for factor in factors if factor not in waits]:
-            raise UnknownQueryError(f"query {query_id!r}: got {again} again; waiting for {waits}")
-        if total is not UNSET and known.total is not UNSET:
-            raise UnknownQueryError(f"query {query_id!r}: got its total again")
+        for factor in told.keys() - waits:
+            is_new = factor in before.factors
+            known = before.factors[factor] if is_new else known_outcome(log, query_id, query, factor)
+            require_same(query_id, repr(factor), told[factor], known)
+        has_total = before.total is not UNSET or not query.waits
+        if total is not UNSET and has_total:
+            known = before.total if before.total is not UNSET else float(log.history.totals[query.row])
+            require_same(query_id, "the total", total, known)
+        new = {factor: y for factor, y in factors.items() if factor in waits}
         if failed or (outcome is None and total is UNSET):
-            factors = dict.fromkeys(waits) | factors
+            if not waits and not factors:
+                self._require_failure(log, query_id, query, before)
+            new = dict.fromkeys(waits) | new
+        if not new and (factors or not waits) and (total is UNSET or has_total):
+            return None
         own = {} if point is None else table(point, "{variable: value}", "$.point")
         if foreign := [variable for variable in own if variable not in self.variables]:
             raise ConfigError(f"got {foreign}; wanted its own of {list(self.variables)}", at="$.point")
         placed = self.problem.named(self.problem.placed({**self.problem.named(query.point), **own}))
         return OwnRow(
-            known.order,
-            factors,
-            total,
+            order,
+            new,
+            UNSET if has_total else total,
             {variable: placed[variable] for variable in own},
-            noise=noise,
+            noise={factor: std for factor, std in noise.items() if factor in new},
             total_noise=_known(of_total),
         )
+
+    def _require_failure(self, log: Logbook, query_id: str, query: OpenQuery, before: OwnRow) -> None:
+        """Refuse a failure of a query of which no own outcome failed."""
+        known = {
+            factor: before.factors[factor] if factor in before.factors else known_outcome(log, query_id, query, factor)
+            for factor in self.factors
+        }
+        if not any(y is None or math.isnan(y) for y in known.values()):
+            raise ConflictError(f"query {query_id!r}: got a failure; told before: {short(known)}")
 
     def attached(
         self,
@@ -138,31 +158,37 @@ class Owned:
         self,
         log: Logbook,
         query_id: str,
-        before: OwnRow | None,
+        before: OwnRow,
         outcome: OwnOutcome,
         location: ArrayLike | None,
         noise_std: Noise,
         *,
         failed: bool,
         order: int,
-    ) -> OwnRow:
-        """Check a measurement in a field; see ``Agent.tell``."""
-        if before is not None and before.has_come:
-            raise UnknownQueryError(f"query {query_id!r}: got {self.name!r} again; its outcome is already known")
+    ) -> OwnRow | None:
+        """Check a measurement in a field; None if it is known; see ``Agent.tell``."""
         factors, _ = self._outcome(None if failed else outcome)
+        y = factors.get(self.name)
         if query_id == UNASKED:
+            if before.has_come:
+                raise UnknownQueryError(f"got {self.name!r} again without a query; its measurement is already known")
             if location is None:
                 raise ConfigError(
                     "got none; wanted the location, as no query asked for this measurement", at="$.location"
                 )
             place = measured_place(self.problem, self.name, location)
         else:
-            query = log.query(query_id, [self.name])
+            query = log.asked_of(query_id, [self.name])
+            if before.has_come or self.name not in query.waits:
+                is_new = self.name in before.factors
+                known = before.factors[self.name] if is_new else known_outcome(log, query_id, query, self.name)
+                require_same(query_id, repr(self.name), y, known)
+                return None
             sent = self.problem.places(query.point, [self.name])[self.name]
             place = sent if location is None else measured_place(self.problem, self.name, location)
         _, noise = noise_of(noise_std, None, {self.name: 0.0})
-        y = np.nan if (known := factors.get(self.name)) is None else known
-        return OwnRow.measured(order, self.problem, Measurement(self.name, place, y, noise.get(self.name, np.nan)))
+        measurement = Measurement(self.name, place, np.nan if y is None else y, noise.get(self.name, np.nan))
+        return OwnRow.measured(order, self.problem, measurement)
 
     def observed(self, log: Logbook, query_id: str, info: Mapping[str, Any], *, order: int, is_all: bool) -> OwnRow:
         """Check its environment's info of a round; see ``Agent.observe``."""

@@ -173,6 +173,8 @@ class AskTell(TeamState):
     ) -> None:
         """Learn the outcome of a query; outcomes of its channels all at once, or in parts.
 
+        Telling an outcome again changes nothing, so a message may be repeated; only the outcome is compared.
+
         Args:
             query: Query, or its id. Queries may be told in any order.
             outcome: The total of a function or its factors' outcomes by name; in a field agents' measurements by name.
@@ -185,15 +187,17 @@ class AskTell(TeamState):
                 outcomes without a number keep the fitted noise.
 
         Raises:
-            UnknownQueryError: If no such query is pending, or it does not wait for a channel: an unknown one, without
-                part in the query, or told before.
+            UnknownQueryError: If there is no such query, or it was given up, or it did not ask a channel.
+            ConflictError: If another outcome was told before; it names both.
             ConfigError: If a total is told to a team that observes channels, or something is no table; a point lacks a
                 variable or is not in bounds.
             ShapeError: If an outcome is no number, a noise is no finite number >= 0, or a location is not a finite (d,)
                 array in or near the box.
         """
         query_id = query_name(query)
-        self._take(query_id, news_of(self._log, query_id, outcome, point, locations, noise_std, failed=failed))
+        news = news_of(self._log, query_id, outcome, point, locations, noise_std, failed=failed)
+        if news is not None:
+            self._take(query_id, news)
 
     @whole_or_not_at_all
     def expect(self, point: Mapping[str, float]) -> str:

@@ -13,6 +13,8 @@ from swarmbo.problem.data import Dataset, News
 
 _NUMBERS = ("X", "totals", "factors", "rounds", "noise_std")
 _FLAGS = ("attached", "chosen", "taken")
+_COUNTS = ("basis", "query")
+_DIGITS = 18  # of a query's number, which is of 64 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +108,7 @@ class Logbook:
 
     def next_ids(self, count: int = 1) -> list[str]:
         """Ids of the coming queries."""
-        return [f"q{self.asked + i:05d}" for i in range(1, count + 1)]
+        return [_name(self.asked + i) for i in range(1, count + 1)]
 
     def with_query(self, point: Float[np.ndarray, " n"], *, chosen: bool = True) -> tuple["Logbook", str]:
         """Request a point; return the new logbook, and the query's id. Without participants it waits for nothing."""
@@ -134,19 +136,32 @@ class Logbook:
         """Find an open query that waits for the channels."""
         if query_id not in self.open:
             raise UnknownQueryError(f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}")
-        query, named = self.open[query_id], list(channels)
-        asked, waits = set(self.problem.channels_in(query.point)), set(query.waits)
-        if strangers := [channel for channel in named if channel not in asked]:
-            raise UnknownQueryError(f"query {query_id!r} waits for {list(query.waits)}, got one of {strangers}")
-        if again := [channel for channel in named if channel not in waits]:
+        query, named = self.asked_of(query_id, channels), list(channels)
+        if again := [channel for channel in named if channel not in query.waits]:
             raise UnknownQueryError(f"query {query_id!r}: got {again} again; waiting for {list(query.waits)}")
+        return query
+
+    def asked_of(self, query_id: str, channels: Iterable[str] = ()) -> OpenQuery:
+        """Find a query of the channels that is open or told; a told one waits for nothing, and has its row."""
+        if query_id in self.open:
+            query = self.open[query_id]
+        else:
+            data, number = self.history, _number(query_id)
+            assert data.query is not None
+            row = next(iter(np.flatnonzero(data.query == number).tolist()), None) if number else None
+            if row is None:
+                raise UnknownQueryError(f"query {query_id!r} is not pending; waiting for outcomes: {list(self.open)}")
+            query = OpenQuery(data.X[row], (), row)
+        asked = self.problem.channels_in(query.point)
+        if strangers := [channel for channel in channels if channel not in asked]:
+            raise UnknownQueryError(f"query {query_id!r} waits for {list(query.waits)}, got one of {strangers}")
         return query
 
     def with_total(
         self, query_id: str, total: float, point: Float[np.ndarray, " n"] | None = None, noise_std: float = np.nan
     ) -> "Logbook":
         """Close a query with its total, NaN if failed; ``point`` is the actual point, and a noise of NaN is unknown."""
-        row, history = self._row(self.query(query_id), point)
+        row, history = self._row(query_id, self.query(query_id), point)
         totals, noise = history.totals.copy(), history.known_noise
         totals[row], noise[row, 0] = total, noise_std
         failures = self.failures + int(np.isnan(total))
@@ -166,7 +181,7 @@ class Logbook:
         ``point`` is the actual point, NaN for variables as requested. Variables of channels with earlier outcomes stay.
         """
         query = self.query(query_id, outcomes)
-        row, history = self._row(query, point)
+        row, history = self._row(query_id, query, point)
         told, noise, place = history.factors.copy(), history.known_noise, self.problem.graph.place_of
         for channel, outcome in outcomes.items():
             column = place[channel]
@@ -241,22 +256,21 @@ class Logbook:
             "failures": self.failures,
             "open": {key: [list(q.waits), q.row, q.round, q.chosen, q.basis] for key, q in self.open.items()},
         }
-        rows = {name: getattr(self.history, name).copy() for name in (*_NUMBERS, *_FLAGS, "basis")}
+        rows = {name: getattr(self.history, name).copy() for name in (*_NUMBERS, *_FLAGS, *_COUNTS)}
         return plain, {**rows, "open": self.out}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Logbook":
         """Restore the state of ``to_state``, with the same problem."""
-        n = len(arrays["totals"])  # states of earlier versions have no basis: then all came one by one
         history = Dataset(
-            basis=np.array(arrays.get("basis", np.arange(n)), dtype=np.int64),
+            **{name: np.array(arrays[name], dtype=np.int64) for name in _COUNTS},
             **{name: np.array(arrays[name], dtype=float) for name in _NUMBERS},
             **{name: np.array(arrays[name], dtype=bool) for name in _FLAGS},
         )
         counts = {name: plain[name] for name in ("asked", "begun", "failures")}
         points = np.array(arrays["open"], dtype=float)
         queries = {
-            key: OpenQuery(point, tuple(waits), row, asked, chosen, *(basis or [n]))
-            for point, (key, (waits, row, asked, chosen, *basis)) in zip(points, plain["open"].items(), strict=True)
+            key: OpenQuery(point, tuple(waits), *more)
+            for point, (key, (waits, *more)) in zip(points, plain["open"].items(), strict=True)
         }
         return replace(self, history=history, **counts)._with_open(queries)
 
@@ -284,14 +298,14 @@ class Logbook:
         """History with totals of rows whose factors are all known; in a field there are none."""
         return history if self.problem.is_field else history.with_sums()
 
-    def _row(self, query: OpenQuery, point: Float[np.ndarray, " n"] | None) -> tuple[int, Dataset]:
+    def _row(self, query_id: str, query: OpenQuery, point: Float[np.ndarray, " n"] | None) -> tuple[int, Dataset]:
         """A query's row in the history, and the history with that row at the actual point."""
         place = query.point if point is None else np.where(np.isnan(point), query.point, point)
         if query.row is None:
             unknown = np.full((1, len(self.problem.channels)), np.nan)
             asked = np.array([float(query.round)])
             added = self._rows(place[None], unknown[:, 0], unknown, asked, attached=False, chosen=query.chosen)
-            added = replace(added, basis=np.array([query.basis]))
+            added = replace(added, basis=np.array([query.basis]), query=np.array([_number(query_id)]))
             return len(self.history), self.history.then(added)
         if point is None:
             return query.row, self.history
@@ -323,4 +337,16 @@ class Logbook:
             taken=self.problem.taken(X),
             noise_std=np.full((len(X), 1 + factors.shape[1]), np.nan) if noise_std is None else noise_std,
             basis=len(self.history) + np.arange(len(X)),
+            query=np.zeros(len(X), dtype=np.int64),
         )
+
+
+def _name(number: int) -> str:
+    return f"q{number:05d}"
+
+
+def _number(query_id: str) -> int:
+    """Number of a query; 0 for a text that is no id."""
+    digits = query_id[1:]
+    number = int(digits) if digits.isdecimal() and len(digits) <= _DIGITS else 0
+    return number if query_id == _name(number) else 0

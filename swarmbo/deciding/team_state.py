@@ -25,7 +25,7 @@ from swarmbo.problem.data import Dataset
 from swarmbo.records import LinkReport, Query, SolveReport, Traffic
 from swarmbo.worlds import World
 
-STATE_VERSION = 7  # 7: unreported data since the last decision
+STATE_VERSION = 8  # 8: the query of each evaluation
 _PLAIN = "team.json"  # of a file: its text, as bytes
 
 

@@ -1,5 +1,6 @@
 """Checks of outcomes that a user tells or attaches."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsFloat
 
@@ -9,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from swarmbo.belief.gp.data import checked_rounds
 from swarmbo.boundary.values import LARGEST_OUTCOME, real_array, reported_place, short, table, told_noise, told_number
-from swarmbo.deciding.logbook import Logbook
-from swarmbo.errors import ConfigError, ShapeError, UnknownQueryError
+from swarmbo.deciding.logbook import Logbook, OpenQuery
+from swarmbo.errors import ConfigError, ConflictError, ShapeError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, News
 
@@ -27,21 +28,21 @@ def news_of(
     noise_std: Noise = None,
     *,
     failed: bool,
-) -> News:
-    """News from a user's outcome of a query; see ``AskTell.tell``."""
-    problem, query = log.problem, log.query(query_id)
+) -> News | None:
+    """News from a user's outcome of a query, without outcomes that are known; None if all are; see ``AskTell.tell``."""
+    problem, query = log.problem, log.asked_of(query_id)
     if problem.is_field:
         if point is not None:
             raise ConfigError("got a point; wanted locations = {agent: location}, as this is a field", at="$.point")
         told = {} if outcome is None else table(outcome, "{agent: outcome}", "$.outcomes")
         where = {} if locations is None else table(locations, "{agent: location}", "$.locations")
-        log.query(query_id, told)
+        log.asked_of(query_id, told)
         if strangers := [agent for agent in where if agent not in told]:
             raise UnknownQueryError(f"got locations of {strangers} without outcomes; wanted both or only outcomes")
         sent = problem.places(query.point, query.waits)
         places = sent | {agent: measured_place(problem, agent, where[agent]) for agent in where}
         total, factors, rest_failed = None, _numbers(told), failed
-        spot = problem.joint({agent: place for agent, place in places.items() if failed or agent in factors})
+        spot = problem.joint({agent: places[agent] for agent in query.waits if failed or agent in factors})
     else:
         if locations is not None:
             raise ConfigError(
@@ -50,11 +51,50 @@ def news_of(
         spot = query.point if point is None else problem.placed(point)
         total, factors = _outcome_of(outcome, problem)
         rest_failed = failed or not isinstance(outcome, Mapping)
-        log.query(query_id, factors)
+        log.asked_of(query_id, factors)
     total_noise, noise = noise_of(noise_std, total, factors)
+    known = {channel: y for channel, y in factors.items() if channel not in query.waits}
+    for channel, y in known.items():
+        require_same(query_id, repr(channel), y, known_outcome(log, query_id, query, channel))
+    if not query.waits:
+        _require_same_whole(log, query_id, query, total, is_failed=rest_failed and not known)
+        return None
+    new = {channel: y for channel, y in factors.items() if channel in query.waits}
     if total is None and rest_failed:
-        factors = dict.fromkeys(query.waits, np.nan) | factors
-    return News(spot, total, factors, total_noise, noise)
+        new = dict.fromkeys(query.waits, np.nan) | new
+    if known and not new and total is None:
+        return None
+    return News(spot, total, new, total_noise, {channel: noise[channel] for channel in new if channel in noise})
+
+
+def known_outcome(log: Logbook, query_id: str, query: OpenQuery, channel: str) -> float:
+    """Outcome of a channel for which a query does not wait any more; NaN if it failed."""
+    data, column = log.history, log.problem.channels.index(channel)
+    assert query.row is not None
+    if data.taken is not None and not data.taken[query.row, column]:
+        raise UnknownQueryError(f"query {query_id!r}: {channel!r} is not pending, as it was given up")
+    outcome = float(data.factors[query.row, column])
+    if np.isnan(outcome) and not np.isnan(total := data.totals[query.row]):
+        raise ConflictError(f"query {query_id!r}: got an outcome of {channel!r}; told before: the total {total}")
+    return outcome
+
+
+def require_same(query_id: str, what: str, outcome: float | None, before: float | None) -> None:
+    """Refuse an outcome that differs from the known one; None and NaN for failed ones."""
+    got, known = (math.nan if y is None else y for y in (outcome, before))
+    if got != known and not (math.isnan(got) and math.isnan(known)):
+        got, known = ("a failure" if math.isnan(y) else str(y) for y in (got, known))
+        raise ConflictError(f"query {query_id!r}: got {what} {got}; told before: {known}")
+
+
+def _require_same_whole(log: Logbook, query_id: str, query: OpenQuery, total: float | None, *, is_failed: bool) -> None:
+    """Refuse another total than the known one, and a failure of a query of which nothing failed."""
+    data = log.history
+    if total is not None:
+        require_same(query_id, "the total", total, float(data.totals[query.row]))
+    elif is_failed and not data.failed[query.row].any():
+        told = {c: float(y) for c, y in zip(log.problem.channels, data.factors[query.row], strict=True) if y == y}
+        raise ConflictError(f"query {query_id!r}: got a failure; told before: {short(told)}")
 
 
 def attached(

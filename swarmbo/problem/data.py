@@ -73,6 +73,7 @@ class Dataset:
         noise_std: Standard deviation of the noise of each outcome (t, 1 + k), the total's first, in its unit; NaN if
             unknown, None: all unknown. It replaces the fitted noise.
         basis: Number of evaluations (t,) known at the request of each; None: all before it.
+        query: Number (t,) of the query of each, from 1; 0 for unrequested evaluations. None: unknown.
 
     Example:
         >>> data = Dataset(np.zeros((2, 1)), np.full(2, np.nan), np.array([[1.0, np.nan], [2.0, 3.0]]))
@@ -90,6 +91,7 @@ class Dataset:
     taken: Bool[np.ndarray, "t k"] | None = None
     noise_std: Float[np.ndarray, "t c"] | None = None
     basis: Int[np.ndarray, " t"] | None = None
+    query: Int[np.ndarray, " t"] | None = None
 
     @classmethod
     def empty(cls, n_variables: int, n_channels: int) -> "Dataset":
@@ -106,6 +108,7 @@ class Dataset:
             taken=nothing.astype(bool),
             noise_std=np.zeros((0, 1 + n_channels)),
             basis=np.zeros(0, dtype=np.int64),
+            query=np.zeros(0, dtype=np.int64),
         )
 
     def __len__(self) -> int:

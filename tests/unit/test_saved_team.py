@@ -121,7 +121,7 @@ def test_what_is_no_team_is_refused_in_one_line(tmp_path):
     np.savez(tmp_path / "other.npz", a=np.zeros(2))
     with pytest.raises(ConfigError, match="holds no team"):
         sb.Team.load(tmp_path / "other.npz")
-    for plain, error in ((b"[1]", "holds no team"), (b"{}", "version None"), (b'{"version": 7}', "no whole team")):
+    for plain, error in ((b"[1]", "holds no team"), (b"{}", "version None"), (b'{"version": 8}', "no whole team")):
         np.savez(tmp_path / "plain.npz", **{"team.json": np.frombuffer(plain, dtype=np.uint8)})
         with pytest.raises((ConfigError, StateVersionError), match=error):
             sb.Team.load(tmp_path / "plain.npz")

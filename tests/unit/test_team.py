@@ -9,7 +9,7 @@ import pettingzoo
 import pytest
 
 import swarmbo as sb
-from swarmbo.errors import ConfigError, ShapeError, StateVersionError, UnknownQueryError
+from swarmbo.errors import ConfigError, ConflictError, ShapeError, StateVersionError, UnknownQueryError
 from swarmbo.settings import resolve
 from swarmbo_envs import robot_team_v0
 
@@ -120,7 +120,7 @@ def test_unknown_told_and_foreign_outcomes_are_refused_and_lose_nothing():
     with pytest.raises(ShapeError, match="location of 'a'"):
         team.tell(query, {"a": 1.0}, locations={"a": np.array([np.nan, 0.0])})
     team.tell(query, answer(query))
-    with pytest.raises(UnknownQueryError, match="is not pending"):
+    with pytest.raises(ConflictError, match=r"got 'a' 1.0; told before: "):
         team.tell(query, {"a": 1.0})
     assert team.belief.n_data == 3
 

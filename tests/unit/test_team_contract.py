@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import swarmbo as sb
-from swarmbo.errors import ConfigError, ShapeError, StateVersionError, UnknownQueryError
+from swarmbo.errors import ConfigError, ConflictError, ShapeError, StateVersionError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.spaces import Domain
 
@@ -113,13 +113,13 @@ def test_what_no_query_waits_for_is_refused_and_nothing_is_lost(make):
     with pytest.raises(UnknownQueryError, match=r"waits for .*zeppelin"):
         team.tell(query, {**told, "zeppelin": 1.0})
     team.tell(query, {first: told[first]})
-    with pytest.raises(UnknownQueryError, match="again; waiting for"):
-        team.tell(query, told)
+    with pytest.raises(ConflictError, match="told before"):
+        team.tell(query, {**told, first: 7.0})
     with pytest.raises(ShapeError, match="outcome of"):
         team.tell(query, dict.fromkeys(rest, "high"))
     team.tell(query, {channel: told[channel] for channel in rest})
-    with pytest.raises(UnknownQueryError, match="not pending"):
-        team.tell(query, told)
+    with pytest.raises(ConflictError, match="told before"):
+        team.tell(query, dict.fromkeys(told, 7.0))
     assert np.isfinite(team.history.factors).all()
     assert (len(team.history), team.failures) == (1, 0)
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 import swarmbo as sb
 from swarmbo.agent import Agent, run
 from swarmbo.deciding import own_rows as rows
-from swarmbo.errors import ConfigError, ShapeError, StateVersionError, TransportError, UnknownQueryError
+from swarmbo.errors import ConfigError, ConflictError, ShapeError, StateVersionError, TransportError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope, InProcess
@@ -513,7 +513,12 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "one place", lambda a: Agent("a", a.problem, coordination="centralised"), ConfigError, "knows no agents"
     yield "links", lambda a: Agent("a", a.problem, links=nx.DiGraph()), ConfigError, "got a directed graph"
     yield "foreign", lambda a: a.tell("q00001", {"g": 1.0}), ConfigError, r"got \['g'\]; wanted its own of \['f'\]"
-    yield "again", lambda a: [a.tell("q00001", 1.0), a.tell("q00001", 2.0)], UnknownQueryError, r"got \['f'\] again"
+    yield (
+        "again",
+        lambda a: [a.tell("q00001", 1.0), a.tell("q00001", 2.0)],
+        ConflictError,
+        "got 'f' 2.0; told before: 1.0",
+    )
     yield "unknown", lambda a: a.tell("q00009", 1.0), UnknownQueryError, "query 'q00009' is not pending"
     yield "text", lambda a: a.tell("q00001", {"f": "much"}), ShapeError, "got 'much'; wanted a number"  # type: ignore[dict-item]
     yield "place", lambda a: a.tell("q00001", 1.0, point={"b": 0.0}), ConfigError, r"got \['b'\]; wanted its own"
@@ -523,7 +528,7 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "twice", lambda a: [a.tell("q00001", 1.0), a.ask(), a.ask()], ConfigError, "'a' is deciding"
     yield "word", lambda a: a.word("q00007"), UnknownQueryError, "'q00007' is not of what was asked last"
     state = {"json": {"version": 0}, "arrays": {}}
-    yield "state", lambda a: Agent.from_state_dict(state), StateVersionError, "got agent state version 0; wanted 4"
+    yield "state", lambda a: Agent.from_state_dict(state), StateVersionError, "got agent state version 0; wanted 5"
 
 
 @pytest.mark.parametrize(("act", "error", "message"), [pytest.param(*rest, id=name) for name, *rest in refusals()])
@@ -578,8 +583,8 @@ def test_a_total_is_for_the_first_agent():
     with pytest.raises(ConfigError, match="got a total; wanted it given to 'a', which reports it to the others"):
         case.agents["b"].tell(query_id, 1.0)
     case.agents["a"].tell(query_id, 1.0)
-    with pytest.raises(UnknownQueryError, match="got its total again"):
-        case.agents["a"].tell(query_id, 1.0)
+    with pytest.raises(ConflictError, match=r"got the total 2.0; told before: 1.0"):
+        case.agents["a"].tell(query_id, 2.0)
 
 
 def test_of_a_message_that_was_changed_on_the_way_nothing_is_taken():

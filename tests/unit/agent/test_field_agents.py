@@ -16,7 +16,7 @@ from swarmbo.acquisition.local_problem import TablesOnDemand
 from swarmbo.agent import Agent, RemoteAgent, run
 from swarmbo.agent.stages import Stages
 from swarmbo.deciding.field import FieldLearner
-from swarmbo.errors import ConfigError, ShapeError, TransportError, UnknownQueryError
+from swarmbo.errors import ConfigError, ConflictError, ShapeError, TransportError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.records import Traffic
 from swarmbo.registry import name_of
@@ -541,7 +541,12 @@ def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception]
     yield "one place", lambda a: Agent("a", a.problem, **own), ConfigError, "FirstOfAll, which knows no agents"
     yield "no level", lambda a: Agent("a", a.problem, acquisition="straddle"), ConfigError, "wanted the level"
     yield "foreign", lambda a: a.tell("q00001", {"b": 1.0}), ConfigError, r"got \['b'\]; wanted its own of \['a'\]"
-    yield "again", lambda a: [a.tell("q00001", 1.0), a.tell("q00001", 2.0)], UnknownQueryError, "got 'a' again"
+    yield (
+        "again",
+        lambda a: [a.tell("q00001", 1.0), a.tell("q00001", 2.0)],
+        ConflictError,
+        "got 'a' 2.0; told before: 1.0",
+    )
     yield "unknown", lambda a: a.tell("q00009", 1.0), UnknownQueryError, "query 'q00009' is not pending"
     yield "text", lambda a: a.tell("q00001", "much"), ShapeError, "got 'much'; wanted a number"  # type: ignore[arg-type]
     yield "place", lambda a: a.tell("q00001", 1.0, location=[1e9, 0.0]), ShapeError, "location of 'a'"

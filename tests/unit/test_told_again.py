@@ -1,0 +1,192 @@
+"""Outcomes told again: the same ones change nothing, others are refused, in any order and after any save."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.agent import Agent, run
+from swarmbo.errors import ConflictError, UnknownQueryError
+from swarmbo.transport import InProcess
+
+GRAPH = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
+BOUNDS = dict.fromkeys("xyz", (0.0, 1.0))
+FIELD = sb.Problem.of_field(["a", "b"], sb.Domain(np.zeros(1), np.ones(1)))
+OUTCOMES = st.sampled_from([1.5, -2.0, None])
+
+
+def team_of(kind: str) -> sb.Team:
+    if kind in ("field", "fused"):
+        belief: Any = {"kind": "fused", "n_features": 20} if kind == "fused" else "exact"
+        return sb.Team(FIELD, belief=belief, coordination="greedy", seed=1)
+    return sb.Team(GRAPH, BOUNDS, outcomes=kind, seed=1)  # type: ignore[arg-type]
+
+
+def saved(team: sb.Team) -> sb.Team:
+    state = team.state_dict()
+    return sb.Team.from_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]})
+
+
+def contents(team: sb.Team) -> tuple[Any, dict[str, bytes]]:
+    state = team.state_dict()
+    return state["json"], {name: np.asarray(array).tobytes() for name, array in state["arrays"].items()}
+
+
+@st.composite
+def schedules(draw: st.DrawFn, kind: str) -> tuple[list[tuple[int, Any, bool]], list[tuple[int, int]]]:
+    """What is told of three queries, in any order and in parts, and where each is told again, and after which."""
+    channels = ["a", "b"] if kind in ("field", "fused") else ["f", "g"]
+    tells: list[tuple[int, Any, bool]] = []
+    for number in range(3):
+        outcomes = {channel: draw(OUTCOMES) for channel in channels}
+        if kind == "total" and draw(st.booleans()):
+            tells.append((number, draw(OUTCOMES), False))
+        elif draw(st.booleans()):
+            tells.append((number, outcomes, False))
+        else:
+            first = draw(st.sampled_from(channels))
+            rest = {channel: y for channel, y in outcomes.items() if channel != first}
+            tells.append((number, {first: outcomes[first]}, False))
+            tells.append(draw(st.sampled_from([(number, rest, False), (number, {}, True)])))
+    order = draw(st.permutations(range(len(tells))))
+    order = sorted(order, key=lambda place: order.index(place) if not tells[place][2] else math.inf)
+    tells = [tells[place] for place in order]
+    last = len(tells) - 1
+    again = draw(st.lists(st.tuples(st.integers(0, last), st.integers(0, last)), max_size=6))
+    return tells, [(max(pair), min(pair)) for pair in again]
+
+
+@pytest.mark.parametrize("kind", ["per-factor", "total", "field", "fused"])
+@settings(max_examples=15)
+@given(data=st.data())
+def test_telling_the_same_again_in_any_order_changes_nothing(kind: str, data: Any):
+    tells, again = data.draw(schedules(kind))
+    once, twice = team_of(kind), team_of(kind)
+    assert [query.id for query in once.ask(3)] == [query.id for query in twice.ask(3)]
+
+    def tell(team: sb.Team, place: int) -> None:
+        number, outcome, failed = tells[place]
+        team.tell(f"q{number + 1:05d}", outcome, failed=failed)
+
+    for place in range(len(tells)):
+        tell(once, place)
+        tell(twice, place)
+        for after, which in again:
+            if after == place:
+                twice = saved(twice) if which % 2 else twice
+                tell(twice, which)
+    for place in range(len(tells)):
+        tell(twice, place)
+    assert contents(twice) == contents(once)
+    assert saved(twice).pending == once.pending == {}
+
+
+@pytest.mark.parametrize("reload", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "told", "other", "message"),
+    [
+        ("per-factor", {"f": 1.0, "g": None}, {"f": 2.0}, "got 'f' 2.0; told before: 1.0"),
+        ("per-factor", {"f": 1.0, "g": None}, {"g": 2.0}, "got 'g' 2.0; told before: a failure"),
+        ("per-factor", {"f": 1.0, "g": 2.0}, {"f": None}, "got 'f' a failure; told before: 1.0"),
+        ("per-factor", {"f": 1.0, "g": 2.0}, None, r"got a failure; told before: {'f': 1.0, 'g': 2.0}"),
+        ("per-factor", {"f": 1.0}, {"f": 2.0, "g": 1.0}, "got 'f' 2.0; told before: 1.0"),
+        ("total", 3.0, 4.0, "got the total 4.0; told before: 3.0"),
+        ("total", 3.0, None, "got the total a failure; told before: 3.0"),
+        ("total", None, 3.0, "got the total 3.0; told before: a failure"),
+        ("total", 3.0, {"f": 1.0}, "got an outcome of 'f'; told before: the total 3.0"),
+        ("total", {"f": 1.0, "g": 2.0}, 4.0, "got the total 4.0; told before: 3.0"),
+        ("field", {"a": 1.0, "b": None}, {"b": 0.5}, "got 'b' 0.5; told before: a failure"),
+        ("fused", {"a": 1.0}, {"a": 0.5}, "got 'a' 0.5; told before: 1.0"),
+    ],
+)
+def test_another_outcome_is_refused_and_changes_nothing(kind: str, told: Any, other: Any, message: str, reload: bool):
+    team = team_of(kind)
+    team.ask(2)
+    team.tell("q00002", told)
+    team = saved(team) if reload else team
+    before = contents(team)
+    with pytest.raises(ConflictError, match=f"query 'q00002': {message}"):
+        team.tell("q00002", other)
+    assert contents(team) == before
+    for name in ("q00009", "q2", "q00000", "", "q٠٠٠٠٢"):
+        with pytest.raises(UnknownQueryError, match="is not pending"):
+            team.tell(name, told)
+
+
+def test_the_same_total_as_the_sum_of_known_factors_is_no_conflict():
+    team = team_of("total")
+    query = team.ask()
+    team.tell(query, {"f": 1.0, "g": 2.0})
+    team.tell(query, 3.0)
+    assert team.history.totals.tolist() == [3.0]
+
+
+def test_outcomes_that_were_given_up_are_unknown_and_told_ones_are_not():
+    team = team_of("per-factor")
+    whole, part = team.ask(2)
+    team.tell(part, {"f": 1.0})
+    for query in (whole, part):
+        team.give_up(query)
+    team.tell(part, {"f": 1.0})
+    for query, outcome in ((whole, {"f": 1.0}), (part, {"g": 1.0}), (part, {"f": 1.0, "g": 1.0})):
+        with pytest.raises(UnknownQueryError, match="is not pending"):
+            team.tell(query, outcome)
+    assert (len(team.history), team.failures) == (1, 0)
+
+
+def test_queries_of_an_earlier_episode_are_known_by_their_ids():
+    team = team_of("field")
+    first = team.ask()
+    team.tell(first, {"a": 1.0, "b": 2.0})
+    team.begin({})
+    second = team.ask()
+    team.tell(second, {"a": 3.0, "b": 4.0})
+    for query, known in ((first, [1.0, 2.0]), (second, [3.0, 4.0])):
+        team.tell(query, dict(zip("ab", known, strict=True)))
+        with pytest.raises(ConflictError, match=f"got 'a' 9.0; told before: {known[0]}"):
+            team.tell(query, {"a": 9.0})
+    assert len(team.history) == 2
+
+
+@pytest.mark.parametrize("kind", ["per-factor", "total", "field", "fused"])
+def test_agents_take_the_same_again_before_a_report_in_one_and_after_it(kind: Any):
+    problem = FIELD if kind in ("field", "fused") else sb.Problem.of(GRAPH, BOUNDS, outcomes=kind)
+    more: dict[str, Any] = {"belief": {"kind": "fused", "n_features": 20}} if kind == "fused" else {}
+    more |= {"coordination": "greedy"} if problem.is_field else {"initial": 2}
+    agents = {name: Agent(name, problem, seed=1, **more) for name in problem.agents}
+
+    def told(which: dict[str, Agent]) -> None:
+        for number, (name, agent) in enumerate(which.items()):
+            if problem.is_field or kind == "per-factor":
+                if agent.factors:
+                    agent.tell("q00001", 1.0 + number)
+                    with pytest.raises(ConflictError, match=rf"told before: {1.0 + number}"):
+                        agent.tell("q00001", 9.0)
+            elif name == problem.agents[0]:
+                agent.tell("q00001", 3.0)
+                with pytest.raises(ConflictError, match=r"got the total 9.0; told before: 3.0"):
+                    agent.tell("q00001", 9.0)
+
+    def asked() -> None:
+        for agent in agents.values():
+            agent.ask()
+
+    asked()
+    run(agents, InProcess().open(problem.agents))
+    told(agents)
+    told(agents)
+    asked()
+    before = {name: agent.state_dict() for name, agent in agents.items()}
+    told(agents)  # while the report is under way
+    assert all(agent.state_dict()["json"] == before[name]["json"] for name, agent in agents.items())
+    run(agents, InProcess().open(problem.agents))
+    again = {name: Agent.from_state_dict(agent.state_dict()) for name, agent in agents.items()}
+    for some in (agents, again):
+        told(some)
+        assert all(len(agent.log.history) == 1 for agent in some.values())
+        with pytest.raises(UnknownQueryError, match="'q00009' is not pending"):
+            some[problem.agents[0]].tell("q00009", 1.0)
