@@ -3,13 +3,17 @@
 import asyncio
 import hashlib
 import hmac
+import itertools
 import re
 import sys
 import traceback
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from importlib.resources import files
+from queue import PriorityQueue
+from threading import Thread
 from typing import Any, TypeVar
 
 import msgspec
@@ -34,23 +38,45 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class _Worker:
-    """The one thread that calls the desk, so that decisions do not hold up the event loop."""
+    """The one thread that calls the desk, so that decisions do not hold up the event loop; tells come before asks."""
 
     def __init__(self) -> None:
-        self._pool, self._waiting = ThreadPoolExecutor(1, "desk"), 0
+        self._work: PriorityQueue[tuple[int, int, Future[Any], Callable[[], Any]]] = PriorityQueue()
+        self._count = itertools.count()
+        self._thread = Thread(target=self._run, name="desk", daemon=True)
+        self._thread.start()
 
-    async def call(self, work: Callable[..., T], *arguments: Any) -> T:
-        if self._waiting >= MOST_WAITING:
-            refusal = Refusal("too many requests wait", str(self._waiting), f"at most {MOST_WAITING}", "ask again")
+    async def call(self, rank: int, work: Callable[[], T]) -> T:
+        """Result of a call; those of a lower rank come first.
+
+        Raises:
+            Refused: With 503 if too many wait.
+        """
+        if (waiting := self._work.qsize()) >= MOST_WAITING:
+            refusal = Refusal("too many requests wait", str(waiting), f"at most {MOST_WAITING}", "ask again later")
             raise Refused(503, refusal, {"Retry-After": "1"})
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work, *arguments)
-        finally:
-            self._waiting -= 1
+        future: Future[T] = Future()
+        self._work.put((rank, next(self._count), future, work))
+        return await asyncio.wrap_future(future)
+
+    def _run(self) -> None:
+        while True:
+            rank, _, future, work = self._work.get()
+            if rank == _END:
+                return
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except Exception as error:  # noqa: BLE001  raised again by whoever waits
+                    future.set_exception(error)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True)
+        """End the thread after the calls that wait."""
+        self._work.put((_END, next(self._count), Future(), lambda: None))
+        self._thread.join()
+
+
+_TELL, _ASK, _END = range(3)  # ranks
 
 
 def make_app(desk: Desk, token: str) -> Any:
@@ -63,19 +89,17 @@ def make_app(desk: Desk, token: str) -> Any:
     Raises:
         MissingPackageError: If Starlette is not installed.
     """
-    applications, routing = (
-        needed("starlette.applications", "serve", "swarmbo serve"),
-        needed("starlette.routing", "serve", "swarmbo serve"),
+    starlette, routing, responses, exceptions = (
+        needed(f"starlette.{part}", "serve", "swarmbo serve")
+        for part in ("applications", "routing", "responses", "exceptions")
     )
-    response = needed("starlette.responses", "serve", "swarmbo serve").Response
-    not_found = needed("starlette.exceptions", "serve", "swarmbo serve").HTTPException
     worker, page = _Worker(), files("swarmbo.serve").joinpath("page.html").read_text(encoding="utf-8")
     described = msgspec.json.encode(document())
 
     def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Any:
         content = value if isinstance(value, bytes) else msgspec.json.encode(value)
         given = {**_HEADERS, **(headers or {})}
-        return response(content + b"\n", status, media_type="application/json", headers=given)
+        return responses.Response(content + b"\n", status, media_type="application/json", headers=given)
 
     def refused(refused: Refused) -> Any:
         return answer(refused.refusal, refused.status, refused.headers)
@@ -94,17 +118,17 @@ def make_app(desk: Desk, token: str) -> Any:
         return endpoint
 
     async def ask(request: Any) -> Any:
-        return await worker.call(desk.ask, convert(await _body(request), AskRequest))
+        return await worker.call(_ASK, partial(desk.ask, convert(await _body(request), AskRequest)))
 
     async def tell(request: Any) -> Any:
         given = convert(await _body(request), TellRequest)
-        return await worker.call(desk.tell, request.path_params["id"], given)
+        return await worker.call(_TELL, partial(desk.tell, request.path_params["id"], given))
 
     async def state(request: Any) -> Any:
         return desk.now()
 
     async def best(request: Any) -> Any:
-        return await worker.call(desk.best)
+        return await worker.call(_ASK, desk.best)
 
     async def openapi(request: Any) -> Any:
         return described
@@ -113,7 +137,9 @@ def make_app(desk: Desk, token: str) -> Any:
         return Health()
 
     async def show(request: Any) -> Any:
-        return response(page, media_type="text/html", headers={**_HEADERS, "Content-Security-Policy": _policy(page)})
+        return responses.Response(
+            page, media_type="text/html", headers={**_HEADERS, "Content-Security-Policy": _policy(page)}
+        )
 
     async def on_http_error(request: Any, error: Any) -> Any:
         fix = "see /openapi.json"
@@ -122,11 +148,11 @@ def make_app(desk: Desk, token: str) -> Any:
         return answer(refusal, error.status_code, dict(error.headers or {}))
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        await starlette(scope, receive, send)
+        await routed(scope, receive, send)
         if scope["type"] == "lifespan":
             worker.close()
 
-    starlette = applications.Starlette(
+    routed = starlette.Starlette(
         routes=[
             routing.Route("/", show, methods=["GET"]),
             routing.Route("/healthz", guarded(health, is_open=True), methods=["GET"]),
@@ -136,7 +162,7 @@ def make_app(desk: Desk, token: str) -> Any:
             routing.Route("/best", guarded(best), methods=["GET"]),
             routing.Route("/openapi.json", guarded(openapi), methods=["GET"]),
         ],
-        exception_handlers={not_found: on_http_error},
+        exception_handlers={exceptions.HTTPException: on_http_error},
     )
     return app
 

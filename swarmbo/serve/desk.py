@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from msgspec import UnsetType
 from msgspec.structs import replace
@@ -120,7 +120,7 @@ class Desk:
         outcome = None if isinstance(request.outcome, UnsetType) else request.outcome
         if isinstance(request.outcome, UnsetType) and not request.failed:
             raise ConfigError("missing; wanted an outcome, null, or failed = true", at="$.outcome")
-        given = {"point": request.point, "noise_std": request.noise_std, "locations": request.locations}
+        given: dict[str, Any] = {"point": request.point, "noise_std": request.noise_std, "locations": request.locations}
         try:
             is_new = self.ledger.tell(query_id, outcome, failed=request.failed, **given)
         except UnknownQueryError as error:  # of a factor or agent, as the query is known
@@ -188,7 +188,7 @@ class Desk:
         known |= new
         if problem.is_field:
             for agent, value in new.items():
-                place = (event.locations or {}).get(agent, query.points[agent].tolist())
+                place: list[float] = (event.locations or {}).get(agent) or query.points[agent].tolist()
                 self._add(event.query, value, dict(zip(place_names(len(place)), place, strict=True)))
         elif not isinstance(event.outcome, dict):
             self._add(event.query, _kept(event.outcome), event.point or query.point)

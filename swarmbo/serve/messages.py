@@ -1,16 +1,16 @@
 """Bodies of requests and answers; the OpenAPI document is made from them."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings
 
 LONGEST_LEASE = 366 * 86_400.0  # s
-_PARTS = re.compile(r"(?:(?P<head>.*?)\bgot (?P<got>.*?)[;:,]? )?\bwanted (?P<wanted>[^;]*)(?:; (?P<fix>.*))?")
+_GOT = re.compile(r"\bgot (.*?)(?=; |: wanted|, expected|$)")
+_WANTED = re.compile(r"\b(?:wanted|expected) ([^;]*)(?:; (.*))?")
 
 
 class AskRequest(Settings, frozen=True):
@@ -36,7 +36,7 @@ class TellRequest(Settings, frozen=True):
         noise_std: Known standard deviation of the noise, one number or by factor or agent.
     """
 
-    outcome: float | dict[str, float | None] | None | UnsetType = UNSET
+    outcome: float | dict[str, float | None] | UnsetType | None = UNSET
     failed: bool = False
     point: dict[str, float] | None = None
     locations: dict[str, list[float]] | None = None
@@ -179,10 +179,16 @@ def refusal_of(error: Exception, fix: str = "see /openapi.json") -> Refusal:
     """Parts of an error's message.
 
     Example:
+        >>> from swarmbo.errors import ConfigError
         >>> refusal_of(ConfigError("got -1; wanted a number > 0", at="$.lease_s")).wanted
         'a number > 0'
     """
     text = " ".join(str(error).split())
-    found = _PARTS.search(text)
-    parts: dict[str, Any] = {} if found is None else found.groupdict()
-    return Refusal(text, parts.get("got") or "", parts.get("wanted") or "", parts.get("fix") or fix)
+    got, wanted = _GOT.search(text), _WANTED.search(text)
+    remedy = None if wanted is None else wanted[2]
+    return Refusal(
+        text,
+        "see what" if got is None else got[1],
+        "a request as in /openapi.json" if wanted is None else wanted[1],
+        remedy or fix,
+    )

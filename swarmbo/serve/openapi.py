@@ -28,9 +28,9 @@ def document() -> dict[str, Any]:
         >>> document()["openapi"], sorted(document()["paths"])
         ('3.1.0', ['/ask', '/best', '/healthz', '/openapi.json', '/state', '/tell/{id}'])
     """
-    named = (Asked, AskRequest, Best, Health, Refusal, State, TellRequest, Told)
+    named: tuple[type[msgspec.Struct], ...] = (Asked, AskRequest, Best, Health, Refusal, State, TellRequest, Told)
     references, schemas = msgspec.json.schema_components(named, ref_template="#/components/schemas/{name}")
-    of = dict(zip(named, references, strict=True))
+    of: dict[type[msgspec.Struct], Any] = dict(zip(named, references, strict=True))
 
     def content(kind: type[msgspec.Struct]) -> dict[str, Any]:
         return {"application/json": {"schema": of[kind]}}
