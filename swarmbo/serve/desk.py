@@ -79,12 +79,12 @@ class Desk:
         """
         now, held = self._clock(), self._keys.get(request.key)
         lease = None if held is None else self._leases.get(held)
-        if held is None or (lease is not None and lease.key == request.key and lease.until <= now):
+        if held is None or (lease is not None and lease.until <= now):
             held = self._lend(request, now, held)
         return self._asked(held, request.key)
 
     def _lend(self, request: AskRequest, now: float, held: str | None) -> str:
-        """Lend a query; ``held`` is one that the same key held until its lease ran out."""
+        """Lend a query; ``held`` is that of the same key, whose lease ran out."""
         note = {_KEY: request.key, _UNTIL: now + request.lease_s}
         ended = [(lease.until, query) for query, lease in self._leases.items() if lease.until <= now]
         if held is None and ended:

@@ -4,10 +4,10 @@ import ipaddress
 import os
 import secrets
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from threadpoolctl import threadpool_limits
 
@@ -48,8 +48,10 @@ class Address:
         """Refuse an address that other machines reach without TLS.
 
         Raises:
-            ConfigError: Then, and if only one of certificate and key is given.
+            ConfigError: Then, and if the port is none, or certificate or key are missing or cannot be used.
         """
+        if not 0 <= self.port <= 65535:
+            raise ConfigError(f"got {self.port}; wanted a port from 0 to 65535", at="--port")
         if (self.certificate is None) is not (self.key is None):
             raise ConfigError("got one of --tls-cert and --tls-key; wanted both", at="--tls-cert")
         if self.certificate is None and not self.insecure and not _is_loopback(self.host):
@@ -58,6 +60,12 @@ class Address:
                 "loopback address, or --insecure, as behind a proxy with TLS",
                 at="--host",
             )
+        if self.certificate is not None and self.key is not None:
+            try:
+                ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self.certificate, self.key)
+            except OSError as error:  # also ssl.SSLError
+                got = f"{self.certificate} and {self.key} cannot be used: {error.strerror or error}"
+                raise ConfigError(f"{got}; wanted PEM files of a certificate and its key", at="--tls-cert") from error
 
 
 def serve(
@@ -88,40 +96,34 @@ def serve(
     if most_pending < 1:
         raise ConfigError(f"got {most_pending}; wanted an integer >= 1", at="--pending")
     uvicorn = needed("uvicorn", "serve", "swarmbo serve")
-    with threadpool_limits(1, user_api="blas"), opened(scenario, out, most_pending, trust) as desk:
-        token = _token(address.token_file, out / TOKEN, say)
-        app = make_app(desk, token)
-        with _listening(address) as listening:
-            config = uvicorn.Config(
-                app,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                ssl_certfile=None if address.certificate is None else str(address.certificate),
-                ssl_keyfile=None if address.key is None else str(address.key),
-                limit_concurrency=_MOST_CONNECTIONS,
-                timeout_keep_alive=30,
-                timeout_graceful_shutdown=10,
-                ws="none",
-            )
-            _load(config)
-            scheme, (host, port) = "http" if address.key is None else "https", listening.getsockname()[:2]
-            say(f"serving {scenario.name} on {scheme}://{f'[{host}]' if ':' in host else host}:{port}/")
-            uvicorn.Server(config).run(sockets=[listening])
-
-
-def _load(config: Any) -> None:
-    try:
-        config.load()
-    except OSError as error:  # also ssl.SSLError
-        raise ConfigError(f"cannot be used: {error.strerror or error}; wanted PEM files", at="--tls-cert") from error
+    with (
+        threadpool_limits(1, user_api="blas"),
+        opened(scenario, out, most_pending, trust) as desk,
+        _listening(address) as listening,
+    ):
+        app = make_app(desk, _token(address.token_file, out / TOKEN, say))
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            ssl_certfile=address.certificate,
+            ssl_keyfile=address.key,
+            limit_concurrency=_MOST_CONNECTIONS,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=10,
+            ws="none",
+        )
+        scheme, (host, port) = "http" if address.key is None else "https", listening.getsockname()[:2]
+        say(f"serving {scenario.name} on {scheme}://{f'[{host}]' if ':' in host else host}:{port}/")
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _listening(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         return socket.create_server((address.host, address.port), family=family, backlog=1024)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise ConfigError(
             f"{address.host}:{address.port} cannot be listened to: {error}; wanted another --host or --port",
             at="--port",

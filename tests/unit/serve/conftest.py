@@ -1,3 +1,9 @@
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 from contextlib import contextmanager
 
 import pytest
@@ -52,6 +58,57 @@ def client_of(desk, token=TOKEN):
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     with testclient.TestClient(make_app(desk, TOKEN), headers=headers) as client:
         yield client
+
+
+class RunningService:
+    """`swarmbo serve` in a process that is killed with the block."""
+
+    def __init__(self, folder, source, settings=(), *more):
+        overrides = [part for setting in settings for part in ("--set", setting)]
+        self.command = [sys.executable, "-m", "swarmbo", "serve", str(source), "--out", str(folder), *overrides, *more]
+        self.folder, self.process, self.port = folder, None, 0
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+    def start(self):
+        command = [*self.command, "--port", str(self.port)]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.said = []
+        for line in self.process.stderr:
+            self.said.append(line)
+            if "serving" in line:
+                self.port = int(line.rstrip().rstrip("/").rpartition(":")[2])
+                break
+        else:
+            raise AssertionError(f"it ended with {self.process.wait()}: {self.said}")
+
+    def kill(self, how=signal.SIGKILL):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        if not self.process.stderr.closed:
+            self.said += self.process.stderr.readlines()
+            self.process.stderr.close()
+        self.process.wait(30)
+
+    @property
+    def token(self):
+        return (self.folder / "token").read_text().strip()
+
+    def call(self, path, body=None):
+        """Status and answer."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data)
+        request.add_header("Authorization", f"Bearer {self.token}")
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
 
 
 @pytest.fixture

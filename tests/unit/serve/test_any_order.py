@@ -62,6 +62,7 @@ class Model:
         else:
             assert not free
             assert query not in self.told
+            assert len(self.leases) < MOST_PENDING
         self.keys[key] = query
         assert asked["told"] == (query in self.told)
         holder, until = self.leases.get(query, (None, 0.0))
@@ -130,7 +131,7 @@ class Model:
         assert bits(team) == bits(self.desk.ledger.team)
 
 
-WHOLE = [("ask", index, 10.0) for index in range(4)] + [("tell", index, "value") for index in (2, 0, 1)]
+WHOLE = [("ask", index, 10.0) for index in range(5)] + [("tell", index, "value") for index in (2, 0, 1)]
 WHOLE += [
     ("kill", 0, 0.0),
     ("ask", 7, 1.0),
@@ -140,6 +141,7 @@ WHOLE += [
     ("tell", 3, "other"),
 ]
 WHOLE += [("tell", 3, "value"), ("tell", 4, "failed"), ("ask", 5, 1.0), ("ask", 6, 1.0), ("kill", 0, 0.0)]
+WHOLE += [("wait", 10, 0.0), ("ask", 1, 1.0), ("ask", 6, 1.0), ("wait", 10, 0.0), ("ask", 5, 1.0)]
 WHOLE += [("tell", index, "value") for index in range(8)] + [("ask", 0, 1.0), ("kill", 0, 0.0)]
 
 
