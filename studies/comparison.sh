@@ -5,7 +5,7 @@
 set -euo pipefail
 oxford=${1:?path of the Oxford soil survey} meuse=${2:?path of the Meuse survey} out=${3:-runs/comparison}
 methods=coordination.kind=exact,max-sum,greedy,independent,lawn-mower,random
-sweep() { swarmbo sweep "$@" --seeds 20 --jobs 2 --set "$methods" --out "$out" --quiet; }
+sweep() { swarmbo sweep "$@" --seeds 20 --workers 2 --set "$methods" --out "$out" --quiet; }
 
 sweep robots
 sweep robots-window

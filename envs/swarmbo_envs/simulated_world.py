@@ -19,7 +19,7 @@ from pettingzoo.utils import OrderEnforcingWrapper
 from pettingzoo.utils.conversions import parallel_to_aec_wrapper
 from pettingzoo.utils.env import AECEnv
 
-from swarmbo.boundary.values import real_array, short, table
+from swarmbo.boundary.values import real_array, short, table, whole_number
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert
 from swarmbo_envs.saved_state import SavedState, WorldEpisode, seed_and_number, to_state
@@ -180,6 +180,12 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         # read as a whole first: a state that is refused leaves this environment as it was
         self._episode = episode = self._read(SavedState(state, *self._states, self._description()))
         self.agents = self.possible_agents.copy() if episode.running else []
+
+    def _set_query(self, number: int) -> None:
+        """Set the round, by which the next outcome's noise is named, to that of a query from 1 on."""
+        episode = self._current()
+        number = whole_number(number, 1, "$.number")
+        episode.round, episode.running, self.agents = number - 1, True, self.possible_agents.copy()
 
     def state(self) -> Array:
         """Concatenated observations of all agents."""

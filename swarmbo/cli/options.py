@@ -17,6 +17,7 @@ from swarmbo.boundary.data_warnings import tell_in_one_line
 from swarmbo.errors import ConfigError, SwarmboError
 
 if TYPE_CHECKING:
+    from swarmbo.evaluations import Workers as WorkersOf
     from swarmbo.plotting import Formats
     from swarmbo.runs.report import Summary
 
@@ -114,6 +115,14 @@ Trust = Annotated[
         "--trust", help='Run code that the scenario names as "module:Class"; without it such code is refused.'
     ),
 ]
+Workers = Annotated[
+    int | None, typer.Option(help="Evaluate so many points of a function at a time; default: one by one.")
+]
+Engine = Annotated[
+    str | None,
+    typer.Option(metavar="pool|ray|MODULE:CLASS", help="Engine of the workers; default: processes on this machine."),
+]
+Address = Annotated[str | None, typer.Option(help="Address of a Ray cluster to join; default: start one here.")]
 NoFigures = Annotated[bool, typer.Option("--no-figures", help="Draw no figures.")]
 FormatNames = Annotated[
     list[str] | None,
@@ -167,6 +176,29 @@ def resumable(folder: Path) -> Generator[None]:
         line = one_line(f"{type(error).__name__}: {error}")
         typer.echo(f"swarmbo: stopped by {line}; what was logged is safe, `swarmbo resume {folder}` goes on", err=True)
         raise typer.Exit(1) from None
+
+
+def worker_settings(workers: int | None, engine: str | None, address: str | None, mode: str | None) -> list[str]:
+    """Settings of a scenario for the options about workers."""
+    given = {"count": workers, "engine": engine, "address": address, "mode": mode}
+    return [f"workers.{key}={value}" for key, value in given.items() if value is not None]
+
+
+def workers_of(workers: int, engine: str | None, address: str | None, trust: bool) -> "int | WorkersOf":
+    """Workers of a sweep, by the options about them.
+
+    Raises:
+        ConfigError: If the engine is unknown, or is code of the user's own without trust.
+    """
+    if engine is None and address is None:
+        return workers
+    from swarmbo.evaluations import Workers
+    from swarmbo.runs.world import require_trust
+    from swarmbo.settings import convert
+
+    table = {"count": workers, "engine": engine or "pool", "address": address}
+    require_trust({"workers": table}, trust)
+    return convert(table, Workers, "$.workers")
 
 
 def formats(names: list[str] | None, dpi: int | None, no_figures: bool = False) -> "Formats | None":

@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from swarmbo.cli.options import (
+    Address,
     Dpi,
+    Engine,
     FormatNames,
     NoFigures,
     Overrides,
@@ -18,6 +20,7 @@ from swarmbo.cli.options import (
     Seed,
     Source,
     Trust,
+    Workers,
     app,
     close,
     draw,
@@ -28,6 +31,8 @@ from swarmbo.cli.options import (
     resumable,
     setting_paths_of,
     show,
+    worker_settings,
+    workers_of,
 )
 
 
@@ -42,6 +47,12 @@ def run(
     dpi: Dpi = None,
     quiet: Quiet = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run that lies in the folder.")] = False,
+    workers: Workers = None,
+    synchronous: Annotated[
+        bool, typer.Option("--synchronous", help="With workers: batches, instead of a decision for each outcome.")
+    ] = False,
+    engine: Engine = None,
+    address: Address = None,
     log: Annotated[
         list[str] | None,
         typer.Option(
@@ -57,6 +68,7 @@ def run(
 
         given, drawn_as = list(overrides or []), formats_of(formats, dpi, no_figures)
         more = [*([] if seed is None else [f"seed={seed}"]), *([f"callbacks={json.dumps(log)}"] if log else [])]
+        given += worker_settings(workers, engine, address, "synchronous" if synchronous else None)
         scenario = load(source, [*given, *more], trust)
         if out is None:
             settings = f"+{setting_slug(given)}" if given else ""
@@ -189,7 +201,9 @@ def sweep(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Runs go to DIR/<name>/<settings>/seed-000.")] = Path("runs"),
-    jobs: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
+    workers: Annotated[int, typer.Option(help="Runs at a time.")] = 1,
+    engine: Engine = None,
+    address: Address = None,
     figures: Annotated[
         bool, typer.Option("--figures", help="Draw every run when all are done; --format and --dpi do so too.")
     ] = False,
@@ -204,10 +218,11 @@ def sweep(
         from swarmbo.runs.sweep import plan, sweep as run_trials
 
         drawn_as = formats_of(formats, dpi, no_figures=not (figures or formats or dpi))
+        by = workers_of(workers, engine, address, trust)
         trials = plan(source, seeds, overrides or [], out, trust)
         try:
             with SweepProgress(len(trials), quiet=quiet) as progress:
-                outcomes = run_trials(trials, jobs, lambda one: progress.show(one.status, one.trial.out, one.message))
+                outcomes = run_trials(trials, by, lambda one: progress.show(one.status, one.trial.out, one.message))
         except KeyboardInterrupt:
             typer.echo("swarmbo: interrupted; the same command goes on where it stopped", err=True)
             raise typer.Exit(130) from None

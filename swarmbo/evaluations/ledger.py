@@ -78,6 +78,7 @@ class Ledger:
     Attributes:
         team: The team; only the ledger may ask and tell it.
         events: All events, in order.
+        watchers: Called with each event once it is on the disk.
 
     Example:
         >>> import tempfile, pathlib
@@ -95,6 +96,7 @@ class Ledger:
 
     def __init__(self, folder: Path, team: Team, choose: Callable[[Team], Query] | None = None) -> None:
         self.team, self.events = team, list[Event]()
+        self.watchers = list[Callable[[Event], None]]()
         self._folder, self._choose = folder, choose or Team.ask
         self._lock, self._digest, self._broken = threading.RLock(), _START, False
         self._asked, self._losses = dict[str, Event](), dict[str, list[str]]()
@@ -123,7 +125,14 @@ class Ledger:
         return ledger
 
     @classmethod
-    def open(cls, folder: Path, make_team: Callable[[], Team], choose: Callable[[Team], Query] | None = None) -> Self:
+    def open(
+        cls,
+        folder: Path,
+        make_team: Callable[[], Team],
+        choose: Callable[[Team], Query] | None = None,
+        replayed: Callable[[Self, Event], None] | None = None,
+        known: int | None = None,
+    ) -> Self:
         """Open a ledger and restore its team to the bit, from the last state and later events.
 
         A torn last line, as a kill leaves it, is dropped: it had no effect yet.
@@ -132,6 +141,8 @@ class Ledger:
             folder: Folder of the ledger.
             make_team: Makes a team with the same problem and settings.
             choose: As of ``create``.
+            replayed: Called with the ledger after each replayed event.
+            known: Number of tells that the caller knows: those after them are replayed, even if a state has them.
 
         Raises:
             RunFolderError: If there is no ledger, it is damaged, is of another team, or a replayed query has another
@@ -157,7 +168,7 @@ class Ledger:
         with ledger._writing():
             if len(text) != log.length:
                 os.truncate(path, log.length)
-        ledger._replay(events)
+        ledger._replay(events, replayed, known)
         with ledger._writing():
             ledger._log(Event("begin", time.time(), team=events[0].team))
         return ledger
@@ -299,8 +310,9 @@ class Ledger:
         given: dict[str, Any] = {"point": event.point, "noise_std": event.noise_std, "locations": event.locations}
         self.team.tell(event.query, event.outcome, failed=event.failed, **given)
 
-    def _replay(self, events: list[Event]) -> None:
-        done = self._restored(len(events))
+    def _replay(self, events: list[Event], replayed: Callable[[Self, Event], None] | None, known: int | None) -> None:
+        tells = [number for number, event in enumerate(events) if event.kind == "tell"]
+        done = self._restored(len(events) if known is None or known >= len(tells) else tells[known])
         for number, event in enumerate(events):
             if number >= done and event.kind == "ask":
                 query = self._choose(self.team)
@@ -313,12 +325,14 @@ class Ledger:
             elif number >= done and event.kind == "tell":
                 self._tell(event)
             self._note(event)
+            if number >= done and replayed is not None:
+                replayed(self, event)
 
     def _restored(self, n_events: int) -> int:
         """Load the last state of the team; return the number of events in it."""
         states = {int(path.stem.removeprefix("ledger-")): path for path in self._folder.glob(STATES)}
         for number in [number for number in states if number > n_events]:
-            states.pop(number).unlink()
+            states.pop(number).unlink()  # ahead of the log, or of what is wanted: made again in time
         if not states:
             return 0
         path = states[number := max(states)]
@@ -342,6 +356,8 @@ class Ledger:
         self._append(event)
         if len(self.events) % STATE_EVERY == 0:
             self._write_state(len(self.events))
+        for watcher in self.watchers:
+            watcher(event)
 
     def _append(self, event: Event) -> None:
         line = seal(msgspec.json.encode(event), self._digest)

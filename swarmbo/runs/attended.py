@@ -6,24 +6,20 @@ round in which the world hung as failed. A crash of the world's process is handl
 outlives its parent.
 """
 
-import os
 import pickle
-import signal
-import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import Connection, wait
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, Protocol
 
 import pettingzoo
 
-from swarmbo.boundary.data_warnings import tell_in_one_line
+from swarmbo.boundary.processes import begin_process, without_interrupts
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.records import RoundRecord
 from swarmbo.runs.report import Summary
@@ -126,47 +122,6 @@ def _portable(error: BaseException) -> BaseException:
     return error
 
 
-def leave_with_parent() -> None:
-    """End this process as soon as its parent has ended in any way, even by ``kill -9``.
-
-    A thread waits for the system's signal of the parent's end: the end of a pipe, or a process handle. The run can be
-    resumed like any other.
-    """
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=_wait_and_leave, args=(parent.sentinel,), daemon=True).start()
-
-
-@contextmanager
-def without_interrupts() -> Generator[None]:
-    """Block in which an interrupt waits until its end; processes started in it never receive one.
-
-    An interrupt at the terminal reaches all processes at once, also those that are still loading modules and cannot
-    catch it. On Windows, which has no such block, child processes ignore it once they have begun.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def end_workers(pool: ProcessPoolExecutor) -> None:
-    """End the processes of a pool at once; their runs can be resumed."""
-    # public only from Python 3.14 on, as kill_workers()
-    workers: dict[int, BaseProcess] = getattr(pool, "_processes", None) or {}
-    for worker in list(workers.values()):
-        worker.kill()
-
-
-def _wait_and_leave(sentinel: int) -> None:
-    wait([sentinel])
-    os._exit(1)
-
-
 @contextmanager
 def spawned(
     scenario: Scenario, at: str, work: Callable[..., None], *arguments: Any
@@ -176,7 +131,7 @@ def spawned(
     Yields the receiving end of a pipe, and the process; ``work`` gets the sending end and picklable arguments. ``at``
     names the setting that needs the process, for messages.
     """
-    identifier, entry_point = scenario.environment["id"], _entry_point(scenario, at)
+    identifier, entry_point = scenario.environment["id"], entry_point_of(scenario, at)
     context = get_context("spawn")
     receiving, sending = context.Pipe(duplex=False)
     process = context.Process(target=_begin, args=(sending, identifier, entry_point, work, arguments))
@@ -191,14 +146,7 @@ def spawned(
         receiving.close()
 
 
-def begin_process() -> None:
-    """End with the parent process, warn in one line, and leave interrupts to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    leave_with_parent()
-    tell_in_one_line()
-
-
-def _entry_point(scenario: Scenario, at: str) -> Any:
+def entry_point_of(scenario: Scenario, at: str) -> Any:
     """Maker of the world in this process's registry; plug-ins register their worlds in every process."""
     load_plug_ins()
     identifier = scenario.environment["id"]
@@ -219,7 +167,12 @@ def _begin(
     sending: Connection, identifier: str, entry_point: Any, work: Callable[..., None], arguments: tuple[Any, ...]
 ) -> None:
     begin_process()
+    register(identifier, entry_point)
+    work(sending, *arguments)
+
+
+def register(identifier: str, entry_point: Any) -> None:
+    """Let this process know a world of another one: its id and ``entry_point_of`` it."""
     load_plug_ins()
     if entry_point is not None and identifier not in pettingzoo.parallel_registry:
         pettingzoo.register("parallel", identifier, entry_point)
-    work(sending, *arguments)

@@ -31,9 +31,12 @@ from swarmbo.records import (
     GroundTruth,
     Labels,
     LinkReport,
+    Query,
     Recommendation,
     RoundRecord,
     Sample,
+    SolveReport,
+    Traffic,
 )
 from swarmbo.runs.report import CENTRALISED, THIS_RUN, Summary
 from swarmbo.runs.scenario import Scenario
@@ -55,6 +58,20 @@ def _sharing_links(team: Team) -> LinkReport | UnsetType:
     return UNSET if team.sharing_links is None else team.sharing_links
 
 
+@dataclass(frozen=True)
+class Decided:
+    """Decision of a round: its query, its report, and the traffic of sharing before it."""
+
+    query: Query | None
+    report: SolveReport | None
+    sharing: Traffic
+
+    @classmethod
+    def last(cls, team: Team) -> "Decided":
+        """Last decision of a team."""
+        return cls(team.last_query, team.last_report, team.last_sharing)
+
+
 def record_round(
     previous: RoundRecord,
     team: Team,
@@ -62,31 +79,33 @@ def record_round(
     infos: Infos,
     links: list[tuple[str, str]],
     truth: GroundTruth | None,
+    decided: Decided | None = None,
 ) -> RoundRecord:
-    """Record of a round after the measurements were learned."""
+    """Record of a round after the measurements were learned; without ``decided`` of the last decision."""
+    decided = decided or Decided.last(team)
+    query = decided.query
     before = {sample.agent: sample.location for sample in previous.samples}
     samples: list[Sample] = []
     for agent in team.agents:
         target = actions[agent].tolist() if agent in actions else None
         place = target if agent in infos and target is not None else before.get(agent, target)
         if place is not None:
-            samples.append(_sample(agent, infos.get(agent, {}), target, place, _prediction(team, agent)))
+            samples.append(_sample(agent, infos.get(agent, {}), target, place, _prediction(query, agent)))
     record = RoundRecord(
         round=previous.round + 1,
         samples=samples,
-        query=None if team.last_query is None else team.last_query.id,
-        report=team.last_report,
-        sharing=team.last_sharing,
+        query=None if query is None else query.id,
+        report=decided.report,
+        sharing=decided.sharing,
         sharing_links=_sharing_links(team),
         links=links,
-        joint=evaluation_of(team, infos),
+        joint=evaluation_of(team, infos, query),
         source=next((source for info in infos.values() if (source := Report.of(info).source) is not None), None),
     )
     return _complete(previous, team, truth, record)
 
 
-def _prediction(team: Team, agent: str) -> tuple[float | None, float | None]:
-    query = team.last_query
+def _prediction(query: Query | None, agent: str) -> tuple[float | None, float | None]:
     return (None, None) if query is None else (query.means.get(agent), query.stds.get(agent))
 
 
@@ -191,12 +210,12 @@ def _best(so_far: Recommendation | None, evaluations: Sequence[Evaluation], nois
     return so_far
 
 
-def evaluation_of(team: Team, infos: Infos) -> Evaluation | None:
-    """Joint point of a round and its outcome.
+def evaluation_of(team: Team, infos: Infos, query: Query | None) -> Evaluation | None:
+    """Joint point of a query and its outcome.
 
     None for a team in a field or without a query. If a factor failed, so did the sum.
     """
-    world, query = team.world, team.last_query
+    world = team.world
     if not isinstance(world, FunctionWorld) or query is None:
         return None
     point, outcome = world.point(infos), world.outcome(infos)

@@ -19,6 +19,24 @@ _MOST_COORDINATES = 24
 _MOST_SCOPES = 12
 
 
+class WorkersReport(msgspec.Struct, frozen=True):
+    """Times of a run with workers.
+
+    Args:
+        count: Number of workers.
+        mode: ``asynchronous`` or ``synchronous``.
+        wall_s: Wall time, without pauses between processes, s.
+        busy: Share of that in which workers carried out evaluations that were told, 0 to 1.
+        lost: Number of evaluations that were lost with their worker, or hung.
+    """
+
+    count: int
+    mode: str
+    wall_s: float
+    busy: float
+    lost: int
+
+
 class Summary(msgspec.Struct, frozen=True):
     """Final summary of a run, written last: a folder with it is complete.
 
@@ -33,7 +51,7 @@ class Summary(msgspec.Struct, frozen=True):
         distance: Distance travelled by each agent.
         agreement: Traffic of agreements.
         sharing: Traffic of sharing measurements.
-        seconds: Duration of all rounds, by the wall clock.
+        seconds: Duration of all rounds, by the wall clock; with workers that of the run.
         is_joint: True if agents set variables of one function, False in a field.
         source: Source of the measurements, if the world gives it: the part common to all rounds.
         references: Best true value of heuristic baselines within as many rounds, by name, if the world gives them.
@@ -55,6 +73,7 @@ class Summary(msgspec.Struct, frozen=True):
         blocked: Rounds in which agents waited for a disconnected one.
         sharing_links: Statistics of links while agents shared measurements; left out likewise.
         acquisition: Acquisition that ``auto`` selected, and the reason; else left out.
+        workers: Times of workers; left out without them.
     """
 
     name: str
@@ -92,6 +111,7 @@ class Summary(msgspec.Struct, frozen=True):
     blocked: int | UnsetType = UNSET
     sharing_links: LinkReport | UnsetType = UNSET
     acquisition: str | UnsetType = UNSET
+    workers: WorkersReport | UnsetType = UNSET
 
     def _repr_html_(self) -> str:
         """Closing table, for notebooks."""
@@ -135,7 +155,16 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
         *_link_rows(summary),
         ("time in rounds", f"{summary.seconds:.1f} s"),
     ]
+    if isinstance(workers := summary.workers, WorkersReport):
+        lost = f", {workers.lost} evaluations lost and sent again" if workers.lost else ""
+        rows[-1] = ("wall time", f"{summary.seconds:.1f} s{_rate(summary)}")
+        rows.append(("workers", f"{workers.count}, {workers.mode}, busy {workers.busy:.0%}{lost}"))
     return rows
+
+
+def _rate(summary: Summary) -> str:
+    """Evaluations by time."""
+    return f", {quantity(summary.rounds / summary.seconds, 'evaluations a second')}" if summary.seconds else ""
 
 
 def _link_rows(summary: Summary) -> list[tuple[str, str]]:

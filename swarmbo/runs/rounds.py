@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from swarmbo.boundary.values import error_text
 from swarmbo.deciding.aims import acquisition_in_words, warn_of_aim
@@ -20,7 +20,7 @@ from swarmbo.records import GroundTruth, Labels, RoundRecord
 from swarmbo.runs.checkpoint import Checkpoint, State, read_checkpoint, write_checkpoint
 from swarmbo.runs.folder import RunFolder, versions
 from swarmbo.runs.recording import find_references, record_reset, record_round, summarise
-from swarmbo.runs.report import Summary
+from swarmbo.runs.report import Summary, WorkersReport
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.stored_files import Timing
 from swarmbo.runs.world import Environment
@@ -93,33 +93,59 @@ class _Answer:
 
 def drive(given: Drive) -> Summary:
     """Run from the state of the folder to the end."""
+    begun = begin(given)
+    logged = given.folder.lines()
+    # the log takes precedence: a step may have ended, and been logged, just as its process was ended
+    failures = {number: why for number, why in given.failures.items() if number >= len(logged)}
+    failures |= {record.round: record.failure for record in given.folder.records() if record.failure is not None}
+    common = (given.scenario, given.folder, given.env, given.team, given.on_round)
+    run = _Run(*common, failures, given.heartbeat, begun.truth, logged)
+    standing = _begin(run, begun)
+    while standing.record.round < given.scenario.rounds and given.env.agents:
+        standing = _round(run, standing)
+    seen = None if begun.truth is None else begun.truth.late(standing.behind)
+    return end(given, begun, seen)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """World of a run after its reset, which took ``seconds``."""
+
+    observations: Mapping[str, Any]
+    infos: Mapping[str, Any]
+    truth: GroundTruth | None
+    labels: Labels
+    seconds: float
+
+
+def begin(given: Drive) -> Begun:
+    """Tidy the folder, reset the world, and keep it there."""
     scenario, folder, env, team = given.scenario, given.folder, given.env, given.team
     folder.sweep_out()
-    logged = folder.lines()
     began = time.perf_counter()
     given.heartbeat(0)
     observations, infos = reset(env, scenario.seed)
     given.heartbeat(None)
-    reset_seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - began
     # read after the reset: a world may draw its field there
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
-    # the log takes precedence: a step may have ended, and been logged, just as its process was ended
-    failures = {number: why for number, why in given.failures.items() if number >= len(logged)}
-    failures |= {record.round: record.failure for record in folder.records() if record.failure is not None}
-    run = _Run(scenario, folder, env, team, given.on_round, failures, given.heartbeat, truth, logged)
     labels = Labels.of(env, truth)
     if truth is not None and isinstance(team.world, FieldWorld) and team.world.task is None:
         warn_of_aim(team.setup, truth.goal)
     keep_world(folder, scenario, team, infos, truth, labels)
-    standing = _begin(run, observations, infos, reset_seconds)
-    while standing.record.round < scenario.rounds and env.agents:
-        standing = _round(run, standing)
+    return Begun(observations, infos, truth, labels, seconds)
+
+
+def end(given: Drive, begun: Begun, truth: GroundTruth | None, workers: WorkersReport | UnsetType = UNSET) -> Summary:
+    """Write and return the summary of a run; ``truth`` is that of its last round."""
+    scenario, folder, team = given.scenario, given.folder, given.team
     records = folder.records()
-    references = find_references(scenario, env, team, truth, records[-1].best)
+    references = find_references(scenario, given.env, team, begun.truth, records[-1].best)
     scopes = scopes_in_use(records[-1], read_world(folder))
-    seen = None if truth is None else truth.late(standing.behind)
     chosen = acquisition_in_words(team.setup) if team.setup.chooses else UNSET
-    summary = summarise(scenario, records, folder.timings(), seen, references, scopes, labels, chosen)
+    summary = summarise(scenario, records, folder.timings(), truth, references, scopes, begun.labels, chosen)
+    if not isinstance(workers, UnsetType):
+        summary = msgspec.structs.replace(summary, seconds=workers.wall_s, workers=workers)
     folder.write_json("summary.json", summary)
     return summary
 
@@ -135,9 +161,9 @@ def reset(env: Environment, seed: int) -> tuple[Mapping[str, Any], Mapping[str, 
     return observations, infos
 
 
-def _begin(run: _Run, observations: Mapping[str, Any], infos: Mapping[str, Any], reset_seconds: float) -> _Standing:
+def _begin(run: _Run, begun: Begun) -> _Standing:
     """Restore the last checkpoint that the log covers, or learn from the reset."""
-    env, team = run.env, run.team
+    env, team, infos = run.env, run.team, begun.infos
     checkpoint = read_checkpoint(run.folder)
     if checkpoint is not None and checkpoint.round < len(run.logged):
         env.unwrapped.set_state(checkpoint.world)
@@ -151,13 +177,13 @@ def _begin(run: _Run, observations: Mapping[str, Any], infos: Mapping[str, Any],
     learned = time.perf_counter()
     record = record_reset(team, infos, run.truth)
     recorded = time.perf_counter()
-    run.on_round(record, _log(run, record, Timing(0, 0.0, reset_seconds, learned - began, recorded - learned)))
-    return _Standing(record, observations, infos, _state_of(env), 0)
+    run.on_round(record, _log(run, record, Timing(0, 0.0, begun.seconds, learned - began, recorded - learned)))
+    return _Standing(record, begun.observations, infos, _state_of(env), 0)
 
 
 def _round(run: _Run, standing: _Standing) -> _Standing:
     env, team = run.env, run.team
-    links = _links(env)
+    links = links_of(env)
     began = time.perf_counter()
     actions = team.act(standing.observations, standing.infos)
     decided = time.perf_counter()
@@ -233,7 +259,7 @@ def _log(run: _Run, record: RoundRecord, timing: Timing) -> bool:
     return True
 
 
-def _links(env: Environment) -> list[tuple[str, str]]:
+def links_of(env: Environment) -> list[tuple[str, str]]:
     """Connected pairs of agents, in the environment's order of agents."""
     if not hasattr(env.unwrapped, "interaction_graph"):
         return []

@@ -14,7 +14,9 @@ from threadpoolctl import threadpool_limits
 from swarmbo.deciding.aims import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
 from swarmbo.runs.attended import attend
+from swarmbo.runs.evaluating import CopiedWorld, require_copies
 from swarmbo.runs.folder import RunFolder
+from swarmbo.runs.parallel import drive_workers
 from swarmbo.runs.reading import read_summary
 from swarmbo.runs.report import Summary
 from swarmbo.runs.rounds import Drive, Heartbeat, OnRound, drive, no_beat, reset, tell_nobody
@@ -63,7 +65,7 @@ def run(
     if not force and (summary := ended(scenario, path, trust)) is not None:
         return summary
     with telling(scenario, path, on_round, progress=progress) as told:
-        if scenario.step_timeout_s is None:
+        if scenario.step_timeout_s is None or scenario.workers is not None:
             return _run(scenario, path, force, trust, told, {}, no_beat)
         return attend(scenario, partial(_run, scenario, path, force, trust), partial(_resume, path, trust), told)
 
@@ -104,7 +106,7 @@ def resume(
             "take up; wanted a run whose world is the scenario's"
         )
     with telling(scenario, path, on_round, progress=progress) as told:
-        if scenario.step_timeout_s is None:
+        if scenario.step_timeout_s is None or scenario.workers is not None:
             return _resume(path, trust, told, {}, no_beat)
         return attend(scenario, partial(_resume, path, trust), partial(_resume, path, trust), told)
 
@@ -144,6 +146,9 @@ def check(scenario: Scenario, trust: bool = False) -> str:
         make_callbacks(scenario.callbacks or ())
         env, team = assemble(scenario, trust)
         reset(env, scenario.seed)
+        if scenario.workers is not None:
+            require_copies(env)
+            CopiedWorld.of(scenario, trust)
         return acquisition_in_words(team.setup)
 
 
@@ -166,7 +171,12 @@ def _run(
                     return _existing(scenario, there)
                 there.clear()
             folder = RunFolder.create(out, scenario, digests(scenario))
-            return drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat))
+            return _drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat), trust)
+
+
+def _drive(given: Drive, trust: bool) -> Summary:
+    workers = given.scenario.workers
+    return drive(given) if workers is None else drive_workers(given, workers, trust)
 
 
 def _resume(out: Path, trust: bool, on_round: OnRound, failures: Mapping[int, str], heartbeat: Heartbeat) -> Summary:
@@ -177,7 +187,7 @@ def _resume(out: Path, trust: bool, on_round: OnRound, failures: Mapping[int, st
         scenario = folder.scenario()
         with told_by_name(scenario):
             env, team = assemble(scenario, trust)
-            return drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat))
+            return _drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat), trust)
 
 
 def ended(scenario: Scenario, path: Path, trust: bool) -> Summary | None:

@@ -17,6 +17,7 @@ from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 from swarmbo.boundary.values import short
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
+from swarmbo.evaluations.engines import Workers
 from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
 from swarmbo.registry.plugins import is_own, load as load_own, make
@@ -68,6 +69,8 @@ class Scenario(Settings, frozen=True):
         initial: Points of the initial design of a function, >= 1; None: the team's default. Fields have no such design.
         callbacks: Receivers of each round: ``"tensorboard"``, ``"mlflow"``, or ``"module:Class"`` of a user's own
             (``swarmbo.runs.Callback``); names, or tables with that ``kind``. No decision depends on them.
+        workers: Workers that evaluate points of a function side by side; None: the run's own process does, one by one.
+            Then ``step_timeout_s`` limits an evaluation, and each evaluation is a round.
     """
 
     name: str
@@ -84,6 +87,7 @@ class Scenario(Settings, frozen=True):
     no_go: tuple[NoGoRegion, ...] | None = None
     initial: Count | None = None
     callbacks: tuple[Any, ...] | None = None
+    workers: Workers | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,6 +132,7 @@ def setting_paths(data: dict[str, Any]) -> list[str]:
     found += [f"{slot}.kind" for slot in SLOTS]
     takes = settings_in(world.get("id")) or [key for key in world if key != "id"]
     found += [f"environment.{key}" for key in takes]
+    found += [f"workers.{key}" for key in Workers.__struct_fields__]
     for slot in SLOTS:
         stated = data.get(slot)
         settings = kinds(slot).get(str(stated.get("kind", usual[slot]) if isinstance(stated, dict) else usual[slot]))

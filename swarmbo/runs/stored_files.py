@@ -12,6 +12,7 @@ import msgspec
 from swarmbo.boundary.files import PARTIAL, kind_of
 from swarmbo.boundary.seals import read_seal
 from swarmbo.errors import RunFolderError
+from swarmbo.evaluations.ledger import LEDGER, STATES
 
 SCENARIO = "scenario.toml"
 LOCK = ".lock"
@@ -27,7 +28,8 @@ _FILES = (
 _EXPORTS = ("measurements.csv", "measurements.parquet")
 # of callbacks
 ROUNDS, MLFLOW_RUN, EVENTS, EVENT_FILES = "rounds.csv", "mlflow.json", "tensorboard", "events.out.tfevents.*"
-FOLDERS = ("figures", EVENTS)
+RESULTS = "results"  # of workers
+FOLDERS = ("figures", EVENTS, RESULTS)
 _FIGURES = ("belief", "regret", "traffic", "faults", "variables", "factor_graph", "agents", "error_traffic")
 _DRAWN = (*(f"{name}.{end}" for name in _FIGURES for end in ("png", "pdf", "svg")), "run.gif", "run.mp4")
 
@@ -35,8 +37,10 @@ _DRAWN = (*(f"{name}.{end}" for name in _FIGURES for end in ("png", "pdf", "svg"
 def own_files(run: Path) -> Iterator[Path]:
     """All files that a run may write into its folder except its scenario and lock, existing or not."""
     for end in ("", PARTIAL):
-        yield from (run / f"{name}{end}" for name in (*_FILES, *_EXPORTS, ROUNDS, MLFLOW_RUN))
+        yield from (run / f"{name}{end}" for name in (*_FILES, *_EXPORTS, ROUNDS, MLFLOW_RUN, LEDGER))
         yield from run.glob(CHECKPOINTS + end)
+        yield from run.glob(STATES + end)
+        yield from (run / RESULTS).glob("q*.json" + end)
         yield from (run / "figures" / f"{name}{end}" for name in _DRAWN)
     yield from (run / EVENTS).glob(EVENT_FILES)
     yield run / (SCENARIO + PARTIAL)

@@ -3,14 +3,9 @@
 import itertools
 import os
 import re
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import blake2b
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal
 
@@ -18,7 +13,8 @@ import msgspec
 
 from swarmbo.boundary.values import error_text
 from swarmbo.errors import ConfigError, RunFolderError, SwarmboError
-from swarmbo.runs.attended import begin_process, end_workers, without_interrupts
+from swarmbo.evaluations import Workers, make_executor
+from swarmbo.evaluations.executor import Evaluate
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.runner import check, ended, resume, run
 from swarmbo.runs.scenario import Scenario
@@ -96,19 +92,23 @@ def setting_slug(overrides: Sequence[str]) -> str:
     return folder_name(",".join(overrides)) or "default"
 
 
-def sweep(trials: Sequence[Trial], jobs: int = 1, on_run: Callable[[Outcome], None] | None = None) -> list[Outcome]:
+def sweep(
+    trials: Sequence[Trial], workers: int | Workers = 1, on_run: Callable[[Outcome], None] | None = None
+) -> list[Outcome]:
     """Run missing trials and resume partial ones; return the outcomes in the order of the trials.
 
-    Each trial runs in a worker process with one thread for linear algebra, so results do not depend on ``jobs``. A
+    Each trial runs in a worker process with one thread for linear algebra, so results do not depend on ``workers``. A
     failed trial or killed process does not stop the others.
 
     Args:
         trials: From ``plan``.
-        jobs: Processes at a time, at least 1.
+        workers: Processes at a time, at least 1; or ``Workers`` of another engine, trusted.
         on_run: Called at the end of each trial.
     """
-    if jobs < 1:
-        raise ConfigError(f"got {jobs}; wanted an integer >= 1", at="--jobs")
+    if isinstance(workers, int):
+        if workers < 1:
+            raise ConfigError(f"got {workers}; wanted an integer >= 1", at="--workers")
+        workers = Workers(workers)
     outcomes: dict[int, Outcome] = {}
 
     def keep(number: int, outcome: Outcome) -> None:
@@ -116,57 +116,38 @@ def sweep(trials: Sequence[Trial], jobs: int = 1, on_run: Callable[[Outcome], No
         if on_run is not None:
             on_run(outcome)
 
-    left: deque[int] = deque()
+    left = dict[str, int]()
     for number, trial in enumerate(trials):
         if _is_complete(trial):
             keep(number, Outcome(trial, "skipped"))
         else:
-            left.append(number)
-    with ExitStack() as pools:
-        _run_side_by_side(trials, left, min(jobs, len(left)), pools, keep)
+            left[f"trial {number}"] = number
+    if not left:
+        return [outcomes[number] for number in range(len(trials))]
+    workers = msgspec.structs.replace(workers, count=min(workers.count, len(left)))
+    executor = make_executor(workers, _Trials(), None, None, trials[0].scenario.modules or ())
+    try:
+        for task, number in left.items():
+            executor.submit(task, trials[number])
+        while left:
+            for end in executor.poll(1.0):
+                number = left.pop(end.task)
+                why = _KILLED if end.status == "lost" else str(end.value)
+                keep(number, end.value if end.status == "done" else Outcome(trials[number], "failed", why))
+    finally:  # also after an interrupt: running trials can be resumed later, and no other begins
+        executor.close()
     return [outcomes[number] for number in range(len(trials))]
 
 
-def _run_side_by_side(
-    trials: Sequence[Trial],
-    left: deque[int],
-    n_processes: int,
-    pools: ExitStack,
-    keep: Callable[[int, Outcome], None],
-) -> None:
-    """Run trials until none is left; each process is a separate pool, so that a killed one breaks no other."""
-    started: list[ProcessPoolExecutor] = []
+class _Trials:
+    """Work of a sweep's processes."""
 
-    def start() -> ProcessPoolExecutor:
-        started.append(pools.enter_context(ProcessPoolExecutor(1, get_context("spawn"), initializer=begin_process)))
-        return started[-1]
+    def __call__(self) -> Evaluate:
+        return self._execute
 
-    idle, running = [start() for _ in range(n_processes)], dict[Future[Outcome], tuple[int, ProcessPoolExecutor]]()
-    try:
-        while left or running:
-            while left and idle:
-                pool = idle.pop()
-                try:
-                    with without_interrupts():  # the process starts here, and inherits the blocked interrupts
-                        future = pool.submit(_execute, trials[left[0]])
-                except BrokenProcessPool:  # killed while idle
-                    idle.append(start())
-                else:
-                    running[future] = left.popleft(), pool
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                number, pool = running.pop(future)
-                try:
-                    outcome = future.result()
-                except BrokenProcessPool:
-                    pool, outcome = start(), Outcome(trials[number], "failed", _KILLED)
-                idle.append(pool)
-                keep(number, outcome)
-    except BaseException:  # also an interrupt: running trials can be resumed later, and no other begins
-        for pool in started:
-            end_workers(pool)
-        for pool in started:
-            pool.shutdown(cancel_futures=True)
-        raise
+    @staticmethod
+    def _execute(task: str, trial: Trial) -> Outcome:
+        return _execute(trial)
 
 
 def _is_complete(trial: Trial) -> bool:

@@ -27,7 +27,7 @@ from swarmbo.registry.plugins import find_in, is_own, load, source_of
 from swarmbo.worlds.served import register_served
 
 ENTRY_POINT_GROUP = "swarmbo.envs"
-_CALLBACKS = "$.callbacks"
+_CALLBACKS, _ENGINE = "$.callbacks", "$.workers.engine"
 Environment = Any  # a PettingZoo ParallelEnv; PettingZoo ships no types
 
 
@@ -130,6 +130,8 @@ def own_names(tables: Mapping[str, Any]) -> dict[str, str]:
     names: dict[str, Any] = {at: part.get(key) for at, (part, key) in there.items() if isinstance(part, Mapping)}
     stated: Any = tables.get("callbacks")
     callbacks: list[Any] = list(stated) if isinstance(stated, list | tuple) else []
+    engine: Any = tables.get("workers")
+    names[_ENGINE] = engine.get("engine") if isinstance(engine, Mapping) else getattr(engine, "engine", None)
     for index, one in enumerate(callbacks):
         names[f"{_CALLBACKS}[{index}]"] = one.get("kind") if isinstance(one, Mapping) else one
     return {at: name for at, name in names.items() if is_own(name)} | named_kernels(tables.get("belief"))
@@ -159,10 +161,13 @@ def folders_of(tables: Mapping[str, Any], *folders: str | os.PathLike[str]) -> l
 
 
 def digests(scenario: msgspec.Struct) -> dict[str, str]:
-    """Digests of the files with user code that a trusted scenario names, without callbacks: no decision has those."""
+    """Digests of the files with user code that a trusted scenario names, without callbacks and engines.
+
+    No decision depends on those.
+    """
     told: dict[str, str] = {}
     for at, name in own_names(msgspec.structs.asdict(scenario)).items():
-        if at.startswith(_CALLBACKS):
+        if at.startswith((_CALLBACKS, _ENGINE)):
             continue
         find_in(getattr(scenario, "modules", None) or (), name, at)
         file = source_of(load(name, at))

@@ -153,6 +153,13 @@ and that did not fail |
         points = f.low + unit * (f.high - f.low)
         return GroundTruth(points, f.value(points), f.maximum, f.argmax, "", "", f.name, f.value)
 
+    def at_query(self, number: int) -> None:
+        """Name the noise and the failure of the next step by a query's number, from 1.
+
+        Outcomes depend on it and on the joint point alone, so copies of this world can evaluate points in any order.
+        """
+        self._set_query(number)
+
     def _begin(self, seed: int, number: int) -> Episode:
         """Begin with all variables in the middle of their ranges."""
         middle, nothing = (self.function.low + self.function.high) / 2.0, np.full(len(self.possible_agents), np.nan)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from swarmbo.boundary.rng import sobol, stream
+from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld
@@ -244,6 +245,22 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             "worst access point (Mbit/s)": float(sums[network.n_users > 0].min()),
             "worst user (Mbit/s)": float(rates[network.present].min()),
         }
+
+    def at_query(self, number: int) -> None:
+        """Name the noise and the failures of the next step by a query's number, from 1.
+
+        Outcomes depend on it and on the powers alone, so copies of this world can measure in any order.
+
+        Raises:
+            ConfigError: If users walk, leave or return, so that outcomes depend on the round, too.
+        """
+        if self.settings.changes:
+            raise ConfigError(
+                "got users that walk, leave or return, so that an outcome depends on its round; wanted mobility_m, "
+                "leave_rate and return_rate of 0 and no departures, or no workers",
+                at="$.environment",
+            )
+        self._set_query(number)
 
     def _begin(self, seed: int, number: int) -> Episode:
         """Begin with all powers in the middle of their range and all users present."""

@@ -257,14 +257,14 @@ def test_a_sum_is_logged_only_where_all_its_factors_came():
     observations, infos = env.reset(seed=0)
     *step, infos = env.step(team.act(observations, infos))
     team.observe(*step, infos)
-    whole = evaluation_of(team, infos)
+    whole = evaluation_of(team, infos, team.last_query)
     infos["agent_1"]["factors"] = {"f1": np.nan}
-    part = evaluation_of(team, infos)
+    part = evaluation_of(team, infos, team.last_query)
     assert whole.measurement == pytest.approx(sum(whole.factors.values()), rel=1e-12)
     assert part.measurement is None
     assert part.factors == {"f0": whole.factors["f0"], "f1": None}
     del infos["agent_1"]["factors"]
-    assert evaluation_of(team, infos) == part
+    assert evaluation_of(team, infos, team.last_query) == part
 
 
 SAMPLED = {"kind": "additive", "structure": {"kind": "sampled", "burn_in": 4}, "max_iterations": 10}

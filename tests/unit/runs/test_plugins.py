@@ -159,7 +159,7 @@ def test_with_trust_it_runs_and_is_resumed_in_any_process_and_from_anywhere(besi
 @pytest.mark.thorough
 def test_sweep_runs_it_in_several_processes_and_plot_and_compare_never_load_it(beside, monkeypatch):
     trials = plan(beside / "s.toml", 2, ["coordination.skip=0,1"], beside / "runs", trust=True)
-    assert [outcome.status for outcome in sweep(trials, jobs=2)] == ["done"] * 4
+    assert [outcome.status for outcome in sweep(trials, workers=2)] == ["done"] * 4
     assert [outcome.status for outcome in sweep(trials)] == ["skipped"] * 4
     for name in ("own_methods", "own_helper"):
         sys.modules.pop(name, None)

@@ -74,7 +74,7 @@ def test_less_than_one_seed_is_refused(small, n_seeds):
 
 def test_less_than_one_job_is_refused():
     with pytest.raises(ConfigError, match="wanted an integer >= 1"):
-        sweep([], jobs=0)
+        sweep([], workers=0)
 
 
 def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_does_not_touch_other_runs(tmp_path, small):
@@ -188,18 +188,18 @@ def test_a_trial_beside_one_whose_process_is_killed_goes_on(tmp_path, small, mon
 
     killer = threading.Thread(target=kill_one_in_mid_run)
     killer.start()
-    outcomes = sweep(trials, jobs=2, on_run=go_once_one_has_failed)
+    outcomes = sweep(trials, workers=2, on_run=go_once_one_has_failed)
     killer.join()
     assert watched == ["failed", "done"]
     assert sorted(len(RunFolder(outcome.trial.out).records()) for outcome in outcomes) == [1, 5]
-    assert sorted(outcome.status for outcome in sweep(trials, jobs=2)) == ["resumed", "skipped"]
+    assert sorted(outcome.status for outcome in sweep(trials, workers=2)) == ["resumed", "skipped"]
 
 
 @pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
 def test_the_processes_of_a_sweep_that_was_killed_leave(tmp_path, small):
     """What they hold is free again: the locks of their folders."""
-    settings = ["--set", "rounds=500", "--seeds", "2", "--jobs", "2", "--out", tmp_path, "--quiet"]
+    settings = ["--set", "rounds=500", "--seeds", "2", "--workers", "2", "--out", tmp_path, "--quiet"]
     command = [sys.executable, "-m", "swarmbo", "sweep", small, *settings]
     parent = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     folders = [tmp_path / "small" / "rounds=500" / f"seed-00{seed}" for seed in (5, 6)]
@@ -236,7 +236,7 @@ def test_a_world_that_ends_the_process_fails_its_trial_only(tmp_path, small, mon
 
 def test_results_depend_neither_on_the_number_of_jobs_nor_on_the_sweep(tmp_path, small):
     trials = plan(small, 2, ["coordination.kind=independent"], tmp_path / "sweep")
-    sweep(trials, jobs=2)
+    sweep(trials, workers=2)
     for trial in trials:
         run(trial.scenario, tmp_path / trial.out.name)
         logs = [(folder / "rounds.jsonl").read_bytes() for folder in (trial.out, tmp_path / trial.out.name)]
@@ -292,7 +292,7 @@ def test_an_interrupt_while_a_sweep_starts_its_processes_is_told_in_one_line(tmp
         f"    pathlib.Path({str(tmp_path / 'starting')!r}).touch()\n"
         "    time.sleep(5)\n"
     )
-    command = ["-m", "swarmbo", "sweep", "camel", "--seeds", "2", "--jobs", "2", "--out", str(tmp_path / "runs")]
+    command = ["-m", "swarmbo", "sweep", "camel", "--seeds", "2", "--workers", "2", "--out", str(tmp_path / "runs")]
     path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     process = subprocess.Popen(
         [sys.executable, *command],
@@ -322,6 +322,6 @@ def test_an_interrupt_ends_the_processes_of_a_sweep_at_once(tmp_path, small):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        sweep([trials[0], trials[3]], jobs=2, on_run=interrupt)
+        sweep([trials[0], trials[3]], workers=2, on_run=interrupt)
     assert [process for process in multiprocessing.active_children() if process not in before] == []
     assert [outcome.status for outcome in sweep(trials[:1])] == ["skipped"]

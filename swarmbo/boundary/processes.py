@@ -1,0 +1,49 @@
+"""Child processes: none receives an interrupt of the terminal, and none outlives its parent, or not for long."""
+
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
+
+from swarmbo.boundary.data_warnings import tell_in_one_line
+
+
+def begin_process(grace_s: float = 0.0) -> None:
+    """Warn in one line, leave interrupts to the parent, and end when it has ended in any way, even by ``kill -9``.
+
+    A thread waits for the system's signal of the parent's end: the end of a pipe, or a process handle. ``grace_s`` is
+    the time after that, for what is under way; infinite for no limit.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    if parent is not None and grace_s < math.inf:
+        threading.Thread(target=_wait_and_leave, args=(parent.sentinel, grace_s), daemon=True).start()
+    tell_in_one_line()
+
+
+@contextmanager
+def without_interrupts() -> Generator[None]:
+    """Block in which an interrupt waits until its end; processes started in it never receive one.
+
+    An interrupt at the terminal reaches all processes at once, also those that are still loading modules and cannot
+    catch it. On Windows, which has no such block, child processes ignore it once they have begun.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _wait_and_leave(sentinel: int, grace_s: float) -> None:
+    wait([sentinel])
+    time.sleep(grace_s)
+    os._exit(1)

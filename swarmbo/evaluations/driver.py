@@ -1,0 +1,152 @@
+"""Driver: it keeps workers busy with a team's queries, and tells the outcomes."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from swarmbo.errors import SwarmboError
+from swarmbo.evaluations.executor import Ended, Executor
+from swarmbo.evaluations.ledger import Event, Ledger
+from swarmbo.evaluations.results import kept
+
+MOST_RETRIES = 3
+_POLL_S = 1.0  # each wait ends then, whatever the executor does
+
+Tell = Callable[[str, Ended], None]
+
+
+class EvaluationError(SwarmboError, RuntimeError):
+    """An evaluation failed in a run that stops then."""
+
+
+@dataclass
+class Driver:
+    """Asks, sends, and tells until a number of queries is told.
+
+    Asynchronous: a query is asked for each outcome, so that decisions know all outcomes so far. Some queries are kept
+    in hand, so that workers do not wait for decisions: one, and one more for each eight workers. Synchronous: a batch
+    of as many queries as workers is asked, and told in the order of asks once all outcomes are there, so that decisions
+    do not depend on durations.
+
+    A query whose worker was lost or hung is sent again, three times; then it is told as failed. Exceptions of the world
+    are failed outcomes at once.
+
+    Args:
+        ledger: The ledger; its pending queries are sent first.
+        executor: Carries out queries: task and point are those of a query. Not closed here.
+        workers: Number of workers.
+        total: Number of queries to be told.
+        tell: Tells the ledger the outcome of a query from the end of its task.
+        is_synchronous: True for batches.
+        results: Folder with results that workers wrote; those of pending queries are told first.
+        stops: True to raise an exception of the world.
+        log: Called after each tell, with its event.
+    """
+
+    ledger: Ledger
+    executor: Executor
+    workers: int
+    total: int
+    tell: Tell
+    is_synchronous: bool = False
+    results: Path | None = None
+    stops: bool = False
+    log: Callable[[Event], None] = lambda event: None
+
+    def __post_init__(self) -> None:
+        self._out, self._back = set[str](), dict[str, Ended]()
+
+    def run(self) -> None:
+        """Run to the end."""
+        ledger = self.ledger
+        waiting = ledger.pending
+        for query_id in waiting:
+            if self.results is not None and (end := kept(self.results, query_id)) is not None:
+                self._back[query_id] = end
+        if not self.is_synchronous:
+            self._tell_all()
+        for query_id, query in waiting.items():
+            if query_id in ledger.team.pending and query_id not in self._back:
+                self._send(query_id, query.point)
+        while ledger.n_told < self.total:
+            if self.is_synchronous:
+                self._batch()
+            else:
+                self._fill()
+            self._tell_all()
+
+    def _batch(self) -> None:
+        """Ask the rest of a batch, and wait for all of its outcomes; they are told in the order of asks."""
+        ledger = self.ledger
+        # batches follow from counts, so that a run that is resumed within one goes on with it
+        for _ in range(ledger.n_asked, min(self.total, (ledger.n_told // self.workers + 1) * self.workers)):
+            query = ledger.ask()
+            self._send(query.id, query.point)
+        while self._out:
+            self._take(self.executor.poll(_POLL_S))
+        self._back = {query_id: self._back[query_id] for query_id in ledger.pending}
+
+    def _fill(self) -> None:
+        """Ask and send until as many queries as wanted are out or an outcome is back; wait for one."""
+        ledger, wanted = self.ledger, self.workers + 1 + self.workers // 8
+        while ledger.n_asked < self.total and len(ledger.team.pending) < wanted:
+            query = ledger.ask()
+            self._send(query.id, query.point)
+            self._take(self.executor.poll(0.0))
+            if self._back:
+                return
+        self._take(self.executor.poll(_POLL_S))
+
+    def _send(self, query_id: str, point: Any) -> None:
+        self._out.add(query_id)
+        self.executor.submit(query_id, point)
+
+    def _take(self, ends: list[Ended]) -> None:
+        for end in ends:
+            if end.task not in self._out:  # told already, by an earlier worker
+                continue
+            self._out.remove(end.task)
+            if end.status in ("lost", "hung"):
+                losses = self.ledger.lost(end.task, f"{end.status}: {end.value}")
+                if losses <= MOST_RETRIES:
+                    self._send(end.task, self.ledger.query(end.task).point)
+                    continue
+            elif end.status == "error" and self.stops:
+                raise EvaluationError(f"query {end.task}: {end.value}")
+            self._back[end.task] = end
+
+    def _tell_all(self) -> None:
+        """Tell all outcomes that are back."""
+        while self._back:
+            query_id = next(iter(self._back))
+            self.tell(query_id, self._back.pop(query_id))
+            self.log(self.ledger.events[-1])
+            if self.results is not None:
+                (self.results / f"{query_id}.json").unlink(missing_ok=True)
+
+
+class Clock(NamedTuple):
+    """Times of a ledger with workers.
+
+    Args:
+        wall_s: Wall time from the first event to the last, without pauses between processes.
+        busy: Share of the workers' time in evaluations that were told, 0 to 1.
+        lost: Number of evaluations that were lost.
+    """
+
+    wall_s: float
+    busy: float
+    lost: int
+
+    @classmethod
+    def of(cls, events: Iterable[Event], workers: int) -> "Clock":
+        """Times by events; a tell has its evaluation's ``seconds`` in its note."""
+        wall, measured, lost, last = 0.0, 0.0, 0, math.nan
+        for event in events:
+            wall += 0.0 if event.kind == "begin" else max(0.0, event.at - last)
+            last = event.at
+            measured += event.note.get("seconds", 0.0)
+            lost += event.kind == "lost"
+        return cls(wall, min(1.0, measured / (workers * wall)) if wall else 0.0, lost)

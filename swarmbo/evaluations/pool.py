@@ -1,0 +1,218 @@
+"""Pool of processes, one task each at a time: a worker that crashes, hangs or is killed costs its own task only."""
+
+import math
+import queue
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from swarmbo.boundary.processes import begin_process, without_interrupts
+from swarmbo.boundary.values import error_text
+from swarmbo.errors import ConfigError, SwarmboError
+from swarmbo.evaluations.executor import Ended, Work, evaluated, hung_text
+from swarmbo.evaluations.results import keep, kept
+
+_START_S = 300.0  # to import everything and make the work, on a slow disk
+_MOST_DEATHS = 3  # of workers in a row before any is ready
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A process, its pipe, its task, and the time until which it must answer."""
+
+    process: BaseProcess
+    pipe: Connection
+    deadline: float
+    is_ready: bool = False
+    task: str | None = None
+    began: float = 0.0
+
+
+class Pool:
+    """Executor with processes on this machine.
+
+    A thread tends the workers, so that a free one gets a queued task while the caller computes. If the caller is
+    killed, workers finish their tasks, write the results and leave.
+
+    Args:
+        work: Makes the evaluation in each worker.
+        count: Number of workers.
+        results: Existing folder; each result is written there before it is reported. None: results are only reported.
+        timeout_s: Limit of a task, s; a process that takes longer is killed. None for no limit.
+    """
+
+    def __init__(self, work: Work, count: int, results: Path | None = None, timeout_s: float | None = None) -> None:
+        self._work, self._results = work, results
+        self._timeout_s = math.inf if timeout_s is None else timeout_s
+        self._context = get_context("spawn")
+        self._workers, self._queue = list[_Worker](), deque[tuple[str, Any]]()
+        self._ends: queue.SimpleQueue[Ended | Exception] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[tuple[str, str, Any]] = queue.SimpleQueue()
+        self._deaths = 0
+        self._heard, self._bell = self._context.Pipe(duplex=False)
+        self._thread = threading.Thread(target=self._tend, args=(count,), daemon=True)
+        self._thread.start()
+
+    def submit(self, task: str, point: Any) -> None:
+        """Begin a task, or queue it if all workers are busy."""
+        self._order("submit", task, point)
+
+    def cancel(self, task: str) -> None:
+        """Drop a task; the process of a running one is killed, and another one starts."""
+        self._order("cancel", task)
+
+    def poll(self, timeout: float) -> list[Ended]:
+        """Wait for ends of tasks, at most ``timeout`` seconds.
+
+        Raises:
+            SwarmboError: If workers can't start.
+        """
+        ends = list[Ended | Exception]()
+        try:
+            ends.append(self._ends.get(timeout=timeout))
+            while True:
+                ends.append(self._ends.get_nowait())
+        except queue.Empty:
+            for end in ends:
+                if isinstance(end, Exception):
+                    raise end from None
+            return [end for end in ends if isinstance(end, Ended)]
+
+    def close(self) -> None:
+        """Kill all workers."""
+        if self._thread.is_alive():
+            self._order("close")
+            self._thread.join()
+
+    def _order(self, what: str, task: str = "", point: Any = None) -> None:
+        self._orders.put((what, task, point))
+        self._bell.send_bytes(b".")
+
+    def _tend(self, count: int) -> None:
+        """Tend the workers until ``close``; all their state is this thread's."""
+        try:
+            for _ in range(count):
+                self._start()
+            while self._obeyed():
+                for worker in self._workers.copy():
+                    self._hear(worker)
+                for worker in [worker for worker in self._workers if time.monotonic() > worker.deadline]:
+                    self._end(worker, "hung", hung_text(self._timeout_s))
+                for worker in self._workers:
+                    self._hand_on(worker)
+                nearest = min((worker.deadline for worker in self._workers), default=math.inf)
+                patience = None if nearest == math.inf else max(0.0, nearest - time.monotonic()) + 0.01
+                ways = [way for worker in self._workers for way in (worker.pipe, worker.process.sentinel)]
+                wait([self._heard, *ways], patience)
+        except Exception as error:  # noqa: BLE001  raised again by ``poll``
+            self._ends.put(error)
+        finally:
+            for worker in self._workers:
+                worker.process.kill()
+            for worker in self._workers:
+                worker.process.join()
+
+    def _obeyed(self) -> bool:
+        """Carry out all orders; False at the end."""
+        while self._heard.poll():
+            self._heard.recv_bytes()
+            what, task, point = self._orders.get()
+            if what == "close":
+                return False
+            if what == "submit":
+                self._queue.append((task, point))
+                continue
+            self._queue = deque(item for item in self._queue if item[0] != task)
+            for worker in [worker for worker in self._workers if worker.task == task]:
+                worker.task = None
+                self._end(worker, "lost", "")
+        return True
+
+    def _start(self) -> None:
+        here, there = self._context.Pipe()
+        arguments = (there, self._work, self._results, self._timeout_s)
+        process = self._context.Process(target=_serve, args=arguments)
+        with without_interrupts():
+            process.start()
+        there.close()
+        grace = 0.0 if self._timeout_s == math.inf else self._timeout_s
+        self._workers.append(_Worker(process, here, time.monotonic() + _START_S + grace))
+
+    def _hand_on(self, worker: _Worker) -> None:
+        is_free = worker.is_ready and worker.task is None and worker.process.is_alive()
+        if not (is_free and self._queue):
+            return
+        task, point = self._queue.popleft()
+        try:
+            worker.pipe.send((task, point))
+        except OSError:  # it has ended while idle, which its sentinel tells next
+            self._queue.appendleft((task, point))
+            return
+        worker.task, worker.began = task, time.monotonic()
+        worker.deadline = worker.began + self._timeout_s
+
+    def _hear(self, worker: _Worker) -> None:
+        """Take a worker's message, or notice its end."""
+        was_alive = worker.process.is_alive()
+        said = _message_of(worker)
+        if isinstance(said, Exception):
+            raise said
+        if said is not None:
+            self._deaths, worker.is_ready, worker.deadline = 0, True, math.inf
+            if isinstance(said, Ended):
+                self._ends.put(said)
+                worker.task = None
+        elif not was_alive:
+            self._end(worker, "lost", f"its process ended, with status {worker.process.exitcode}")
+
+    def _end(self, worker: _Worker, status: Any, why: str) -> None:
+        """End a worker and start another; its task is reported, as done if its result is on the disk."""
+        worker.process.kill()
+        worker.process.join()
+        worker.pipe.close()
+        self._workers.remove(worker)
+        self._deaths += not worker.is_ready
+        if self._deaths == _MOST_DEATHS or (status == "hung" and not worker.is_ready):
+            raise ConfigError(f"its processes do not start: {why}", at="$.workers")
+        if worker.task is not None:
+            found = None if self._results is None else kept(self._results, worker.task)
+            lost = Ended(worker.task, status, why, time.monotonic() - worker.began)
+            self._ends.put(lost if found is None else found)
+        self._start()
+
+
+def _message_of(worker: _Worker) -> Any:
+    """Message of a worker; None without one."""
+    try:
+        return worker.pipe.recv() if worker.pipe.poll() else None
+    except (EOFError, OSError):
+        return None
+
+
+def _serve(pipe: Connection, work: Work, results: Path | None, grace_s: float) -> None:
+    """Work of a process: tasks from the pipe, until it is closed."""
+    begin_process(grace_s if results is not None else 0.0)
+    with threadpool_limits(1, user_api="blas"):
+        try:
+            evaluate = work()
+        except (Exception, SystemExit) as error:  # noqa: BLE001  raised again in the calling process
+            pipe.send(error if isinstance(error, SwarmboError) else ConfigError(error_text(error), at="$.workers"))
+            return
+        try:
+            pipe.send("ready")
+            while True:
+                end = evaluated(evaluate, *pipe.recv())
+                if results is not None:
+                    keep(results, end)
+                pipe.send(end)
+        except (EOFError, BrokenPipeError, ConnectionResetError, FileNotFoundError):
+            # the driver has gone, perhaps with the folder of a finished run
+            return

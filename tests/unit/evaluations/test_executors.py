@@ -1,0 +1,172 @@
+"""Pool and adapters: each end of a task is reported once, and costs no other task."""
+
+import concurrent.futures
+import multiprocessing
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from swarmbo.errors import ConfigError, MissingPackageError, RunFolderError
+from swarmbo.evaluations import Ended, FuturesExecutor, Pool, RayExecutor, Workers, make_executor
+from swarmbo.evaluations.results import keep, kept
+from swarmbo.settings import convert
+
+sys.path.append(str(Path(__file__).parent))  # workers import it, too
+
+from tasks import Broken, Dies, Doing
+
+LONG = 120.0
+
+
+def ends_of(executor, count):
+    """The next so many ends, by task."""
+    ends, deadline = [], time.monotonic() + LONG
+    while len(ends) < count:
+        assert time.monotonic() < deadline, ends
+        ends += executor.poll(0.5)
+    assert len(ends) == len({end.task for end in ends}) == count
+    return {end.task: end for end in ends}
+
+
+@pytest.fixture
+def pool_of(tmp_path):
+    """Pools that are closed at the end, with folders for marks and results."""
+    made = []
+
+    def make(count=2, timeout_s=None, work=None, results=True):
+        (tmp_path / "results").mkdir(exist_ok=True)
+        (tmp_path / "marks").mkdir(exist_ok=True)
+        folder = tmp_path / "results" if results else None
+        made.append(Pool(work or Doing(tmp_path / "marks"), count, folder, timeout_s))
+        return made[-1]
+
+    yield make
+    for pool in made:
+        pool.close()
+
+
+def test_what_crashes_hangs_or_raises_costs_its_own_task_only(pool_of, tmp_path):
+    pool = pool_of(timeout_s=3.0)
+    points = {
+        "fine": [("sleep", 0.1)],
+        "killed": [("kill", 9)],
+        "hung": [("hang", 9)],
+        "raised": [("raise", 3)],
+        "left": [("leave", 3)],
+        "after": [],
+    }
+    for task, point in points.items():
+        pool.submit(task, point)
+    ends = ends_of(pool, 6)
+    assert {task: end.status for task, end in ends.items()} == {
+        "fine": "done",
+        "killed": "lost",
+        "hung": "hung",
+        "raised": "error",
+        "left": "error",
+        "after": "done",
+    }
+    assert ends["fine"].value["task"] == "fine"
+    assert ends["fine"].seconds >= 0.1
+    assert "ended, with status -9" in ends["killed"].value
+    assert ends["hung"].value == "no answer within 3 s"
+    assert "nothing at 3" in ends["raised"].value
+    assert pool.poll(0.1) == []
+    stored = {path.stem for path in (tmp_path / "results").iterdir()}
+    assert stored == {"fine", "raised", "left", "after"}
+    assert kept(tmp_path / "results", "fine") == ends["fine"]
+    assert kept(tmp_path / "results", "hung") is None
+    pool.submit("killed", [("kill", 1)])  # it is tried again, and its folder of marks says so
+    assert ends_of(pool, 1)["killed"].status == "done"
+
+
+def test_a_worker_that_is_killed_between_tasks_costs_none(pool_of):
+    pool = pool_of(count=1)
+    pool.submit("first", [])
+    assert ends_of(pool, 1)["first"].status == "done"
+    for process in multiprocessing.active_children():
+        process.kill()
+        process.join()
+    pool.submit("second", [])
+    assert ends_of(pool, 1)["second"].status == "done"
+
+
+def test_a_dropped_task_is_not_reported(pool_of, tmp_path):
+    pool = pool_of(count=1)
+    pool.submit("running", [("hang", 9)])
+    pool.submit("queued", [])
+    pool.submit("last", [])
+    while not list((tmp_path / "marks").glob("running.*")):
+        time.sleep(0.05)
+    pool.cancel("running")
+    pool.cancel("queued")
+    assert list(ends_of(pool, 1)) == ["last"]
+    assert pool.poll(0.2) == []
+
+
+@pytest.mark.parametrize(("work", "match"), [(Broken(), "no licence"), (Dies(), "do not start: its process ended")])
+def test_work_that_cannot_begin_ends_the_run_and_not_each_task(pool_of, work, match):
+    pool = pool_of(work=work)
+    pool.submit("never", [])
+    with pytest.raises(ConfigError, match=match):
+        pool.poll(LONG)
+
+
+def test_a_changed_result_is_refused(tmp_path):
+    keep(tmp_path, Ended("q1", "done", {"a": 1.5}, 0.2))
+    assert kept(tmp_path, "q1") == Ended("q1", "done", {"a": 1.5}, 0.2)
+    path = tmp_path / "q1.json"
+    path.write_bytes(path.read_bytes().replace(b"1.5", b"2.5"))
+    with pytest.raises(RunFolderError, match="changed or damaged"):
+        kept(tmp_path, "q1")
+
+
+def test_any_executor_of_the_standard_library_is_adapted(tmp_path):
+    executor = FuturesExecutor(concurrent.futures.ThreadPoolExecutor(2), Doing(tmp_path), 2, 1.0)
+    for task, point in {"a": [], "b": [("raise", 1)], "c": [("sleep", 3.0)]}.items():
+        executor.submit(task, point)
+    ends = ends_of(executor, 3)
+    assert {task: end.status for task, end in ends.items()} == {"a": "done", "b": "error", "c": "hung"}
+    executor.submit("d", [("sleep", 0.2)])
+    executor.cancel("d")
+    executor.submit("e", [])
+    assert list(ends_of(executor, 1)) == ["e"]
+    executor.close()
+
+
+def test_the_death_of_an_adapted_pools_process_loses_its_tasks_and_then_says_so(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, context) as futures:
+        executor = FuturesExecutor(futures, Doing(tmp_path), 1)
+        executor.submit("a", [("kill", 9)])
+        assert ends_of(executor, 1)["a"].status == "lost"
+        with pytest.raises(concurrent.futures.BrokenExecutor):
+            executor.submit("b", [])
+
+
+def test_engines_are_made_by_name(tmp_path):
+    work = Doing()
+    threads = make_executor(Workers(2, engine="concurrent.futures:ThreadPoolExecutor"), work, None, None)
+    assert isinstance(threads, FuturesExecutor)
+    threads.submit("a", [])
+    assert ends_of(threads, 1)["a"].status == "done"
+    threads.close()
+    (tmp_path / "own_engine.py").write_text(
+        "class Half:\n    def __init__(self, work, count, timeout_s):\n        pass\n"
+        "def fails(work, count, timeout_s):\n    raise OSError('no queue')\n"
+    )
+    for name, match in (("own_engine:Half", "without submit, poll"), ("own_engine:fails", "no queue")):
+        with pytest.raises(ConfigError, match=match):
+            make_executor(Workers(2, engine=name), work, None, None, [str(tmp_path)])
+    with pytest.raises(ConfigError, match="wanted pool, ray"):
+        convert({"engine": "slurm"}, Workers)
+    with pytest.raises(ConfigError, match="none unless the engine is ray"):
+        convert({"address": "auto"}, Workers)
+
+
+def test_ray_that_is_not_installed_is_named_in_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingPackageError, match=r"pip install \"swarmbo\[ray\]\""):
+        RayExecutor(Doing(), 2)

@@ -1,0 +1,270 @@
+"""Runs with workers: the folder of a run, noise by the query, resumed after a kill of anything, and refusals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from swarmbo.errors import ConfigError, RunFolderError
+from swarmbo.evaluations.ledger import LEDGER, Event
+from swarmbo.runs import RunFolder, check, load, resume, run
+from swarmbo.runs.evaluating import CopiedWorld, plain_infos, require_copies
+from swarmbo.runs.scenario import make_environment
+
+THREADS = ["workers.engine=concurrent.futures:ThreadPoolExecutor"]
+SMALL = [
+    "environment.parameters={n_variables=8}",
+    "environment.noise_std=0.5",
+    "rounds=14",
+    "initial=6",
+]
+
+
+def small(*more):
+    return load("powell", [*SMALL, *more], trust=True)
+
+
+def events_of(folder):
+    return [msgspec.json.decode(line, type=Event) for line in (folder / LEDGER).read_bytes().splitlines()]
+
+
+def told_of(folder):
+    """Outcome of each told query, by its point."""
+    events = events_of(folder)
+    points = {event.query: tuple(event.point.values()) for event in events if event.kind == "ask"}
+    return {(event.query, points[event.query]): event.outcome for event in events if event.kind == "tell"}
+
+
+def test_noise_goes_by_the_query_whichever_copy_measures_it():
+    for name, more in (("powell", SMALL), ("wlan", ["environment.noise_std=5.0", "environment.failure_rate=0.2"])):
+        scenario = load(name, more)
+        work = CopiedWorld.of(scenario, False)
+        env = make_environment(scenario)
+        env.reset(seed=scenario.seed)
+        rng, first, second, seen = np.random.default_rng(0), work(), work(), set()
+        bounds = env.unwrapped.factor_graph()["bounds"]
+        for number in range(1, 7):
+            point = {variable: rng.uniform(*ends) for variable, ends in bounds.items()}
+            actions = {
+                agent: np.array(
+                    [point[v] for v, owner in env.unwrapped.factor_graph()["variable_owners"].items() if owner == agent]
+                )
+                for agent in env.agents
+            }
+            in_turn = plain_infos(env.step(actions)[4])  # the run's own world, one round after the other
+            assert first(f"q{number:05d}", point) == in_turn
+            seen.add(json.dumps(first("q00003", point)))
+            if number % 2:
+                assert second(f"q{number:05d}", point) == in_turn
+        assert len(seen) == 6
+
+
+def test_worlds_that_depend_on_more_than_the_point_are_refused():
+    for name, more, match in (
+        ("wlan-mobility", [], "users that walk, leave or return"),
+        ("wlan", ["environment.departures=[[3, 5]]"], "users that walk, leave or return"),
+        ("robots", [], "measure from where they are"),
+        ("field", [], "measure from where they are"),
+    ):
+        with pytest.raises(ConfigError, match=match):
+            check(load(name, [*more, "workers.count=2"]))
+
+    class Other:
+        unwrapped = None
+
+        def factor_graph(self):
+            return {}
+
+    other = Other()
+    other.unwrapped = other
+    with pytest.raises(ConfigError, match="Other does not state that an outcome depends on the joint point alone"):
+        require_copies(other)
+
+
+def test_own_engines_need_trust_and_workers_are_refused_by_name():
+    with pytest.raises(ConfigError, match="--trust") as caught:
+        load("powell", THREADS)
+    assert caught.value.at == "$.workers.engine"
+    for text, match in (
+        ("workers.count=0", "integer from 1"),
+        ("workers.mode=slow", "synchronous"),
+        ("workers.cores=2", "cores"),
+    ):
+        with pytest.raises(ConfigError, match=match) as caught:
+            load("powell", [text])
+        assert caught.value.at.startswith("$.workers")
+
+
+@pytest.mark.parametrize("mode", ["asynchronous", "synchronous"])
+def test_a_run_with_workers_is_a_run_folder_like_any_other(tmp_path, mode):
+    seen = []
+    summary = run(
+        small(*THREADS, "workers.count=3", f"workers.mode={mode}"),
+        tmp_path / "run",
+        trust=True,
+        on_round=lambda record, was_logged: seen.append((record.round, was_logged)),
+    )
+    folder = RunFolder.open(tmp_path / "run")
+    records, events = folder.records(), events_of(tmp_path / "run")
+    told = [event for event in events if event.kind == "tell"]
+    assert seen == [(number, False) for number in range(15)]
+    assert [record.round for record in records] == list(range(15))
+    assert [record.query for record in records[1:]] == [event.query for event in told]
+    assert sorted(event.query for event in told) == [f"q{number:05d}" for number in range(1, 15)]
+    assert all(
+        record.joint.measurement == pytest.approx(sum(event.outcome.values()))
+        for record, event in zip(records[1:], told, strict=True)
+    )
+    assert [record.joint.mean is None for record in records[1:]].count(True) == 6
+    assert summary.rounds == summary.measurements == 14
+    assert summary.workers.count == 3
+    assert summary.workers.mode == mode
+    assert 0.0 < summary.workers.busy <= 1.0
+    assert summary.seconds == summary.workers.wall_s > 0.0
+    assert not (tmp_path / "run" / "results").exists()
+    assert resume(tmp_path / "run", trust=True) == summary
+    folder.clear()
+    assert list((tmp_path / "run").iterdir()) in ([], [tmp_path / "run" / ".lock"])
+
+
+def test_one_worker_in_batches_decides_and_measures_as_a_run_without_workers(tmp_path):
+    run(small(), tmp_path / "alone")
+    run(small(*THREADS, "workers.count=1", "workers.mode=synchronous"), tmp_path / "one", trust=True)
+    alone, one = (RunFolder.open(tmp_path / name).records() for name in ("alone", "one"))
+    assert alone == one
+
+
+class StoppedError(Exception):
+    """A run is stopped here."""
+
+
+@pytest.mark.parametrize("mode", ["asynchronous", "synchronous"])
+@pytest.mark.parametrize("lines", [0, 1, 7, 11])
+def test_a_run_that_lost_its_last_rounds_logs_them_again(tmp_path, mode, lines):
+    """As a kill between a tell and its round, or a power failure, leaves it."""
+
+    def stop(record, was_logged):
+        if record.round == 11:
+            raise StoppedError
+
+    scenario, out = small(*THREADS, "workers.count=3", f"workers.mode={mode}"), tmp_path / "run"
+    with pytest.raises(StoppedError):
+        run(scenario, out, trust=True, on_round=stop)
+    told, rounds = told_of(out), (out / "rounds.jsonl").read_bytes().splitlines(keepends=True)
+    (out / "rounds.jsonl").write_bytes(b"".join(rounds[:lines]) + b'{"round":')
+    resume(out, trust=True)
+    again = (out / "rounds.jsonl").read_bytes().splitlines(keepends=True)
+    assert again[: len(rounds)] == rounds
+    assert len(again) == 15
+    assert told.items() <= told_of(out).items()
+    if mode == "synchronous":
+        run(scenario, tmp_path / "whole", trust=True)
+        assert (tmp_path / "whole" / "rounds.jsonl").read_bytes() == b"".join(again)
+
+
+def test_a_ledger_that_is_behind_its_rounds_is_refused(tmp_path):
+    def stop(record, was_logged):
+        if record.round == 9:
+            raise StoppedError
+
+    out = tmp_path / "run"
+    with pytest.raises(StoppedError):
+        run(small(*THREADS, "workers.count=2"), out, trust=True, on_round=stop)
+    lines = (out / LEDGER).read_bytes().splitlines(keepends=True)
+    (out / LEDGER).write_bytes(b"".join(lines[:-6]))
+    with pytest.raises(RunFolderError, match=r"delete the lines of rounds\.jsonl after round"):
+        resume(out, trust=True)
+
+
+def kill_sometime(command, out, rng, whom):
+    """Start a run, kill the driver, a worker, or both once some rounds are logged; True if it ended before."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    rounds, wanted = out / "rounds.jsonl", int(rng.integers(1, 5))
+    before = rounds.read_bytes().count(b"\n") if rounds.exists() else 0
+    while process.poll() is None and (not rounds.exists() or rounds.read_bytes().count(b"\n") < before + wanted):
+        time.sleep(0.01)
+    time.sleep(float(rng.uniform(0.0, 0.3)))
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    workers = [
+        int(text) for path in Path(f"/proc/{process.pid}/task").glob("*/children") for text in path.read_text().split()
+    ]
+    assert children.exists() or process.poll() is not None
+    for worker in workers if whom != "driver" else ():
+        try:
+            os.kill(worker, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    if whom == "workers":
+        return process.wait() == 0
+    process.kill()
+    process.wait()
+    return False
+
+
+def kills(tmp_path, n_kills, seed):
+    """Kill a run so often; each told query stays told once, at its point."""
+    file, out, rng = tmp_path / "slow.toml", tmp_path / "run", np.random.default_rng(seed)
+    (tmp_path / "slow_world.py").write_text(
+        "import time\nfrom swarmbo_envs import function_v0\n"
+        "class Slow(function_v0.parallel_env):\n"
+        "    def step(self, actions):\n        time.sleep(0.15)\n        return super().step(actions)\n"
+    )
+    file.write_text(
+        'name = "slow"\nrounds = 60\ninitial = 50\n[environment]\nid = "slow_world:Slow"\nfunction = "camel"\n'
+        "noise_std = 0.1\n[workers]\ncount = 2\n"
+    )
+    begin = [sys.executable, "-m", "swarmbo", "run", str(file), "--out", str(out), "--trust", "--no-figures", "-q"]
+    again = [sys.executable, "-m", "swarmbo", "resume", str(out), "--trust", "--no-figures", "-q"]
+    told, asked = {}, {}
+    for number in range(n_kills):
+        whom = ("driver", "both", "workers")[number % 3] if n_kills > 2 else ("driver", "both")[number % 2]
+        if kill_sometime(again if (out / "scenario.toml").exists() else begin, out, rng, whom):
+            break
+        events = whole_events(out)
+        assert told.items() <= told_of_events(events).items()
+        told = told_of_events(events)
+        now = {event.query: event.point for event in events if event.kind == "ask"}
+        assert asked.items() <= now.items()
+        asked = now
+    subprocess.run(again, check=True, stdout=subprocess.DEVNULL)
+    events = events_of(out)
+    tells = [event.query for event in events if event.kind == "tell"]
+    assert sorted(tells) == [f"q{number:05d}" for number in range(1, 61)]
+    assert told.items() <= told_of_events(events).items()
+    records = RunFolder.open(out).records()
+    assert [record.query for record in records[1:]] == tells
+    assert not any(record.failure for record in records)
+    # no outcome depends on who measured it: all are those of the world at that point and number
+    work = CopiedWorld.of(load(file, trust=True), True)()
+    for event in events:
+        if event.kind == "tell":
+            point = next(other.point for other in events if other.kind == "ask" and other.query == event.query)
+            assert work(event.query, point)["agent_0"]["measurement"] == event.outcome
+
+
+def whole_events(out):
+    text = (out / LEDGER).read_bytes()
+    return [msgspec.json.decode(line, type=Event) for line in text[: text.rfind(b"\n") + 1].splitlines()]
+
+
+def told_of_events(events):
+    return {event.query: event.outcome for event in events if event.kind == "tell"}
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
+def test_a_run_killed_twice_tells_each_query_once(tmp_path):
+    kills(tmp_path, 2, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
+def test_a_run_killed_twenty_times_tells_each_query_once(tmp_path):
+    kills(tmp_path, 20, 1)
