@@ -8,14 +8,8 @@ from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import scenario_of
 
 FUNCTION = {"id": "served/function-v0", "bounds": {"x": [0, 2], "y": [-1.0, 1.0]}, "unit": "m"}
-FIELD = {
-    "id": "served/field-v0",
-    "agents": ["ada", "ben"],
-    "low": [0, 0],
-    "high": [4, 2],
-    "level": 2.5,
-    "task": "level",
-}
+FIELD = {"id": "served/field-v0", "agents": ["ada", "ben"], "low": [0, 0], "high": [4, 2]}
+WATCHED = {"level": 2.5, "task": "level"}
 
 
 def scenario(environment, **more):
