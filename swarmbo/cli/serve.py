@@ -36,11 +36,7 @@ def serve(
         scenario = load(source, [*(overrides or []), *([] if seed is None else [f"seed={seed}"])], trust)
         folder = Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-served" if out is None else out
         address = Address(host, port, token_file, tls_cert, tls_key, insecure)
-        try:
-            serve_scenario(scenario, folder, address, most_pending=pending, trust=trust, say=_say)
-        except KeyboardInterrupt:
-            typer.echo("swarmbo: stopped; the same command goes on from here", err=True)
-            raise typer.Exit(130) from None
+        serve_scenario(scenario, folder, address, most_pending=pending, trust=trust, say=_say)
 
 
 def _say(text: str) -> None:

@@ -15,6 +15,7 @@ from swarmbo.runs.callbacks import Callback, RoundsTable
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.rounds import OnRound
 from swarmbo.runs.scenario import Scenario
+from swarmbo.runs.stored_files import SUMMARY
 from swarmbo.runs.trackers import AT, MLflow, TensorBoard
 from swarmbo.runs.world import told_by_name
 
@@ -97,7 +98,7 @@ def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bo
                 error.add_note(f"a callback failed at the end: {error_text(other)}")
             raise
         with told_by_name(scenario):
-            observed.end(True)
+            observed.end((folder / SUMMARY).is_file())
 
 
 @contextmanager

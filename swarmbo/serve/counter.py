@@ -8,15 +8,16 @@ from typing import Any
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations import Ledger
 from swarmbo.evaluations.ledger import LEDGER
-from swarmbo.records import Labels
 from swarmbo.routing import RoutePlanner
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.rounds import reset
+from swarmbo.runs.rounds import Drive, begin, no_beat, tell_nobody
 from swarmbo.runs.runner import assemble
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.stored_files import locked
+from swarmbo.runs.telling import telling
 from swarmbo.runs.world import digests, told_by_name
 from swarmbo.serve.desk import Desk, Service
+from swarmbo.serve.outcomes import Log
 from swarmbo.team import Team
 
 
@@ -36,21 +37,25 @@ def opened(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Gen
                 "places, such as 'max-sum'",
                 at="$.coordination.kind",
             )
-        reset(env, scenario.seed)  # some worlds draw their truth there
-        truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
-    labels = Labels.of(env, truth)
-    maximum = None if truth is None or truth.at_round is not None or team.problem.aim != "peak" else truth.maximum
-    service = Service(scenario.name, scenario.seed, scenario.rounds, labels.unit, maximum)
-    with locked(RunFolder.make(out)), told_by_name(scenario):
+    with (
+        locked(RunFolder.make(out)),
+        told_by_name(scenario),
+        telling(scenario, out, tell_nobody) as told,
+    ):
         folder = _folder(scenario, out)
-        has_ledger = (folder.path / LEDGER).exists()
-        if folder.lines() and not has_ledger:
-            raise RunFolderError(f"{out}: holds a run that was not served; choose another --out")
-        if has_ledger:
-            ledger = Ledger.open(out, lambda: _team(scenario, trust))
-        else:
-            ledger = Ledger.create(out, _team(scenario, trust))
-        yield Desk(ledger, service, most_pending)
+        given = Drive(scenario, folder, env, team, told, {}, no_beat)
+        begun = begin(given)
+        truth = begun.truth
+        known = None if truth is None or truth.at_round is not None or truth.goal != "peak" else float(truth.maximum)
+        service = Service(scenario.name, scenario.seed, scenario.rounds, begun.labels.unit, known)
+        if team.problem.is_field:
+            yield Desk(_ledger_of_field(scenario, team, out), service, most_pending)
+            return
+        log = Log(given, begun)
+        desk = Desk(log.ledger(), service, most_pending)
+        log.end()  # of a service that was killed when all queries were told
+        yield desk
+        log.end()
 
 
 def _folder(scenario: Scenario, out: Path) -> RunFolder:
@@ -60,14 +65,17 @@ def _folder(scenario: Scenario, out: Path) -> RunFolder:
     if folder.scenario() != scenario:
         raise RunFolderError(f"{out}: holds another run; choose another --out, or the scenario that it was begun with")
     folder.require_same_code(digests(scenario))
+    if len(folder.lines()) > 1 and not (out / LEDGER).exists():
+        raise RunFolderError(f"{out}: holds a run without a ledger; choose another --out")
     return folder
 
 
-def _team(scenario: Scenario, trust: bool) -> Team:
-    """Team of a scenario; in a field its agents may be anywhere in the box, as no world moves them."""
-    _, team = assemble(scenario, trust)
-    if not team.problem.is_field:
-        return team
-    parts: tuple[str, ...] = ("belief", "acquisition", "coordination", "transport", "seed", "rounds")
-    settings: dict[str, Any] = {part: getattr(scenario, part) for part in parts}
-    return Team(team.problem, **settings)
+def _ledger_of_field(scenario: Scenario, team: Team, out: Path) -> Ledger:
+    """Ledger of agents that may be anywhere in the box of a field, as no world moves them."""
+
+    def free() -> Team:
+        parts: tuple[str, ...] = ("belief", "acquisition", "coordination", "transport", "seed", "rounds")
+        settings: dict[str, Any] = {part: getattr(scenario, part) for part in parts}
+        return Team(team.problem, **settings)
+
+    return Ledger.open(out, free) if (out / LEDGER).exists() else Ledger.create(out, free())

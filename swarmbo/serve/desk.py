@@ -13,12 +13,12 @@ from typing import Any, cast
 from msgspec import UnsetType
 from msgspec.structs import replace
 
-from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.deciding.rows import place_names
 from swarmbo.errors import ConfigError, UnknownQueryError
 from swarmbo.evaluations import Event, Ledger
 from swarmbo.records import Recommendation
 from swarmbo.serve.messages import Asked, AskRequest, Best, Refusal, Refused, State, TellRequest, Told, Waiting
+from swarmbo.serve.outcomes import Outcomes
 
 MOST_PENDING = 256
 _MOST_OUTCOMES = 500  # in a state
@@ -66,7 +66,7 @@ class Desk:
         self.ledger, self.service = ledger, service
         self._most, self._clock, self._on_told = most_pending, clock, on_told
         self._keys, self._leases = dict[str, str](), dict[str, Lease]()
-        self._values = dict[str, dict[str, float | None]]()
+        self._told = Outcomes(ledger.team.problem)
         self._outcomes, self._best, self._curve = list[float | None](), Best(), list[tuple[int, float]]()
         self._seen, self._recommended = 0, cast(tuple[int, Recommendation | None], (-1, None))
         self._catch_up()
@@ -177,31 +177,11 @@ class Desk:
         self._state = self._new_state()
 
     def _take(self, event: Event) -> None:
-        """Take the outcomes of an event: of a function once they are complete, in a field one by one."""
-        query, known = self.ledger.query(event.query), self._values.setdefault(event.query, {})
-        given = event.outcome if isinstance(event.outcome, dict) else {}
-        new = {channel: _kept(value) for channel, value in given.items() if channel not in known}
-        problem = self.ledger.team.problem
-        channels = list(query.points) if problem.is_field else problem.channels
-        if event.failed:
-            new |= {channel: None for channel in channels if channel not in known and channel not in new}
-        known |= new
-        if problem.is_field:
-            for agent, value in new.items():
-                place: list[float] = (event.locations or {}).get(agent) or query.points[agent].tolist()
-                self._add(event.query, value, dict(zip(place_names(len(place)), place, strict=True)))
-        elif not isinstance(event.outcome, dict):
-            self._add(event.query, _kept(event.outcome), event.point or query.point)
-        elif set(channels) <= set(known):
-            parts = [value for value in known.values() if value is not None]
-            total = math.fsum(parts) if len(parts) == len(known) else None
-            self._add(event.query, total, event.point or query.point)
-
-    def _add(self, query_id: str, value: float | None, point: dict[str, float]) -> None:
-        self._outcomes.append(value)
-        if value is not None and (self._best.outcome is None or value > self._best.outcome):
-            self._best = Best(value, query_id, point)
-            self._curve.append((len(self._outcomes), value))
+        for known in self._told.add(self.ledger.query(event.query), event):
+            self._outcomes.append(known.value)
+            if known.value is not None and (self._best.outcome is None or known.value > self._best.outcome):
+                self._best = Best(known.value, event.query, known.point)
+                self._curve.append((len(self._outcomes), known.value))
 
     def _new_state(self) -> State:
         problem, outcomes, service = self.ledger.team.problem, self._outcomes, self.service
@@ -229,8 +209,3 @@ class Desk:
             outcomes=outcomes[-_MOST_OUTCOMES:],
             first=max(0, len(outcomes) - _MOST_OUTCOMES),
         )
-
-
-def _kept(value: float | None) -> float | None:
-    """Outcome as the team keeps it: None for a failed one."""
-    return None if value is None or abs(value) >= LARGEST_OUTCOME else value

@@ -6,6 +6,7 @@ import secrets
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,7 +117,9 @@ def serve(
         )
         scheme, (host, port) = "http" if address.key is None else "https", listening.getsockname()[:2]
         say(f"serving {scenario.name} on {scheme}://{f'[{host}]' if ':' in host else host}:{port}/")
-        uvicorn.Server(config).run(sockets=[listening])
+        with suppress(KeyboardInterrupt):  # the usual end; it comes once connections are closed
+            uvicorn.Server(config).run(sockets=[listening])
+        say("stopped; the same command goes on from here")
 
 
 def _listening(address: Address) -> socket.socket:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from swarmbo.evaluations.ledger import LEDGER
-from swarmbo.runs import load
+from swarmbo.runs import load, load_run
 from swarmbo.serve.counter import opened
 from swarmbo.serve.server import Address, serve
 
@@ -93,6 +93,7 @@ def killed_and_restarted(folder, n_clients, n_kills):
         service.kill(signal.SIGINT)
         said += service.said
     assert not [line for line in said if "Traceback" in line or "Error" in line], said
+    require_run_folder(folder)
     assert sum("token" in line for line in said) == 1  # told once
     events = [json.loads(line) for line in (folder / LEDGER).read_text().splitlines()]
     points = {event["query"]: event["point"] for event in events if event["kind"] == "ask"}
@@ -118,6 +119,19 @@ def killed_and_restarted(folder, n_clients, n_kills):
     with opened(scenario, folder, 10**6, False) as desk:
         assert np.array_equal(desk.ledger.team.history.X, history.X)
         assert np.array_equal(desk.ledger.team.history.totals, history.totals)
+
+
+def require_run_folder(folder):
+    """The folder is that of a complete run: a record for each told query, in the order of tells."""
+    done = load_run(folder)
+    assert done.is_complete
+    assert done.best.mean == max(record.joint.measurement for record in done.records[1:])
+    events = [json.loads(line) for line in (folder / LEDGER).read_text().splitlines()]
+    told = [(event["query"], event["outcome"]) for event in events if event["kind"] == "tell"]
+    assert [(record.query, record.joint.measurement) for record in done.records[1:]] == told
+    rows = (folder / "rounds.csv").read_text().splitlines()
+    assert [int(row.split(",")[0]) for row in rows[1:]] == list(range(ROUNDS + 1))
+    assert len(done.table()["value"]) == ROUNDS
 
 
 @pytest.mark.thorough
