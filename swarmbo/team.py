@@ -10,7 +10,6 @@ from msgspec import UNSET, UnsetType
 from pettingzoo import ParallelEnv
 
 from swarmbo.boundary.values import error_text
-from swarmbo.deciding.aims import warn_of_aim
 from swarmbo.deciding.ask_tell import AskTell
 from swarmbo.deciding.setup import (
     Given,
@@ -24,7 +23,7 @@ from swarmbo.deciding.setup import (
     refuse_unknown,
     settings_again,
 )
-from swarmbo.deciding.team_state import read_state, require_same, require_version
+from swarmbo.deciding.team_state import read_state, require_same, require_version, warn_of_aim
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.graph import FactorGraph
@@ -53,8 +52,8 @@ class Team(AskTell):
     for the variance, so that further ones explore elsewhere.
 
     With a function the first ``initial`` points are a scrambled Sobol design, the same for all methods. No point is
-    queried twice: one within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2. If
-    outcomes fade, only pending points count. No point lies within 0.001 sides of a pending one, in its widest
+    queried twice: one within 1e-9 of an earlier one, in sides of the box, is moved by a random step of 1e-4 to 1e-2.
+    With a time axis, only pending points count. No point lies within 0.001 sides of a pending one, in its widest
     coordinate; with outcomes per factor, that holds for the variables of each pending factor. This holds for every
     acquisition, with noise too; to measure a point again, ``expect`` it.
 
@@ -66,7 +65,7 @@ class Team(AskTell):
     with more data.
 
     Args:
-        graph: Scopes and owners; None if the structure is unknown; or a whole ``Problem``. Of a networkx graph nodes
+        graph: Scopes and owners; None if the structure is unknown; or a whole ``Problem``. In a networkx graph, nodes
             without bounds are factors; if all have bounds, each edge is a factor.
         bounds: (low, high) of every variable, physical; part of a ``Problem``, like ``outcomes`` and
             ``variable_owners``.
@@ -220,8 +219,8 @@ class Team(AskTell):
         """Start an episode: pending queries are given up, learned data are kept.
 
         In a field the infos of ``env.reset`` have each agent's location and measurement. ``act`` calls this before the
-        first round; call it yourself before a further episode. Rounds in a field are counted from 0 again: if data
-        fade, those of an earlier episode count as of the same round of this one.
+        first round; call it yourself before a further episode. Rounds in a field are counted from 0 again: with a time
+        axis, data of an earlier episode count as of the same round of this one.
         """
         self._acting, self._log = None, self._log.in_new_episode()
         self._learn(self._present_links)
@@ -266,9 +265,8 @@ class Team(AskTell):
     ) -> None:
         """Learn from the results of ``env.step``: ``team.observe(*env.step(actions))``.
 
-        Only the infos are used, unless the team has a measurement of its own. Outcomes that are missing, no numbers,
-        not finite or beyond 1e60 count as failed, and so do those far from the field or out of bounds; others are
-        learned.
+        Only the infos are used, unless the team has a ``measurement``. Outcomes that are missing, no numbers, not
+        finite or beyond 1e60 count as failed, and so do those far from the field or out of bounds. Others are learned.
         """
         query = self._log.open.get(self._acting) if self._acting is not None else None
         sent = None if query is None else self.problem.named(query.point)

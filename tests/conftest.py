@@ -38,7 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what takes long, and what needs ns-3 or a network, unless it is asked for."""
-    left_out = [marker for marker in ("fleet", "ns3", "slow", "thorough") if marker not in config.getoption("-m")]
+    left_out = [
+        marker for marker in ("fleet", "ns3", "ray", "slow", "thorough") if marker not in config.getoption("-m")
+    ]
     unwanted = {item for item in items if any(map(item.get_closest_marker, left_out))}
     if unwanted:
         config.hook.pytest_deselected(items=list(unwanted))

@@ -49,10 +49,12 @@ def command_line() -> Iterator[str]:
 
 def scenario_keys() -> Iterator[str]:
     """The keys of scenarios, from the schemas that scenarios are checked by."""
+    from swarmbo.evaluations import Workers
     from swarmbo.registry import SLOTS, TEAMS, kinds
     from swarmbo.runs.scenario import Scenario
 
     yield from ("", "## At the top", "", *_keys(Scenario))
+    yield from ("", "## workers", "", _first_line(Workers), "", *_keys(Workers))
     for slot in SLOTS:
         yield from ("", f"## {slot}", "")
         for kind, settings in kinds(slot).items():

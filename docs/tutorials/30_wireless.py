@@ -78,7 +78,7 @@ for utility, found in tuned.items():
     simple, best_known = network(utility).references(budget=30), network(utility).best_known()[1]
     print(f"{utility}: {', '.join(f'{best[-1]:.4g}' for _, best in found)} (seeds 0, 1, 2)")
     print(f"   all at maximum {simple['all at maximum']:.4g}, sequential greedy {simple['sequential greedy']:.4g}")
-    print(f"   best known, from a long search that sees the formula: {best_known:.4g}")
+    print(f"   reference optimum, from a long search that sees the formula: {best_known:.4g}")
 
 # %%
 # The dashed lines are simple rules with as many settings: all at maximum, and greedy, by which one access point after

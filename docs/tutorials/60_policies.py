@@ -91,7 +91,7 @@ found = {outcomes: [search(outcomes, seed) for seed in range(3)] for outcomes in
 best = env.unwrapped.best_known()[1]
 for outcomes, runs in found.items():
     shares = ", ".join(f"{100 * scores[-1] / best:.0f}" for _, scores in runs)
-    print(f"outcomes={outcomes!r}: {shares} % of the best known (seeds 0, 1, 2)")
+    print(f"outcomes={outcomes!r}: {shares} % of the reference optimum (seeds 0, 1, 2)")
 
 # %%
 # Agents that are paid for their own users turn up their power, since that helps their own users whatever it costs the
@@ -124,7 +124,8 @@ def run_team(seed: int, steps: int = 60) -> list[float]:
 teams = [run_team(seed) for seed in range(3)]
 draws = np.random.default_rng(0).uniform(low, high, (480, 12))
 luck = np.maximum.accumulate([score(powers) for powers in draws])
-print(f"team, 60 measurements: {', '.join(f'{100 * scores[-1] / best:.0f}' for scores in teams)} % of the best known")
+shares = ", ".join(f"{100 * scores[-1] / best:.0f}" for scores in teams)
+print(f"team, 60 measurements: {shares} % of the reference optimum")
 at_maximum = 100 * score(np.full(12, high)) / best
 print(f"best of 480 random settings: {100 * luck[-1] / best:.0f} %, all at maximum {at_maximum:.0f} %")
 
@@ -136,7 +137,7 @@ for (outcomes, runs), style in zip(found.items(), ("s--", "o-"), strict=True):
 panel.plot(np.arange(1, 61), 100 * np.mean(teams, axis=0) / best, label="team")
 panel.plot(STEPS * np.arange(1, 481), 100 * luck / best, ":", color="grey", label="random, best so far")
 panel.axhline(at_maximum, color="black", linestyle="--", linewidth=1, label="all at maximum")
-panel.set(title="Mean of 3 seeds", xlabel="environment steps", ylabel="% of the best known capacity", xscale="log")
+panel.set(title="Mean of 3 seeds", xlabel="environment steps", ylabel="% of the reference optimum", xscale="log")
 panel.legend(fontsize="small")
 plt.show()
 

@@ -61,7 +61,7 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
         return None
 
     def in_field(self, aim: Goal, *, priced: bool) -> "Acquisition":
-        """Acquisition that values places: itself, unless it selects one.
+        """Acquisition that values locations: itself, unless it selects one.
 
         Args:
             aim: Task in the field.
@@ -86,7 +86,7 @@ class Acquisition(Settings, frozen=True, tag_field="kind"):
     def alone(self, situation: Situation) -> Chooser:
         """Rule by which an agent in a field chooses without others, for baselines.
 
-        Here each takes the best of its places by its own local problem.
+        Here each takes the best of its locations by its own local problem.
 
         Returns:
             A function of an agent, its belief, and places (k, d), k >= 1: the index of its choice among them; None if

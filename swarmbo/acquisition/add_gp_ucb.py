@@ -27,13 +27,13 @@ class AddGPUCB(Acquisition, frozen=True, tag="add-gp-ucb"):
     """Sum over disjoint groups of mu_j + sqrt(beta) sigma_j (Kandasamy et al. 2015, eq. (9) and algorithm 1).
 
     With ``groups = "learned"`` the scopes of the team's graph are not used. Every ``learn_every`` evaluations the
-    variables are divided at random into groups of ``group_size``, ``groupings`` times, hyper-parameters are fitted to
-    each, and the grouping with the largest evidence is taken (section 4.3; the authors' program tries five
+    variables are divided at random into groups of ``group_size``, ``groupings`` times. Hyper-parameters are fitted to
+    each grouping, and the one with the largest evidence is taken (section 4.3; the authors' program tries five
     permutations). The paper shares one scale and one bandwidth over all groups: ``lengthscales = "shared"`` in the
     belief's settings is similar.
 
-    No bound on the regret is claimed: the proof of the paper's theorem 5 takes the sum of the groups' variances to be
-    at most the variance of the sum, which is false in general.
+    No bound on the regret is claimed. The proof of the paper's theorem 5 assumes that the sum of the groups' variances
+    is at most the variance of the sum, which is false in general.
 
     Args:
         groups: ``given``: the scopes of the team's graph, which must not overlap. ``learned``: see above.

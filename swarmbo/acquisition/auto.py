@@ -82,7 +82,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     untransformed outcomes alternates draws and bounds if it has as many outcomes as variables and little noise. It then
     searches every second draw globally: a trust region alone never leaves the basin of the initial points. In a batch
     each such model uses draws and bounds. For transformed totals the members' regions have the whole, a half and a
-    quarter of the side in turn. For single factors they have the whole, a quarter and a sixteenth, and in the last
+    quarter of the side, alternately. For single factors they have the whole, a quarter and a sixteenth, and in the last
     batch no factor is searched globally. The owner of a factor of all variables finds its best point and sends it to
     the others.
 
@@ -90,11 +90,12 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     common one with small deviations. The whole factor and the sum over its variables alternate until the evidence is
     clear. Its region shrinks half as fast, and restarts once it no longer gains. Several factors without shared
     variables are each searched globally while the expected improvement anywhere exceeds a thousandth of the first
-    outcomes' spread; then in their regions, and once stalled globally in every second round. With outcomes per factor,
-    the combined best of all parts of the graph is evaluated in the last round, or, if the number of rounds is unknown,
-    whenever the evaluations have grown by half. With shared variables, a gain of one factor may be a loss of another,
-    so outcomes keep their unit. Regions react to posterior means, not to noisy outcomes; if the fitted noise is above
-    3e-4 of the variance they shrink three times as slowly, and restart three times as late.
+    outcomes' spread. Then they are searched in their regions and, once stalled, globally in every second round. With
+    outcomes per factor, the combined best of all parts of the graph is evaluated in the last round. If the number of
+    rounds is unknown, it is evaluated whenever the evaluations have grown by half. With shared variables, a gain of one
+    factor may be a loss of another, so outcomes keep their unit. Regions react to posterior means, not to noisy
+    outcomes. If the fitted noise is above 3e-4 of the variance, they shrink three times as slowly, and restart three
+    times as late.
 
     Every rule is a sum over factors, so agents agree on it by messages as usual. It adds the messages of the papers'
     methods: outcomes are sent to all modelling agents; a draw needs one number per evaluation from each factor to all
@@ -104,9 +105,9 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
         box: Settings of trust regions.
         restarts: Settings of restarts for one factor.
         weight: Weight of the standard deviation in confidence bounds, times sqrt(d log 2t) for a factor of d variables,
-            >= 0. Bounds of sums that do not alternate with draws have four times as much, unless outcomes fade. Bounds
-            of n > 32 single factors with shared variables have sqrt(32 / n) of that, and 0.3 more with each pending
-            point.
+            >= 0. Bounds of sums that do not alternate with draws have four times as much, unless outcomes lose weight
+            with time. Bounds of n > 32 single factors with shared variables have sqrt(32 / n) of that, and 0.3 more
+            with each pending point.
         n_features: Random features of each factor's prior draw, an even number >= 2.
 
     All these are for functions. The other settings are those of ``ChainAcquisition``, for fields.
@@ -132,7 +133,7 @@ class Auto(ChainAcquisition, frozen=True, tag="auto"):
     def in_field(self, aim: Goal, *, priced: bool) -> ChainAcquisition:
         """Acquisition that suits a field, with the same settings.
 
-        With prices ``targeted-variance`` is not used: it values many places at once, and stops measuring too early.
+        With prices ``targeted-variance`` is not used: it values many locations at once, and stops measuring too early.
         """
         shared = {name: getattr(self, name) for name in self.for_fields}
         if aim == "peak":

@@ -40,16 +40,16 @@ class ChainAcquisition(Acquisition, frozen=True):
 
     Args:
         markov_order: B, the number of later agents on the chain in a local acquisition, >= 0. With 0 agents only avoid
-            each other's places.
+            each other's locations.
         noise_ratio_floor: Least ratio of noise variance to prior variance in the information gain, 0 to 100. With a
-            precise sensor log(1 + variance/noise) hardly distinguishes nearly known from unknown places; the floor
+            precise sensor log(1 + variance/noise) hardly distinguishes nearly known from unknown locations; the floor
             keeps the difference. 0 is the paper's rule. Without effect if there is no information term.
         candidates: Length of an agent's shortlist, 1 to 4096.
         table_entries: Most entries of one local acquisition's table, 2^10 to 2^28. A shortlist is cut to the (B + 1)-th
             root of it, so 2^18 keeps 64 candidates at B = 2 and 22 at B = 3. It must leave at least 2B + 1, which an
             agent needs to avoid all agents that it shares a factor with: B = 4 fits 2^18, B = 6 2^26. Tables of more
-            than 48 agents have eight times as many in all, unless 2B + 1 candidates take more: at B = 2, 64 agents have
-            32 candidates each, and 256 agents have 20.
+            than 48 agents have eight times as many entries in all, unless 2B + 1 candidates take more. At B = 2, 64
+            agents have 32 candidates each, and 256 agents have 20.
         on_the_way: Without effect; accepted because earlier scenarios and run folders have it.
 
     Example:
@@ -92,18 +92,18 @@ class ChainAcquisition(Acquisition, frozen=True):
         )
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> Utility:
-        """Utility of places in a round, for ``n_agents`` measuring agents; by default all that can move."""
+        """Utility of locations in a round, for ``n_agents`` measuring agents; by default all that can move."""
         raise NotImplementedError(f"{type(self).__name__} lacks a utility of locations (implement utility)")
 
     def valued_by(self, situation: Situation) -> PlaceBelief:
-        """Belief by which places are valued: that of the agents, unless a subclass replaces it.
+        """Belief by which locations are valued: that of the agents, unless a subclass replaces it.
 
         For agents with separate beliefs only those at hand are asked (``swarmbo.belief.has_view``).
         """
         return situation.belief
 
     def alone(self, situation: Situation) -> Chooser:
-        """Choice of each agent's place of largest utility without regard to others; considers all of its places."""
+        """Choice of each agent's location of largest utility without regard to others, among all of its locations."""
         if type(self).utility is ChainAcquisition.utility:  # a subclass with its own local problem
             return super().alone(situation)
         choose, valued = _by_utility(self, situation), self.valued_by(situation)
@@ -114,11 +114,11 @@ class ChainAcquisition(Acquisition, frozen=True):
     def local_problem(self, situation: Situation) -> LocalProblem | None:
         """Local acquisitions of one round; None if no agent can move.
 
-        Two agents never end at one place: within a factor equal places get -inf; agents that share no factor get
-        disjoint shortlists. An agent left without a place does not take part; for the others a joint choice without a
-        conflict exists.
+        Two agents never choose one location: within a factor equal locations get -inf; agents that share no factor get
+        disjoint shortlists. An agent left without a location does not take part; for the others a joint choice without
+        a conflict exists.
 
-        The problem starts from the sequential greedy choices. These places are on the shortlists of the agents that
+        The problem starts from the sequential greedy choices. These locations are on the shortlists of the agents that
         choose them, and not on those of agents that share no factor with them. An agent treats agents without a common
         factor as measuring there. So the best joint choice has at least the same value by these tables, and agents do
         not crowd others outside their factors.

@@ -15,10 +15,10 @@ from swarmbo.settings import Positive, ProperFraction
 class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
     """Distributed batch GP-UCB (Daxberger & Low 2017, eq. (5)): for the peak of a field.
 
-    Robot n owns block n of the batch and the local acquisition w_n = mean(x_n) + s_f sqrt(0.5 alpha log Psi_n|nB), with
-    Psi_n|nB the conditional variance of its scaled residual given those of the next B robots of the chain, and s_f^2
-    the belief's prior variance (the paper takes it as 1). The sum of roots replaces the root of the sum of the batch
-    rule, eq. (2).
+    Robot n owns block n of the batch and the local acquisition w_n = mean(x_n) + s_f sqrt(0.5 alpha log Psi_n|nB).
+    Psi_n|nB is the conditional variance of its scaled residual given those of the next B robots of the chain. The
+    belief's prior variance is s_f^2 (1 in the paper). The sum of roots replaces the root of the sum of the batch rule,
+    eq. (2).
 
     Motion limits and shortlists void the paper's regret bound; the theory schedule is for study.
 
@@ -56,11 +56,11 @@ class DBGPUCB(ChainAcquisition, frozen=True, tag_field="kind", tag="db-gp-ucb"):
         return "peak"
 
     def sqrt_beta(self, situation: Situation) -> float:
-        """Weight of the standard deviation in the rank of single places, mean + weight x std."""
+        """Weight of the standard deviation in the ranking of single locations, mean + weight x std."""
         return self.exploration_scale * math.sqrt(beta(self.exploration, situation.progress, self.delta))
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
-        """Utility of high means and informative places; idle agents have the best reachable mean."""
+        """Utility of high means and informative locations; idle agents have the best reachable mean."""
         belief, n = situation.belief, len(situation.movers) if n_agents is None else n_agents
         noise_variance = max(belief.noise_variance, self.noise_ratio_floor * belief.prior_variance)
         noise_ratio = noise_variance / belief.prior_variance

@@ -55,12 +55,12 @@ class DECHBO(Acquisition, frozen=True, tag="dec-hbo"):
         derivative_a: a of the continuous theory's assumption that a partial derivative of a factor exceeds L with
             probability at most a exp(-(L/b)²), >= 1.
         derivative_b: b of that, > 0, in units of the outcome per side of the domain.
-        average: Averaged quantity with sampled partitions: ``covariances``; or, as in the paper, ``acquisitions``, each
-            from its own belief that is fitted again for every decision, with a beta for its own factors. The team's
-            expectations and recommendations are those of the one belief in both cases.
+        average: Averaged quantity with sampled partitions: ``covariances``; or, as in the paper, ``acquisitions``. Then
+            every sample has its own belief, fitted again for every decision, and a beta for its own factors. In both
+            cases the team's expectations and recommendations come from the team's one belief.
         lattice: ``settings``: points along each variable as in the settings of the coordination method. ``lemma-5``:
             these or, if more, d b t² sqrt(log(2 |U| a / delta)), limited by the size of tables (``coarse_entries`` of
-            ``refined-max-sum``); without effect for coordination methods without a lattice.
+            ``refined-max-sum``). Coordination methods without a lattice ignore it.
 
     Example:
         >>> import numpy as np

@@ -97,11 +97,11 @@ class DuMBO(Acquisition, frozen=True, tag="dumbo"):
     """mu + sqrt(beta) sum_i sqrt(sum over k in N_i of sigma_k² / |N_k|²) (Bardou et al. 2024, eqs. (8) and (9)).
 
     On a complete graph of factors the root is that of the sum of all variances; on disjoint factors it is Add-GP-UCB's
-    sum. As printed, a factor treats its variance as part of its own root only, so the agents' agreement is in general
+    sum. As printed, a factor considers its variance in the factor's root only. So the agents' agreement is in general
     no stationary point of the acquisition; ``coupled`` repairs this with a second number per neighbour.
 
     With outcomes of the sum, factors' errors are correlated, and the standard deviation of the sum may exceed the
-    paper's bound on it, so theorem 3.5 and its consequences hold for outcomes of single factors only. Agents that agree
+    paper's bound on it. So theorem 3.5 and its consequences hold for outcomes of single factors only. Agents that agree
     by ADMM find stationary points, not always the maximum.
 
     Args:

@@ -21,8 +21,8 @@ class EGPTS(Acquisition, frozen=True, tag="egp-ts"):
     Source: Lu, Polyzos, Li & Giannakis 2022, eqs. (8) and (9) and algorithm 1; requires ``belief = "ensemble"``, whose
     settings have the dictionary.
 
-    With outcomes per factor, every factor draws its own member. With totals, one member is drawn for all; then each
-    owner draws its factor's weights from its own stream, and sends the others one number per evaluation, as for
+    With outcomes per factor, every factor draws its own member. With totals, one member is drawn for all. Each owner
+    then draws its factor's weights from its own stream, and sends the others one number per evaluation, as for
     ``thompson``. Points of a batch are independent draws; pending points are not conditioned on (the paper's section
     4.2).
 

@@ -11,17 +11,17 @@ from swarmbo.registry import FIELD, FUNCTION, kind
 
 @kind("acquisition", FIELD, FUNCTION)
 class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improvement"):
-    """Expected improvement over the best known value, in a field or of a function.
+    """Expected improvement over the incumbent's value, in a field or of a function.
 
     In a field it is that of the batch: E[max(f(x_1), …, f(x_N), best) - best], with the largest posterior mean over all
-    measured places as the best. It splits exactly into each agent's gain over its successors in the chain, of which it
-    considers the next B (``joint_improvement``). With prices, a measurement is worthwhile if its gain exceeds the
+    measured locations as the best. It splits exactly into each agent's gain over its successors in the chain, of which
+    it considers the next B (``joint_improvement``). With prices, a measurement is worthwhile if its gain exceeds the
     price.
 
     For a function it is a sum over factors, of the log expected improvement of f_i(x_i) over f_i at the incumbent. With
-    one factor this is log expected improvement. With several it is a heuristic: every factor seeks an improvement of
-    its own term, although a loss of one may pay for a gain of another. The incumbent is the evaluated point with the
-    largest posterior mean; with outcomes per factor, it is combined from the best point of each connected part.
+    one factor this is log expected improvement. With several it is a heuristic: every factor seeks to improve one term,
+    although a loss of one may pay for a gain of another. The incumbent is the evaluated point with the largest
+    posterior mean; with outcomes per factor, it is combined from the best point of each connected part.
 
     The settings are those of ``ChainAcquisition``, for fields; nothing is set for functions.
 
@@ -47,7 +47,7 @@ class ExpectedImprovement(ChainAcquisition, frozen=True, tag="expected-improveme
         return "peak"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> JointImprovement:
-        """Improvement on the largest posterior mean of measured places."""
+        """Improvement on the largest posterior mean of measured locations."""
         return JointImprovement(situation.best_measured())
 
     def local_functions(self, situation: JointSituation, model: Model) -> LogImprovements:

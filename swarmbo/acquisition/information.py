@@ -16,9 +16,9 @@ from swarmbo.registry import FIELD, kind
 class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="information"):
     """The information term of distributed batch GP-UCB alone (Daxberger & Low 2017, eq. (5)).
 
-    w_n = s_f sqrt(log Psi_n|nB / log(1 + 1/s^2)), with s_f^2 the prior variance and s^2 the noise variance over it: in
-    the unit of the field, and s_f for an unknown place. With prices, a measurement is worthwhile if w_n exceeds the
-    price. The settings are those of ``ChainAcquisition``.
+    w_n = s_f sqrt(log Psi_n|nB / log(1 + 1/s^2)), with s_f^2 the prior variance and s^2 the noise variance over it. It
+    is in the unit of the field, and s_f for an unknown location. With prices, a measurement is worthwhile if w_n
+    exceeds the price. The settings are those of ``ChainAcquisition``.
 
     Example:
         >>> import swarmbo as sb
@@ -35,7 +35,7 @@ class Information(ChainAcquisition, frozen=True, tag_field="kind", tag="informat
         return "map"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
-        """Information of places alone."""
+        """Information of locations alone."""
         noise_variance, bonus = information_scale(situation, self.noise_ratio_floor)
         return LocalUtility(1.0, bonus, noise_variance, _nothing, neighbours_noise=situation.belief.noise_variance)
 

@@ -35,7 +35,7 @@ class PlaceUtility(Utility):
 
     @abstractmethod
     def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-        """Utility of single places."""
+        """Utility of single locations."""
 
     @abstractmethod
     def table(self, block: Block, price: float) -> Float[np.ndarray, "..."]:
@@ -51,7 +51,7 @@ class PlaceUtility(Utility):
         """
 
     def rank(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-        """Order of single places: that of ``single``, with finer steps if it would round."""
+        """Order of single locations: that of ``single``, with finer steps if it would round."""
         return self.single(mean, var)
 
     def of_first(
@@ -67,7 +67,7 @@ class PlaceUtility(Utility):
         return float(self.table(Block.of_single(mean, cov), 0.0).item())
 
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "PlaceScores":
-        """Utilities of single places."""
+        """Utilities of single locations."""
         return PlaceScores(self, belief, places, picks)
 
     def table_of(
@@ -77,7 +77,7 @@ class PlaceUtility(Utility):
         return self.table(Block.of(belief, options), price)
 
     def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> "PlaceValue":
-        """Values of batches of some places."""
+        """Values of batches of some locations."""
         cache, every = belief.posterior_cache(places), np.arange(len(places))
         return PlaceValue(self, cache.mean, cache.cov(every, every))
 
@@ -138,7 +138,7 @@ class _Between:
 
 @dataclass(frozen=True)
 class PlaceValue(BatchValue):
-    """Values of batches of some places by their joint posterior."""
+    """Values of batches of some locations by their joint posterior."""
 
     utility: PlaceUtility
     mean: Float[np.ndarray, " m"]
@@ -153,9 +153,9 @@ class PlaceValue(BatchValue):
 class LocalUtility(PlaceUtility):
     """Utility of the expected value and the information of a measurement.
 
-    A single place has merit(mean) + sqrt_beta std. In a batch the standard deviation is replaced by the information
-    beyond its neighbours in the chain: merit(mean) + bonus sqrt(log Psi), Psi the conditional variance of its residual
-    in units of ``noise_variance``.
+    A single location has merit(mean) + sqrt_beta std. In a batch the standard deviation is replaced by the information
+    beyond its neighbours in the chain: merit(mean) + bonus sqrt(log Psi). Psi is the conditional variance of its
+    residual in units of ``noise_variance``.
 
     Args:
         sqrt_beta: Weight of the standard deviation, >= 0.
@@ -183,14 +183,14 @@ class LocalUtility(PlaceUtility):
     neighbours_noise: float | None = None
 
     def single(self, mean: Float[np.ndarray, " k"], var: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
-        """Utility of single places."""
+        """Utility of single locations."""
         return self.merit(mean) + self.sqrt_beta * np.sqrt(var)
 
     def best_of(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], price: float | None = None) -> int | None:
-        """Single place of largest utility; None if abstaining is better.
+        """Single location of largest utility; None if abstaining is better.
 
-        If the belief is fast at them, places are evaluated in the order of their utility without pending ones, until no
-        remaining one can be better, as variance only falls.
+        If the belief is fast at them, locations are evaluated in the order of their utility without pending ones. This
+        ends once no remaining one can be better, as variance only falls.
         """
         rows = None
         # a subclass may value less variance more
@@ -214,7 +214,7 @@ class LocalUtility(PlaceUtility):
     def gain(
         self, var: Float[np.ndarray, "..."], out: Float[np.ndarray, "..."] | None = None
     ) -> Float[np.ndarray, "..."]:
-        """Information term of places, root and weight included, from variances given the neighbours' measurements."""
+        """Information term of locations, with root and weight, from variances given the neighbours' measurements."""
         told = np.maximum(var, 0.0, out=np.empty(np.shape(var)) if out is None else out)  # below 0 is rounding
         told /= self.noise_variance
         np.sqrt(np.log1p(told, out=told), out=told)  # in place: memory bounds the speed of tables

@@ -47,11 +47,11 @@ class TargetUtility(Utility):
     opt_out_utility: float = 0.0
 
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> "TargetScores":
-        """Utilities of single places."""
+        """Utilities of single locations."""
         return TargetScores(self, belief, places, picks)
 
     def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> "TargetValue":
-        """Values of batches of some places."""
+        """Values of batches of some locations."""
         cache, n = belief.posterior_cache(np.concatenate([places, self.targets])), len(places)
         own, targets = np.arange(n), np.arange(n, len(cache.mean))
         told = cache.cov(own, targets)
@@ -90,7 +90,7 @@ class TargetUtility(Utility):
 
 
 class TargetScores(Scores):
-    """Utilities of single places, while places are successively taken as measured.
+    """Utilities of single locations, while locations are successively taken as measured.
 
     With C_0 the covariances of targets and places, each pick p has a_p = C_sp / r and r_p(x) = C_px / r, all given the
     picks before it, r^2 = C_pp + sigma_n^2; then C = C_0 - sum_p a_p r_p^T, which is never formed: a pick costs
@@ -136,7 +136,7 @@ class TargetScores(Scores):
 
 @dataclass(frozen=True, eq=False)
 class TargetValue(BatchValue):
-    """Values of batches of some places by the matrices C and M between them."""
+    """Values of batches of some locations by the matrices C and M between them."""
 
     cov: Float[np.ndarray, "m m"]
     told: Float[np.ndarray, "m m"]

@@ -21,17 +21,17 @@ _LEAST_STD = 1e-9  # of the prior standard deviation, for known places
 
 @kind("acquisition", FIELD)
 class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="targeted-variance"):
-    """Weighted variance reduction over places spread over the map: W(A) = sum_s w_s [var(s) - var(s | A)].
+    """Weighted variance reduction over locations spread over the map: W(A) = sum_s w_s [var(s) - var(s | A)].
 
-    The weight of a place s with mean mu(s) and standard deviation sigma(s) is
+    The weight of a location s with mean mu(s) and standard deviation sigma(s) is
 
     * ``map``: 1 everywhere;
     * ``level``: the probability Phi(-|mu(s) - level| / sigma(s)) that the map is on the wrong side of the level there;
-    * ``peak``: the probability Phi((mu(s) - best) / sigma(s)) that it exceeds the best mean of a measured place.
+    * ``peak``: the probability Phi((mu(s) - best) / sigma(s)) that it exceeds the best mean of a measured location.
 
-    The floor is added to the last two, so that agents still explore places that look decided, as all do near a common
-    start. Values are scaled so that an unknown place among such places of weight 1 has the prior standard deviation as
-    utility; prices compare with that.
+    The floor is added to the last two, so that agents still explore locations that look decided, as all do near a
+    common start. Values are scaled so that an unknown location among such locations of weight 1 has the prior standard
+    deviation as utility; prices compare with that.
 
     Agents on a chain consider the next B, as in ``ChainAcquisition``, whose other settings apply too;
     ``noise_ratio_floor`` has no effect here.
@@ -40,7 +40,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
         task: Task; by default ``level`` if a level is stated, here or by the world, else ``map``.
         level: In the unit of the field, for the task ``level``; None takes that of the world.
         floor: Added to the weights of level and peak, 0 to 1.
-        places: Approximate number of places of the map that count, 1 to 4096.
+        places: Approximate number of locations of the map that count, 1 to 4096.
 
     Example:
         >>> import numpy as np
@@ -82,7 +82,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
             )
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> TargetUtility:
-        """Information of measurements about the places that count."""
+        """Information of measurements about the locations that count."""
         belief, targets = situation.belief, planning_places(situation.domain, situation.sites, self.places)
         cache, prior = belief.posterior_cache(targets), max(belief.prior_variance, np.finfo(float).tiny)
         every = np.arange(len(targets))
@@ -96,7 +96,7 @@ class TargetedVariance(ChainAcquisition, frozen=True, tag_field="kind", tag="tar
     def weights(
         self, situation: Situation, mean: Float[np.ndarray, " t"], std: Float[np.ndarray, " t"]
     ) -> Float[np.ndarray, " t"]:
-        """Weights of places with mean and standard deviation (> 0) of the field."""
+        """Weights of locations with mean and standard deviation (> 0) of the field."""
         self.check_world(situation.level)
         level = situation.level if self.level is None else self.level
         aim = self.aim(situation.level)

@@ -47,13 +47,13 @@ class SampledFunctions(BoxFunctions):
 class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
     """Thompson sampling (Thompson 1933): maximise a draw from the posterior.
 
-    In a field each agent draws the field at all its reachable places, jointly, from its own stream, and values its
-    place by the draw; differences between draws spread a batch (Kandasamy et al. 2018). Agents only have to agree not
-    to share a place. With prices, a measurement is worthwhile if the draw exceeds the best known value by more than the
-    price.
+    In a field each agent draws the field at all its reachable locations, jointly, from its own stream, and values a
+    location by the draw. Differences between draws spread a batch (Kandasamy et al. 2018). Agents only have to agree
+    not to share a location. With prices, a measurement is worthwhile if the draw exceeds the best mean at a measured
+    location by more than the price.
 
     For a function there is one joint draw of all factors, by pathwise conditioning (Wilson et al. 2020, eq. (9)). Every
-    factor draws from its own stream, so its owner can draw alone; the factors are coupled by one number per observation
+    factor draws from its own stream, so its owner can draw alone. The factors are coupled by one number per observation
     that each of them sends the others. A query while others are pending is drawn again, so the points of a batch
     differ.
 
@@ -80,7 +80,7 @@ class Thompson(ChainAcquisition, frozen=True, tag="thompson"):
         return "peak"
 
     def utility(self, situation: Situation, n_agents: int | None = None) -> LocalUtility:
-        """Utility of the draw alone; idle agents have the best known value."""
+        """Utility of the draw alone; idle agents have the best mean at a measured location."""
         opt_out_utility = situation.best_measured() if situation.prices else 0.0
         return LocalUtility(0.0, 0.0, situation.belief.prior_variance, opt_out_utility=opt_out_utility)
 

@@ -11,7 +11,7 @@ from swarmbo.belief import PlaceBelief
 
 
 class Scores(ABC):
-    """Utilities of single places, while places are successively taken as measured."""
+    """Utilities of single locations, while locations are successively taken as measured."""
 
     @property
     @abstractmethod
@@ -54,7 +54,7 @@ class Utility(ABC):
 
     @abstractmethod
     def scores(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], picks: int = 0) -> Scores:
-        """Utilities of single places.
+        """Utilities of single locations.
 
         Args:
             belief: Belief of an agent.
@@ -81,7 +81,7 @@ class Utility(ABC):
 
     @abstractmethod
     def jointly(self, belief: PlaceBelief, places: Float[np.ndarray, "m d"]) -> BatchValue:
-        """Values of batches of some places (physical)."""
+        """Values of batches of some locations (physical)."""
 
     def best_of(self, belief: PlaceBelief, places: Float[np.ndarray, "k d"], price: float | None = None) -> int | None:
         """Single place of largest utility; None if abstaining is better.

@@ -8,12 +8,12 @@ import networkx as nx
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
-from swarmbo.agent.returning import Returning
+from swarmbo.agent.state import Returning
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.boundary.values import check_links, query_name, whole_number
-from swarmbo.deciding.choice import MOST_QUERIES
 from swarmbo.deciding.field import FieldLearner
+from swarmbo.deciding.logbook import MOST_QUERIES
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import UNASKED, OwnRow
 from swarmbo.deciding.setup import Setup
@@ -30,13 +30,13 @@ class Agent(Returning):
     agents of a problem decide in step, and their decisions are bit-identical to those of a ``Team`` with the same
     settings.
 
-    With a function and outcomes per factor, an agent gets the outcomes of its own factors, keeps them, and fits its
+    With a function and outcomes per factor, an agent gets the outcomes of its factors, keeps them, and fits its
     factors. With totals the first agent gets each total. Before a decision agents report which evaluations are done and
     where variables were set; totals are reported then, outcomes per factor are not.
 
     In a field an agent gets its own measurements. Before a decision agents report measurements and reachable locations.
     From these each agent computes the common belief, the sequential choices of all, and its own table only. With
-    ``belief="fused"`` it keeps its measurements and has a local belief: it sends its neighbours the messages of the
+    ``belief="fused"`` it keeps its measurements and has a local belief. It sends its neighbours the messages of the
     fusion method, and all agents its sequential choice and shortlist.
 
     With a deadline, agents still exchange messages before and after the agreement and wait for these; during the
@@ -61,9 +61,9 @@ class Agent(Returning):
             are some of them, and a few acquisitions use them.
         has_base: True if a base station forwards messages to all agents if links have no path, as for a team; your
             transport has to do so. Otherwise links must join all agents.
-        travel: In a field, travel times of its own paths in rounds, for ``coordination="routes"``: an object with the
-            methods of ``Travel``, called with its own name only. All agents have such an object or none has; without it
-            they choose one step ahead. A saved state does not hold it.
+        travel: In a field, travel times of the agent's paths in rounds, for ``coordination="routes"``: an object with
+            the methods of ``Travel``, called with its own name only. All agents have such an object or none has;
+            without it they choose one step ahead. A saved state does not hold it.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``seed``, ``rounds`` and ``initial``, as for a
             ``Team``, the same for all agents.
 
@@ -149,7 +149,7 @@ class Agent(Returning):
         position: ArrayLike | None = None,
         takes_part: bool = True,
     ) -> str | list[str]:
-        """Begin to decide the next evaluation, or a batch of points one after the other.
+        """Begin to decide the next evaluation, or a batch of points sequentially.
 
         Args:
             count: Number of points, 1 to 10,000; None: one, returned without a list.
@@ -164,8 +164,8 @@ class Agent(Returning):
             The query's id.
 
         Raises:
-            ConfigError: If it is deciding, or the count is not from 1 to 10,000; if the price is no finite number >= 0;
-                if an argument of fields is given for a function.
+            ConfigError: If it is deciding, or an argument of fields is given for a function. Also if the count is not
+                from 1 to 10,000, or the price is no finite number >= 0.
             ShapeError: If locations are not finite numbers of the box's dimensions.
         """
         self._require_idle("asked again")
@@ -179,7 +179,7 @@ class Agent(Returning):
         return names[0] if count is None else names
 
     def word(self, query: object = None) -> dict[str, float] | None:
-        """Decided values of its own variables; None before the decision.
+        """Decided values of the agent's variables; None before the decision.
 
         In a field these are the coordinates of its measurement; they are empty if it skips the round or abstains.
 
@@ -229,12 +229,12 @@ class Agent(Returning):
 
         Args:
             query: Id of the query; in a field None for an unrequested measurement, such as at the start.
-            outcome: Outcomes of its own factors by name, or a number if it owns one; with totals the first agent gets
-                the total. In a field its measurement. None, NaN, infinite or beyond 1e60 means failed.
+            outcome: Outcomes of the agent's factors by name, or a number if it owns one; with totals the first agent
+                gets the total. In a field its measurement. None, NaN, infinite or beyond 1e60 means failed.
             failed: True if all outcomes that are not given failed.
-            point: Of a function: actual values of its own variables, if not as decided.
+            point: For a function: actual values of the agent's variables, if not as decided.
             location: In a field: actual location (d,) of the measurement, if not as decided.
-            noise_std: Standard deviation of the noise of these outcomes, >= 0: a number, or numbers by factor; None if
+            noise_std: Standard deviation of the noise of these outcomes, >= 0: a number, or numbers per factor; None if
                 unknown.
 
         Raises:
@@ -311,8 +311,8 @@ class Agent(Returning):
         Args:
             points: Joint points (t, n), physical; an agent reads its own variables only. In a field locations (t, d),
                 or (t, d + 1) with the round last; an agent reads its own rows only.
-            outcomes: Outcomes of its own factors (t, k), in the order of ``factors``; or totals (t,), read by the first
-                agent; in a field measurements (t,). Entries that are not finite, or beyond 1e60, count as failed.
+            outcomes: Outcomes of the agent's factors (t, k), in the order of ``factors``; or totals (t,), read by the
+                first agent; in a field measurements (t,). Entries that are not finite, or beyond 1e60, count as failed.
             rounds: Round of each (t,), or one for all; by default the present one.
             agents: In a field the author of all or of each (t,); by default the first agent. Authors report to the
                 others.

@@ -1,68 +1,177 @@
 """Answers of one agent to the requests of a decision: from its own data, and by messages."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+import networkx as nx
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.acquisition import Decision
-from swarmbo.acquisition.by_view import EachSays, Heard, InTurn
+from swarmbo.acquisition import Decision, by_view
 from swarmbo.agent import schema
-from swarmbo.agent.saying import Program, Saying, Stage, Staged
-from swarmbo.agent.timed import Known, Timed
+from swarmbo.agent.participants import Participants
 from swarmbo.belief.model import incumbents
-from swarmbo.coordination import schema as fitting
+from swarmbo.coordination import deadline_box, deadline_tables, schema as fitting
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
 from swarmbo.coordination.conflicts import Conflicts
-from swarmbo.coordination.deadline import has_deadline
-from swarmbo.coordination.deadline_box import BoxTerms, DeadlineAgentInBox, TimedClimbs
-from swarmbo.coordination.deadline_tables import DeadlineAgent, Terms, TimedTables, settled, whole_factors
-from swarmbo.coordination.drivers.by_messages import Post
+from swarmbo.coordination.deadline import Correspondent, has_deadline
+from swarmbo.coordination.drivers.by_messages import ByMessages, Post
+from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import Part
-from swarmbo.coordination.requests import ToAll, asked
-from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Ranking, Request, Whole, ranked_parts
+from swarmbo.coordination.requests import AllReduce, Steps, ToAll, asked
+from swarmbo.deciding import joint, places
+from swarmbo.deciding.central_driver import all_of, heard as heard_of, said_by
 from swarmbo.deciding.own_rows import shares_outcomes
-from swarmbo.deciding.places import Choose, Visit, declining
-from swarmbo.deciding.words import heard as heard_of, said_by
+from swarmbo.deciding.setup import Setup
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport, Traffic
-from swarmbo.routing.auction import Legs
-from swarmbo.transport import Routes
+from swarmbo.transport import Envelope, Routes
+
+
+class Timed(NamedTuple):
+    """A stage of ``deadline`` ticks without waiting; answered by the values of the agent's own variables.
+
+    ``again`` is True for the second agreement of a decision.
+    """
+
+    deadline: int
+    routes: Routes
+    agent: Callable[[int], Correspondent]
+    again: bool
+
+
+class Known(NamedTuple):
+    """The agent's measurement location (None: nowhere), known before the rest of the decision has arrived."""
+
+    place: Float[np.ndarray, " d"] | None
+
+
+class Clocked:
+    """A timed stage in progress; ``word`` has the values of the agent's own variables after the deadline."""
+
+    def __init__(self, stage: Timed, decision: int, refused: Counter[str]) -> None:
+        self.number = 2 * decision + int(stage.again)
+        self.sent, self.word = Traffic(), None
+        self._stage, self._agent, self._now = stage, stage.agent(self.number), 0
+        self._agent.refused = refused
+
+    word: dict[str, Any] | None
+
+    def tick(self, inbox: Sequence[Envelope]) -> list[Envelope]:
+        """Tick the clock: process arrivals, and return messages to send."""
+        routes, name, out = self._stage.routes, self._agent.name, list[Envelope]()
+        reached = routes.hops_from(name)
+        for envelope in self._agent.tick(self._now, inbox):
+            if envelope.recipient in reached:
+                self.sent += Traffic(1, len(envelope.payload), reached[envelope.recipient])
+                out.append(envelope)
+        if self._now >= self._stage.deadline:
+            self.word = self._agent.word()
+        self._now += 1
+        return out
+
+
+Out = TypeVar("Out")
+_NEAR = 1.0  # distance outside the cube that a point may have, in sides
+Program = Generator[Mapping[Key, fitting.Wanted], dict[Key, Message], Out]
+
+
+class Stage(NamedTuple):
+    """Parallel programs of one purpose; answered by their outcomes."""
+
+    purpose: str
+    programs: Callable[[Post], Iterable[Program[Any]]]
+
+
+Staged = Generator[Stage | Timed | Known, Any, Out]
+
+
+@dataclass(frozen=True, eq=False)
+class Saying:
+    """Base of an agent's stages: messages to all others, and sums over all."""
+
+    name: str
+    setup: Setup
+    routes: Routes
+    links: "nx.Graph[str] | None"
+    participants: Participants | None = None
+    sites: Float[np.ndarray, "k d"] | None = None
+    refused: Counter[str] = field(default_factory=Counter[str])
+
+    @property
+    def _members(self) -> tuple[str, ...]:
+        return self.setup.problem.agents if self.participants is None else self.participants.members
+
+    @property
+    def _everybody(self) -> Part:
+        """One part of all participants."""
+        return all_of(self.setup.problem.graph, self.routes, self._members)
+
+    def _said(self, purpose: str, steps: Steps[dict[str, bytes]]) -> Staged[dict[str, bytes]]:
+        """Exchange data with every agent."""
+        (said,) = yield Stage(purpose, lambda post: [ByMessages(self._everybody, self.name, post).program(steps)])
+        return said
+
+    def _sum(
+        self, purpose: str, numbers: Float[np.ndarray, "k m"], fits: fitting.Fits
+    ) -> Staged[Float[np.ndarray, "k m"]]:
+        """Sum over all agents, up a tree of them and down again."""
+        (sums,) = yield Stage(purpose, lambda post: [self._reduced(self._everybody, numbers[None], post, fits)])
+        return sums
+
+    def _reduced(
+        self, part: Part, terms: Float[np.ndarray, "f k m"], post: Post, fits: fitting.Fits
+    ) -> Program[Float[np.ndarray, "k m"]]:
+        return ByMessages(part, self.name, post).program(asked(AllReduce(terms, fits)))
+
+    def _composed(
+        self, purpose: str, point: Float[np.ndarray, " n"], owners: Sequence[str] = (), who: Sequence[str] = ()
+    ) -> Staged[Float[np.ndarray, " n"]]:
+        """Joint point of the unit cube, to which each agent contributes the variables that it owns here.
+
+        The first participant, or the first of ``who``, contributes those of absent agents.
+        """
+        members, owners = self._members, owners or self.setup.problem.graph.variable_owners
+        first = next((agent for agent in members if agent in who), members[0])
+        says = [owner if owner in members else first for owner in owners]
+        told = np.where(np.array(says) == self.name, point, 0.0)[None]
+        return (yield from self._sum(purpose, told, fitting.each_own(says, -_NEAR, 1.0 + _NEAR)))[0]
 
 
 class Answering(Saying):
     """Base of an agent's stages: answers to the requests of a decision."""
 
-    def _answer(self, request: Request | Choose | Visit | EachSays | InTurn) -> Staged[Any]:
+    def _answer(self, request: joint.Request | places.Request) -> Staged[Any]:
         match request:
-            case Rank():
+            case joint.Rank():
                 return (yield from self._ranked(request))
-            case Gather():
+            case joint.Gather():
                 return (yield from self._gathered(request))
-            case Whole():
+            case joint.Whole():
                 return (yield from self._best(request))
-            case Expect():
+            case joint.Expect():
                 return (yield from self._expected(request))
-            case Agree():
+            case joint.Agree():
                 return (yield from self._agreed(request))
-            case Choose():
+            case places.Choose():
                 return (yield from self._chosen(request))
-            case EachSays() | InTurn():
+            case by_view.EachSays() | by_view.InTurn():
                 said = yield from self._said(request.purpose, said_by(request, (self.name,)))
-                return Heard(heard_of(request, said))
-            case Visit():
+                return by_view.Heard(heard_of(request, said))
+            case places.Visit():
                 return (yield from self._visited(request))
 
     @property
     def _knows_all(self) -> bool:
         return shares_outcomes(self.setup.problem)
 
-    def _ranked(self, request: Rank) -> Staged[Ranking | None]:
+    def _ranked(self, request: joint.Rank) -> Staged[joint.Ranking | None]:
         """Best of the evaluated points, by sums over the parts of which it owns something."""
         belief, means = request
-        U, shared = incumbents.evaluated(belief), ranked_parts(belief.graph, self.setup.coordination)
+        U, shared = incumbents.evaluated(belief), joint.ranked_parts(belief.graph, self.setup.coordination)
         mine = [(i, part) for i, part in shared if self.name in part.agents]
         if self._knows_all or not mine or not len(U):
             return None
@@ -85,9 +194,9 @@ class Answering(Saying):
         beaten = points[0].copy()
         for _, (columns, told), ahead in found if len(belief.pending) else ():
             beaten[columns] = incumbents.surpassed(belief, columns, beaten, float(told.max()), ahead)
-        return Ranking(points, np.concatenate([columns for columns, _ in seen]), beaten)
+        return joint.Ranking(points, np.concatenate([columns for columns, _ in seen]), beaten)
 
-    def _gathered(self, request: Gather) -> Staged[Mapping[str, float]]:
+    def _gathered(self, request: joint.Gather) -> Staged[Mapping[str, float]]:
         graph, numbers = request
         if self._knows_all:
             return numbers
@@ -99,13 +208,13 @@ class Answering(Saying):
             sums = np.where(known, sums, sums[known].mean() if known.any() else 1.0)
         return dict(zip(graph.factors, sums.tolist(), strict=True))
 
-    def _best(self, request: Whole) -> Staged[Float[np.ndarray, " n"]]:
+    def _best(self, request: joint.Whole) -> Staged[Float[np.ndarray, " n"]]:
         """Joint point composed of values from the owner of each variable's first factor."""
         graph = self.setup.problem.graph
         owners = [graph.owner(graph.factors_of(variable)[0]) for variable in graph.variables]
         return (yield from self._composed("best", request.point, owners))
 
-    def _expected(self, request: Expect) -> Staged[tuple[float, float]]:
+    def _expected(self, request: joint.Expect) -> Staged[tuple[float, float]]:
         """Expected sum and its standard deviation, from the owners of factors."""
         (model, point), graph = request, self.setup.problem.graph
         if self._knows_all:
@@ -122,10 +231,10 @@ class Answering(Saying):
         )
         return float(means.sum()), float(np.sqrt((stds**2).sum()))
 
-    def _agreed(self, request: Agree) -> Staged[Agreement]:
+    def _agreed(self, request: joint.Agree) -> Staged[Agreement]:
         """Agree with others, then exchange all agents' own variables."""
         functions, graph, timed = request.functions, request.functions.graph, self.setup.coordination
-        if isinstance(timed, TimedClimbs) and has_deadline(timed):
+        if isinstance(timed, deadline_box.TimedClimbs) and has_deadline(timed):
             return (yield from self._agreed_in_time(timed, request))
         plan = self.setup.coordination.plan(functions, Routes(graph.agents, request.links), request.seed)
         own = functions.of(graph.factors_owned_by(self.name))
@@ -138,17 +247,17 @@ class Answering(Saying):
         )
         return Agreement((yield from self._composed("point", point)), 0.0, report)
 
-    def _agreed_in_time(self, timed: TimedClimbs, request: Agree) -> Staged[Agreement]:
+    def _agreed_in_time(self, timed: deadline_box.TimedClimbs, request: joint.Agree) -> Staged[Agreement]:
         """Agree by a deadline."""
         functions, graph, variables = request.functions, request.functions.graph, self.setup.problem.graph.variables
         word: Mapping[str, float] = {}
         if self.name in graph.agents:
-            terms = BoxTerms.of(timed, functions, request.seed, shares=request.shares)
+            terms = deadline_box.BoxTerms.of(timed, functions, request.seed, shares=request.shares)
             stand = dict(zip(graph.variables, np.clip(terms.standing, terms.low, terms.high).tolist(), strict=True))
             own = yield Timed(
                 timed.deadline,
                 Routes([agent for agent in graph.agents if agent in self._members], request.links),
-                lambda decision: DeadlineAgentInBox(self.name, terms, functions, decision),
+                lambda decision: deadline_box.DeadlineAgentInBox(self.name, terms, functions, decision),
                 again=request.again,
             )
             word = stand | own
@@ -156,11 +265,11 @@ class Answering(Saying):
         point = yield from self._composed("point", point, who=graph.agents)
         return Agreement(point, 0.0, SolveReport("deadline", timed.deadline))
 
-    def _chosen(self, request: Choose) -> Staged[Solution]:
+    def _chosen(self, request: places.Choose) -> Staged[Solution]:
         """Agree with others by the agent's own tables only; then exchange the choices and their values."""
         problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
         timed: object = self.setup.coordination
-        if isinstance(timed, TimedTables) and has_deadline(timed):
+        if isinstance(timed, deadline_tables.TimedTables) and has_deadline(timed):
             return (yield from self._chosen_in_time(timed, request))
         sizes = {agent: len(problem.shortlists[agent]) for agent in graph.variables}
         plan = self.setup.coordination.plan(graph, sizes, Routes(graph.agents, request.links), request.seed)
@@ -177,7 +286,7 @@ class Answering(Saying):
         values = yield from self._sum("choices", utility[None], fitting.each_own(graph.factor_owners))
         return solution_with(graph, assignment, values[0], outcomes, Traffic())
 
-    def _chosen_in_time(self, timed: TimedTables, request: Choose) -> Staged[Solution]:
+    def _chosen_in_time(self, timed: deadline_tables.TimedTables, request: places.Choose) -> Staged[Solution]:
         """Agree by a deadline: before it exchange forbidden pairs, after it the choices; its own location is known in
         time.
         """
@@ -189,10 +298,13 @@ class Answering(Saying):
         conflicts = Conflicts.unpacked(graph, said)
         index = None
         if self.name in graph.agents:
-            terms = Terms(timed, sizes, conflicts, declining(problem), request.seed)
+            terms = deadline_tables.Terms(timed, sizes, conflicts, places.declining(problem), request.seed)
             links = Routes(graph.agents, request.links)
             word = yield Timed(
-                timed.deadline, links, lambda decision: DeadlineAgent(self.name, terms, own, decision), again=False
+                timed.deadline,
+                links,
+                lambda decision: deadline_tables.DeadlineAgent(self.name, terms, own, decision),
+                again=False,
             )
             index = word[self.name]
             place = None if index is None else problem.shortlists[self.name][index]
@@ -202,20 +314,20 @@ class Answering(Saying):
         indices = yield from self._sum("choices", told, schema.indices(agents, sizes, -1))
         all_said = {agent: int(index) for agent, index in zip(agents, indices[0], strict=True)}
         chosen = {agent: all_said[agent] for agent in graph.variables if all_said[agent] >= 0}
-        whole = whole_factors(graph, chosen)
+        whole = deadline_tables.whole_factors(graph, chosen)
         utility = [own[f][tuple(chosen[x] for x in graph.scope(f))] if f in own else 0.0 for f in whole]
         whose = fitting.each_own([graph.owner(f) for f in whole])
         values = (yield from self._sum("choices", np.array([utility]), whose))[0] if whole else ()
-        return settled(graph, chosen, values, SolveReport("deadline", timed.deadline))
+        return deadline_tables.settled(graph, chosen, values, SolveReport("deadline", timed.deadline))
 
-    def _visited(self, request: Visit) -> Staged[Decision]:
+    def _visited(self, request: places.Visit) -> Staged[Decision]:
         """Auction for the agent's own route by messages; then all exchange their destinations."""
         plan, pilots = request.planned.plan, request.planned.pilots
         own = {self.name: pilots[self.name]} if self.name in pilots else {}
-        legs: list[Legs] = yield Stage("agreement", lambda post: plan.programs(self.name, own, post) if own else [])
+        legs = yield Stage("agreement", lambda post: plan.programs(self.name, own, post) if own else [])
         place = next((leg.points[self.name].tolist() for leg in legs if self.name in leg.points), None)
         word = {self.name: msgspec.msgpack.encode(place)}
         words = yield from self._said("choices", asked(ToAll(word, schema.places(self.setup.problem))))
-        places = {name: msgspec.msgpack.decode(word) for name, word in words.items()}
-        points = {name: np.array(place) for name, place in places.items() if place is not None}
+        ends = {name: msgspec.msgpack.decode(word) for name, word in words.items()}
+        points = {name: np.array(place) for name, place in ends.items() if place is not None}
         return Decision(points, SolveReport("sequential", rounds=max((leg.rounds for leg in legs), default=0)))

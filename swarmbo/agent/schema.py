@@ -14,9 +14,8 @@ from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.coordination.conflicts import Packed
 from swarmbo.coordination.schema import Fits, FitsWord, each_own
 from swarmbo.deciding.logbook import Logbook
-from swarmbo.deciding.offers import PackedOffer
+from swarmbo.deciding.offers import PackedOffer, unpacked
 from swarmbo.deciding.own_rows import FAILED, NOT_KNOWN, UNASKED, Layout, OwnRow, Stop, shares_outcomes
-from swarmbo.deciding.packed_places import unpacked
 from swarmbo.deciding.reports import Report
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph

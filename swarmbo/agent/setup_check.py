@@ -21,8 +21,8 @@ def require_own(setup: Setup) -> None:
     if not isinstance(coordination, Maximiser):
         if not everything and not isinstance(coordination, Sobol | Random):
             raise ConfigError(
-                f"got {type(coordination).__name__}, which looks at all outcomes; wanted a way to agree, such as "
-                "'admm', or outcomes = 'total'",
+                f"got {type(coordination).__name__}, which needs all outcomes; wanted a coordination method "
+                "such as 'admm', or outcomes = 'total'",
                 at="$.coordination",
             )
     elif not isinstance(coordination, ContinuousCoordination):
@@ -54,8 +54,8 @@ def _require_shares(setup: Setup) -> None:
         )
     if not (isinstance(coordination, Solver) or weighs_nothing(coordination) or plans_by_steps(coordination)):
         raise ConfigError(
-            f"got {type(coordination).__name__} with belief 'fused': it looks at what all agents believe; wanted a way "
-            "to agree, such as 'max-sum', or a belief that agents share",
+            f"got {type(coordination).__name__} with belief 'fused': it needs the beliefs of all agents; wanted a "
+            "coordination method such as 'max-sum', or a belief that agents share",
             at="$.coordination",
         )
 

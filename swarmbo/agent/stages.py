@@ -9,18 +9,16 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.agent import schema
-from swarmbo.agent.answers import Answering
-from swarmbo.agent.saying import Program, Stage, Staged
+from swarmbo.agent.answers import Answering, Program, Stage, Staged
 from swarmbo.belief.fusion.exchange import Spoken, Unfinished, carried, talk as talking
 from swarmbo.belief.fusion.fused import Talk
 from swarmbo.coordination import schema as fitting
 from swarmbo.coordination.drivers.by_messages import Post
 from swarmbo.coordination.messages import Key, Note
 from swarmbo.coordination.requests import ToAll, answered, asked
-from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
-from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.offers import Offer, PackedOffer
 from swarmbo.deciding.own_rows import Exchange, OwnRows
 from swarmbo.deciding.reports import Reports

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -11,12 +12,10 @@ from msgspec import UnsetType
 from numpy.typing import ArrayLike
 
 from swarmbo.acquisition import Travel
-from swarmbo.agent.begun import Begun, Deciding
+from swarmbo.agent.answers import Clocked, Known, Stage, Staged, Timed
 from swarmbo.agent.participants import Participants
-from swarmbo.agent.saying import Stage, Staged
 from swarmbo.agent.setup_check import require_own
 from swarmbo.agent.stages import Stages
-from swarmbo.agent.timed import Clocked, Known, Timed
 from swarmbo.agent.told import Owned, checked_sites
 from swarmbo.boundary.values import check_links, exact
 from swarmbo.coordination.drivers.by_messages import Post
@@ -33,6 +32,53 @@ from swarmbo.problem import Problem
 from swarmbo.records import LinkReport, Recommendation, SolveReport, Traffic
 from swarmbo.transport import Envelope, Routes
 from swarmbo.worlds import Offers
+
+TICK = ("", b"")  # no agent has this name
+
+
+class Deciding(msgspec.Struct, frozen=True):
+    """Decisions in progress: their inputs, and all arrivals since. Everything else follows from these.
+
+    ``said`` has the agent's own data before. ``heard`` has sender and payload in the order of arrival, and ``("",
+    b"")`` at each tick of an agreement by a deadline. Once ``is_under_way``, messages were sent, and are not sent
+    again. ``known`` has offers of the last report in a field, if all received it. A ``count`` of 0 is a recommendation.
+    """
+
+    count: int
+    said: OwnRows
+    offer: Offer
+    turn: int
+    heard: tuple[tuple[str, bytes], ...] = ()
+    is_under_way: bool = False
+    participants: Participants | None = None
+    known: dict[str, PackedOffer] = {}
+
+    def by_tick(self, agent: str) -> list[list[Envelope]]:
+        """Arrivals before the first tick of an agreement by a deadline, and from each such tick on."""
+        out: list[list[Envelope]] = [[]]
+        for sender, payload in self.heard:
+            if (sender, payload) == TICK:
+                out.append([])
+            else:
+                out[-1].append(Envelope(sender, agent, payload))
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """Decisions in progress, and the log, learner and offers before them."""
+
+    deciding: Deciding
+    log: Logbook
+    learner: FieldLearner | FunctionLearner
+    offered: dict[str, PackedOffer]
+
+    def hearing(self, letters: Sequence[Envelope], *, is_tick: bool = False) -> "Begun":
+        """Copy with new arrivals, perhaps none; ``is_tick`` marks a tick of an agreement by a deadline."""
+        new = ((letter.sender, letter.payload) for letter in letters)
+        heard = (*self.deciding.heard, *((TICK,) if is_tick else ()), *new)
+        return replace(self, deciding=msgspec.structs.replace(self.deciding, heard=heard, is_under_way=True))
+
 
 _AHEAD = 1000  # decisions; no agent is so far ahead of another, as they wait for one another
 
@@ -108,7 +154,7 @@ class Talking:
         return self._log
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Process arrivals, in any order and repeated, and continue as far as they allow.
+        """Process arrivals, in any order and repeated, and continue until further messages are needed.
 
         Messages of a decision that was not requested yet are kept.
 
@@ -120,7 +166,7 @@ class Talking:
             Messages to other agents.
 
         Raises:
-            TransportError: If a message was changed on the way; then none of the inbox was taken. Also if no message
+            TransportError: If a message was changed in transit; then none of the inbox was taken. Also if no message
                 that it waits for has arrived for longer than its patience. Unchanged messages with inadmissible content
                 are dropped as if lost, and counted in ``refused``.
         """

@@ -119,7 +119,7 @@ class Owned:
         is_by_factor = not shares_outcomes(self.problem) or (y is not None and y.ndim == 2)
         if y is not None and y.ndim == 2:
             if y.shape[1] != len(self.factors):
-                wanted = f"(t, {len(self.factors)}), of its own factors {list(self.factors)}"
+                wanted = f"(t, {len(self.factors)}), of the agent's factors {list(self.factors)}"
                 raise ShapeError(f"got outcomes {y.shape}; wanted {wanted}")
             own = [channels.index(factor) for factor in self.factors]
             given = real_array(np.nan if noise_std is None else noise_std)
@@ -254,14 +254,14 @@ class Owned:
         if number is None:
             return {}, UNSET
         if len(self.factors) != 1:
-            raise ConfigError(f"got {number}; wanted a table of its own factors {list(self.factors)}", at="$.outcome")
+            raise ConfigError(f"got {number}; wanted a table of its factors {list(self.factors)}", at="$.outcome")
         return {self.factors[0]: number}, UNSET
 
 
 def checked_sites(sites: ArrayLike, problem: Problem) -> Float[np.ndarray, "k d"]:
     """Check all measurable locations (k, d), k >= 1, of a field."""
     if not problem.is_field or not len(checked := checked_candidates({"": sites}, [""], problem.box)[""]):
-        raise ConfigError("got none, or those of a function; wanted places in a field", at="$.sites")
+        raise ConfigError("got none, or those of a function; wanted locations in a field", at="$.sites")
     return checked
 
 

@@ -60,7 +60,7 @@ def n_asked(situation: JointSituation) -> int:
 
 @kind("coordination", FIELD, FUNCTION)
 class Random(Settings, frozen=True, tag_field="kind", tag="random"):
-    """Each agent picks one of its reachable places, or values of its own variables, uniformly.
+    """Each agent picks one of its reachable locations, or values of its variables, uniformly.
 
     Example:
         >>> import swarmbo as sb

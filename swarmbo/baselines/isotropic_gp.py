@@ -32,10 +32,10 @@ from swarmbo.settings import AtOnce, NonNegative, Settings, Whole
 class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
     """Centralised reference without factors, strong on bowl-shaped functions.
 
-    A Matern-5/2 process with a single lengthscale, refitted for each decision, on transformed outcomes; the confidence
-    bound on the difference to the incumbent, mean + scale sqrt(0.2 n log 2t) std, is maximised in a trust region around
-    the incumbent, by ascent from the best of random points. It cannot be split between agents. After failed evaluations
-    it is bounded like every acquisition; a failed factor counts as a failed evaluation.
+    A Matern-5/2 process with a single lengthscale is fitted to transformed outcomes for each decision. The confidence
+    bound on the difference to the incumbent is mean + scale sqrt(0.2 n log 2t) std. It is maximised in a trust region
+    around the incumbent, by ascent from the best of random points. It cannot be split between agents. After failed
+    evaluations it is bounded like every acquisition; a failed factor counts as a failed evaluation.
 
     Args:
         exploration_scale: Factor on the square root of beta, >= 0.

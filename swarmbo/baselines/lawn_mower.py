@@ -26,15 +26,15 @@ Lane = tuple[float, float, float]  # x, and the range of y
 
 @kind("coordination", FIELD)
 class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
-    """Boustrophedon sweep: the map is cut into one strip per agent, each swept in lanes over the planned rounds.
+    """Boustrophedon sweep: the map is cut into one strip per agent, each swept in tracks over the planned rounds.
 
-    An agent chooses the number of lanes, and the corner to begin at, with the smallest mean squared distance of its
-    strip from its measurements in the available rounds, those en route included. Measurements are spaced evenly from
-    its start on, at most by its reach in a round, the distance of its farthest candidate. In each round it goes to the
-    reachable place nearest to the sweep's present target.
+    An agent chooses the number of tracks and the first corner. It minimises the mean squared distance of its strip from
+    its measurements in the available rounds, those en route included. Measurements are spaced evenly from its start on,
+    at most by its reach in a round, the distance of its farthest candidate. In each round it goes to the reachable
+    location nearest to the sweep's present target.
 
-    If ``sites`` have gaps lanes are cut. Adjacent parts of lanes form cells, which are swept one after the other, the
-    nearest one first; between cells agents go round closed areas (boustrophedon cellular decomposition, Choset and
+    If ``sites`` have gaps, tracks are cut. Adjacent parts of tracks form cells, which are swept sequentially, the
+    nearest one first. Between cells agents go round closed areas (boustrophedon cellular decomposition, Choset and
     Pignon 1997). Strips then have equally many sites. Needs two dimensions and a known number of rounds.
 
     Example:

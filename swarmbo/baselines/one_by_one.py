@@ -13,9 +13,9 @@ from swarmbo.settings import Settings
 
 @kind("coordination", FIELD)
 class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
-    """Each agent maximises GP-UCB (Srinivas et al. 2010) over its reachable places, independently.
+    """Each agent maximises GP-UCB (Srinivas et al. 2010) over its reachable locations, independently.
 
-    The belief is shared, but agents may choose neighbouring places, or the same one.
+    The belief is shared, but agents may choose neighbouring locations, or the same one.
 
     Example:
         >>> import swarmbo as sb
@@ -27,7 +27,7 @@ class Independent(Settings, frozen=True, tag_field="kind", tag="independent"):
     """
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
-        """Choose by mean + sqrt(beta) std, or the acquisition's own utility of a place."""
+        """Choose by mean + sqrt(beta) std, or the acquisition's own utility of a location."""
         return at_once(self.steps(situation, acquisition))
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
@@ -51,10 +51,10 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
     """Sequential greedy batch: GP-BUCB (Desautels et al. 2014).
 
     Agents choose in the environment's order. Each maximises mean + sqrt(beta) std, or the acquisition's own utility of
-    a place, with the variance (not the mean) conditioned on earlier choices; no place is chosen twice. Agents that
-    share a belief know the others' choices without messages. Those with separate beliefs pass all choices so far to the
-    next one, and the last one sends the others the missing ones: relayed over the links, or by a base station if
-    unconnected (two transmissions). There is no joint maximisation, hence no value.
+    a location, with the variance (not the mean) conditioned on earlier choices; no location is chosen twice. Agents
+    that share a belief know the others' choices without messages. Agents with separate beliefs pass all choices so far
+    to the next one, and the last one sends the others the missing ones. Messages are relayed over the links, or by a
+    base station if unconnected (two transmissions). There is no joint maximisation, hence no value.
 
     Example:
         >>> import swarmbo as sb
@@ -66,7 +66,7 @@ class Greedy(Settings, frozen=True, tag_field="kind", tag="greedy"):
     """
 
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
-        """Choose in turn, by the acquisition's utility of single places."""
+        """Choose sequentially, by the acquisition's utility of single locations."""
         return at_once(self.steps(situation, acquisition))
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:

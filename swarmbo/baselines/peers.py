@@ -109,7 +109,7 @@ class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
     ``SingleTaskGP``: lengthscale priors that grow with the dimension and an inferred noise, both log-normal; outcomes
     standardised; points in the unit cube (the result of ``Normalize`` with these bounds). It is fitted again for each
     decision. Improvement is over the unknown values at the evaluated points (``qLogNoisyExpectedImprovement``, with the
-    baseline pruned), with or without noise: the noise is inferred, so the best *outcome* is no bound. Pending points
+    baseline pruned), with or without noise. The noise is inferred, so the best *outcome* is no bound. Pending points
     are integrated over. Half of the candidate starts lie around the best evaluated points (``sample_around_best``, an
     option that is off by default). Needs the extra ``peers``.
 
@@ -185,7 +185,7 @@ class AxDefault(Settings, frozen=True, tag_field="kind", tag=_AX):
 
     Ax transforms and winsorises outcomes, fits a BoTorch process and maximises log noisy expected improvement from 20
     starts out of 1,024 points. The client is rebuilt for each decision: the points of the team's initial design, which
-    replace Ax's own centre and Sobol points, then all others in order; pending points are running trials, failed
+    replace Ax's own centre and Sobol points, then all others in order. Pending points are running trials, failed
     evaluations are failed trials. So a decision is a function of history, pending points and seed. Needs the extra
     ``peers``.
 
@@ -246,7 +246,7 @@ class OptunaGP(Settings, frozen=True, tag_field="kind", tag="optuna-gp"):
 
     A Matern-5/2 process with a lengthscale per variable and inferred noise, log expected improvement. The study is
     rebuilt for each decision: the points of the team's initial design, which replace Optuna's random ones, then all
-    others in order; pending points are running trials, failed evaluations are failed trials. So a decision is a
+    others in order. Pending points are running trials, failed evaluations are failed trials. So a decision is a
     function of history, pending points and seed. (A persistent study starts its fit from the previous one; here it
     starts from the defaults.) Needs the extra ``peers``.
 

@@ -137,10 +137,10 @@ _FEATURES = 2048
 class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
     """TuRBO-1, centralised, written from the paper; the Gaussian process is GPyTorch's.
 
-    Matern-5/2 with one lengthscale per variable, outcomes standardised by median and standard deviation, lengthscales
-    in [0.005, 2], signal variance in [0.05, 20], noise in [0.0005, 0.2], as in the authors' program. Joint draws at the
-    candidates are made by Matheron's rule on 2,048 random features instead of by factorising their covariance. The
-    region is replayed from the history. Needs the extra ``peers``.
+    Matern-5/2 with one lengthscale per variable; outcomes standardised by median and standard deviation. As in the
+    authors' program, lengthscales are in [0.005, 2], signal variance in [0.05, 20] and noise in [0.0005, 0.2]. Joint
+    draws at the candidates are made by Matheron's rule on 2,048 random features instead of by factorising their
+    covariance. The region is replayed from the history. Needs the extra ``peers``.
 
     Source: Eriksson et al. 2019; Wilson et al. 2020, for the draws.
 

@@ -128,12 +128,14 @@ class _Owner(NamedTuple):
 
 def _tables() -> Iterator[tuple[str, _Owner, dict[str, tuple[str, Any]]]]:
     """Tables of a scenario: path, what they are of, and for each key its meaning and default."""
+    from swarmbo.evaluations import Workers
     from swarmbo.registry import SLOTS, kinds
     from swarmbo.runs.scenario import Scenario
     from swarmbo.runs.world import maker_of, plug_in_ids, settings_in
 
-    keys = _argument_texts(Scenario)
-    yield "", _Owner("", ""), {key: (keys.get(key, ""), default) for key, default in _fields(Scenario)}
+    for path, settings in (("", Scenario), ("workers", Workers)):
+        keys = _argument_texts(settings)
+        yield path, _Owner("", ""), {key: (keys.get(key, ""), default) for key, default in _fields(settings)}
     for slot in SLOTS:
         for name, settings in kinds(slot).items():
             keys = _argument_texts(settings)

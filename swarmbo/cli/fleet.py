@@ -54,7 +54,9 @@ def run_fleet(
         str | None, typer.Option(metavar="tcp|tls|quic", help="Default: tls with --keys or --host, else tcp, here.")
     ] = None,
     keys: Keys = None,
-    port: Annotated[int, typer.Option(help="Port of the hub; agents listen on the ports after it.")] = 7447,
+    port: Annotated[
+        int, typer.Option(help="Port of the coordinator process; agents listen on the ports after it.")
+    ] = 7447,
     hosts: Hosts = None,
     elsewhere: Annotated[
         list[str] | None,
@@ -102,9 +104,9 @@ def run_fleet(
         with Progress(scenario.rounds, quiet=quiet) as progress:
             summary, report = run_scenario(scenario, out, network, progress.show)
         close(out, summary, was_there=False, drawn_as=drawn_as)
-        typer.echo(f"network: {report.repeated:,} letters written again, {report.refused:,} refused", err=True)
+        typer.echo(f"network: {report.repeated:,} messages repeated, {report.refused:,} refused", err=True)
         if odd := ", ".join(f"{name} ({count})" for name, count in report.odd.items()):
-            typer.echo(f"swarmbo: letters that held what they may not were refused, of {odd}", err=True)
+            typer.echo(f"swarmbo: messages with inadmissible content were refused, of {odd}", err=True)
         if again := ", ".join(f"{name} {count} times" for name, count in report.restarts.items()):
             typer.echo(f"swarmbo: processes were started again: {again}", err=True)
         for name, rounds in report.missed.items():

@@ -17,7 +17,6 @@ from swarmbo.boundary.data_warnings import tell_in_one_line
 from swarmbo.errors import ConfigError, SwarmboError
 
 if TYPE_CHECKING:
-    from swarmbo.evaluations import Workers as WorkersOf
     from swarmbo.plotting import Formats
     from swarmbo.runs.report import Summary
 
@@ -115,7 +114,7 @@ Trust = Annotated[
         "--trust", help='Run code that the scenario names as "module:Class"; without it such code is refused.'
     ),
 ]
-Workers = Annotated[
+WorkerCount = Annotated[
     int | None, typer.Option(help="Evaluate so many points of a function at a time; default: one by one.")
 ]
 Engine = Annotated[
@@ -178,27 +177,12 @@ def resumable(folder: Path) -> Generator[None]:
         raise typer.Exit(1) from None
 
 
-def worker_settings(workers: int | None, engine: str | None, address: str | None, mode: str | None) -> list[str]:
+def worker_settings(
+    workers: int | None, engine: str | None = None, address: str | None = None, mode: str | None = None
+) -> list[str]:
     """Settings of a scenario for the options about workers."""
     given = {"count": workers, "engine": engine, "address": address, "mode": mode}
     return [f"workers.{key}={value}" for key, value in given.items() if value is not None]
-
-
-def workers_of(workers: int, engine: str | None, address: str | None, trust: bool) -> "int | WorkersOf":
-    """Workers of a sweep, by the options about them.
-
-    Raises:
-        ConfigError: If the engine is unknown, or is code of the user's own without trust.
-    """
-    if engine is None and address is None:
-        return workers
-    from swarmbo.evaluations import Workers
-    from swarmbo.runs.world import require_trust
-    from swarmbo.settings import convert
-
-    table = {"count": workers, "engine": engine or "pool", "address": address}
-    require_trust({"workers": table}, trust)
-    return convert(table, Workers, "$.workers")
 
 
 def formats(names: list[str] | None, dpi: int | None, no_figures: bool = False) -> "Formats | None":

@@ -20,7 +20,7 @@ from swarmbo.cli.options import (
     Seed,
     Source,
     Trust,
-    Workers,
+    WorkerCount,
     app,
     close,
     draw,
@@ -32,7 +32,6 @@ from swarmbo.cli.options import (
     setting_paths_of,
     show,
     worker_settings,
-    workers_of,
 )
 
 
@@ -47,7 +46,7 @@ def run(
     dpi: Dpi = None,
     quiet: Quiet = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run that lies in the folder.")] = False,
-    workers: Workers = None,
+    workers: WorkerCount = None,
     synchronous: Annotated[
         bool, typer.Option("--synchronous", help="With workers: batches, instead of a decision for each outcome.")
     ] = False,
@@ -138,13 +137,14 @@ def check(
     source: Source,
     overrides: Overrides = None,
     quick: Annotated[bool, typer.Option("--quick", help="Do not try a round to estimate time and memory.")] = False,
+    workers: WorkerCount = None,
     trust: Trust = False,
 ) -> None:
     """Build the world and the team of a scenario, and try a round; refuse whatever a run would refuse."""
     with one_line_errors():
         from swarmbo.runs import check as check_scenario, load
 
-        scenario, takes = load(source, overrides or [], trust), ""
+        scenario, takes = load(source, [*(overrides or []), *worker_settings(workers)], trust), ""
         if quick:
             acquisition = check_scenario(scenario, trust)
         else:
@@ -214,11 +214,14 @@ def sweep(
 ) -> None:
     """Run every combination of settings over several seeds; skip what is done, resume what is half done."""
     with one_line_errors():
+        from swarmbo.evaluations import Workers
         from swarmbo.runs.progress import SweepProgress
         from swarmbo.runs.sweep import plan, sweep as run_trials
+        from swarmbo.runs.world import require_trust
 
         drawn_as = formats_of(formats, dpi, no_figures=not (figures or formats or dpi))
-        by = workers_of(workers, engine, address, trust)
+        by = Workers.of(count=workers, engine=engine, address=address)
+        require_trust({"workers": by}, trust)
         trials = plan(source, seeds, overrides or [], out, trust)
         try:
             with SweepProgress(len(trials), quiet=quiet) as progress:

@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from swarmbo.records import Goal
 from swarmbo.registry import SLOTS
 from swarmbo.registry.plugins import is_own
 from swarmbo.runs.reading import find_runs, load_run
+from swarmbo.runs.report import WorkersReport
 from swarmbo.runs.world_record import read_truth
 
 ProblemKey = tuple[str, str]  # environment table and rounds as JSON, name of the scenario
@@ -75,6 +76,22 @@ class ScoreTrace:
     values: list[float]
 
 
+class TimeRow(msgspec.Struct, frozen=True):
+    """Times of one method on one problem: means over its seeds.
+
+    Args:
+        seconds: Wall time of a run, s.
+        per_second: Evaluations a second.
+        busy: Share of time in which workers were busy, 0 to 1; None without workers.
+    """
+
+    problem: str
+    method: str
+    seconds: float
+    per_second: float
+    busy: float | None
+
+
 @dataclass(frozen=True)
 class Comparison:
     """A table of comparisons; ``notes`` name runs and seeds that are not in it, and the reason."""
@@ -83,6 +100,7 @@ class Comparison:
     traces: list[ScoreTrace]
     reference: str
     notes: list[str]
+    times: list[TimeRow] = field(default_factory=list[TimeRow])
 
 
 @dataclass(frozen=True)
@@ -99,6 +117,8 @@ class _Run:
     measurements: list[int]
     values: list[float]
     code: dict[str, str]
+    seconds: float
+    busy: float | None
 
 
 def compare(
@@ -161,7 +181,19 @@ def compare(
         for method in shown
         for seed, run in sorted(values.get((problem, method), {}).items())
     ]
-    return Comparison(rows, traces, reference, notes)
+    times = [
+        _times(name, method, list(values[problem, method].values()))
+        for problem, name in names.items()
+        for method in shown
+        if (problem, method) in values
+    ]
+    return Comparison(rows, traces, reference, notes, times)
+
+
+def _times(problem: str, method: str, runs: Sequence[_Run]) -> TimeRow:
+    seconds, busy = sum(run.seconds for run in runs), [run.busy for run in runs if run.busy is not None]
+    rate = sum(run.measurements[-1] for run in runs) / seconds if seconds else 0.0
+    return TimeRow(problem, method, seconds / len(runs), rate, sum(busy) / len(busy) if busy else None)
 
 
 def _unlike(names: Mapping[ProblemKey, str], cells: Iterable[tuple[ProblemKey, str]]) -> list[str]:
@@ -171,8 +203,8 @@ def _unlike(names: Mapping[ProblemKey, str], cells: Iterable[tuple[ProblemKey, s
         return []
     shown = ", ".join(itertools.islice(names.values(), _MOST_NAMED)) + (", …" if len(names) > _MOST_NAMED else "")
     return [
-        f"these are runs of {len(names)} unlike problems ({shown}); methods are compared within each, and their scores "
-        "mean nothing across"
+        f"these are runs of {len(names)} different problems ({shown}); methods are compared within each, and scores of "
+        "different problems are not comparable"
     ]
 
 
@@ -218,6 +250,8 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
             continue
         key = msgspec.json.encode([scenario.environment, scenario.rounds], order="sorted").decode()
         method = {table: msgspec.to_builtins(getattr(scenario, table)) for table in SLOTS}
+        own = scenario.workers
+        method["workers"] = {"kind": "one by one" if own is None else f"{own.count} workers, {own.mode}"}
         world, records, moves = run.world, run.records, "frames" in read_truth(run.folder)
         runs.append(
             _Run(
@@ -232,6 +266,8 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
                 metrics=metrics_of(records, world.goal, moves),
                 measurements=list(itertools.accumulate(len(record.evaluations) for record in records)),
                 values=scores_of(records, first_score(world.goal)),
+                seconds=summary.seconds,
+                busy=summary.workers.busy if isinstance(summary.workers, WorkersReport) else None,
                 code={name: digest for name, digest in run.folder.versions().items() if is_own(name)},
             )
         )

@@ -40,7 +40,22 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
             cells = _cells(row, "no common seed" if row.problem in with_reference else "reference not run here")
             table.add_row(row.problem if is_new else "", row.method, str(row.n_seeds), *cells)
         tables.append(table)
+    if any(row.busy is not None for row in comparison.times):
+        tables.append(_time_table(comparison))
     return tables
+
+
+def _time_table(comparison: Comparison) -> Table:
+    """Wall time, evaluations a second, and the busy share of workers."""
+    table = Table(title="time", title_justify="left")
+    for name in ("problem", "method"):
+        table.add_column(name, overflow="fold")
+    for name in ("wall time", "evaluations a second", "workers busy"):
+        table.add_column(name, justify="right")
+    for row in comparison.times:
+        busy = "" if row.busy is None else f"{row.busy:.0%}"
+        table.add_row(row.problem, row.method, f"{row.seconds:.4g} s", f"{row.per_second:.3g}", busy)
+    return table
 
 
 def write_csv(comparison: Comparison, path: Path) -> Path:

@@ -17,7 +17,6 @@ import numpy as np
 from swarmbo.coordination.messages import FromFactor, FromVariable
 from swarmbo.coordination.requests import AllReduce, Mail, Steps, Watch
 from swarmbo.coordination.tables import Table, Vector
-from swarmbo.coordination.updates import factor_messages
 from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 
@@ -160,15 +159,25 @@ def _over(table: Table, scope: tuple[str, ...], kept: tuple[str, ...]) -> Table:
 
 def _shares(table: Table, had: list[Vector]) -> list[Vector]:
     """Share of each variable in a factor, given its shares of other factors."""
-    best, n = factor_messages(table[None], [entries[None] for entries in had]), len(had)
-    shares: list[Vector] = []
-    for (most,), entries in zip(best, had, strict=True):
+    n, shares = len(had), list[Vector]()
+    for most, entries in zip(_max_marginals(table, had), had, strict=True):
         is_left = (most > -np.inf) & (entries > -np.inf)
         share = np.full(len(entries), -np.inf)
         # an n-th of the best value, most + entries, less its shares of others
         share[is_left] = most[is_left] / n - (1.0 - 1.0 / n) * entries[is_left]
         shares.append(share)
     return shares
+
+
+def _max_marginals(table: Table, had: list[Vector]) -> list[Vector]:
+    """Maxima of a factor plus its variables' entries, for each variable over all others, its own entries left out."""
+    best, rest = list[Vector](), table
+    for axis in range(len(had) - 1):
+        others = reduce(lambda sums, entries: (sums[:, None] + entries).ravel(), had[axis + 1 :])
+        rest = rest.reshape(len(had[axis]), -1)
+        best.append((rest + others).max(axis=1))
+        rest = (rest + had[axis][:, None]).max(axis=0)
+    return [*best, rest.ravel()]
 
 
 def _rest(table: Table, shares: list[Vector]) -> float:

@@ -1,6 +1,7 @@
-"""Compiled form of max-sum's messages: a pass over factors, and one over variables. Import it late.
+"""Max-sum's messages, compiled: a pass over factors, and one over variables. Import it late.
 
-It adds in the order of ``swarmbo.coordination.updates``, so both forms are bit-identical.
+Additions and maxima are taken in one fixed order, whatever the number of factors, so that a factor's messages are
+bit-identical alone and among others. The tests hold them to a plain form.
 """
 
 from collections.abc import Iterable, Sequence
@@ -105,10 +106,12 @@ def renew_factor(
 ) -> float:
     """Renew the messages of one factor, normalised and damped, into ``out``, and return the largest change.
 
-    The factor's table begins at ``at``, its axes at ``first`` in ``sizes`` and ``starts``; the table is read once.
-    ``spare`` (:func:`new_spare`) is overwritten.
+    r_k(x_k) = max over the other variables of [F(x) + sum over j != k of q_j(x_j)] (Hoang et al. 2018, eq. of
+    m_{I->i}). The factor's table begins at ``at``, its axes at ``first`` in ``sizes`` and ``starts``; the table is read
+    once. ``spare`` (:func:`new_spare`) is overwritten.
     """
-    # a table over x_1 … x_a is read as x_1 against all others, and leaves one with an axis less (`factor_messages`)
+    # a table over x_1 … x_a is read as x_1 against all others: one pass gives r_1 and the maximum over x_1, a table of
+    # one axis less, on which the rest recurses
     fresh, summed, rest, half = spare
     joint = 1
     for axis in range(first, first + n_axes):
@@ -146,7 +149,7 @@ def _factor_pass(
     out: Flat,
     spare: Spare,
 ) -> float:
-    """Loop of ``updates.renew_factors``; ``starts`` is overwritten."""
+    """Loop of :func:`renew_factors`; ``starts`` is overwritten."""
     n_axes, joint, largest = len(sizes), len(tables) // len(spreads), 0.0
     for i in range(len(spreads)):
         change = renew_factor(tables, i * joint, sizes, starts, 0, n_axes, said, previous, out, damping, spare)
@@ -185,7 +188,7 @@ def renew_variable(
 def _variable_pass(
     starts: Places, degree: Whole, size: Whole, heard: Flat, said: Flat, choices: Places, spare: Spare
 ) -> None:
-    """Loop of ``updates.renew_variables``."""
+    """Loop of :func:`renew_variables`."""
     for i in range(len(choices)):
         renew_variable(starts, i * degree, degree, size, heard, said, spare)
         best = 0
@@ -210,21 +213,27 @@ def renew_factors(
     damping: float,
     out: Flat,
 ) -> float:
-    """Compiled form of :func:`swarmbo.coordination.updates.renew_factors`."""
+    """Renew the messages of n factors of one shape into ``out``, normalised and damped; the largest change.
+
+    For each axis, n messages begin at ``starts``. Changes are in units of ``spreads``.
+    """
     shape, flat = tables.shape[1:], tables.reshape(-1)
     arrays = incoming, previous, spreads, damping, out, new_spare([shape])
     return _factor_pass(flat, np.array(shape), starts.copy(), *arrays)
 
 
 def renew_variables(starts: Int[np.ndarray, "n degree"], size: int, incoming: Flat, out: Flat) -> Int[np.ndarray, " n"]:
-    """Compiled form of :func:`swarmbo.coordination.updates.renew_variables`."""
+    """Renew the messages of n variables of one degree and size into ``out``, and return each variable's best value.
+
+    ``starts`` has the index at which each message begins, in the graph's order of factors.
+    """
     choices = np.empty(len(starts), dtype=np.int64)
     _variable_pass(starts.reshape(-1), starts.shape[1], size, incoming, out, choices, new_spare([(size,)]))
     return choices
 
 
 def normalised_messages(tables: Table, incoming: Sequence[Messages]) -> list[Messages]:
-    """Compiled form of :func:`swarmbo.coordination.updates.normalised_messages`."""
+    """Normalised messages (n, d_k) of n factors to each variable, given the variables' messages."""
     starts = np.cumsum([0, *(message.size for message in incoming)])[:-1]
     entries = np.concatenate([np.ravel(message) for message in incoming])
     out, units = np.empty_like(entries), np.ones(len(tables))

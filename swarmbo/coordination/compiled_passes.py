@@ -4,23 +4,14 @@ They are bit-identical to the loops over messages in ``methods.max_sum`` and ``d
 ``swarmbo.graph.edges``.
 """
 
+from collections.abc import Iterable
+
 import numba
 import numpy as np
 from jaxtyping import Int
 
 from swarmbo.boundary.compiling import compiled
-from swarmbo.coordination.compiled_messages import (
-    Places,
-    Spare,
-    Whole,
-    new_spare,
-    normalised_messages,
-    renew_factor,
-    renew_factors,
-    renew_variable,
-    renew_variables,
-)
-from swarmbo.coordination.flooding import Flooding, Kernels
+from swarmbo.coordination.compiled_messages import Places, Spare, Whole, new_spare, renew_factor, renew_variable
 from swarmbo.coordination.tables import Flat
 from swarmbo.graph import Edges
 
@@ -239,53 +230,31 @@ def order_of(edges: Edges) -> tuple[Places, Places, Places]:
     return breadth_first(edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors)
 
 
-def tree_messages(flooding: Flooding) -> tuple[Flat, Flat, int]:
+def tree_messages(
+    edges: Edges, tables: Flat, begins: Places, sizes: Places, starts: Places, shapes: Iterable[tuple[int, ...]]
+) -> tuple[Flat, Flat, int]:
     """Final messages of a forest: of variables, of factors, and the number of rounds that agents would take."""
-    edges = flooding.graph.edges
-    found = (*order_of(edges), edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors)
-    starts = flooding.edge_starts
-    from_variables, from_factors = np.zeros(flooding.n_entries), np.zeros(flooding.n_entries)
-    shapes = [group.tables.shape[1:] for group in flooding.factor_groups]
-    _tree_pass(
-        *found,
-        flooding.tables,
-        flooding.table_starts,
-        flooding.edge_sizes,
-        starts,
-        starts[edges.by_variable],
-        from_variables,
-        from_factors,
-        new_spare(shapes),
-    )
-    return (
-        from_variables,
-        from_factors,
-        int(tree_rounds(found[1], found[2], edges.first, edges.variables, len(found[0]))),
-    )
+    order, factor_order, up = order_of(edges)
+    from_variables, from_factors = np.zeros(sizes.sum()), np.zeros(sizes.sum())
+    found = order, factor_order, up, edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors
+    layout = tables, begins, sizes, starts, starts[edges.by_variable]
+    _tree_pass(*found, *layout, from_variables, from_factors, new_spare(shapes))
+    rounds = tree_rounds(factor_order, up, edges.first, edges.variables, len(order))
+    return from_variables, from_factors, int(rounds)
 
 
-def last_choices(flooding: Flooding, from_variables: Flat, from_factors: Flat) -> Int[np.ndarray, " n_variables"]:
-    """Compiled form of :func:`swarmbo.coordination.decoding.decode` for a whole graph in one process."""
-    edges = flooding.graph.edges
+def last_choices(
+    edges: Edges,
+    tables: Flat,
+    begins: Places,
+    sizes: Places,
+    starts: Places,
+    from_variables: Flat,
+    from_factors: Flat,
+) -> Int[np.ndarray, " n_variables"]:
+    """Choices of :func:`swarmbo.coordination.decoding.decode` for a whole graph in one process."""
     order, _, _ = order_of(edges)
-    sizes = flooding.edge_sizes
-    heard = np.bincount(edges.variables, weights=sizes).max()
-    return _decoding_pass(
-        order,
-        edges.first,
-        edges.variables,
-        edges.first_of,
-        edges.by_variable,
-        edges.factors,
-        flooding.tables,
-        flooding.table_starts,
-        sizes,
-        flooding.edge_starts,
-        from_variables,
-        from_factors,
-        np.empty(int(heard)),
-        np.empty(np.diff(edges.first).max(), dtype=np.int64),
-    )
-
-
-COMPILED = Kernels(normalised_messages, renew_factors, renew_variables, tree_messages, last_choices)
+    heard = np.empty(int(np.bincount(edges.variables, weights=sizes).max()))
+    index = np.empty(np.diff(edges.first).max(), dtype=np.int64)
+    found = order, edges.first, edges.variables, edges.first_of, edges.by_variable, edges.factors
+    return _decoding_pass(*found, tables, begins, sizes, starts, from_variables, from_factors, heard, index)

@@ -8,7 +8,7 @@ starts of ``joint_starts``: their best values at several moments, next to random
 the best is kept. At the deadline the rest is decided from the present knowledge.
 
 Source:
-    Messages as in synchronous max-sum (``updates``). Asynchronous max-sum: Farinelli et al. 2008. Decisions by colour
+    Messages as in synchronous max-sum (``flooding``). Asynchronous max-sum: Farinelli et al. 2008. Decisions by colour
     and conflicts are our own.
 """
 
@@ -25,11 +25,10 @@ from swarmbo.boundary.rng import stream
 from swarmbo.coordination.agreement import Solution
 from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
-from swarmbo.coordination.flooding import Flooding
+from swarmbo.coordination.flooding import Flooding, damped, largest_changes
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Utility, Valued
 from swarmbo.coordination.tables import Table, Vector, checked_tables, sizes_of, spread, total
-from swarmbo.coordination.updates import damped, kernels_for, largest_changes
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport
 from swarmbo.transport import Envelope, Transport
@@ -119,8 +118,7 @@ class DeadlineAgent(Correspondent):
         self._factors = self._graph.factors_owned_by(name)
         self._variables = self._graph.variables_owned_by(name)
         self._tables = {f: tables[f] for f in self._factors}
-        kernels = kernels_for(terms.settings.deadline * sum(table.size for table in self._tables.values()))
-        self._flooding = Flooding(self._graph, self._tables, kernels, self._variables, terms.sizes)
+        self._flooding = Flooding(self._graph, self._tables, self._variables, terms.sizes)
         self._from_variables = np.zeros(self._flooding.n_entries)
         self._from_factors = np.zeros(self._flooding.n_entries)
         looped = [part for part in self._graph.components if not part.is_forest]

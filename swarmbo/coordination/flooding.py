@@ -1,33 +1,18 @@
-"""All messages of a graph in arrays: factors of equal shape together, and variables of equal degree and size."""
+"""Messages of max-sum: their formulas, and all messages of a graph in arrays.
 
-from collections.abc import Callable, Mapping, Sequence
+Factors of equal shape lie together, and so do variables of equal degree and size: a compiled pass renews each group.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.coordination.tables import Edge, Flat, Messages, Table, Vector, sizes_of, spreads
+from swarmbo.coordination.tables import Edge, Flat, Table, Vector, sizes_of, spreads
 from swarmbo.graph import FactorGraph
-
-
-class Kernels(NamedTuple):
-    """Functions that renew messages, in NumPy or compiled, both bit-identical; see ``updates``.
-
-    ``tree`` computes all messages of a forest at once, and the number of rounds; ``decoded`` the last choices at once.
-    Without them this is done one by one.
-    """
-
-    messages: Callable[[Table, Sequence[Messages]], list[Messages]]
-    factors: Callable[
-        [Table, Int[np.ndarray, " a"], Flat, Flat, Float[np.ndarray, " n"], float, Flat],
-        float,
-    ]
-    variables: Callable[[Int[np.ndarray, "n degree"], int, Flat, Flat], Int[np.ndarray, " n"]]
-    tree: "Callable[[Flooding], tuple[Flat, Flat, int]] | None" = None
-    decoded: "Callable[[Flooding, Flat, Flat], Int[np.ndarray, ' n_variables']] | None" = None
 
 
 @dataclass(frozen=True)
@@ -65,7 +50,6 @@ class Flooding:
         self,
         graph: FactorGraph,
         tables: Mapping[str, Table],
-        kernels: Kernels,
         variables: Sequence[str] | None = None,
         sizes: Mapping[str, int] | None = None,
     ) -> None:
@@ -74,7 +58,6 @@ class Flooding:
         self.variables = graph.variables if variables is None else tuple(variables)
         self.sizes = sizes_of(graph, tables) if sizes is None else sizes
         self.place = graph.column_of
-        self.kernels = kernels
         edges = graph.edges
         own = np.array([graph.place_of[factor] for factor in self.factors], dtype=np.int64)
         by_shape: dict[tuple[int, ...], list[int]] = {}
@@ -122,19 +105,38 @@ class Flooding:
 
     def from_variables(self, from_factors: Flat) -> tuple[Flat, Int[np.ndarray, " n_variables"]]:
         """Variables' messages, given the factors', and each own variable's best value (the first of equal ones)."""
+        from swarmbo.coordination.compiled_messages import renew_variables  # late: numba is slow to load
+
         messages, chosen = np.empty(self.n_entries), np.zeros(len(self.graph.variables), dtype=np.int64)
         for group in self.variable_groups:
-            chosen[group.places] = self.kernels.variables(group.starts, group.size, from_factors, messages)
+            chosen[group.places] = renew_variables(group.starts, group.size, from_factors, messages)
         return messages, chosen
 
     def from_factors(self, previous: Flat, from_variables: Flat, damping: float) -> tuple[Flat, float]:
         """Factors' normalised and damped messages, and the largest change in units of the tables' spreads."""
-        messages = np.empty(self.n_entries)
-        largest = 0.0
+        from swarmbo.coordination.compiled_messages import renew_factors  # late: numba is slow to load
+
+        messages, largest = np.empty(self.n_entries), 0.0
         for group in self.factor_groups:
             arrays = group.starts, from_variables, previous, group.spreads, damping, messages
-            largest = max(largest, self.kernels.factors(group.tables, *arrays))
+            # in units of the factor's spread, or the tolerance would depend on the unit of the tables
+            largest = max(largest, renew_factors(group.tables, *arrays))
         return messages, largest
+
+    def tree_messages(self) -> tuple[Flat, Flat, int]:
+        """Final messages of a forest: of variables, of factors, and the number of rounds that agents would take."""
+        from swarmbo.coordination.compiled_passes import tree_messages  # late: numba is slow to load
+
+        shapes = [group.tables.shape[1:] for group in self.factor_groups]
+        arrays = self.tables, self.table_starts, self.edge_sizes, self.edge_starts
+        return tree_messages(self.graph.edges, *arrays, shapes)
+
+    def last_choices(self, from_variables: Flat, from_factors: Flat) -> Int[np.ndarray, " n_variables"]:
+        """Choices of ``decoding.decode`` for a whole graph in one process."""
+        from swarmbo.coordination.compiled_passes import last_choices  # late: numba is slow to load
+
+        arrays = self.tables, self.table_starts, self.edge_sizes, self.edge_starts
+        return last_choices(self.graph.edges, *arrays, from_variables, from_factors)
 
     def values(self, chosen: Int[np.ndarray, " n_variables"]) -> Float[np.ndarray, " n_factors"]:
         """Entries of the own factors at a joint choice, in the graph's order of factors."""
@@ -190,3 +192,54 @@ def _alike(degrees: Int[np.ndarray, " n"], sizes: Int[np.ndarray, " n"]) -> list
     order = np.lexsort((sizes, degrees))
     ordered = np.stack([degrees[order], sizes[order]])
     return np.split(order, np.flatnonzero((ordered[:, 1:] != ordered[:, :-1]).any(axis=0)) + 1) if len(order) else []
+
+
+def damped(
+    previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, "*n d"], damping: float
+) -> Float[np.ndarray, "*n d"]:
+    """Share ``damping`` in [0, 1) of the previous messages, plus the rest of the new ones.
+
+    A value that was forbidden once stays so: the variables' messages forbid ever more as rounds pass, so the new
+    message forbids it too.
+    """
+    # not 0 * previous: of a forbidden value that would be NaN
+    return new if damping == 0.0 else damping * previous + (1.0 - damping) * new
+
+
+def largest_changes(previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:
+    """Largest absolute change of each message; infinite if a value has become forbidden."""
+    changes = np.zeros_like(new)
+    np.subtract(new, previous, out=changes, where=new != previous)
+    return np.abs(changes).max(axis=-1)
+
+
+def messages_of_factor(
+    graph: FactorGraph, factor: str, table: Table, from_variables: Mapping[Edge, Vector]
+) -> dict[str, Vector]:
+    """One factor's messages by variable, normalised; variables without a message count as zero."""
+    from swarmbo.coordination.compiled_messages import normalised_messages  # late: numba is slow to load
+
+    incoming = [
+        from_variables[factor, variable][None] if (factor, variable) in from_variables else np.zeros((1, size))
+        for variable, size in zip(graph.scope(factor), table.shape, strict=True)
+    ]
+    outgoing = normalised_messages(table[None], incoming)
+    return {variable: message[0] for variable, message in zip(graph.scope(factor), outgoing, strict=True)}
+
+
+def messages_of_variable(
+    graph: FactorGraph, variable: str, size: int, from_factors: Mapping[Edge, Vector]
+) -> dict[str, Vector]:
+    """One variable's messages by factor: sums of the other factors' messages; those without one count as zero."""
+    factors, silent = graph.factors_of(variable), np.zeros(size)
+    heard = [from_factors.get((factor, variable), silent) for factor in factors]
+    # (sum of those before) + (sum of those after), as in compiled code: the total less the own message would be
+    # inf - inf where a combination is forbidden
+    outgoing, before, after = list[Vector](), silent, silent
+    for message in heard:
+        outgoing.append(before)
+        before = before + message
+    for k in range(len(heard) - 2, -1, -1):
+        after = after + heard[k + 1]
+        outgoing[k] = outgoing[k] + after
+    return dict(zip(factors, outgoing, strict=True))

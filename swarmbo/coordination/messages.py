@@ -330,8 +330,8 @@ class Codec:
         (said,) = cls._check.unpack_from(payload)
         if (found := zlib.crc32(payload[start:])) != said:
             raise TransportError(
-                f"got {len(payload)} bytes with checksum {found:08x}; wanted {said:08x}, which their sender worked "
-                "out: they were changed on the way"
+                f"got {len(payload)} bytes with checksum {found:08x}; wanted {said:08x}, which the sender computed: "
+                "they were changed in transit"
             )
         try:
             message = cls._decoder.decode(payload[fewest:])

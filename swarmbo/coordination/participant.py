@@ -104,7 +104,7 @@ class Participant(Generic[Result]):
         """Process arrivals in any order, compute everything that is possible, and return messages to other agents.
 
         Raises:
-            TransportError: If a message was changed on the way, or is of a later decision; then none of the inbox was
+            TransportError: If a message was changed in transit, or is of a later decision; then none of the inbox was
                 taken. Also if nothing that it waits for has arrived for longer than its patience.
         """
         # read all before any is filed, so that an inbox with a broken message changes nothing

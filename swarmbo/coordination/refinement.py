@@ -59,9 +59,9 @@ class Resolution:
         ):
             if got < fewest:
                 raise BudgetError(
-                    f"factor {factor!r} has {arity} variables: {fewest} values each, the fewest, make a table of "
-                    f"{fewest**arity} entries, and {field} allows {budget}; raise it, or take coordination = 'admm', "
-                    "which needs no tables"
+                    f"factor {factor!r} has {arity} variables: with {fewest} values each, the fewest, its table has "
+                    f"{fewest**arity} entries. {field} allows {budget}; raise it, or take coordination = 'admm', which "
+                    "needs no tables"
                 )
         starts = max(min(starts, widest // 4), 1)
         window = min(2 * refinement + 1, (window - 1) // 2 * 2 + 1)

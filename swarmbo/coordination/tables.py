@@ -50,7 +50,7 @@ def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[
             if known != size:
                 raise ShapeError(
                     f"variable {variable!r} has {known} values in the table of {by!r} but {size} in that of "
-                    f"{factor!r}; give all tables of a variable the same values in the same order"
+                    f"{factor!r}. Give all tables of a variable the same values in the same order"
                 )
         _check_entries(factor, table)
         checked[factor] = table

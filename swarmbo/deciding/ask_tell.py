@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 
 from swarmbo.boundary.values import check_links, query_name, whole_number
 from swarmbo.coordination.requests import ToAll, asked
-from swarmbo.deciding.central_driver import CentralDriver
-from swarmbo.deciding.choice import MOST_QUERIES, Choice
+from swarmbo.deciding.central_driver import CentralDriver, Words, parted
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
+from swarmbo.deciding.logbook import MOST_QUERIES, Choice
 from swarmbo.deciding.offers import offer_of
 from swarmbo.deciding.own_rows import news_shape, shares_outcomes
 from swarmbo.deciding.reports import Report, Reports, data_of_group, news_of_group, offered
@@ -23,7 +23,6 @@ from swarmbo.deciding.rows import is_table, read_rows
 from swarmbo.deciding.team_state import TeamState
 from swarmbo.deciding.told import Noise, Outcome, attached, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
-from swarmbo.deciding.words import Words, parted
 from swarmbo.errors import ConfigError
 from swarmbo.problem.data import News
 from swarmbo.records import Query, Recommendation, Traffic
@@ -69,7 +68,7 @@ class AskTell(TeamState):
         agents: Sequence[str] | None = None,
         prices: Mapping[str, float] | None = None,
     ) -> Query | list[Query]:
-        """Next query, or a batch of queries chosen one after the other.
+        """Next query, or a batch of queries chosen sequentially.
 
         Each is chosen given those before it and all other pending ones: the variance takes them as evaluated, the mean
         is unchanged.
@@ -86,8 +85,8 @@ class AskTell(TeamState):
                 a price, or with a price of 0, always measure.
 
         Raises:
-            ConfigError: If the count is not from 1 to 10,000, an agent is unknown, or links are directed; if a price is
-                no finite number >= 0; if an argument of fields is given for a function.
+            ConfigError: If the count is not from 1 to 10,000, an agent is unknown, or links are directed. Also if a
+                price is no finite number >= 0, or an argument of fields is given for a function.
             ShapeError: If candidates are not finite (k, d) arrays.
         """
         if self.problem.is_field and isinstance(count, Mapping | list | tuple | np.ndarray):
@@ -120,10 +119,7 @@ class AskTell(TeamState):
         words = Words(self.graph, Routes(self.agents, links, has_base=True), present)
         if not goes_on:
             self._learn(lambda: links, comes=True)
-        answering = CentralDriver(
-            self.coordination, self.transport, self._log.round, self.seed, words, shares_outcomes(self.problem)
-        )
-        learner, choice = answering.run(self._learner.steps(self._log, offers))
+        learner, choice = self._driver(words).run(self._learner.steps(self._log, offers))
         if isinstance(learner, FunctionLearner):
             choice = learner.expected(self._log, choice)
         if "agreement" not in words.sent:
@@ -180,7 +176,7 @@ class AskTell(TeamState):
             outcome: The total of a function or its factors' outcomes by name; in a field agents' measurements by name.
                 In physical units; None, NaN, infinite or beyond 1e60 means failed.
             failed: True if all outcomes that are not given failed.
-            point: Of a function: actual point of the evaluation, if not that of the query.
+            point: For a function: actual point of the evaluation, if not that of the query.
             locations: In a field: actual locations (d,) of agents' measurements, if not those of the query.
             noise_std: Standard deviation >= 0 of the noise of these outcomes, in their unit, if known: one number, or a
                 table like that of outcomes. It replaces the noise that the belief fits, like BoTorch's ``train_Yvar``;
@@ -297,8 +293,8 @@ class AskTell(TeamState):
 
         They count as known data, and not as steps of a method.
 
-        They are arrays, or a table with a column for each variable: a list of dicts, a CSV file's path, a frame of
-        pandas or another library, or a dict of columns. Of a function the outcomes are in a column for each factor, or
+        They are arrays, or a table: a list of dicts, a CSV file's path, a frame of pandas or another library, or a dict
+        of columns. For a function, a table has a column for each variable, and outcomes in a column for each factor or
         in ``total``. In a field the locations are in ``x``, ``y`` and ``z`` (``x0``, ``x1``, … if there are more), the
         outcomes in ``value``. A column ``agent`` has the authors. Other columns are ignored. ``swarmbo export`` and
         ``to_dataframe`` write such tables.
@@ -307,16 +303,16 @@ class AskTell(TeamState):
             points: A table, or joint points (t, n), physical, in the order of ``graph.variables``; in a field locations
                 (t, d), or (t, d + 1) with the round as a last coordinate if the belief has a time axis.
             outcomes: Totals (t,), or outcomes per factor (t, k) in the order of ``graph.factors``; in a field
-                measurements (t,). Of a table the name of their column, or ``{factor: column}``, if not the default.
+                measurements (t,). For a table: the name of their column, or ``{factor: column}``, if not the default.
                 Entries that are missing, not finite, or beyond 1e60, count as failed.
-            rounds: Round of each (t,), or one for all, or the name of a column, if the belief has a time axis: the
-                first query is of round 1, earlier ones are 0 and below. By default that of the last query.
+            rounds: Round of each (t,), or one for all, or the name of a column, if the belief has a time axis. The
+                first query is of round 1; earlier rounds are 0 and below. By default the round of the last query.
             agents: In a field the author of all of them, or of each (t,); by default the first agent. If each agent has
                 a local belief, it gets its own measurements, and others receive these in the next fusion.
-            columns: Of a table the columns of the coordinates, if not the default.
+            columns: For a table: the columns of the coordinates, if not the default.
             noise_std: Standard deviation >= 0 of the noise, as in ``tell``: one number, one for each point (t,), or one
-                for each outcome of a factor (t, k); of a table the name of their column, or ``{factor: column}``. NaN,
-                and by default: unknown.
+                for each outcome of a factor (t, k). For a table: the name of their column, or ``{factor: column}``.
+                NaN, the default: unknown.
 
         Raises:
             ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.
@@ -345,8 +341,8 @@ class AskTell(TeamState):
             or any(isinstance(given, str | Mapping) for given in (outcomes, rounds, noise_std))
         ):
             raise ConfigError(
-                "got an array of points with names of columns, or no outcomes; wanted arrays of both, or "
-                "a table: a list of dicts, a CSV file's path, or a frame",
+                "got an array of points with names of columns, or no outcomes. Wanted arrays of both, or a table: a "
+                "list of dicts, a CSV file's path, or a frame",
                 at="$.points",
             )
         data = attached(points, outcomes, self.problem, rounds, agents, noise_std)
@@ -370,11 +366,16 @@ class AskTell(TeamState):
         In a field it fits the belief if a fit is due, as ``refit`` does. With a function no decision depends on it.
 
         With a function it is an evaluated point; if factors are observed individually it combines the best points of
-        each part of the graph. In a field it is a location: one of the environment's ``sites()`` if it has any, else
-        one of 2,048 quasi-random points of the box and the measured locations in it.
+        each part of the graph. In a field it is a location: one of the environment's ``sites()`` if it has any.
+        Otherwise it is one of 2,048 quasi-random points of the box or of the measured locations in it.
         """
         self._learn(self._present_links, comes=True)
-        answering = CentralDriver(self.coordination, self.transport, self._log.round)
+        words = Words(self.graph, Routes(self.agents, None, has_base=True))  # this traffic is not reported
         sites = None if self._world is None else self._world.sites()
-        self._learner, found = answering.run(self._learner.recommend(self._log, sites))
+        self._learner, found = self._driver(words).run(self._learner.recommend(self._log, sites))
         return found
+
+    def _driver(self, words: Words) -> CentralDriver:
+        """Driver of the steps of one decision."""
+        shares = shares_outcomes(self.problem)
+        return CentralDriver(self.coordination, self.transport, self._log.round, words, self.seed, knows_all=shares)

@@ -1,36 +1,139 @@
 """Driver of a team's decisions, which has the knowledge of all agents."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
 import networkx as nx
+import numpy as np
 
-from swarmbo.acquisition import Decision
-from swarmbo.acquisition.by_view import EachSays, Heard, InTurn, answer_of
-from swarmbo.belief.model.incumbents import evaluated
-from swarmbo.coordination import Solution
+from swarmbo.acquisition import by_view
+from swarmbo.belief.fusion.exchange import Unfinished, carried, talk
+from swarmbo.belief.fusion.fused import Talk
+from swarmbo.coordination import Solution, deadline_box, deadline_tables, participant
 from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import has_deadline
-from swarmbo.coordination.deadline_box import TimedClimbs, maximise_by_deadline
-from swarmbo.coordination.deadline_tables import TimedTables, agree_by_deadline, whole_factors
-from swarmbo.coordination.participant import (
-    ContinuousCoordination,
-    Coordination,
-    maximise_with_agents,
-    solve_with_agents,
-)
-from swarmbo.coordination.requests import ToAll, asked
-from swarmbo.deciding.joint import Agree, Expect, Gather, Rank, Request, Whole, ranked_parts
-from swarmbo.deciding.places import Choose, Visit, checked_solution, declining
+from swarmbo.coordination.drivers.central import Central
+from swarmbo.coordination.messages import Codec, Note
+from swarmbo.coordination.part import Part
+from swarmbo.coordination.requests import HandOn, Steps, ToAll, asked
+from swarmbo.deciding import joint, places
 from swarmbo.deciding.setup import Carrying
-from swarmbo.deciding.words import Words
 from swarmbo.errors import ConfigError
+from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
 from swarmbo.registry.plugins import checked_as, takes_named
-from swarmbo.transport import Transport
+from swarmbo.transport import Routes, Transport
+
+Out = TypeVar("Out")
+SHARING = ("reports", "news", "sharing")  # purposes of reports; all others belong to the agreement
+
+
+def said_by(request: by_view.EachSays | by_view.InTurn, own: tuple[str, ...]) -> Steps[dict[str, bytes]]:
+    """Steps of some agents for a request: they send their own data, and receive all."""
+    fits = fitting(request)
+    if isinstance(request, by_view.InTurn):
+
+        def say(agent: str, before: Mapping[str, bytes]) -> bytes:
+            return msgspec.msgpack.encode(request.of(agent, heard(request, before)))
+
+        return asked(HandOn(request.speakers, say, fits))
+    words = {agent: msgspec.msgpack.encode(request.of(agent)) if agent in request.speakers else b"" for agent in own}
+    return asked(ToAll(words, fits))
+
+
+def fitting(request: by_view.EachSays | by_view.InTurn) -> Callable[[str, bytes], bool]:
+    """Test of agents' data: speakers send admissible data, others send nothing."""
+
+    def is_word(agent: str, word: bytes) -> bool:
+        if agent not in request.speakers:
+            return not word
+        try:
+            return request.fits(agent, msgspec.msgpack.decode(word))
+        except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError):
+            return False
+
+    return is_word
+
+
+def heard(request: by_view.EachSays | by_view.InTurn, said: Mapping[str, bytes]) -> dict[str, Any]:
+    """Decoded data of the speakers, in their order."""
+    return {agent: msgspec.msgpack.decode(said[agent]) for agent in request.speakers if agent in said}
+
+
+def all_of(graph: FactorGraph, routes: Routes, present: tuple[str, ...] | None = None) -> Part:
+    """One part of all agents, whatever they share; its number differs from those of an agreement's parts."""
+    return Part(graph, len(graph.components) + 1, routes, present=present)
+
+
+class Words:
+    """Exchanges of agents in one process, with their traffic in ``sent``, by purpose."""
+
+    def __init__(self, graph: FactorGraph, routes: Routes, present: tuple[str, ...] | None = None) -> None:
+        self.graph, self.routes, self.present, self.sent = graph, routes, present, dict[str, Traffic]()
+        self._everybody = Central(all_of(graph, routes, present))
+
+    def note(self, purpose: str, took: Traffic) -> None:
+        """Count traffic."""
+        if took != Traffic():
+            self.sent[purpose] = self.sent.get(purpose, Traffic()) + took
+
+    def said(self, purpose: str, steps: Steps[Out]) -> Out:
+        """Run an exchange of data among all agents, and count it."""
+        before = self._everybody.traffic
+        found = self._everybody.run(steps)
+        self.note(purpose, _less(self._everybody.traffic, before))
+        return found
+
+    def answered(self, request: by_view.EachSays | by_view.InTurn) -> by_view.Heard:
+        """Data of some agents about their own beliefs."""
+        everybody = self._everybody.part.agents
+        return by_view.Heard(heard(request, self.said(request.purpose, said_by(request, everybody))))
+
+    def summed(self, purpose: str, *shape: int) -> None:
+        """Count a sum over all agents of numbers of a shape."""
+        self.note(purpose, self._everybody.over_tree(np.empty(shape)))
+
+    def ranked(self, parts: Sequence[tuple[int, FactorGraph]], n_points: int) -> None:
+        """Count sums of the values of points by agents of some parts."""
+        for number, graph in parts:
+            part = Part(graph, number, self.routes, present=self.present)
+            self.note("ranking", Central(part).over_tree(np.empty((1, n_points))))
+
+    def talked(self, due: Sequence[Talk]) -> None:
+        """Run exchanges of beliefs: a note to each neighbour in each step, and a test for further steps."""
+        for agents, medium, steps in due:
+            talking, answer = talk(agents, steps), None
+            while True:
+                try:
+                    request = talking.send(answer)
+                except StopIteration:
+                    break
+                if isinstance(request, Unfinished):
+                    self.summed("sharing", 1, 1)
+                    answer = request.own
+                    continue
+                answer = carried(request.letters, medium)
+                arrived = {(one.sender, name): one.payload for name, inbox in answer.items() for one in inbox}
+                for name, agent in agents.items():
+                    for other in agent.neighbours:
+                        note = Note(name, arrived.get((name, other), b""))
+                        self.note("sharing", Traffic(1, Codec.size(note), self.routes.hops(name, other)))
+
+
+def parted(sent: Mapping[str, Traffic]) -> tuple[Traffic, Traffic]:
+    """Traffic of the agreement, and of reports of news and reachable locations."""
+    shared = sum((took for purpose, took in sent.items() if purpose in SHARING), Traffic())
+    return sum((took for purpose, took in sent.items() if purpose not in SHARING), Traffic()), shared
+
+
+def _less(after: Traffic, before: Traffic) -> Traffic:
+    return Traffic(
+        after.messages - before.messages, after.bytes - before.bytes, after.transmissions - before.transmissions
+    )
+
 
 Out = TypeVar("Out")
 
@@ -39,14 +142,14 @@ Out = TypeVar("Out")
 class CentralDriver:
     """Driver that answers the requests of a decision with the knowledge of all agents.
 
-    Reports that agents would send are counted in ``words``. If ``knows_all``, all agents know all outcomes.
+    Messages that agents would send are counted in ``words``. If ``knows_all``, all agents know all outcomes.
     """
 
     coordination: Any
     transport: Carrying
     round: int
+    words: Words
     seed: int = 0
-    words: Words | None = None
     knows_all: bool = False
 
     def run(self, steps: Generator[Any, Any, Out]) -> Out:
@@ -54,112 +157,97 @@ class CentralDriver:
         answer: Any = None
         while True:
             try:
-                request: Request | Choose | Visit | EachSays | InTurn = steps.send(answer)
+                request: joint.Request | places.Request = steps.send(answer)
             except StopIteration as finished:
                 return finished.value
             match request:
-                case Rank():
+                case joint.Rank():
                     answer = None
-                    self._count_ranks(request)
-                case Gather():
+                    if request.n_points and not self.knows_all:
+                        parts = joint.ranked_parts(request.belief.graph, self.coordination)
+                        self.words.ranked(parts, request.n_points)
+                case joint.Gather():
                     answer = request.numbers
-                    self._count("spread", 0 if self.knows_all else 1, len(request.graph.factors))
-                case Whole():
+                    if not self.knows_all:
+                        self.words.summed("spread", 1, len(request.graph.factors))
+                case joint.Whole():
                     answer = request.point
-                    self._count("best", 1, len(request.point))
-                case Agree():
+                    self.words.summed("best", 1, len(request.point))
+                case joint.Agree():
                     answer = self._agreed(request)
-                    self._note(answer.report.traffic)
-                    self._count("point", 1, len(answer.point))
-                case Expect():
+                    self.words.note("agreement", answer.report.traffic)
+                    self.words.summed("point", 1, len(answer.point))
+                case joint.Expect():
                     answer = tuple(float(array[0]) for array in request.model.posterior(request.point[None]))
-                case Choose():
+                case places.Choose():
                     answer = self._chosen(request)
-                    self._note(answer.report.traffic)
-                case Visit():
-                    answer = self._visited(request)
-                    self._note(answer.report.traffic)
-                    self._say_places(answer)
-                case EachSays() | InTurn():
-                    answer = Heard(answer_of(request)) if self.words is None else self.words.answered(request)
+                    self.words.note("agreement", answer.report.traffic)
+                case places.Visit():
+                    planned, links = request
+                    opened = self._opened(planned.pilots, links) if self.transport.as_agents else None
+                    answer = planned.central_driver() if opened is None else planned.with_agents(opened, self.round)
+                    self.words.note("agreement", answer.report.traffic)
+                    ends = {agent: place.tolist() for agent, place in answer.points.items()}
+                    words = {agent: msgspec.msgpack.encode(ends.get(agent)) for agent in self.words.graph.agents}
+                    self.words.said("choices", asked(ToAll(words)))
+                case by_view.EachSays() | by_view.InTurn():
+                    answer = self.words.answered(request)
 
-    def _note(self, took: Traffic) -> None:
-        if self.words is not None:
-            self.words.note("agreement", took)
-
-    def _count(self, purpose: str, *shape: int) -> None:
-        """Count a sum over all agents of numbers of a shape, unless it is empty."""
-        if self.words is not None and shape[0]:
-            self.words.summed(purpose, *shape)
-
-    def _count_ranks(self, request: Rank) -> None:
-        n_points = len(evaluated(request.belief))
-        if self.words is not None and n_points and not self.knows_all:
-            self.words.ranked(ranked_parts(request.belief.graph, self.coordination), n_points)
-
-    def _say_places(self, decision: Decision) -> None:
-        if self.words is not None:
-            places = {agent: place.tolist() for agent, place in decision.points.items()}
-            words = {agent: msgspec.msgpack.encode(places.get(agent)) for agent in self.words.graph.agents}
-            self.words.said("choices", asked(ToAll(words)))
-
-    def _agreed(self, request: Agree) -> Agreement:
+    def _agreed(self, request: joint.Agree) -> Agreement:
         functions, links, seed = request.functions, request.links, request.seed
         decision = 2 * self.round + int(request.again)  # up to two in a round
         timed: object = self.coordination
-        if isinstance(timed, TimedClimbs) and has_deadline(timed):
+        if isinstance(timed, deadline_box.TimedClimbs) and has_deadline(timed):
             opened = self._opened(functions.graph.agents, links)
-            return maximise_by_deadline(self.coordination, functions, opened, seed, decision, shares=request.shares)
+            return deadline_box.maximise_by_deadline(
+                self.coordination, functions, opened, seed, decision, shares=request.shares
+            )
         if not self.transport.as_agents:
             agreement = self.coordination.maximise(functions, links, seed)
             return checked_as(Agreement, agreement, self.coordination, "maximise")
-        if not isinstance(self.coordination, ContinuousCoordination):
+        if not isinstance(self.coordination, participant.ContinuousCoordination):
             raise self._knows_no_agents()
         opened = self._opened(functions.graph.agents, links)
-        return maximise_with_agents(self.coordination, functions, opened, seed, decision)
+        return participant.maximise_with_agents(self.coordination, functions, opened, seed, decision)
 
-    def _chosen(self, request: Choose) -> Solution:
+    def _chosen(self, request: places.Choose) -> Solution:
         problem, links, seed = request
         timed: object = self.coordination
-        if isinstance(timed, TimedTables) and has_deadline(timed):
+        if isinstance(timed, deadline_tables.TimedTables) and has_deadline(timed):
             return self._chosen_by_deadline(timed, request)
         if not self.transport.as_agents:
-            drawing = (
-                {"seed": seed} if takes_named(self.coordination.solve, "seed") else {}
-            )  # a user's own method need not draw
+            # a user's own method need not draw
+            drawing = {"seed": seed} if takes_named(self.coordination.solve, "seed") else {}
             solution = self.coordination.solve(problem.graph, problem.tables, links, **drawing)
-            solution = checked_solution(solution, problem.shortlists, self.coordination)
+            solution = places.checked_solution(solution, problem.shortlists, self.coordination)
         else:
-            if not isinstance(self.coordination, Coordination):
+            if not isinstance(self.coordination, participant.Coordination):
                 raise self._knows_no_agents()
             opened = self._opened(problem.graph.agents, links)
-            solution = solve_with_agents(self.coordination, problem.graph, problem.tables, opened, self.round, seed)
-        if self.words is not None:  # then all agents exchange their choices and values
-            self.words.summed("choices", 1, len(self.words.graph.agents))
-            self.words.summed("choices", 1, len(problem.graph.factors))
+            solution = participant.solve_with_agents(
+                self.coordination, problem.graph, problem.tables, opened, self.round, seed
+            )
+        # all agents then exchange their choices and values
+        self.words.summed("choices", 1, len(self.words.graph.agents))
+        self.words.summed("choices", 1, len(problem.graph.factors))
         return solution
 
-    def _chosen_by_deadline(self, timed: TimedTables, request: Choose) -> Solution:
+    def _chosen_by_deadline(self, timed: deadline_tables.TimedTables, request: places.Choose) -> Solution:
         """Choice by a deadline; silent agents have no value."""
         problem, opened = request.problem, self._opened(request.problem.graph.agents, request.links)
-        graph, tables, default = problem.graph, problem.tables, declining(problem)
-        found = agree_by_deadline(timed, graph, tables, opened, self.round, default=default, seed=request.seed).said
-        if self.words is not None:
-            own = {agent: Conflicts.packed(graph, tables, agent) for agent in self.words.graph.agents}
-            self.words.said("claims", asked(ToAll(own)))
-            self.words.summed("choices", 1, len(self.words.graph.agents))
-            if whole := whole_factors(graph, found.assignment):
-                self.words.summed("choices", 1, len(whole))
+        graph, tables, default = problem.graph, problem.tables, places.declining(problem)
+        found = deadline_tables.agree_by_deadline(
+            timed, graph, tables, opened, self.round, default=default, seed=request.seed
+        ).said
+        own = {agent: Conflicts.packed(graph, tables, agent) for agent in self.words.graph.agents}
+        self.words.said("claims", asked(ToAll(own)))
+        self.words.summed("choices", 1, len(self.words.graph.agents))
+        if whole := deadline_tables.whole_factors(graph, found.assignment):
+            self.words.summed("choices", 1, len(whole))
         return found
 
     def _opened(self, agents: Iterable[str], links: "nx.Graph[str] | None") -> Transport:
         return self.transport.open(agents, links, seed=self.seed, round=self.round)
-
-    def _visited(self, request: Visit) -> Decision:
-        planned, links = request
-        if not self.transport.as_agents:
-            return planned.central_driver()
-        return planned.with_agents(self._opened(planned.pilots, links), self.round)
 
     def _knows_no_agents(self) -> ConfigError:
         got = f"got true, but {type(self.coordination).__name__} knows no agents"

@@ -22,8 +22,7 @@ from swarmbo.deciding.candidates import (
     places_to_recommend,
     random_candidates,
 )
-from swarmbo.deciding.choice import Choice
-from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.own_rows import OwnRow, stops_by_round
 from swarmbo.deciding.places import PlaceSteps, place_steps
 from swarmbo.deciding.setup import Setup
@@ -86,8 +85,8 @@ class FieldLearner:
         problem, believed = self.setup.problem, self.believed
         if data.rounds is not None and not believed.seen.has_time:
             raise ShapeError(
-                f"got rounds, or locations with {problem.box.n_dims + 1} coordinates, for a belief in which nothing "
-                f"fades; wanted ({len(data)}, {problem.box.n_dims})"
+                f"got rounds, or locations with {problem.box.n_dims + 1} coordinates, for a belief without a time "
+                f"axis; wanted ({len(data)}, {problem.box.n_dims})"
             )
         for agent, made in zip(problem.channels, problem.taken(data.X).T, strict=True):
             if not made.any():

@@ -18,9 +18,8 @@ from swarmbo.belief.model.ensemble_model import learn_ensemble
 from swarmbo.belief.model.structured import learn_model
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links
-from swarmbo.deciding.choice import Choice
 from swarmbo.deciding.joint import Steps, joint_steps, recommended_steps
-from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.setup import JointBelief, Setup
 from swarmbo.errors import ConfigError
 from swarmbo.problem.data import Dataset

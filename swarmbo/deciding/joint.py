@@ -19,6 +19,7 @@ from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model
 from swarmbo.belief.model.failures import reference, requirements
+from swarmbo.belief.model.incumbents import evaluated
 from swarmbo.belief.model.structured import in_structure
 from swarmbo.belief.model.success import Requirement
 from swarmbo.boundary.rng import stream
@@ -53,6 +54,11 @@ class Rank(NamedTuple):
 
     belief: AdditiveGP
     factor_means: Float[np.ndarray, "k t"] | None = None
+
+    @property
+    def n_points(self) -> int:
+        """Number of evaluated points."""
+        return len(evaluated(self.belief))
 
 
 class Gather(NamedTuple):

@@ -42,7 +42,8 @@ class Visit(NamedTuple):
     links: "nx.Graph[str] | None"
 
 
-PlaceSteps = Generator[Choose | Visit | EachSays | InTurn, Any, Out]
+Request = Choose | Visit | EachSays | InTurn
+PlaceSteps = Generator[Request, Any, Out]
 
 
 def place_steps(

@@ -228,7 +228,7 @@ def check_belief_fits(belief: JointBelief, acquisition: Acquisition) -> None:
     if isinstance(belief, EnsembleSettings):
         if type(acquisition).learn is not Acquisition.learn:
             raise ConfigError(
-                f"got {name_of(acquisition)!r}, which makes models of its own, with belief = 'ensemble'; wanted one "
+                f"got {name_of(acquisition)!r}, which fits its own models, with belief = 'ensemble'; wanted one "
                 "that reads the belief: 'egp-ts', 'egp-ei', 'thompson', 'expected-improvement', 'dec-hbo' or 'dumbo'",
                 at="$.acquisition.kind",
             )

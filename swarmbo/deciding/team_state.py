@@ -2,27 +2,30 @@
 
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
+from swarmbo.acquisition import Auto
 from swarmbo.belief import ExactGP
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
 from swarmbo.boundary.arrays import read_arrays, write_arrays
 from swarmbo.boundary.html import html_table
-from swarmbo.deciding.aims import acquisition_in_words
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook
+from swarmbo.deciding.places import weighs_nothing
+from swarmbo.deciding.reports import Since
 from swarmbo.deciding.setup import Setup, to_plain
-from swarmbo.deciding.since import Since
 from swarmbo.deciding.whole_calls import OneAtATime, whole_or_not_at_all
-from swarmbo.errors import ConfigError, StateVersionError
+from swarmbo.errors import AimWarning, ConfigError, StateVersionError
 from swarmbo.problem.data import Dataset
-from swarmbo.records import LinkReport, Query, SolveReport, Traffic
+from swarmbo.records import Goal, LinkReport, Query, SolveReport, Traffic
+from swarmbo.registry import name_of
 from swarmbo.worlds import World
 
 STATE_VERSION = 8  # 8: the query of each evaluation
@@ -73,18 +76,25 @@ class TeamState(OneAtATime):
         self._since = Since()
         self._acting: str | None = None  # query that the environment executes
         self._world: World | None = None
+        self._first_fit: tuple[FieldLearner, FieldLearner] | None = None  # of attached data, for `belief`
 
     @property
     def belief(self) -> ExactGP | FusedBelief:
         """Belief of a team in a field; that of a function is ``model.belief``.
 
         It learns a query once all outcomes are told; a partly told query is learned before the next decision or
-        recommendation, as by agents. Data told while another query is partly told wait with it. Reading the belief
-        changes nothing: local beliefs are fused when agents learn.
+        recommendation, as by agents. Data told while another query is partly told wait with it. A look at the
+        belief changes no decision: attached data are fitted for it, and local beliefs are fused when agents learn.
         """
-        if isinstance(self._learner, FieldLearner):
-            return self._learner.believed.seen
-        raise AttributeError("a team that optimises a function has its belief in the model: team.model.belief")
+        learner = self._learner
+        if not isinstance(learner, FieldLearner):
+            raise AttributeError("a team that optimises a function has its belief in the model: team.model.belief")
+        seen, attached = learner.believed.seen, self._log.history.attached
+        if getattr(seen, "is_fitted", True) or attached is None or not attached.any():
+            return seen
+        if self._first_fit is None or self._first_fit[0] is not learner:
+            self._first_fit = learner, learner.fitted(self._log)
+        return self._first_fit[1].believed.seen
 
     @property
     def model(self) -> Model:
@@ -146,8 +156,8 @@ class TeamState(OneAtATime):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the team to one file, completely or not at all; ``Team.load`` continues bit-identically.
 
-        The file has numbers and JSON, no pickle; ``numpy.load`` reads it. Of your own parts it has the names and, if
-        they are ``Settings``, the settings.
+        The file has numbers and JSON, no pickle; ``numpy.load`` reads it. It names your own parts and, if they are
+        ``Settings``, has their settings.
 
         Args:
             path: Path of the file; an existing one is replaced.
@@ -263,3 +273,38 @@ def _best(team: TeamState) -> list[tuple[str, str]]:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+_IN_WORDS: dict[Goal, str] = {"peak": "the peak", "map": "a map", "level": "a level"}
+
+
+def acquisition_in_words(setup: Setup) -> str:
+    """Kind of a team's acquisition; if that chooses another kind, also the choice and its reason.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> team = sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 1.0], aim="map")
+        >>> acquisition_in_words(team.setup)
+        'targeted-variance (auto: for a map)'
+    """
+    stated, problem = str(to_plain(setup.acquisition)["kind"]), setup.problem
+    if not setup.chooses:
+        return stated
+    priced = ", as agents may decline" if problem.priced and problem.aim != "peak" else ""
+    return f"{name_of(setup.rule())} ({stated}: for {_IN_WORDS[problem.aim]}{priced})"
+
+
+def warn_of_aim(setup: Setup, stated: Goal | None) -> None:
+    """Warn of an acquisition with another aim than the stated task; never for a method without an aim."""
+    sought = setup.rule().aim(setup.problem.level)
+    if stated is None or sought in (None, stated) or weighs_nothing(setup.coordination):
+        return
+    wanted = "a world that says so by an attribute `task`"
+    if not setup.chooses:
+        wanted = f"{name_of(Auto().in_field(stated, priced=setup.problem.priced))!r}, which is taken if it is left out"
+    warnings.warn(
+        f"$.acquisition.kind: got {to_plain(setup.acquisition)['kind']!r}, which looks for {_IN_WORDS[sought]}, where "
+        f"the task is {_IN_WORDS[stated]}; wanted {wanted}",
+        AimWarning,
+        stacklevel=3,
+    )

@@ -42,6 +42,7 @@ class Driver:
         is_synchronous: True for batches.
         results: Folder with results that workers wrote; those of pending queries are told first.
         stops: True to raise an exception of the world.
+        ahead: Queries in hand; by default one, and one more for each eight workers.
         log: Called after each tell, with its event.
     """
 
@@ -53,9 +54,11 @@ class Driver:
     is_synchronous: bool = False
     results: Path | None = None
     stops: bool = False
+    ahead: int | None = None
     log: Callable[[Event], None] = lambda event: None
 
     def __post_init__(self) -> None:
+        self._in_hand = 1 + self.workers // 8 if self.ahead is None else self.ahead
         self._out, self._back = set[str](), dict[str, Ended]()
 
     def run(self) -> None:
@@ -90,7 +93,7 @@ class Driver:
 
     def _fill(self) -> None:
         """Ask and send until as many queries as wanted are out or an outcome is back; wait for one."""
-        ledger, wanted = self.ledger, self.workers + 1 + self.workers // 8
+        ledger, wanted = self.ledger, self.workers + self._in_hand
         while ledger.n_asked < self.total and len(ledger.team.pending) < wanted:
             query = ledger.ask()
             self._send(query.id, query.point)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from swarmbo.boundary.values import error_text, short
-from swarmbo.errors import ConfigError, SwarmboError
+from swarmbo.errors import ConfigError
 from swarmbo.evaluations.executor import Executor, FuturesExecutor, Work
 from swarmbo.evaluations.pool import Pool
 from swarmbo.evaluations.ray_engine import RayExecutor
 from swarmbo.registry.plugins import find_in, is_own, load
-from swarmbo.settings import Settings, require, within
+from swarmbo.settings import Settings, convert, require, within
 
 ENGINES = ("pool", "ray")
 
@@ -31,6 +31,15 @@ class Workers(Settings, frozen=True):
     mode: Literal["asynchronous", "synchronous"] = "asynchronous"
     engine: str = "pool"
     address: str | None = None
+
+    @classmethod
+    def of(cls, **given: Any) -> "Workers":
+        """Workers of settings, without those that are None.
+
+        Raises:
+            ConfigError: If one is refused.
+        """
+        return convert({key: value for key, value in given.items() if value is not None}, cls, "$.workers")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,7 +74,7 @@ def make_executor(
             made: Any = maker(workers.count)  # pyright: ignore[reportCallIssue]
         else:
             made = maker(work=work, count=workers.count, timeout_s=timeout_s)
-    except SwarmboError:
+    except ConfigError:
         raise
     except (Exception, SystemExit) as error:
         raise ConfigError(f"{workers.engine} failed: {error_text(error)}", at=at) from error

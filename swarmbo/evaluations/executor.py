@@ -8,7 +8,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor as Futures, Future, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor as Futures, Future, ThreadPoolExecutor, wait
 from typing import Any, Literal, NamedTuple, Protocol
 
 from threadpoolctl import threadpool_limits
@@ -80,21 +80,24 @@ def hung_text(timeout_s: float) -> str:
 _made = threading.local()  # of each thread, as worlds are not made for several
 
 
-def evaluated_by(work: bytes, task: str, point: Any) -> Ended:
-    """Carry out a task by pickled work, which each thread of a process makes once; runs in workers."""
+def evaluated_by(work: bytes | Work, task: str, point: Any) -> Ended:
+    """Carry out a task by work, pickled between processes, which each thread makes once; runs in workers."""
     if getattr(_made, "work", None) != work:
         _made.work, _made.evaluate = None, None
-        _made.evaluate = pickle.loads(work)()
+        _made.evaluate = pickle.loads(work)() if isinstance(work, bytes) else work()
         _made.work = work
     with threadpool_limits(1, user_api="blas"):
         return evaluated(_made.evaluate, task, point)
 
 
 class Starts:
-    """Times when tasks began, as far as a queue of ``count`` workers tells: the oldest ones run."""
+    """Times when tasks began, as far as a queue of ``count`` workers tells: the oldest ones run.
 
-    def __init__(self, count: int, timeout_s: float | None) -> None:
-        self._count, self._timeout_s = count, timeout_s
+    ``grace_s`` is added to the limit, for workers that first have to start.
+    """
+
+    def __init__(self, count: int, timeout_s: float | None, grace_s: float = 0.0) -> None:
+        self._count, self._timeout_s, self._grace_s = count, timeout_s, grace_s
         self._waiting, self._running = list[str](), dict[str, float]()
 
     def add(self, task: str) -> None:
@@ -113,14 +116,16 @@ class Starts:
         limit, now = self._timeout_s, time.monotonic()
         if limit is None:
             return []
-        late = [(task, now - began) for task, began in self._running.items() if now - began > limit]
+        most = limit + self._grace_s
+        late = [(task, now - began) for task, began in self._running.items() if now - began > most]
         return [Ended(task, "hung", hung_text(limit), took) for task, took in late]
 
     def patience(self, timeout: float) -> float:
         """Time to wait for ends of tasks, up to a timeout: until the next task is late."""
         if self._timeout_s is None or not self._running:
             return timeout
-        return min(timeout, max(0.0, min(self._running.values()) + self._timeout_s - time.monotonic()) + 0.01)
+        until = min(self._running.values()) + self._timeout_s + self._grace_s
+        return min(timeout, max(0.0, until - time.monotonic()) + 0.01)
 
     def _begin(self) -> None:
         while self._waiting and len(self._running) < self._count:
@@ -152,7 +157,8 @@ class FuturesExecutor:
     """
 
     def __init__(self, futures: Futures, work: Work, count: int, timeout_s: float | None = None) -> None:
-        self._futures, self._work, self._starts = futures, pickle.dumps(work), Starts(count, timeout_s)
+        self._futures, self._starts = futures, Starts(count, timeout_s)
+        self._work = work if isinstance(futures, ThreadPoolExecutor) else pickle.dumps(work)
         self._tasks = dict[Future[Ended], str]()
 
     def submit(self, task: str, point: Any) -> None:
@@ -184,4 +190,6 @@ class FuturesExecutor:
 
     def close(self) -> None:
         """Shut the executor down, without waiting for running tasks."""
-        self._futures.shutdown(wait=False, cancel_futures=True)
+        for future in self._tasks:
+            future.cancel()
+        self._futures.shutdown(wait=False)

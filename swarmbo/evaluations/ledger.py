@@ -124,6 +124,11 @@ class Ledger:
             ledger._append(Event("begin", time.time(), team=_digest_of(team)))
         return ledger
 
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """True if a folder has a ledger."""
+        return (folder / LEDGER).is_file()
+
     @classmethod
     def open(
         cls,

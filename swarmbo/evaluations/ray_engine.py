@@ -8,6 +8,7 @@ from swarmbo.boundary.values import error_text
 from swarmbo.errors import MissingPackageError
 from swarmbo.evaluations.executor import Ended, Starts, Work, evaluated_by
 
+_START_S = 60.0  # for a worker process that starts, added to the limit of a task
 OBJECT_STORE = 80_000_000  # bytes; results are small, and Ray would take a third of the memory
 
 
@@ -33,7 +34,7 @@ class RayExecutor:
         if self._is_own:
             here: dict[str, Any] = {"num_cpus": count, "object_store_memory": OBJECT_STORE, "include_dashboard": False}
             ray.init(address=address or "local", log_to_driver=False, **({} if address else here))
-        self._starts = Starts(count, timeout_s)
+        self._starts = Starts(count, timeout_s, _START_S)
         self._work = ray.put(pickle.dumps(work))
         # a copy of its own for each worker, so that modules of this session's folder need not be sent with it
         self._evaluate = ray.remote(max_retries=0, num_cpus=1)(evaluated_by)
@@ -51,10 +52,12 @@ class RayExecutor:
             found, _ = self._ray.wait(refs, num_returns=1, timeout=self._starts.patience(timeout))
             found, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0) if found else (found, refs)
         ends = [self._end_of(ref) for ref in found]
-        ends += self._starts.late()
-        for end in ends:
+        for ref in found:  # not cancelled: Ray ends the driver's process if a task is both cancelled and complete
+            self._starts.remove(self._tasks.pop(ref))
+        late = self._starts.late()
+        for end in late:
             self.cancel(end.task)
-        return ends
+        return ends + late
 
     def _end_of(self, ref: Any) -> Ended:
         try:

@@ -11,27 +11,9 @@ from swarmbo.agent.participants import Participants, learns_alike, public
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import UNASKED, OwnRow, OwnRows, stops_by_round
 from swarmbo.errors import TransportError
+from swarmbo.fleet import letters
 from swarmbo.fleet.absence import JOINING, AllNeeded, LeftOut
-from swarmbo.fleet.letters import (
-    LONGEST,
-    Answer,
-    Back,
-    Begin,
-    End,
-    Here,
-    Join,
-    Letter,
-    Measure,
-    Measured,
-    Odd,
-    Ping,
-    SendSnapshot,
-    Snapshot,
-    Told,
-    Word,
-    opened,
-    sealed,
-)
+from swarmbo.fleet.letters import LONGEST, Letter, opened, sealed
 from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.fleet.schema import fits_hub
@@ -93,7 +75,7 @@ class Hub:
         self._goes_on = goes_on  # stored: a plan builds its whole setup anew at each access
         self.absence = LeftOut(plan, agents, self.mail, here, ended) if goes_on else AllNeeded(plan, agents, self.mail)
         content = plan.encoded()  # too long plans are read from disk only
-        self._invitation = sealed(Join(content)) if len(content) < LONGEST // 2 else b""
+        self._invitation = sealed(letters.Join(content)) if len(content) < LONGEST // 2 else b""
         self._invited = -math.inf
         self._turns, self._round = Counter[str](), 0  # orders sent to each
         self.repeated = self.refused = 0
@@ -119,7 +101,7 @@ class Hub:
 
     def words(
         self, links: Callable[[Collection[str]], "Links | None"], offers: "Mapping[str, Offer] | None" = None
-    ) -> list[Word]:
+    ) -> list[letters.Word]:
         """Have agents decide, given links for absent agents; by a deadline repeated without those that fail meanwhile.
 
         Raises:
@@ -145,9 +127,9 @@ class Hub:
 
     def _attempt(
         self, links: Callable[[Collection[str]], "Links | None"], offers: "Mapping[str, Offer] | None"
-    ) -> list[Word] | None:
+    ) -> list[letters.Word] | None:
         """Decisions of the present agents; None if one of them failed."""
-        words = dict[str, Word]()
+        words = dict[str, letters.Word]()
         self._settle()
         members = self.absence.present
         if not members:
@@ -159,10 +141,10 @@ class Hub:
             participants = Participants(self._number, members, said, self._over)
         edges = links(self.absent)
         offered = dict.fromkeys(members) if offers is None else {agent: offers[agent] for agent in members}
-        self._write({agent: Begin(0, edges, offered[agent], participants, self._last) for agent in members})
+        self._write({agent: letters.Begin(0, edges, offered[agent], participants, self._last) for agent in members})
 
         def hear(sender: str, letter: Letter) -> None:
-            if not (isinstance(letter, Word) and sender in members and letter.turn == self._turns[sender]):
+            if not (isinstance(letter, letters.Word) and sender in members and letter.turn == self._turns[sender]):
                 return
             if self._is_own(sender, letter) and self._is_of_others(sender, letter, members):
                 words[sender] = letter
@@ -195,11 +177,11 @@ class Hub:
         self._knowing = members
         return [words[agent] for agent in members]
 
-    def _is_own(self, sender: str, word: Word) -> bool:
+    def _is_own(self, sender: str, word: letters.Word) -> bool:
         own = set(self.problem.graph.variables_owned_by(sender))
         return set(word.values) == own or (self.problem.is_field and not word.values)
 
-    def _is_of_others(self, sender: str, word: Word, members: Sequence[str]) -> bool:
+    def _is_of_others(self, sender: str, word: letters.Word, members: Sequence[str]) -> bool:
         """True if exactly the first present agent states the values of absent agents' variables."""
         graph = self.problem.graph
         absent = [x for x, owner in zip(graph.variables, graph.variable_owners, strict=True) if owner not in members]
@@ -236,7 +218,7 @@ class Hub:
     def _welcome(self, agent: str, state: bytes = b"") -> None:
         assert isinstance(self.absence, LeftOut)
         came = self._came_of[agent] if state and not learns_alike(self._setup) else {}
-        self._write({agent: Back(0, self._last, self._untold[agent], state, came, self._took_part[agent])})
+        self._write({agent: letters.Back(0, self._last, self._untold[agent], state, came, self._took_part[agent])})
         self.absence.admit(agent)
 
     def _note_came(self, agent: str, rows: OwnRows) -> None:
@@ -255,10 +237,10 @@ class Hub:
     def _snapshots(self, sources: Sequence[str]) -> dict[str, bytes]:
         """Request snapshots from some agents; those without an answer count as failed."""
         found: dict[str, bytes] = {}
-        self._order({source: SendSnapshot(0, self._last) for source in sources})
+        self._order({source: letters.SendSnapshot(0, self._last) for source in sources})
 
         def hear(sender: str, letter: Letter) -> None:
-            if isinstance(letter, Snapshot) and sender in sources and letter.turn == self._turns[sender]:
+            if isinstance(letter, letters.Snapshot) and sender in sources and letter.turn == self._turns[sender]:
                 found[sender] = letter.state
 
         self._answered(sources, found, "what it knows", hear, _ANSWER * self.plan.patience_s)
@@ -270,21 +252,21 @@ class Hub:
         if not self._heard_until(is_back, "anybody", longest=JOINING):
             raise TransportError(f"round {self._round}: no agent is left that knows the decision ({why})")
 
-    def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[Answer, ...]]:
+    def measure(self, places: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, tuple[letters.Answer, ...]]:
         """Have agents measure with their own instruments; measurements of failed agents count as failed."""
-        found: dict[str, tuple[Answer, ...]] = {}
-        self._order({agent: Measure(0, tuple(map(tuple, there))) for agent, there in places.items()})
+        found: dict[str, tuple[letters.Answer, ...]] = {}
+        self._order({agent: letters.Measure(0, tuple(map(tuple, there))) for agent, there in places.items()})
         asked = [agent for agent in places if agent in self.absence.present]
 
         def hear(sender: str, letter: Letter) -> None:
-            if isinstance(letter, Measured) and sender in asked and letter.turn == self._turns[sender]:
+            if isinstance(letter, letters.Measured) and sender in asked and letter.turn == self._turns[sender]:
                 found[sender] = self._answers(sender, letter, len(places[sender]))
 
         self._answered(asked, found, "what it measured", hear)
         failed = {agent: self._failed(agent, len(there)) for agent, there in places.items() if agent not in found}
         return {agent: found[agent] if agent in found else failed[agent] for agent in places}
 
-    def _answers(self, agent: str, letter: Measured, count: int) -> tuple[Answer, ...]:
+    def _answers(self, agent: str, letter: letters.Measured, count: int) -> tuple[letters.Answer, ...]:
         if letter.refused:
             raise TransportError(f"agent {agent!r}: {letter.refused}")
         own = set(self.problem.graph.factors_owned_by(agent))
@@ -292,9 +274,9 @@ class Hub:
             raise TransportError(f"agent {agent!r}: got other measurements; wanted {count} of {sorted(own)}")
         return letter.answers
 
-    def _failed(self, agent: str, count: int) -> tuple[Answer, ...]:
+    def _failed(self, agent: str, count: int) -> tuple[letters.Answer, ...]:
         own = self.problem.graph.factors_owned_by(agent)
-        return (Answer(dict.fromkeys(own), failure=f"it is gone: {self.absence.away[agent]}"),) * count
+        return (letters.Answer(dict.fromkeys(own), failure=f"it is gone: {self.absence.away[agent]}"),) * count
 
     def tell(self, query: str | None, news: News, *, is_all: bool) -> None:
         """Report to every agent its own part of the outcomes; for failed agents it is kept."""
@@ -306,12 +288,12 @@ class Hub:
             self._untold[agent] = before.with_told(query or UNASKED, rows[agent])
         if is_all and query is not None:
             self._over = (*self._over, query)
-        self._order({agent: Told(0, query, row) for agent, row in rows.items()})
+        self._order({agent: letters.Told(0, query, row) for agent, row in rows.items()})
 
     def end(self) -> None:
         """Announce the end of the run, and wait briefly for receipts."""
         for agent in self.problem.agents:
-            self.mail.write(agent, End())
+            self.mail.write(agent, letters.End())
         self.mail.settle(GOODBYE)
 
     def count_own(self) -> None:
@@ -332,15 +314,15 @@ class Hub:
         if not self._heard_until(lambda: not self.mail.outstanding, "receipts of what was written"):
             self._leave(dict.fromkeys(to for to, _ in self.mail.outstanding), "it is heard, and gets nothing")
 
-    def _order(self, letters: "Mapping[str, Begin | Told | Measure | SendSnapshot]") -> None:
+    def _order(self, orders: Mapping[str, letters.Order]) -> None:
         """Send orders to present agents, after all receipts of earlier ones: no order may overtake another."""
         self._settle()
-        self._write({agent: letter for agent, letter in letters.items() if agent in self.absence.present})
+        self._write({agent: order for agent, order in orders.items() if agent in self.absence.present})
 
-    def _write(self, letters: "Mapping[str, Begin | Told | Measure | SendSnapshot | Back]") -> None:
-        for agent, letter in letters.items():
+    def _write(self, orders: Mapping[str, letters.Order | letters.Back]) -> None:
+        for agent, order in orders.items():
             self._turns[agent] += 1
-            self.mail.write(agent, msgspec.structs.replace(letter, turn=self._turns[agent]))
+            self.mail.write(agent, msgspec.structs.replace(order, turn=self._turns[agent]))
 
     def _answered(
         self, asked: Sequence[str], found: Container[str], what: str, hear: Hear, longest: float | None = None
@@ -398,11 +380,11 @@ class Hub:
                     self._carrier.invite(agent, self._invitation)
 
     def _hear(self, sender: str, letter: Letter, hear: Hear) -> None:
-        if isinstance(letter, Odd):  # a restarted agent counts from 0 again
+        if isinstance(letter, letters.Odd):  # a restarted agent counts from 0 again
             self.odd[sender] = self.odd.get(sender, Counter[str]()) | Counter(letter.refused)
-        elif isinstance(letter, Here):
+        elif isinstance(letter, letters.Here):
             unread = [opened(content) for to, content in self.mail.outstanding if to == sender]
-            orders = sum(not isinstance(letter, Ping) for letter in unread)
+            orders = sum(not isinstance(letter, letters.Ping) for letter in unread)
             self.absence.hear(sender, letter, has_orders=self._turns[sender] > orders)
         else:
             hear(sender, letter)

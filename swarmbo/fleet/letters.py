@@ -172,6 +172,8 @@ Letter = (
     | Receipt
 )
 
+Order = Begin | Told | Measure | SendSnapshot  # orders of the hub that an agent carries out in turn
+
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Letter)
 
 
@@ -187,7 +189,7 @@ def sealed(letter: Letter) -> bytes:
     """
     body = _encoder.encode(letter)
     if len(body) + DIGEST > LONGEST:
-        raise TransportError(f"got a letter of {len(body)} bytes; wanted at most {LONGEST - DIGEST}")
+        raise TransportError(f"got a message of {len(body)} bytes; wanted at most {LONGEST - DIGEST}")
     return digest_of(body) + body
 
 
@@ -207,11 +209,11 @@ def opened(parcel: bytes) -> Letter:
         raise TransportError(f"got {len(parcel)} bytes; wanted {DIGEST + 1} to {LONGEST}")
     body = parcel[DIGEST:]
     if digest_of(body) != parcel[:DIGEST]:
-        raise TransportError(f"got {len(parcel)} bytes that do not fit their digest: they were changed on the way")
+        raise TransportError(f"got {len(parcel)} bytes that do not fit their digest: they were changed in transit")
     try:
         letter = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
-        raise TransportError(f"got no letter: {error}; do versions of swarmbo differ?") from error
+        raise TransportError(f"got no message: {error}; do versions of swarmbo differ?") from error
     if not _is_finite(msgspec.to_builtins(letter, builtin_types=(bytes,))):
         raise TransportError("got a number that is NaN or infinite; wanted finite numbers")
     return letter

@@ -15,29 +15,9 @@ from swarmbo.coordination.schema import said_of
 from swarmbo.deciding.own_rows import UNASKED
 from swarmbo.deciding.setup import settings_again
 from swarmbo.errors import ConfigError, ShapeError, TransportError
-from swarmbo.fleet import measuring
-from swarmbo.fleet.journal import Journal
-from swarmbo.fleet.letters import (
-    LONGEST,
-    Back,
-    Begin,
-    End,
-    Here,
-    Join,
-    Letter,
-    Measure,
-    Measured,
-    Odd,
-    Ping,
-    Said,
-    SendSnapshot,
-    Snapshot,
-    Told,
-    Word,
-    opened,
-    sealed,
-)
-from swarmbo.fleet.mail import GOODBYE, Carrier, Mail
+from swarmbo.fleet import letters, measuring
+from swarmbo.fleet.letters import LONGEST, Letter, opened, sealed
+from swarmbo.fleet.mail import GOODBYE, Carrier, Journal, Mail
 from swarmbo.fleet.plan import HUB, Plan
 from swarmbo.fleet.schema import fits_agent
 from swarmbo.problem import Problem
@@ -48,7 +28,6 @@ _GLANCE = 1e-3  # seconds for arrivals that were not processed yet
 _TICK = b"tick"  # in the journal, from itself: no letter is so short
 _LONGER = 3.0  # times the patience that a member waits if the hub continues without failed agents
 _MOST_LENT = LONGEST // 2  # bytes: the letter to a returning agent has more in it
-Order = Begin | Told | Measure | SendSnapshot
 
 
 class Member:
@@ -79,7 +58,7 @@ class Member:
     ) -> None:
         measuring.require_fits(measure, name, plan.measures)
         self.name, self.plan, self._measure = name, plan, measure
-        self._due: Measure | None = None  # order that is not carried out yet
+        self._due: letters.Measure | None = None  # order that is not carried out yet
         self._clock, self._heard, self._journal = clock, clock(), Journal(folder)
         self._greeted, self._goes_on, is_new = clock(), plan.goes_on, True
         self._stepped = clock()
@@ -120,7 +99,7 @@ class Member:
             if self._fits(sender, letter):
                 self.take(sender, letter)
         if self._goes_on and not self.has_ended:
-            self._mail.write(HUB, Here(os.urandom(8), is_new and state is None))
+            self._mail.write(HUB, letters.Here(os.urandom(8), is_new and state is None))
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Process letters until the hub ends the run, another hub takes over (``invited``), or ``stop`` is True.
@@ -165,7 +144,7 @@ class Member:
         """Send a sign of life."""
         self._greeted = self._clock()
         if all(recipient != HUB for recipient, _ in self._mail.outstanding):  # otherwise that letter shows it
-            self._mail.write(HUB, Here(os.urandom(8), is_new))
+            self._mail.write(HUB, letters.Here(os.urandom(8), is_new))
 
     def _keep_time(self, seconds: float) -> None:
         """Process a letter that arrives before the next tick of an agreement by a deadline; else tick."""
@@ -195,16 +174,16 @@ class Member:
         """Check a letter before it is saved; a snapshot is tried on a copy."""
         if not fits_agent(letter, sender, self.name, self._agent.problem):
             return False
-        if isinstance(letter, Back) and letter.state:
+        if isinstance(letter, letters.Back) and letter.state:
             try:
                 copy(self._agent).restore(letter.state, letter.came, letter.last, letter.since)
             except ConfigError:
                 return False
-        if isinstance(letter, Join):
+        if isinstance(letter, letters.Join):
             return self._plan_of(letter) is not None
-        return not isinstance(letter, Measure) or self._measure is not None
+        return not isinstance(letter, letters.Measure) or self._measure is not None
 
-    def _plan_of(self, letter: Join) -> Plan | None:
+    def _plan_of(self, letter: letters.Join) -> Plan | None:
         """Plan of an invitation, with its own keys; None if it is invalid."""
         try:
             plan = Plan.decoded(letter.plan, "what the hub says")
@@ -212,7 +191,7 @@ class Member:
             return None
         return msgspec.structs.replace(plan, keys=self.plan.keys)
 
-    def _join(self, letter: Join) -> None:
+    def _join(self, letter: letters.Join) -> None:
         """Leave this run for that of a hub that replaced its own; other invitations are ignored."""
         plan = self._plan_of(letter)
         measures = self._measure is not None
@@ -223,12 +202,12 @@ class Member:
         """Report refused letters to the hub."""
         if (count := self.odd.total()) > self._complained:
             self._complained = count
-            self._mail.write(HUB, Odd(dict(self.odd)))
+            self._mail.write(HUB, letters.Odd(dict(self.odd)))
 
     def take(self, sender: str, letter: Letter) -> None:
         """Carry out a letter; a late one changes nothing."""
         if sender != HUB:
-            if isinstance(letter, Said):
+            if isinstance(letter, letters.Said):
                 self._arrived.append(Envelope(sender, self.name, letter.payload))
                 if not self._agent.keeps_time:
                     self._tick(self._arrived)
@@ -237,38 +216,38 @@ class Member:
             return
         self._greeted = self._clock()
         match letter:
-            case Begin() | Told() | Measure() | SendSnapshot():
-                is_again = isinstance(letter, SendSnapshot) or (
-                    isinstance(letter, Begin) and letter.participants is not None
+            case letters.Begin() | letters.Told() | letters.Measure() | letters.SendSnapshot():
+                is_again = isinstance(letter, letters.SendSnapshot) or (
+                    isinstance(letter, letters.Begin) and letter.participants is not None
                 )
                 if letter.turn == self._turn + 1 and (self._agent.is_finished or is_again):
                     self._carry_out(letter)
-            case Back():
+            case letters.Back():
                 if letter.turn > self._turn and self._goes_on:
                     self._come_back(letter)
-            case Join():
+            case letters.Join():
                 self._join(letter)
-            case Ping():
+            case letters.Ping():
                 pass
-            case End():
+            case letters.End():
                 self.has_ended = True
             case _:
                 self.refused += 1
 
-    def _carry_out(self, order: Order) -> None:
-        if isinstance(order, Begin):
+    def _carry_out(self, order: letters.Order) -> None:
+        if isinstance(order, letters.Begin):
             self._turn += 1
             self._begin(order)
             return
-        if isinstance(order, Measure):
+        if isinstance(order, letters.Measure):
             self._turn += 1
             self._due = order
             return
-        if isinstance(order, SendSnapshot):
+        if isinstance(order, letters.SendSnapshot):
             self._turn, self._has_spoken = self._turn + 1, True
             self._agent.give_up(order.last)  # a participant failed during it
             snapshot = self._agent.snapshot()
-            self._mail.write(HUB, Snapshot(order.turn, snapshot if len(snapshot) <= _MOST_LENT else b""))
+            self._mail.write(HUB, letters.Snapshot(order.turn, snapshot if len(snapshot) <= _MOST_LENT else b""))
             return
         if order.query is not None and order.query not in self._agent.log.open:
             self.refused += 1
@@ -283,7 +262,7 @@ class Member:
         state["json"] |= {"orders": self._turn, "sites": None}  # sites are in the plan
         self._journal.turn(state, self._mail.outstanding)
 
-    def _come_back(self, letter: Back) -> None:
+    def _come_back(self, letter: letters.Back) -> None:
         """Take over a snapshot; earlier orders and letters no longer matter."""
         self._turn, self._due, self._has_spoken = letter.turn, None, True
         for member in self.plan.endpoints:
@@ -295,7 +274,7 @@ class Member:
         self._agent.told_again(letter.told)
         self._turn_page()
 
-    def _begin(self, letter: Begin) -> None:
+    def _begin(self, letter: letters.Begin) -> None:
         if (participants := letter.participants) is not None:
             self._agent.give_up(letter.last)
             self._agent.participants = participants
@@ -321,7 +300,7 @@ class Member:
         if self._agent.keeps_time and not kept_time:
             self._next_tick = self._clock()
         for envelope in said:
-            self._mail.write(envelope.recipient, Said(envelope.payload))
+            self._mail.write(envelope.recipient, letters.Said(envelope.payload))
         if self._agent.is_finished and not self._has_spoken:
             self._has_spoken = True
             word, report = self._agent.word(), self._agent.report
@@ -329,7 +308,9 @@ class Member:
             assert report is not None
             counts = self._mail.repeated, self.refused + self._mail.refused
             others = self._others()
-            self._mail.write(HUB, Word(self._turn, self._query, word, report, self._agent.sent, *counts, others))
+            self._mail.write(
+                HUB, letters.Word(self._turn, self._query, word, report, self._agent.sent, *counts, others)
+            )
 
     def _others(self) -> dict[str, float]:
         """Values of absent agents' variables of a function, if it is the first present agent."""
@@ -340,15 +321,15 @@ class Member:
         owners = zip(graph.variables, graph.variable_owners, strict=True)
         return {variable: point[variable] for variable, owner in owners if owner not in participants.members}
 
-    def _answer(self, order: Measure) -> None:
+    def _answer(self, order: letters.Measure) -> None:
         """Measure with its own instrument, and save the result before sending it, so that it is not repeated."""
         assert self._measure is not None
         problem = self._agent.problem
         try:
             found = [measuring.answered(self._measure, problem, self.name, list(place)) for place in order.places]
-            letter = Measured(order.turn, tuple(found))
+            letter = letters.Measured(order.turn, tuple(found))
         except ShapeError as error:
-            self._mail.write(HUB, Measured(order.turn, (), str(error)))
+            self._mail.write(HUB, letters.Measured(order.turn, (), str(error)))
             self._mail.settle(GOODBYE)
             raise
         self._due = None

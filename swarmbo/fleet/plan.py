@@ -81,7 +81,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"got endpoints of {sorted(self.endpoints)}; wanted {sorted({*agents, HUB})}", at=at)
         for name in [self.run, *self.endpoints]:
             if not _NAME.fullmatch(name):
-                raise ConfigError(f"got name {name!r}; wanted letters, digits and _.=,+-, at most 64", at=at)
+                raise ConfigError(f"got name {name!r}; wanted a-z, A-Z, digits and _.=,+-, at most 64", at=at)
         if strangers := sorted(set(self.measures) - set(agents)):
             raise ConfigError(f"got {strangers[0]!r}; wanted some of {list(agents)}", at=f"{at}.measures")
         protocols = {endpoint.partition("/")[0] for endpoint in self.endpoints.values()}
@@ -156,7 +156,9 @@ def endpoints_of(
         {'world': 'tcp/127.0.0.1:7447', 'a': 'tcp/127.0.0.1:7448'}
     """
     if HUB in agents:
-        raise ConfigError(f"got an agent called {HUB!r}, as the hub of a fleet is; wanted another name")
+        raise ConfigError(
+            f"got an agent called {HUB!r}, which is the name of the coordinator process; wanted another name"
+        )
     members, hosts = [HUB, *agents], dict(hosts or {})
     if protocol not in ("tcp", "tls", "quic"):
         raise ConfigError(f"got {protocol!r}; wanted tcp, tls or quic", at="$.protocol")

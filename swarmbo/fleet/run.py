@@ -1,10 +1,11 @@
 """Run of a scenario with one process for each agent, here or on other machines."""
 
 import os
+import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -12,14 +13,12 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from swarmbo.agent.setup_check import require_own
-from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.fleet.elsewhere import MeasuredElsewhere
+from swarmbo.errors import ConfigError, RunFolderError, TransportError
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Link
-from swarmbo.fleet.measuring import Instrument, require_fits, require_measurable
+from swarmbo.fleet.measuring import Instrument, MeasuredElsewhere, require_fits, require_measurable
 from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, Protocol, endpoints_of, new_run
-from swarmbo.fleet.processes import Processes
 from swarmbo.fleet.team import FleetTeam, told_beforehand
 from swarmbo.records import NetworkRecord, RoundRecord
 from swarmbo.registry import name_of
@@ -32,6 +31,63 @@ from swarmbo.runs.stored_files import ELSEWHERE, NETWORK, locked
 from swarmbo.runs.telling import telling
 from swarmbo.runs.world import Environment, own_names
 from swarmbo.transport import InProcess
+
+_TRIES = 3  # failed starts of a process before the run is given up
+_ENDING = 5.0  # seconds that processes have to end
+
+
+class Processes:
+    """Processes of members, each of which ends with this one.
+
+    If ``goes_on``, a member that fails repeatedly is noted in ``ended``, with its last output; else that ends the run.
+    """
+
+    def __init__(self, names: Iterable[str], plan: Path, *, goes_on: bool = False) -> None:
+        self._plan, self._goes_on = plan, goes_on
+        self.restarts, self.ended = Counter[str](), dict[str, str]()
+        self.by_name = {name: self._start(name) for name in names}
+
+    def attend(self) -> None:
+        """Restart failed processes."""
+        for name, process in self.by_name.items():
+            if name in self.ended or process.poll() is None:
+                continue
+            if self.restarts[name] == _TRIES:
+                why = (
+                    f"the process of {name!r} has ended {_TRIES + 1} times, at last with {process.returncode}: "
+                    f"{self._last_words(name)}; {self._log(name)} has all that it said"
+                )
+                if not self._goes_on:
+                    raise TransportError(why)
+                self.ended[name] = why
+                continue
+            self.restarts[name] += 1
+            self.by_name[name] = self._start(name)
+
+    def close(self) -> None:
+        """End them all."""
+        for process in self.by_name.values():
+            if process.stdin is not None:
+                process.stdin.close()
+        for process in self.by_name.values():
+            try:
+                process.wait(_ENDING)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _start(self, name: str) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "swarmbo", "agent", name, "--fleet", str(self._plan), "--attached"]
+        with self._log(name).open("ab") as log:
+            return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+
+    def _log(self, name: str) -> Path:
+        return self._plan.parent / f"{name}.log"
+
+    def _last_words(self, name: str) -> str:
+        lines = self._log(name).read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
 
 FOLDER = "fleet"  # within the folder of a run
 PLAN = "fleet.json"
@@ -191,7 +247,7 @@ def _require_fleet(team: FleetTeam) -> None:
         raise ConfigError(f"got {got}; wanted 'in-process': links of a fleet are real ones", at="$.transport.kind")
     if isinstance(setup.coordination, RoutePlanner):
         got = f"got {name_of(setup.coordination)!r}, whose routes need the ways of the world, which the hub has"
-        raise ConfigError(f"{got}; wanted a kind that chooses places, such as 'max-sum'", at="$.coordination.kind")
+        raise ConfigError(f"{got}; wanted a kind that chooses locations, such as 'max-sum'", at="$.coordination.kind")
     require_own(setup)
 
 

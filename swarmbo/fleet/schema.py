@@ -16,24 +16,8 @@ from swarmbo.coordination.messages import Codec
 from swarmbo.deciding.offers import Offer
 from swarmbo.deciding.own_rows import OwnRow, Stop
 from swarmbo.errors import ConfigError, TransportError
-from swarmbo.fleet.letters import (
-    Answer,
-    Back,
-    Begin,
-    End,
-    Here,
-    Join,
-    Letter,
-    Measure,
-    Measured,
-    Odd,
-    Ping,
-    Said,
-    SendSnapshot,
-    Snapshot,
-    Told,
-    Word,
-)
+from swarmbo.fleet import letters
+from swarmbo.fleet.letters import Letter
 from swarmbo.fleet.plan import HUB
 from swarmbo.problem import Problem
 
@@ -44,18 +28,18 @@ _NAME = 64  # bytes that distinguish letters
 def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool:
     """True if an agent may receive the letter from this sender."""
     if sender != HUB:
-        return isinstance(letter, Said) and sender in problem.agents and _is_message(letter.payload)
+        return isinstance(letter, letters.Said) and sender in problem.agents and _is_message(letter.payload)
     variables = problem.graph.variables_owned_by(name)
     match letter:
-        case Begin():
+        case letters.Begin():
             return _is_order(letter.turn) and _can_begin(letter, name, problem)
-        case Told():
+        case letters.Told():
             has_total = letter.row.total is not UNSET
             is_asked = letter.query is not None and (problem.outcomes == "total" or not has_total)
             return (problem.is_field or is_asked) and is_row(letter.row, name, problem)
-        case Measure():
+        case letters.Measure():
             return all(_is_position(place, len(variables), problem) for place in letter.places)
-        case Back():
+        case letters.Back():
             rows = [*letter.told.told.values(), *letter.told.attached, *letter.came.values()]
             names = all(query[1:].isdecimal() for query in letter.came)
             return (
@@ -65,7 +49,7 @@ def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool
                 and all(is_row(row, name, problem) for row in rows)
             )
         case _:
-            return isinstance(letter, SendSnapshot | Ping | End | Join)
+            return isinstance(letter, letters.SendSnapshot | letters.Ping | letters.End | letters.Join)
 
 
 def fits_hub(letter: Letter, sender: str, problem: Problem) -> bool:
@@ -74,22 +58,22 @@ def fits_hub(letter: Letter, sender: str, problem: Problem) -> bool:
         return False
     graph = problem.graph
     match letter:
-        case Word():
+        case letters.Word():
             counts = [letter.repeated, letter.refused, letter.report.rounds]
             counts += [n for took in letter.sent.values() for n in (took.messages, took.bytes, took.transmissions)]
             is_own = _are_values(letter.values, graph.variables_owned_by(sender), problem)
             is_known = is_own and _are_values(letter.others, graph.variables, problem)
             return is_known and all(0 <= count < _MOST for count in counts)
-        case Measured():
+        case letters.Measured():
             return all(_is_answer(answer, sender, problem) for answer in letter.answers)
-        case Odd():
+        case letters.Odd():
             return set(letter.refused) <= {*problem.agents, HUB} and all(
                 0 <= n < _MOST for n in letter.refused.values()
             )
-        case Here():
+        case letters.Here():
             return len(letter.start) <= _NAME
         case _:
-            return isinstance(letter, Snapshot)
+            return isinstance(letter, letters.Snapshot)
 
 
 def is_row(row: OwnRow, name: str, problem: Problem) -> bool:
@@ -118,7 +102,7 @@ def _is_order(turn: int) -> bool:
     return 0 < turn < _MOST
 
 
-def _can_begin(letter: Begin, name: str, problem: Problem) -> bool:
+def _can_begin(letter: letters.Begin, name: str, problem: Problem) -> bool:
     agents, participants = set(problem.agents), letter.participants
     if letter.links is not None and not all(a in agents and b in agents for a, b in letter.links):
         return False
@@ -141,7 +125,7 @@ def _is_offer(offer: Offer, problem: Problem) -> bool:
     return offer.price >= 0.0 and all(is_place(place, problem) for place in told)
 
 
-def _is_answer(answer: Answer, name: str, problem: Problem) -> bool:
+def _is_answer(answer: letters.Answer, name: str, problem: Problem) -> bool:
     own = set(problem.graph.factors_owned_by(name))
     is_own = set(answer.outcomes) == own and own.issuperset(answer.noise)
     is_known = _are_outcomes(answer.outcomes.values()) and _are_stds(answer.noise.values())

@@ -8,7 +8,7 @@ import msgspec
 import networkx as nx
 import numpy as np
 
-from swarmbo.deciding.choice import Choice
+from swarmbo.deciding.logbook import Choice
 from swarmbo.deciding.offers import offer_of
 from swarmbo.errors import ConfigError
 from swarmbo.fleet.hub import Hub, Links
@@ -33,7 +33,7 @@ class FleetTeam(Team):
 
     def _decided(self, offers: Offers, *, goes_on: bool) -> tuple[Any, Choice, Mapping[str, Traffic]]:
         if self.hub is None:
-            raise ConfigError("got a team without a hub; wanted one whose agents are a fleet's")
+            raise ConfigError("got a team without a coordinator process; wanted the team of a fleet")
         given = None
         if self.problem.is_field:
             _require_told(offers, self.hub.plan)

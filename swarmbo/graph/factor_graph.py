@@ -34,8 +34,8 @@ class FactorGraph:
         variable_owners: Agent of each variable.
 
     Raises:
-        ConfigError: If there is no factor, or a scope is empty or repeats a variable; if a name is no text or used
-            twice; if a variable is in no factor, or a scope or an owner is missing.
+        ConfigError: If there is no factor, a scope is empty or repeats a variable, or a variable is in no factor. Also
+            if a name is no text or used twice, or a scope or an owner is missing.
 
     Example:
         >>> graph = FactorGraph.from_scopes({"f1": ["x1", "x3"], "f2": ["x2", "x3"]})
@@ -153,13 +153,13 @@ class FactorGraph:
             g: Undirected, without parallel edges and loops.
             factors: The nodes that are factors; their edges lead to the variables of their scopes. ``"edges"``: all
                 nodes are variables, and each edge is a factor ``f(u,v)``; ``"cliques"``: each largest clique is a
-                factor. With these two, nodes without an edge are factors of their own. None: nodes with ``bipartite=0``
-                are variables, with ``bipartite=1`` factors, as :meth:`to_networkx` makes them. An edge's ``axis`` is
-                the position of the variable in the scope of a factor's node; without it the order of the edges counts.
+                factor. With these two, a node without an edge is a factor. None: nodes with ``bipartite=0`` are
+                variables, with ``bipartite=1`` factors, as :meth:`to_networkx` makes them. An edge's ``axis`` is the
+                position of the variable in the scope of a factor's node; without it the order of the edges counts.
 
         Raises:
-            ConfigError: If the graph is directed or has parallel edges, loops or no nodes; if two nodes have the same
-                text, or a node lacks ``bipartite``; if an edge joins two of a kind, or a variable has no factor.
+            ConfigError: If the graph is directed or has parallel edges, loops or no nodes. Also if two nodes have the
+                same text, a node lacks ``bipartite``, an edge joins two of a kind, or a variable has no factor.
             OwnershipError: If only some nodes of a kind have an ``owner``.
 
         Example:
@@ -193,14 +193,14 @@ class FactorGraph:
     def with_tables(
         cls, graph: "FactorGraph | nx.Graph[Any]", tables: "Mapping[Any, ArrayLike] | None"
     ) -> "tuple[FactorGraph, Mapping[str, ArrayLike]]":
-        """Graph and tables by factor from a user's arguments of any kind.
+        """Graph and tables per factor from a user's arguments of any kind.
 
         Args:
             graph: A ``FactorGraph``, or one of networkx. There a node with a table, and neighbours without any, is a
                 factor, and so is one with ``bipartite=1``; else all nodes are variables.
-            tables: Tables by factor; if all nodes are variables, by edge ``(u, v)``, with axes in this order, or clique
-                ``(u, v, w)``, and by node. None: the attributes ``table`` of edges and nodes, those of edges with axes
-                as in ``graph.edges``.
+            tables: Tables per factor; if all nodes are variables, by edge ``(u, v)``, with axes in this order, or
+                clique ``(u, v, w)``, and by node. None: the attributes ``table`` of edges and nodes, those of edges
+                with axes as in ``graph.edges``.
 
         Raises:
             ConfigError: If it is no graph; and as for :meth:`from_networkx`.

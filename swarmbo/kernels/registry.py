@@ -38,7 +38,7 @@ _OWN: dict[KernelName, OwnKernel] = {}
 def register_kernel(
     name: KernelName, *, correlation: Radial, slope: Radial, frequencies: Frequencies | None = None
 ) -> None:
-    """Register a stationary kernel of your own by a name, in this process.
+    """Register your own stationary kernel by a name, in this process.
 
     From then on the name is valid wherever a kernel's name is. In every process that reads such states or scenarios,
     register it before anything that uses it is loaded. Registering another kernel under the name replaces it for

@@ -156,8 +156,8 @@ METRIC_TEXT: dict[Metric, str] = {
     "simple_regret": "simple regret at the end",
     "simple_regret_over_rounds": "simple regret, mean over rounds",
     "mean_regret": "mean regret per measurement (cumulative regret / measurements)",
-    "level_f1": "F1 of where the level is exceeded at the end",
-    "level_f1_over_rounds": "F1 of where the level is exceeded, mean over rounds",
+    "level_f1": "F1 of the area above the level at the end",
+    "level_f1_over_rounds": "F1 of the area above the level, mean over rounds",
     "map_rmse": "map RMSE at the end",
     "map_rmse_over_rounds": "map RMSE, mean over rounds",
 }

@@ -138,7 +138,7 @@ def plot_failures(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
 
 
 def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
-    """Draw what a fleet's network took against rounds: letters written again, parcels refused, processes restarted.
+    """Draw what a fleet's network took against rounds: messages repeated, parcels refused, processes restarted.
 
     Rounds that went on without somebody are shaded.
 
@@ -151,7 +151,7 @@ def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
     """
     rounds = [record.round for record in network]
     counts = {
-        "written again": (style.ORANGE, [record.repeated for record in network]),
+        "repeated": (style.ORANGE, [record.repeated for record in network]),
         "refused": (style.VERMILLION, [record.refused for record in network]),
     }
     _stacked(ax, rounds, counts)
@@ -160,7 +160,7 @@ def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
         if record.restarts:
             ax.axvline(record.round, color=style.INK, linewidth=1.0, linestyle=(0, (4, 2)), label=label)
             label = None  # once in the legend
-    label = "somebody gone"
+    label = "an agent absent"
     for record in network:
         if record.absent:
             around = record.round - 0.5, record.round + 0.5
@@ -169,7 +169,7 @@ def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
     ax.legend(loc="upper left", ncols=2)
     count = sum(sum(record.restarts.values()) for record in network)
     ax.set_title(f"The fleet's network: {count} {'restart' if count == 1 else 'restarts'}")
-    ax.set_ylabel("letters per round")
+    ax.set_ylabel("messages per round")
     return ax
 
 

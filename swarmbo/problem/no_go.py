@@ -150,8 +150,8 @@ class NoGoPolygon(NoGo, frozen=True, kw_only=True, tag="polygon"):
     """No-go polygon of two coordinates.
 
     Args:
-        corners: 3 to 1,000 corners (x, y), physical, in turn; the last is joined to the first. If edges cross, a point
-            is within if a ray from it crosses an odd number of edges.
+        corners: 3 to 1,000 corners (x, y) along the border, physical; the last is joined to the first. If edges cross,
+            a point is within if a ray from it crosses an odd number of edges.
 
     Example:
         >>> import swarmbo as sb

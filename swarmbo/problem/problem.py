@@ -48,7 +48,7 @@ class Problem:
         no_go: No-go regions: of locations in a field, of variables of a function.
         aim: Task of a field; the peak of a function.
         level: Level to be watched in a field, or near which its values matter; None: none.
-        priced: True if agents in a field may abstain from a measurement for its price, as far as known beforehand.
+        priced: True if agents in a field may abstain from a measurement for its price, if that is known beforehand.
 
     Example:
         >>> problem = Problem.of(None, {"x": (0.0, 2.0), "y": (-1.0, 1.0)})
@@ -79,7 +79,7 @@ class Problem:
         """Function of variables that agents set jointly.
 
         Args:
-            graph: Scopes and owners; None if the structure is unknown. Of a networkx graph nodes without bounds are
+            graph: Scopes and owners; None if the structure is unknown. In a networkx graph, nodes without bounds are
                 factors; if all have bounds, each edge is a factor (``FactorGraph.of_any``).
             bounds: (low, high) of every variable, physical.
             variable_owners: Without a graph, the agent that sets each variable; by default one agent for each.

@@ -16,7 +16,7 @@ class Query(msgspec.Struct, frozen=True, eq=False):
     """A query of a team: one joint point; in a field, a location for each participant.
 
     Args:
-        id: Id by which its outcomes are told.
+        id: Id, for ``tell``.
         point: Value of each variable, in physical units; in a field ``agent[0]``, ``agent[1]``, … are the coordinates
             of the agent's location.
         points: Own variables (m,) of each agent; in a field the location (d,) of its measurement.
@@ -140,7 +140,7 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
             graph.
         mean: Mean in the unit of the outcome; of a function that of the total.
         std: Standard deviation of the mean.
-        point: Of a function, the value of each variable.
+        point: Value of each variable of a function.
 
     Example:
         >>> import swarmbo as sb

@@ -25,11 +25,11 @@ class SolveReport(msgspec.Struct, frozen=True):
     """Report of an agreement.
 
     Args:
-        status: ``exact`` (proved optimal), ``converged`` (messages stopped changing), ``max_rounds`` (they did not),
-            ``infeasible`` (the choice is forbidden, see ``violated``; exact methods prove it for all choices),
-            ``sequential`` (agents chose in turn), ``not_needed`` (no messages), ``centralised`` (one process with all
-            factors chose; no messages are counted), ``deadline`` (agents acted by the messages received in time),
-            ``blocked`` (agents waited for a failed one: those that had not finished have no choice).
+        status: ``exact``: proved optimal. ``converged``: messages stopped changing. ``max_rounds``: they did not.
+            ``infeasible``: the choice is forbidden, see ``violated``; exact methods prove it for all choices.
+            ``sequential``: agents chose given earlier choices. ``not_needed``: no messages. ``centralised``: one
+            process with all factors chose; no messages are counted. ``deadline``: agents acted by the messages received
+            in time. ``blocked``: agents waited for a failed one; those that had not finished have no choice.
         rounds: Dependent steps of the method's own messages; parts of a graph run in parallel, and the longest counts.
             Max-sum: renewals of the variables' and then the factors' messages. Exact: tables passed up between agents,
             then choices passed down. Sequential: choices waited for. Messages before and after are counted in
@@ -39,8 +39,8 @@ class SolveReport(msgspec.Struct, frozen=True):
             or more if agents in a field returned to their sequential choices. For candidates it is a gap to the best of
             them.
         traffic: Traffic over the links.
-        primal_residual: Final distance of the factors' copies of variables from their consensus, in sides of the box,
-            root mean square, in the worst part and run; None for methods without copies.
+        primal_residual: Final root-mean-square distance of the factors' copies of variables from their consensus, in
+            sides of the box. It is that of the worst part and run; None for methods without copies.
         dual_residual: Last move of the consensus times the penalty's share of the natural one, in the same unit.
         polish_gain: Rise of ``value`` by polishing; None without polishing.
         violated: Factors that forbid the choice, being -inf there.

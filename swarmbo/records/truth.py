@@ -38,7 +38,7 @@ class GroundTruth:
     Args:
         points: Evaluation points (m, d), in the unit of the action space.
         values: Noise-free field there (m,), in the unit of the outcome.
-        maximum: Its maximum over all measurable locations; or the best known value, see ``maximum_is``.
+        maximum: Its maximum over all measurable locations; or a reference optimum, see ``maximum_is``.
         argmax: One location (d,) of that maximum.
         unit: Unit of the outcome, for labels.
         axis_unit: Unit of the locations, for labels.
@@ -47,7 +47,7 @@ class GroundTruth:
         goal: Task of the field: its ``peak``, a ``map`` of all of it, or the set above a ``level``.
         level: That level; None with other goals.
         at_round: Truth of another round, for a field that changes; else None.
-        maximum_is: Name of ``maximum``: ``best known`` if it is not proved.
+        maximum_is: Name of ``maximum``: ``reference optimum`` if it is not proved.
     """
 
     points: Float[np.ndarray, "m d"]

@@ -172,7 +172,7 @@ def _imported(module: str, name: str, at: str) -> ModuleType:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             raise ConfigError(
                 f"got {name!r}, but there is no module {error.name!r}; wanted one that is installed, in the present "
-                "folder, or beside the scenario",
+                "folder, or in the scenario's folder",
                 at=at,
             ) from error
         raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error

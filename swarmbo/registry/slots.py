@@ -57,7 +57,7 @@ def kind(slot: Slot, *teams: Team) -> Callable[[Class], Class]:
         name = name_of(settings)
         known = _KINDS[slot].setdefault(name, _Kind(settings, teams))
         if not name or known.settings.__qualname__ != settings.__qualname__:
-            raise ValueError(f"{settings.__name__}: wanted a tag of its own, not {name!r}")
+            raise ValueError(f"{settings.__name__}: wanted an unused tag, not {name!r}")
         return settings
 
     return register

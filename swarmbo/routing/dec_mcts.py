@@ -41,9 +41,9 @@ class DecMCTS(RoutePlanner, frozen=True, tag="dec-mcts"):
     """Decentralised Monte-Carlo tree search (Best et al. 2019) over sequences of way-points, repeated in every round.
 
     A sequence continues with one of the nearest way-points, in rounds of travel, until the horizon is full; the rest is
-    drawn at random. Every agent makes the same number of draws, and sends all others its best sequences with their
-    probabilities, several times a round, up and down a tree of the radio links. In the end each follows its most
-    probable sequence, first leg first; agents send their next places in turn.
+    drawn at random. Every agent makes the same number of draws. Several times a round it sends all others its best
+    sequences with their probabilities, up and down a tree of the radio links. In the end each follows its most probable
+    sequence, first leg first. Agents send their next locations sequentially.
 
     The reward of the paper is general; here it is that of ``targeted-variance``. Sequences are those of the tree's
     draws with the highest rewards; the paper takes the best of the nodes.

@@ -71,7 +71,7 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
         return Greedy().decide(situation, acquisition) if planned is None else planned.central_driver()
 
     def steps(self, situation: Situation, acquisition: Acquisition) -> ViewSteps[Decision]:
-        """Choose one step ahead, in turn, if no routes are planned."""
+        """Choose sequentially, one step ahead, if no routes are planned."""
         return Greedy().steps(situation, acquisition)
 
     def explores(self, situation: Situation, acquisition: Acquisition) -> bool:
@@ -155,17 +155,17 @@ class RoutePlanner(Settings, frozen=True, tag_field="kind"):
 class Routes(RoutePlanner, frozen=True, tag="routes"):
     """A sequential single-item auction over insertions into routes, repeated in every round.
 
-    The bid of an agent for a way-point is the gain of a measurement there over those of all, by ``targeted-variance``,
-    per round that it adds to its own route; the highest bid wins, until no route has room for more. Then agents go one
-    leg. If the first way-point is rounds away, an agent measures the most informative place en route that keeps the
-    schedule. Agents with a battery are back at their base before it is empty; those with a price bid the gain above it,
-    and abstain.
+    An agent bids for a way-point the gain of a measurement there over those of all agents, by ``targeted-variance``.
+    The gain is divided by the rounds that the way-point adds to the agent's route. The highest bid wins, until no route
+    has room for more. Then agents go one leg. If the first way-point is rounds away, an agent measures the most
+    informative place en route that keeps the schedule. Agents with a battery are back at their base before it is empty;
+    those with a price bid the gain above it, and abstain.
 
     Agents exchange their bids over a tree of the radio links: a few numbers up and down for each way-point. Unconnected
     agents plan independently.
 
     Args:
-        order: ``auction``: the highest bid wins. ``sequential``: agents plan their whole routes one after the other.
+        order: ``auction``: the highest bid wins. ``sequential``: agents plan their whole routes sequentially.
 
     The other settings are those of ``RoutePlanner``.
 

@@ -60,15 +60,15 @@ def attend(scenario: Scenario, first: Task, again: Task, on_round: OnRound) -> S
             raise ConfigError(f"its reset failed: {ended.why}; wanted observations and infos", at="$.environment")
         if ended.round in failures:  # tried again all the same: it is in the log, with measurements
             raise RunFolderError(
-                f"round {ended.round} is logged and did not come out again: {ended.why}; wanted a longer "
-                "$.step_timeout_s, or a world that answers as it did: start the run again in another folder"
+                f"round {ended.round} is logged and was not repeated: {ended.why}; wanted a longer "
+                "$.step_timeout_s, or the same answers as before. Start the run again in another folder"
             )
         failures[ended.round] = ended.why
         task = again
 
 
 def _attend(scenario: Scenario, task: Callable[..., Summary], on_round: OnRound) -> Summary | _Failed:
-    assert scenario.step_timeout_s is not None, "a run without a time limit needs nobody to attend"
+    assert scenario.step_timeout_s is not None, "a run without a time limit needs no process that watches it"
     step, deadline = None, None
     with spawned(scenario, "$.step_timeout_s", _work, task) as (receiving, process):
         while True:
@@ -156,8 +156,8 @@ def entry_point_of(scenario: Scenario, at: str) -> Any:
         pickle.dumps(entry_point)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ConfigError(
-            f"{identifier} cannot be made in a process of its own ({error}); wanted a world of a plug-in, or a class "
-            "that can be imported",
+            f"{identifier} cannot be made in a separate process ({error}); wanted an environment of a plug-in, or a "
+            "class that can be imported",
             at=at,
         ) from error
     return entry_point

@@ -174,7 +174,7 @@ class RunFolder:
         if "digest" in note and note["digest"] != _digest(settings, _without_digest(note)):
             raise RunFolderError(
                 f"{path}: was changed or damaged after the run began: its digest does not fit; put it back, or run the "
-                "new settings in a folder of their own"
+                "new settings in another folder"
             )
         return settings, note
 

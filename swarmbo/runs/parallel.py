@@ -1,40 +1,26 @@
 """A run whose points are evaluated by workers: the ledger is its state, and each told evaluation is a round."""
 
-import math
-import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
-
-import msgspec
-
-from swarmbo.errors import RunFolderError
-from swarmbo.evaluations import Driver, Ended, Event, Ledger, Workers, make_executor
+from swarmbo.evaluations import Driver, Workers, make_executor
 from swarmbo.evaluations.driver import Clock
-from swarmbo.evaluations.ledger import LEDGER
-from swarmbo.records import Query, RoundRecord
-from swarmbo.runs.evaluating import CopiedWorld, require_copies
-from swarmbo.runs.recording import Decided, record_reset, record_round
+from swarmbo.runs.evaluating import CopiedWorld
 from swarmbo.runs.report import Summary, WorkersReport
-from swarmbo.runs.rounds import Begun, Drive, begin, end, links_of
-from swarmbo.runs.stored_files import RESULTS, Timing
-from swarmbo.team import Team
-from swarmbo.worlds import FunctionWorld, Infos
+from swarmbo.runs.rounds import Drive, begin, end
+from swarmbo.runs.stored_files import RESULTS
+from swarmbo.runs.told_rounds import ToldRounds
 
 
 def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
     """Run from the state of the folder to the end, with workers.
 
     Raises:
-        ConfigError: If copies of the world could answer differently, or the engine cannot be made.
+        ConfigError: If the engine cannot be made.
         RunFolderError: If the folder is damaged, or a replayed query has another point.
         EvaluationError: If the world raises, and the scenario says that the run stops then.
     """
     scenario, path = given.scenario, given.folder.path
     begun = begin(given)
-    require_copies(given.env)
     work = CopiedWorld.of(scenario, trust)
-    rounds = Rounds(given, begun)
+    rounds = ToldRounds(given, begun)
     ledger = rounds.ledger()
     results = path / RESULTS
     results.mkdir(exist_ok=True)
@@ -57,105 +43,3 @@ def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
     results.rmdir()
     clock = Clock.of(ledger.events, workers.count)
     return end(given, begun, begun.truth, WorkersReport(workers.count, workers.mode, *clock))
-
-
-class Rounds:
-    """Rounds of a run with a ledger: one for each told evaluation, in the order of tells.
-
-    Attributes:
-        last: Record of the last round.
-    """
-
-    def __init__(self, given: Drive, begun: Begun) -> None:
-        assert isinstance(given.team.world, FunctionWorld)
-        self._given, self._world, self._truth = given, given.team.world, begun.truth
-        self._links, self._decided = links_of(given.env), dict[str, float]()
-        given.team.begin(begun.infos)
-        lines = given.folder.lines()
-        if lines:
-            self.last = msgspec.json.decode(lines[-1], type=RoundRecord)
-            given.on_round(self.last, True)
-        else:
-            self.last = record_reset(given.team, begun.infos, begun.truth)
-            self._append(Timing(0, 0.0, begun.seconds, 0.0, 0.0))
-
-    def ledger(self, replayed: Callable[[Ledger, Event], None] | None = None) -> Ledger:
-        """Ledger of the run; rounds of replayed tells that are not logged are logged now, by default as told here."""
-        folder, known = self._given.folder.path, self.last.round
-        if not (folder / LEDGER).is_file():
-            self._require(folder, 0)
-            self._ledger = Ledger.create(folder, self._given.team, self._choose)
-            return self._ledger
-
-        def own(ledger: Ledger, event: Event) -> None:
-            if event.kind == "tell" and _n_tells(ledger) > known:
-                self._record(ledger, event, Timing(self.last.round + 1, 0.0, _seconds(event), 0.0, 0.0))
-
-        self._ledger = Ledger.open(folder, lambda: self._given.team, self._choose, replayed or own, known)
-        self._require(folder, _n_tells(self._ledger))
-        return self._ledger
-
-    def tell(self, query_id: str, ended: Ended) -> None:
-        """Tell the outcome of a query, and log its round."""
-        is_done, began = ended.status == "done", time.perf_counter()
-        infos: dict[str, Any] = ended.value if is_done else {}
-        note = {"seconds": ended.seconds, "infos": infos} if is_done else {"failure": str(ended.value)}
-        self._ledger.tell(query_id, **self._told(infos), note=note)
-        learned = time.perf_counter()
-        decided = self._decided.pop(query_id, 0.0)
-        timing = Timing(self.last.round + 1, decided, ended.seconds, learned - began, 0.0)
-        self._record(self._ledger, self._ledger.events[-1], timing)
-
-    def _choose(self, team: Team) -> Query:
-        began = time.perf_counter()
-        query = team.ask(links=self._world.links())
-        self._decided[query.id] = time.perf_counter() - began
-        return query
-
-    def _told(self, infos: Mapping[str, Any]) -> dict[str, Any]:
-        """Arguments of a tell; an evaluation at a point outside the problem has failed."""
-        problem, point, outcome = self._given.team.problem, self._world.point(infos), self._world.outcome(infos)
-        noise = self._world.noise_std(infos)
-        if point is not None and not problem.has_point(point):
-            return {"failed": True}
-        told: dict[str, Any] = {"failed": True, "outcome": outcome}
-        if point is not None:
-            told["point"] = {variable: point[variable] for variable in problem.graph.variables}
-        if isinstance(outcome, dict):
-            by_factor = noise if isinstance(noise, dict) else {}
-            told["noise_std"] = {factor: std for factor, std in by_factor.items() if factor in outcome} or None
-        elif isinstance(noise, float) and not math.isnan(noise):
-            told["noise_std"] = noise
-        return told
-
-    def _record(self, ledger: Ledger, event: Event, timing: Timing) -> None:
-        self.record(ledger, event.query, event.note.get("infos", {}), timing, event.note.get("failure"))
-
-    def record(self, ledger: Ledger, query_id: str, infos: Infos, timing: Timing, failure: str | None = None) -> None:
-        """Log the round of a query that was just told, with what the world's agents report of it."""
-        began, team = time.perf_counter(), ledger.team
-        query, asked = ledger.query(query_id), ledger.asked(query_id)
-        actions = self._world.actions(query.point, team.agents)
-        decided = Decided(query, asked.report, asked.sharing)
-        record = record_round(self.last, team, actions, infos, self._links, self._truth, decided)
-        self.last = msgspec.structs.replace(record, failure=failure)
-        self._append(msgspec.structs.replace(timing, record=time.perf_counter() - began))
-
-    def _append(self, timing: Timing) -> None:
-        self._given.folder.append(msgspec.json.encode(self.last), timing)
-        self._given.on_round(self.last, False)
-
-    def _require(self, folder: Path, n_tells: int) -> None:
-        if self.last.round > n_tells:
-            raise RunFolderError(
-                f"{folder}: rounds.jsonl has {self.last.round} evaluations and {LEDGER} {n_tells}; delete the lines "
-                f"of rounds.jsonl after round {n_tells}, and `swarmbo resume {folder}` goes on"
-            )
-
-
-def _n_tells(ledger: Ledger) -> int:
-    return sum(event.kind == "tell" for event in ledger.events)
-
-
-def _seconds(event: Event) -> float:
-    return float(event.note.get("seconds", 0.0))

@@ -123,7 +123,7 @@ def round_text(record: RoundRecord, traffic: Traffic) -> str:
         if score.map_rmse is not None:
             parts.append(f"map error {score.map_rmse:.4g}")
     if record.failure is not None:
-        parts.append(f"the world failed: {record.failure}")
+        parts.append(f"the environment failed: {record.failure}")
     if traffic.messages:
         parts.append(f"{traffic.messages} messages, {traffic.bytes / 1000:.1f} kB")
     return ", ".join(parts)

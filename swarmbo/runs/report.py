@@ -138,7 +138,7 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
     else:
         rows.append(("measurements", f"{summary.measurements} in {summary.rounds} rounds and at reset{failed}"))
         if summary.declined:
-            rows.append(("measurements not made", f"{summary.declined}: not worth their price, or no energy left"))
+            rows.append(("measurements not made", f"{summary.declined}: utility below the price, or no energy left"))
         if travelled := sum(summary.distance.values()):
             rows.append(("distance travelled", quantity(travelled, summary.axis_unit)))
         if summary.cost:
@@ -146,7 +146,7 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
     if isinstance(summary.acquisition, str):
         rows.append(("acquisition", summary.acquisition))
     if summary.failed_rounds:
-        rows.append(("rounds that the world failed", str(summary.failed_rounds)))
+        rows.append(("rounds failed by the environment", str(summary.failed_rounds)))
     if summary.scopes:
         rows.append(("scopes in use at the end", _scopes(summary.scopes)))
     rows += [
@@ -172,24 +172,24 @@ def _link_rows(summary: Summary) -> list[tuple[str, str]]:
     links, rows, lost = summary.links, list[tuple[str, str]](), list[str]()
     for what, own in (("agree", links), ("share", summary.sharing_links)):
         if isinstance(own, LinkReport) and (total := own.total).messages:
-            age = "" if math.isnan(total.age) else f", the others {total.age:.2g} ticks under way"
+            age = "" if math.isnan(total.age) else f", mean age of the others {total.age:.2g} ticks"
             lost.append(f"{total.lost / total.messages:.0%} of those to {what}{age}")
     if lost:
         rows.append(("messages lost", "; ".join(lost)))
     if not isinstance(links, LinkReport):
         return rows
-    again = f"; {_size(links.repeated)} were to repeat and to acknowledge" if links.repeated else ""
+    again = f"; {_size(links.repeated)} for repeats and acknowledgements" if links.repeated else ""
     rows.append(("time to agree", f"{links.ticks:,} ticks{again}"))
     if links.silent:
-        rows.append(("agents gone or unheard of", ", ".join(links.silent)))
+        rows.append(("agents failed or silent", ", ".join(links.silent)))
     if links.dropped:
-        who = ", ".join(f"{agent} ({count})" for agent, count in links.dropped.items())
-        rows.append(("messages dropped, as they held what they may not, of", who))
+        senders = ", ".join(f"{agent} ({count})" for agent, count in links.dropped.items())
+        rows.append(("messages with inadmissible content, dropped, by sender", senders))
     if links.without:
-        rows.append(("agents that came out with no choice", ", ".join(links.without)))
+        rows.append(("agents without a choice", ", ".join(links.without)))
     if summary.blocked:
-        rows.append(("rounds that were blocked", str(summary.blocked)))
-    rows.append(("choices that clashed", str(links.clashes) if links.clashes else "none"))
+        rows.append(("rounds blocked", str(summary.blocked)))
+    rows.append(("conflicting choices", str(links.clashes) if links.clashes else "none"))
     return rows
 
 
@@ -209,7 +209,7 @@ def _score_rows(summary: Summary) -> list[tuple[str, str]]:
             rows.append((f"regret at the recommendation{then}", quantity(score.recommendation_regret, unit)))
             rows.append(("regret at the recommendations, summed over rounds", quantity(score.recommended_so_far, unit)))
     if score.level_f1 is not None:
-        rows.append((f"F1 of where the level is exceeded{then}", f"{score.level_f1:.3f}"))
+        rows.append((f"F1 of the area above the level{then}", f"{score.level_f1:.3f}"))
     if score.map_rmse is not None:
         label, text = _map_error(score.map_rmse, score.view_rmse, unit)
         rows.append((f"{label}{then}", text))
@@ -235,7 +235,7 @@ def _map_error(error: float, by_agent: dict[str, float] | None, unit: str) -> tu
     if not by_agent:
         return "map RMSE", quantity(error, unit)
     low, high = (quantity(edge(by_agent.values()), unit) for edge in (min, max))
-    spread = f"{low} each" if low == high else f"{low} to {high}; of who knows most {quantity(error, unit)}"
+    spread = f"{low} each" if low == high else f"{low} to {high}; with the most data {quantity(error, unit)}"
     return f"map RMSE of {len(by_agent)} agents", spread
 
 
@@ -258,8 +258,8 @@ def reference_table(summary: Summary) -> Table | None:
     is_ratio = is_known and min(found.values()) >= 0.0 < maximum and not summary.unit.startswith("ln")  # no logarithms
     least = list(dict.fromkeys(key for worst in summary.worst_off.values() for key in worst))
     table = Table(title=f"found within {summary.rounds} rounds", title_justify="left")
-    table.add_column("way", overflow="fold")
-    beside = ["of the best known" if is_ratio else "below the best known"] if is_known else []
+    table.add_column("method", overflow="fold")
+    beside = ["of the reference optimum" if is_ratio else "below the reference optimum"] if is_known else []
     for heading in (summary.unit or "value", *beside, *least):
         table.add_column(heading, justify="right")
     for label, value in sorted(found.items(), key=lambda item: -item[1]):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from swarmbo.deciding.aims import acquisition_in_words, warn_of_aim
+from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import RunFolderError
 from swarmbo.runs.attended import attend
 from swarmbo.runs.evaluating import CopiedWorld, require_copies
@@ -102,8 +102,8 @@ def resume(
         return summary
     if (path / ELSEWHERE).exists():
         raise RunFolderError(
-            f"{path}: agents of its fleet measured by themselves (see {ELSEWHERE}), which the scenario's world cannot "
-            "take up; wanted a run whose world is the scenario's"
+            f"{path}: agents of its fleet measured with --measure (see {ELSEWHERE}), which the scenario's "
+            "environment cannot continue; wanted a run measured by the scenario's environment"
         )
     with telling(scenario, path, on_round, progress=progress) as told:
         if scenario.step_timeout_s is None or scenario.workers is not None:
@@ -146,10 +146,16 @@ def check(scenario: Scenario, trust: bool = False) -> str:
         make_callbacks(scenario.callbacks or ())
         env, team = assemble(scenario, trust)
         reset(env, scenario.seed)
-        if scenario.workers is not None:
-            require_copies(env)
-            CopiedWorld.of(scenario, trust)
+        _require_copies(scenario, env, trust)
         return acquisition_in_words(team.setup)
+
+
+def _require_copies(scenario: Scenario, env: Environment, trust: bool) -> None:
+    """Refuse workers for a world whose copies could answer differently, or can't be made."""
+    if scenario.workers is not None:
+        reset(env, scenario.seed)
+        require_copies(env)
+        CopiedWorld.of(scenario, trust)
 
 
 def _run(
@@ -163,6 +169,7 @@ def _run(
 ) -> Summary:
     with threadpool_limits(1, user_api="blas"), told_by_name(scenario):
         env, team = assemble(scenario, trust)
+        _require_copies(scenario, env, trust)
         with locked(RunFolder.make(out)):
             # only under the lock is the content certain: another process may have begun or ended a run since
             if RunFolder.holds_run(out):

@@ -105,10 +105,7 @@ def sweep(
         workers: Processes at a time, at least 1; or ``Workers`` of another engine, trusted.
         on_run: Called at the end of each trial.
     """
-    if isinstance(workers, int):
-        if workers < 1:
-            raise ConfigError(f"got {workers}; wanted an integer >= 1", at="--workers")
-        workers = Workers(workers)
+    workers = Workers.of(count=workers) if isinstance(workers, int) else workers
     outcomes: dict[int, Outcome] = {}
 
     def keep(number: int, outcome: Outcome) -> None:

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import error_text
-from swarmbo.deciding.aims import acquisition_in_words
+from swarmbo.deciding.team_state import acquisition_in_words
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.runs.attended import spawned
 from swarmbo.runs.recording import record_reset
@@ -42,17 +42,22 @@ class Estimate(msgspec.Struct, frozen=True):
         memory: Bytes, at the end; None if unknown.
         is_least: True if the trial was stopped, as the reset or the round took more than 20 s.
         acquisition: Acquisition in words; empty if the reset was stopped.
+        busy: Share of time in which workers are busy, 0 to 1; None without workers, or if the trial was stopped.
+        per_second: Evaluations a second, with workers.
     """
 
     seconds: float
     memory: float | None = None
     is_least: bool = False
     acquisition: str = ""
+    busy: float | None = None
+    per_second: float = 0.0
 
     def text(self) -> str:
         """Text such as ``about 3 min and 0.2 GB``."""
         memory = "" if self.memory is None else f" and {self.memory / 1e9:.1f} GB"
-        return f"{'more than' if self.is_least else 'about'} {duration(self.seconds)}{memory}"
+        rate = f", {self.per_second:.2g} evaluations a second, workers busy {self.busy:.0%}" if self.busy else ""
+        return f"{'more than' if self.is_least else 'about'} {duration(self.seconds)}{memory}{rate}"
 
 
 def estimate(scenario: Scenario, trust: bool = False) -> Estimate:
@@ -96,7 +101,16 @@ def _extrapolated(scenario: Scenario, measured: dict[str, Any]) -> Estimate:
             raise _too_large(
                 f"about {memory / 1e9:,.0f} GB for {measured['end']:,} measurements; there are {there / 1e9:.0f}"
             )
-    return Estimate(scenario.rounds * measured["step_s"] + decisions, memory, acquisition=measured["acquisition"])
+    step, chosen = measured["step_s"], measured["acquisition"]
+    if scenario.workers is None:
+        return Estimate(scenario.rounds * step + decisions, memory, acquisition=chosen)
+    count, decision = scenario.workers.count, decisions / scenario.rounds
+    # decisions are made one after the other, beside evaluations or between batches of them
+    each = max(step / count, decision)
+    if scenario.workers.mode == "synchronous":
+        each = step / count + decision
+    seconds, busy = scenario.rounds * each, min(1.0, step / count / each) if each else 0.0
+    return Estimate(seconds, memory, acquisition=chosen, busy=busy, per_second=1.0 / each if each else 0.0)
 
 
 def _too_large(why: str) -> ConfigError:

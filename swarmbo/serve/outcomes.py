@@ -9,9 +9,9 @@ from swarmbo.deciding.rows import place_names
 from swarmbo.evaluations import Event, Ledger
 from swarmbo.problem import Problem
 from swarmbo.records import Query
-from swarmbo.runs.parallel import Rounds
 from swarmbo.runs.rounds import Begun, Drive, end
 from swarmbo.runs.stored_files import Timing
+from swarmbo.runs.told_rounds import ToldRounds
 from swarmbo.worlds import FunctionWorld
 
 
@@ -63,7 +63,7 @@ class Log:
     def __init__(self, given: Drive, begun: Begun) -> None:
         assert isinstance(given.team.world, FunctionWorld)
         self._given, self._begun, self._world = given, begun, given.team.world
-        self._rounds, self._told = Rounds(given, begun), Outcomes(given.team.problem)
+        self._rounds, self._told = ToldRounds(given, begun), Outcomes(given.team.problem)
         self._seen = self._complete = 0
 
     def ledger(self) -> Ledger:

@@ -73,8 +73,8 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
     """A transport inside one process with faults. Senders are not informed of losses.
 
     Agents are separate objects that exchange encoded messages. Methods that wait for messages (lockstep) acknowledge
-    and repeat them below the method, so their decisions are as without faults, later and with more traffic; if an agent
-    fails for good they end with the status ``blocked``. Methods with a deadline use the messages that arrive in time.
+    and repeat them, so their decisions are as without faults, later and with more traffic. If an agent fails for good,
+    they end with the status ``blocked``. Methods with a deadline use the messages that arrive in time.
 
     Args:
         loss: Share, from 0 to below 1, of messages that a link loses, independently in each direction; a relayed

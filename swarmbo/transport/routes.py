@@ -90,8 +90,8 @@ class Routes:
             return (sender, _BASE, recipient)
         if sender not in towards:
             raise TransportError(
-                f"no path of links from {sender!r} to {recipient!r}: they are in separate parts of the radio graph; "
-                "raise the radio range, or let only agents in contact share factors"
+                f"no path of links from {sender!r} to {recipient!r}: they are in separate parts of the radio graph. "
+                "Raise the radio range, or let only agents in contact share factors"
             )
         path = [sender]
         while (following := towards[path[-1]]) is not None:

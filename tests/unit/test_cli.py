@@ -237,8 +237,8 @@ def test_a_round_that_the_world_fails_is_told_and_the_run_goes_on(invoke, monkey
 
     monkeypatch.setattr(RobotTeam, "step", breaks_down_once)
     result = invoke("run", "robots", "--out", "here", "--no-figures", *SMALL)
-    assert "the world failed: SystemExit: a wheel came off (test_cli.py:" in result.stderr.splitlines()[1]
-    assert re.search(r"rounds that the world failed\D+1", result.stdout)
+    assert "the environment failed: SystemExit: a wheel came off (test_cli.py:" in result.stderr.splitlines()[1]
+    assert re.search(r"rounds failed by the environment\D+1", result.stdout)
 
 
 def test_figures_that_are_missing_are_drawn_by_resume(invoke, tmp_path):

@@ -11,7 +11,7 @@ from scipy.stats import qmc
 
 import swarmbo as sb
 from swarmbo.boundary.rng import stream
-from swarmbo.errors import ConfigError, ShapeError, StateVersionError, UnknownQueryError
+from swarmbo.errors import ConfigError, ConflictError, ShapeError, StateVersionError, UnknownQueryError
 from swarmbo_envs import function_v0, robot_team_v0
 from swarmbo_envs.functions import AdditiveFunction
 
@@ -422,7 +422,7 @@ def test_an_evaluation_that_failed_as_a_whole_closes_its_query():
     query = team.ask()
     team.tell(query, None)
     assert team.failures == 2
-    with pytest.raises(UnknownQueryError):
+    with pytest.raises(ConflictError):
         team.tell(query, factors_at(query.point))
 
 

@@ -183,9 +183,9 @@ def test_a_run_logs_reports_and_draws_how_links_fared(tmp_path):
     assert 0 < total.total.messages < summary.agreement.messages  # claims and choices have to arrive
     assert 0.2 < total.total.lost / total.total.messages < 0.45
     rows = dict(report_rows(summary))
-    assert rows["choices that clashed"] == "none"
-    assert rows["agents gone or unheard of"] == "robot_1"
-    assert rows["messages lost"].endswith("% of those to agree, the others 1 ticks under way")
+    assert rows["conflicting choices"] == "none"
+    assert rows["agents failed or silent"] == "robot_1"
+    assert rows["messages lost"].endswith("% of those to agree, mean age of the others 1 ticks")
     assert len(traffic_figure(records).axes) >= 3
     plain = run(load("robots-window", ["rounds=1"]), tmp_path / "plain")
     assert "messages lost" not in dict(report_rows(plain))

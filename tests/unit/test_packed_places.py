@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import swarmbo as sb
-from swarmbo.deciding.packed_places import packed, unpacked
+from swarmbo.deciding.offers import packed, unpacked
 from swarmbo.errors import TransportError
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 
@@ -51,7 +51,7 @@ def test_what_is_among_the_sites_is_said_by_its_number_and_else_never_longer_tha
     ids=repr,
 )
 def test_what_is_no_places_is_refused(content: bytes):
-    with pytest.raises(TransportError, match=r"got places that can't be read"):
+    with pytest.raises(TransportError, match=r"got locations that can't be read"):
         unpacked(content, 2, LATTICE)
 
 
@@ -62,7 +62,7 @@ def test_what_is_no_places_is_refused(content: bytes):
 )
 def test_some_bytes_that_stand_for_millions_are_refused(content: bytes):
     assert len(content) < 2**15
-    with pytest.raises(TransportError, match="more than places take"):
+    with pytest.raises(TransportError, match="more bytes than locations take"):
         unpacked(content, 2, LATTICE)
 
 

@@ -34,6 +34,7 @@ def names_after(monkeypatch, tmp_path):
 
 
 TESTED = {"README.md", *(f"docs/guide/{name}.md" for name in ("ask-tell", "functions", "optuna-ax", "runs-and-papers"))}
+TESTED |= {"docs/reference/evaluations.md"}
 TESTED |= {f"docs/guide/{name}.md" for name in ("field-data", "processes", "rl", "sensors")}
 
 
@@ -81,6 +82,13 @@ def test_python_of_the_page_on_functions_runs(names_after):
     assert names["policy"].n_data == 11
     assert names["many"].model.ensemble.weights[0].sum() == pytest.approx(1.0)
     assert len(names["many"].model.ensemble.weights[0]) == 12
+
+
+def test_python_of_the_page_on_evaluations_runs(names_after):
+    names = names_after("docs/reference/evaluations.md")
+    assert names["ledger"].team.n_data == 16
+    again = names["Ledger"].open(names["folder"], names["make_team"])
+    assert again.team.history.X.tolist() == names["ledger"].team.history.X.tolist()
 
 
 def test_python_of_the_page_on_processes_runs(names_after):

@@ -1,7 +1,10 @@
-"""The commands on pages are accepted: their options, and the scenarios and settings that they name."""
+"""The commands on pages are accepted, and those of the six doors run as they stand."""
 
+import importlib.util
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +87,70 @@ def test_commands_are_found_and_refused_where_they_are_wrong():
     _, values = parsed(["run", "robots", "--set", "robots=3"])
     with pytest.raises(ConfigError, match=r"environment\.robots"):
         load(values["source"], values["overrides"])
+
+
+# Doors of the README, and files that readers bring; a page's block of Python runs first if it writes a file.
+DOORS = {
+    "a CSV file or a map": ("README.md", "docs/guide/field-data.md"),
+    "robots or sensors": ("docs/guide/robots.md", "docs/guide/sensors.md", "docs/tutorials/20_robots.py"),
+    "a wireless network": ("docs/guide/wireless.md", "docs/guide/changing.md"),
+    "an expensive function": ("docs/guide/functions.md", "docs/gallery/30_function.py"),
+    "a DCOP or UAI file": ("docs/guide/dcop.md", "docs/tutorials/50_dcop.py"),
+}
+QUICK = {"docs/guide/dcop.md", "docs/tutorials/50_dcop.py"}
+LONG = {"michalewicz", "swarm", "sweep"}  # minutes
+EXTRAS = {"robots-mujoco": "mujoco", "wlan-ns3": "ns", "environment.radio=ns3": "ns", "yaml": "yaml"}
+LINES = [
+    pytest.param(page, shlex.join(command), id=f"{page}: {shlex.join(command)}", marks=marks)
+    for pages in DOORS.values()
+    for page in pages
+    for command in commands_of(ROOT / page)
+    for marks in [[] if page in QUICK else [pytest.mark.slow if LONG & set(command) else pytest.mark.thorough]]
+]
+
+
+@pytest.fixture
+def own_files(tmp_path):
+    """Files as readers have them: a survey, a floor plan, problems in pyDCOP's and UAI's formats."""
+    rows = (f"{x},{y},{5.0 + 0.001 * x * y}" for x in range(0, 100, 20) for y in range(0, 100, 20))
+    (tmp_path / "soil.csv").write_text("\n".join(["x_m,y_m,ph", *rows]))
+    plan = BLOCKS_OF_CSV.search((ROOT / "docs/guide/wireless.md").read_text(encoding="utf-8"))
+    assert plan is not None
+    (tmp_path / "office.csv").write_text(plan[1])
+    channels = (ROOT / "scenarios" / "channels.yaml").read_text(encoding="utf-8")
+    (tmp_path / "problem.yaml").write_text(channels)
+    (tmp_path / "network.uai").write_text("MARKOV\n2\n2 2\n1\n2 0 1\n4\n1.0 2.0 3.0 0.5\n")
+    return tmp_path
+
+
+BLOCKS_OF_CSV = re.compile(r"```csv\n(.*?)```", flags=re.DOTALL)
+
+
+@pytest.mark.parametrize(("page", "line"), LINES)
+def test_commands_of_the_doors_run_as_they_stand(own_files, page, line):
+    if missing := [extra for name, extra in EXTRAS.items() if name in line and not importlib.util.find_spec(extra)]:
+        pytest.skip(f"{missing[0]} is not installed")
+    text = (ROOT / page).read_text(encoding="utf-8")
+    if "survey.csv" in line:
+        block = re.search(r"```python\n(.*?)```", text, flags=re.DOTALL)
+        subprocess.run([sys.executable, "-c", block[1]], cwd=own_files, check=True, capture_output=True)
+    if line.startswith("compare"):  # of what the command before it ran, here with one seed
+        sweep = next(command for command in commands_of(ROOT / page) if command[0] == "sweep")
+        swarmbo(own_files, [*sweep, "--seeds", "1", "--set", "rounds=3"])
+    swarmbo(own_files, shlex.split(line))
+
+
+def swarmbo(folder: Path, arguments: list[str]) -> None:
+    """Run a command in a folder, as a shell does."""
+    done = subprocess.run([sys.executable, "-m", "swarmbo", *arguments], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout.strip()
+
+
+def test_every_door_of_the_readme_has_commands_that_run():
+    doors = re.findall(
+        r"^\| (an? [^|]+?|robots[^|]+?) \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert set(doors) - set(DOORS) == {"a policy to train"}  # whose page is Python: test_page_code.py runs it
+    assert all(any(commands_of(ROOT / page) for page in pages) for pages in DOORS.values())

@@ -39,12 +39,12 @@ def test_a_decorator_is_all_that_a_new_kind_needs(own_registry):
 
 
 def test_two_kinds_of_one_name_and_kinds_without_one_are_refused(own_registry):
-    with pytest.raises(ValueError, match="Exact2: wanted a tag of its own, not 'exact'"):
+    with pytest.raises(ValueError, match="Exact2: wanted an unused tag, not 'exact'"):
 
         @kind("coordination", FIELD)
         class Exact2(Settings, frozen=True, tag_field="kind", tag="exact"): ...
 
-    with pytest.raises(ValueError, match="Nameless: wanted a tag"):
+    with pytest.raises(ValueError, match="Nameless: wanted an unused tag"):
 
         @kind("coordination", FIELD)
         class Nameless(Settings, frozen=True): ...

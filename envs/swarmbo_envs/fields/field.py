@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.optimize import minimize
 
+from swarmbo.boundary.projection import Frame, LocalProjection
 from swarmbo.records import GroundTruth
-from swarmbo_envs.fields.projection import Frame, LocalProjection
 from swarmbo_envs.fields.settings import Task
 
 Surface = Callable[[Float[np.ndarray, "k 2"]], Float[np.ndarray, " k"]]

@@ -9,9 +9,9 @@ from jaxtyping import Float
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial import ConvexHull, KDTree, QhullError
 
+from swarmbo.boundary.csv_measurements import Measurements, read_measurements
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
-from swarmbo_envs.fields.csv_file import Measurements, read_measurements
 from swarmbo_envs.fields.field import Field, FieldInTime, Surface, lattice, summit, with_surface
 from swarmbo_envs.fields.settings import MeasuredSettings
 
@@ -31,7 +31,7 @@ def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.fiel
             or (``interpolated``) a thousandth of the usual distance between neighbours, or the sites are too few: 2 for
             ``only``, 3 that are not on one line for ``interpolated``.
     """
-    return field_of(read_measurements(settings, at), settings, max_sites, at, title)
+    return field_of(read_measurements(settings.columns, at), settings, max_sites, at, title)
 
 
 def field_of(
@@ -251,7 +251,7 @@ class Stations:
 
 def measured_in_time(settings: MeasuredSettings, max_sites: int, at: str = "$.field", title: str = "") -> FieldInTime:
     """Field of a CSV file, changing in time if it has a time column; see ``measured_field``."""
-    read = read_measurements(settings, at)
+    read = read_measurements(settings.columns, at)
     still = field_of(read, settings, max_sites, at, title)
     if read.times is None:
         return FieldInTime(still)

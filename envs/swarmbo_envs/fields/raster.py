@@ -13,9 +13,9 @@ from scipy.ndimage import distance_transform_edt
 
 from swarmbo.boundary.extras import needed
 from swarmbo.boundary.missing import marked
+from swarmbo.boundary.projection import Frame, LocalProjection
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs.fields.field import Field, lattice
-from swarmbo_envs.fields.projection import Frame, LocalProjection
 from swarmbo_envs.fields.settings import RasterFieldSettings
 
 _MOST_PIXELS = 10**8
@@ -208,14 +208,14 @@ def _unknown(
     why = "; ".join(reasons) + keep
     if unknown.any() and not may_have_gaps:
         raise ConfigError(
-            f"got {path} with {unknown.sum():,} of {size:,} cells that have no value ({why}); wanted none here: cut "
-            "the raster to where it has values, or fill them; teams of robots keep out of them",
+            f"got {path} with {unknown.sum():,} of {size:,} cells that have no value ({why}); wanted none here. "
+            "Cut the raster to cells with values, or fill them; teams of robots keep out of them",
             at=at,
         )
     for number, count in doubtful.items():
         warnings.warn(
-            f"{at}: {path} holds {number:.10g} in {count:,} of {size:,} cells, which may stand for nothing; it is "
-            f"taken as it is: missing = [{number:.10g}] leaves it out, missing = [] keeps all",
+            f"{at}: {path} holds {number:.10g} in {count:,} of {size:,} cells. It may mark a gap, but is "
+            f"used as a value. missing = [{number:.10g}] leaves it out, missing = [] keeps all",
             DataWarning,
             stacklevel=2,
         )

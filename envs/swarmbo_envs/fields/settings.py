@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
+from swarmbo.boundary.csv_measurements import CsvColumns
 from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import KernelName, require_kernel
@@ -94,6 +95,11 @@ class MeasuredSettings(Settings, frozen=True):
             lambda value: value is None or (self.time is not None and 1e-9 <= value <= 1e12),
             "a time from 1e-9 to 1e12, beside the column `time`",
         )
+
+    @property
+    def columns(self) -> CsvColumns:
+        """File and columns, for its reader."""
+        return CsvColumns(**{name: getattr(self, name) for name in CsvColumns.__dataclass_fields__})
 
 
 class RasterFieldSettings(Settings, frozen=True):

@@ -120,8 +120,8 @@ and that did not fail |
     def factor_graph(self) -> dict[str, Any]:
         """Prior knowledge of the function as plain data.
 
-        Has ``bounds`` and ``variable_owners`` by variable, ``outcomes``, and ``scopes`` and ``owners`` by factor (None
-        if the structure is hidden).
+        Has ``bounds`` and ``variable_owners`` per variable, ``outcomes``, and ``scopes`` and ``owners`` per factor
+        (None if the structure is hidden).
         """
         f, is_known = self.function, self.settings.structure == "known"
         return {

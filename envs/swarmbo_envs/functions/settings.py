@@ -73,7 +73,7 @@ def share_out(variables: Sequence[str], scopes: Mapping[str, Sequence[str]], n_a
     count = len(brings) if n_agents is None else n_agents
     if count > len(brings):
         raise ConfigError(
-            f"got {count} agents; wanted at most {len(brings)}, one per factor that brings variables of its own",
+            f"got {count} agents; wanted at most {len(brings)}, one per factor with new variables",
             at="$.agents",
         )
     agents = tuple(f"agent_{i}" for i in range(count))

@@ -1,20 +1,18 @@
 """No-go regions from corners, GeoJSON files and rasters, and their cells on a map."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import contourpy
 import numpy as np
 from jaxtyping import Bool, Float
-from matplotlib.path import Path as Outline
 from scipy.ndimage import label
 
+from swarmbo.boundary.geojson import holds, read_polygons
+from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert, require
-from swarmbo_envs.fields.projection import LocalProjection
 from swarmbo_envs.fields.raster import Frame, Raster, read_array, read_geotiff
 
 Pair = tuple[float, float]
@@ -135,10 +133,7 @@ class Region:
             row = np.floor((places[:, 1] - south) / (north - south) * rows).astype(int)
             inside = (column >= 0) & (column < columns) & (row >= 0) & (row < rows)
             return inside & self.marked[np.clip(row, 0, rows - 1), np.clip(column, 0, columns - 1)]
-        within = np.zeros(len(places), dtype=bool)
-        for ring in self.rings:
-            within ^= Outline(ring).contains_points(places)
-        return within
+        return holds(self.rings, places)
 
     def _by_rings(
         self, low: Float[np.ndarray, " 2"], cell: Float[np.ndarray, " 2"], shape: tuple[int, ...], clearance_m: float
@@ -226,25 +221,7 @@ def _of_geojson(
     frame: Frame | None,
     at: str,
 ) -> list[Region]:
-    path = f"{at}.geojson"
-    try:
-        data = json.loads(Path(settings.geojson).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        got = f"got {settings.geojson!r}, which cannot be read ({error}); wanted GeoJSON"
-        raise ConfigError(got, at=path) from None
-    polygons: list[list[np.ndarray]] = []
-    for polygon in _polygons(data, path):
-        try:
-            rings = [np.array([corner[:2] for corner in ring], dtype=float).reshape(-1, 2) for ring in polygon]
-        except (TypeError, ValueError, IndexError):
-            rings = [np.empty((0, 2))]
-        if not rings or any(len(ring) < 3 or not np.isfinite(ring).all() for ring in rings):
-            raise ConfigError(
-                f"got {settings.geojson!r} with a polygon that has no rings of 3 or more numbers", at=path
-            )
-        polygons.append(rings)
-    if not polygons:
-        raise ConfigError(f"got {settings.geojson!r} without polygons; wanted at least one", at=path)
+    polygons = read_polygons(settings.geojson, f"{at}.geojson")
     on_map = projection.metres if projection is not None else None if frame is None else frame.of_degrees
     can_be, look_so = _like_degrees(polygons, size)
     in_degrees, at = settings.coordinates == "degrees", f"{at}.coordinates"
@@ -275,26 +252,6 @@ def _like_degrees(
     can_be = bool((np.abs(corners - [90.0, 0.0]) <= [270.0, 90.0]).all())
     widths = np.array([np.ptp(rings[0], axis=0).max() for rings in polygons])
     return can_be, can_be and bool(np.median(widths) < _SPECK * size.max())
-
-
-def _polygons(data: Any, at: str) -> Iterator[Any]:
-    """Coordinates of all polygons in a piece of GeoJSON."""
-    kind = data.get("type") if isinstance(data, dict) else None
-    if kind == "FeatureCollection":
-        for feature in data.get("features", ()):
-            yield from _polygons(feature, at)
-    elif kind == "Feature":
-        if data.get("geometry") is not None:
-            yield from _polygons(data["geometry"], at)
-    elif kind == "GeometryCollection":
-        for geometry in data.get("geometries", ()):
-            yield from _polygons(geometry, at)
-    elif kind == "Polygon":
-        yield data.get("coordinates", ())
-    elif kind == "MultiPolygon":
-        yield from data.get("coordinates", ())
-    elif kind not in ("Point", "MultiPoint", "LineString", "MultiLineString"):
-        raise ConfigError(f"got a GeoJSON object of type {kind!r}; wanted polygons, features or collections", at=at)
 
 
 def _of_raster(

@@ -142,7 +142,7 @@ def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarra
     starts = np.array(settings.starts, dtype=float)
     for i, start in enumerate(starts):
         if (start == starts[:i]).all(axis=1).any():
-            raise ConfigError(f"got {start.tolist()} twice; wanted different places", at=f"$.starts[{i}]")
+            raise ConfigError(f"got {start.tolist()} twice; wanted different locations", at=f"$.starts[{i}]")
     return nearest_free_sites(starts, field.sites) if field.sites_only else starts
 
 

@@ -33,7 +33,7 @@ class RobotTeam(SimulatedWorld[RobotTeamSettings, Episode], arguments=RobotTeamS
     | Action | location to measure next: Box (2,), x to the east and y to the north in m, over the map, float64 |
     | Observation | Box (5,), float64: x (m), y (m), heading (rad from east, anticlockwise, -pi to pi), last good \
 measurement (unit of the field; the lower bound while there is none; clipped into the box), share of rounds left |
-    | State | the observations of all robots in turn: Box (5 n,) |
+    | State | the observations of all robots, joined: Box (5 n,) |
     | Reward | own measurement less own cost; less the cost alone if the measurement failed |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
@@ -89,7 +89,7 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         max_cycles: Rounds of an episode, >= 1.
         max_sites: Largest number of candidate sites on a map that can be measured everywhere, 4 to 1000000. Candidates
             are a lattice. On an interpolated map they are the measured sites, thinned evenly, if the lattice covers at
-            most half as many places.
+            most half as many of them.
         render_mode: ``rgb_array`` (picture), ``ansi`` (text), ``human`` (text to the terminal after every round), None.
 
     Raises:

@@ -27,9 +27,9 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
     Without the arguments below, results are bit-identical to those of ``RobotTeam``.
 
     **No-go regions.** No robot is ever in one, at its stop or en route. The map is divided into cells; cells that a
-    region touches are blocked, and robots drive round them. They turn on the spot and drive straight courses between
-    bends, by the shortest paths on the visibility graph of the bends; in the open they drive arcs, as those of
-    ``RobotTeam`` do. An action in a region, or without a path, is replaced by the nearest site. The ground truth covers
+    region touches are blocked, and robots drive round them. They turn in place and drive straight courses between
+    bends, by the shortest paths on the visibility graph of the bends. In the open they drive arcs, like robots of
+    ``RobotTeam``. An action in a region, or without a path, is replaced by the nearest site. The ground truth covers
     what can be measured.
 
     **Heterogeneous robots.** ``speed_m_s``, ``turn_rate_rad_s``, ``radio_range_m``, ``noise_std`` and ``battery_s``
@@ -38,8 +38,8 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
 
     **Batteries.** ``candidates`` has only locations from which the robot can return to its base. A robot sent beyond
     its range returns to base. So does a robot whose battery does not last for another round and the return; it has one
-    candidate, its stop on the way. At its base it is charged fully. Turning and driving take battery, standing does
-    not. If only sites can be measured, a returning robot does not measure; ``sampled`` is then False.
+    candidate, its stop en route. At its base it is charged fully. Turning and driving take battery, standing does not.
+    If only sites can be measured, a returning robot does not measure; ``sampled`` is then False.
 
     **Separation.** Robots drive in the order of their numbers. A robot stops and measures before it comes too near to a
     robot earlier in the order, or to the position of a later one.
@@ -49,14 +49,14 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
     **En route** robots measure ``samples_per_leg`` times or every ``sample_every_m`` metres, in addition to their stop.
     The reward is that of the measurement at the stop.
 
-    **Physics.** With ``physics = "mujoco"`` robots are rovers in MuJoCo: a body with two driven wheels and two casters
-    on the field as terrain, with walls at the edge of the map. They plan as above, with four fifths of their speed,
+    **Physics.** With ``physics = "mujoco"`` robots are rovers in MuJoCo: a body with two driven wheels and two casters.
+    The field is their terrain, and the map has walls at its edge. They plan as above, with four fifths of their speed,
     follow their paths as well as the ground permits, and measure at their true position. A location or base counts as
-    reached within a rover's length. A rover that tips over, gets stuck or slides off its path by more than three
-    quarters of its length has failed in that round; it is put upright on its path at the point it had reached. A rover
-    with an empty battery is carried to its base. Rovers also keep their length from no-go regions, and stop only where
-    no other rover is at any time of the round. Each drives in a separate simulation: with a ``separation_m`` below one
-    and a half of their lengths, as by default, they may pass through each other, and a warning is given. With ``sites =
+    reached within a rover's length. A rover fails in a round if it tips over, cannot move on, or slides off its path by
+    more than three quarters of its length. It is then put upright on its path at the point it had reached. A rover with
+    an empty battery is carried to its base. Rovers also keep their length from no-go regions, and stop only where no
+    other rover is at any time of the round. Each drives in a separate simulation. With a ``separation_m`` below one and
+    a half of their lengths, as by default, they may pass through each other, and a warning is given. With ``sites =
     "only"`` they measure the site at which they stand.
 
     | ``infos[agent]`` also has | type | meaning |
@@ -82,13 +82,13 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
         sample_every_m: Alternative to ``samples_per_leg``: metres between measurements; at most 64 en route in a round.
         no_go: Tables ``{corners = [[x, y], ...]}`` in m on the map, ``{geojson = FILE, coordinates = "degrees" |
             "metres"}``, or ``{raster = FILE, nodata = NUMBER, extent = [west, south, east, north]}`` with a ``.npy``
-            array (true cells, NaN and nodata are no-go; first row in the north) or a GeoTIFF (extra ``geo``).
+            array or a GeoTIFF (extra ``geo``). True cells, NaN and nodata are no-go; the first row is in the north.
         clearance_m: Extra distance that robots keep from these regions, >= 0.
         route_cells: Cells along the map's longer side for path search, 8 to 512. Passages narrower than two cells may
             be closed; a warning is given if that cuts off sites.
         physics: ``kinematic``: robots obey their equations of motion; ``mujoco`` (extra ``mujoco``), or with its
             settings ``{mujoco = {rover_m = 3.0, ...}}``, those of ``MujocoSettings``.
-        **others: As of ``RobotTeam``.
+        **others: As for ``RobotTeam``.
 
     Raises:
         ConfigError: If an argument is wrong; the message has its path, as in ``$.no_go[0].geojson``.
@@ -137,8 +137,8 @@ def _tell_of_contact(separation_m: float, rover_m: float) -> None:
     """Warn if rovers may pass through each other, as each drives in a separate simulation."""
     if separation_m < _LENGTHS_APART * rover_m:
         warnings.warn(
-            f"$.separation_m: at {separation_m:g} m rovers of {rover_m:g} m may pass through each other, since each "
-            f"drives in a simulation of its own; separation_m = {_LENGTHS_APART * rover_m:g} or more keeps them apart",
+            f"$.separation_m: at {separation_m:g} m rovers of {rover_m:g} m may pass through each other, since their "
+            f"drives are simulated separately. separation_m = {_LENGTHS_APART * rover_m:g} or more keeps them apart",
             DataWarning,
             stacklevel=3,
         )

@@ -33,7 +33,7 @@ class SensorField(SimulatedWorld[SensorFieldSettings, Episode], arguments=Sensor
     reach, and a number from 0 to 1: the sensor samples from 0.5 on |
     | Observation | Box (5,), float64: x and y of the location (m), last good measurement (unit of the field; the \
     lower bound while there is none; clipped into the box), share of the battery left, share of rounds left |
-    | State | the observations of all sensors in turn: Box (5 n,) |
+    | State | the observations of all sensors, joined: Box (5 n,) |
     | Reward | with the task ``peak`` the own measurement (0 if none succeeded), with ``map`` an equal share of the \
     drop in map error, with ``level`` one of the gain in F1; minus the own cost |
     | End | all agents are truncated after ``max_cycles`` rounds |
@@ -53,10 +53,10 @@ class SensorField(SimulatedWorld[SensorFieldSettings, Episode], arguments=Sensor
     It decides rewards and ``ground_truth`` only.
 
     The value of one sample for a map depends on the others. So for ``map`` and ``level`` the world keeps its own
-    belief, with a fixed kernel, of all samples so far (``Scorer``). The reward is the improvement of its map: of the
-    root mean squared error, in the unit of the field, or of the F1 score of the places above the level. Rewards of all
-    sensors and rounds add up to the final score minus that at reset, minus all costs. If the field changes, a round
-    without samples makes the map worse, and rewards are then negative.
+    belief, with a fixed kernel, of all samples so far (``Scorer``). The reward is the improvement of its map. It is
+    measured by root mean squared error, in the unit of the field, or by the F1 score of the region above the level.
+    Rewards of all sensors and rounds add up to the final score minus that at reset, minus all costs. If the field
+    changes, a round without samples makes the map worse, and rewards are then negative.
 
     The key of the ``field`` table selects the kind of field; time counts in rounds:
 
@@ -78,7 +78,7 @@ class SensorField(SimulatedWorld[SensorFieldSettings, Episode], arguments=Sensor
         task: ``peak``, ``map`` or ``level``.
         level: Watched level, in the unit of the field; required by the task ``level``, and refused otherwise.
         places: One [x, y] in m per sensor, all different. Default: spread so that each has an equal share of the map.
-        place_seed: Seed of the default places, >= 0.
+        place_seed: Seed of the default positions, >= 0.
         reach_m: Half the side of a sensor's box, > 0. Default: the smallest with which the boxes cover the map. A
             sensor without a site in its box has the nearest one.
         spots: Largest number of candidate locations of a sensor, 1 to 1024; if only sites can be measured, all sites in

@@ -89,7 +89,7 @@ def _checked_places(settings: SensorFieldSettings, field: Field) -> Float[np.nda
                 at=f"$.places[{i}]",
             )
         if (place == places[:i]).all(axis=1).any():
-            raise ConfigError(f"got {place.tolist()} twice; wanted different places", at=f"$.places[{i}]")
+            raise ConfigError(f"got {place.tolist()} twice; wanted different locations", at=f"$.places[{i}]")
     return places
 
 

@@ -1,4 +1,4 @@
-"""Reference powers of a WLAN: the best known ones, and results of heuristic baselines."""
+"""Reference powers of a WLAN: the reference optimum, and results of heuristic baselines."""
 
 import functools
 from collections.abc import Callable

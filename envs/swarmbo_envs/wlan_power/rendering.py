@@ -19,7 +19,7 @@ from swarmbo_envs.wlan_power.world import Episode
 _RESOLUTION = 160  # pixels of the map along its longer side
 _MARGIN = 0.06
 _NUMBERED = 40  # most access points with room for a number
-_DISTURBERS = {"audible": "access points that the serving one hears (dashed)", "all": "all others (dashed: audible)"}
+_DISTURBERS = {"audible": "access points in range of the serving one (dashed)", "all": "all others (dashed: audible)"}
 _SINR_DB = (-20.0, 40.0)
 
 

@@ -153,9 +153,9 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
             to_users = shadowing_to_users(settings.topology_seed, std, k, table.users)
             return Topology(places, users, None, between, to_users, np.zeros(2), area)
     raise ConfigError(
-        f"got {k} access points in {area[0]:g} m x {area[1]:g} m, of which no drawing lets each hear from 2 to "
-        f"{table.most_heard} others at {settings.audible_dbm:g} dBm; wanted another area_m, separation_m, most_heard, "
-        "or audible_dbm of the world",
+        f"got {k} access points in {area[0]:g} m x {area[1]:g} m, and no draw with 2 to {table.most_heard} "
+        f"others in range of each at {settings.audible_dbm:g} dBm. Wanted another area_m, separation_m, most_heard, "
+        "or audible_dbm",
         at="$.topology.generated",
     )
 

@@ -61,10 +61,10 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         objective: ``capacity``: Shannon's, of SINR by locations and powers; ``throughput``: throughput of a saturated
             802.11n downlink, simulated by ns-3 only. Then every access point disturbs every other, whatever
             ``interference`` is. The two objectives rank powers differently.
-        utility: Function of the users' rates: ``sum``; ``proportional-fair``, the sum of logarithms; ``minimum-rate``,
-            the least of all, which is no sum over access points and needs ``outcomes = "total"``; ``cell-minimum``, the
-            sum of the least rate of each access point; ``users-above``, the number of users with at least
-            ``rate_mbps``. ``Utility`` has a table.
+        utility: Function of the users' rates. ``sum``: their sum. ``proportional-fair``: the sum of their logarithms.
+            ``cell-minimum``: the sum of the least rate of each access point. ``users-above``: the number of users with
+            at least ``rate_mbps``. ``minimum-rate``: the least of all; it is no sum over access points, so it needs
+            ``outcomes = "total"``.
         rate_mbps: Rate threshold; required by ``users-above``, and refused otherwise.
         simulation: Settings of ns-3; see ``SimulationSettings`` in ``settings.py``.
         bandwidth_mhz: Bandwidth of the channel that all access points share.
@@ -73,10 +73,10 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         interference: ``audible``: only access points in range of the serving one disturb a user; ``all``: every other
             access point does.
         audible_dbm: Least received power, at largest transmit power, at which an access point is in range of another.
-        outcomes: ``per-factor``: every agent receives the outcome of its own users; ``total``: all receive the sum.
-        noise_std: Standard deviation of the noise of a total, in the unit of the utility. The noise of an access
-            point's outcome is that over the square root of their number, so that their sum is as noisy as a total; an
-            access point without users measures 0 exactly.
+        outcomes: ``per-factor``: every agent receives the outcome of its users; ``total``: all receive the sum.
+        noise_std: Standard deviation of the noise of a total, in the unit of the utility. The noise of one of k access
+            points has this divided by sqrt(k), so that their sum is as noisy as a total. An access point without users
+            measures 0 exactly.
         failure_rate: Probability that a measurement fails: of each agent independently, or of the total.
         mobility_m: Standard deviation of a user's step between two rounds along each axis, m.
         leave_rate: Probability that a present user leaves between two rounds.
@@ -135,7 +135,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def factor_graph(self) -> dict[str, Any]:
         """Prior knowledge of the network as plain data: one factor per access point, over the powers in its range.
 
-        Has ``bounds`` and ``variable_owners`` by variable, ``scopes`` and ``owners`` by factor, and ``outcomes``.
+        Has ``bounds`` and ``variable_owners`` per variable, ``scopes`` and ``owners`` per factor, and ``outcomes``.
         """
         scopes = [sorted([i, *heard.tolist()]) for i, heard in enumerate(self._heard)]
         return {
@@ -184,7 +184,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         points = self._low + unit * (self._high - self._low)
         labels = self.labels
         told = (points, value(points), maximum, powers, labels["unit"], labels["axis_unit"], labels["name"], value)
-        return GroundTruth(*told, maximum_is="best known")
+        return GroundTruth(*told, maximum_is="reference optimum")
 
     @property
     def labels(self) -> dict[str, str]:

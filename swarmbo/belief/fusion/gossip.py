@@ -147,7 +147,7 @@ class Gossip(FusedView):
         told = said.has | {author: number for author, (number, _) in said.entries.items()}
         if (own := told.get(self.name, 0)) > self.n_measurements:
             raise LostStateError(
-                f"agent {self.name!r}: got {self.n_measurements} readings of its own, and {sender!r} knows of {own}; "
+                f"agent {self.name!r}: got {self.n_measurements} measurements, and {sender!r} knows of {own}; "
                 "wanted the state it had (load_state_dict), or a new name"
             )
         leaves_a_gap = False

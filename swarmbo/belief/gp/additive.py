@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, init=False)
 class AdditiveGP(AdditivePosterior):
-    """Belief about an additive function, immutable: what learns returns a new one.
+    """Immutable belief about an additive function: methods that learn return a new one.
 
     Predictions are methods of its base, ``AdditivePosterior``; so are the fields. ``create`` makes one whose
     hyper-parameters are to be fitted; the constructor takes them as given.
@@ -50,12 +50,13 @@ class AdditiveGP(AdditivePosterior):
         lengthscale: In the unit of the variables, > 0: one for all, ``{variable: length}``, or
             ``{factor: (length, ...)}`` in the order of its scope.
         outputscale: Prior variance of each factor, > 0, or ``{factor: variance}``.
-        noise_variance: Of each outcome, >= 0, where ``update`` is told no other.
+        noise_variance: Noise variance of each outcome, >= 0, unless ``update`` is given another.
         mean: Prior mean of the sum, shared out evenly, or ``{factor: mean}``.
-        time: How outcomes fade with the rounds, of all factors; None for a function that stays as it is.
-        standardise: Bring outcomes to mean 0 and variance 1 at each update until the first ``fit``; outputscale and
+        time: Correlation over rounds, for all factors, by which old outcomes lose weight; None for a function that does
+            not change.
+        standardise: Scale outcomes to mean 0 and variance 1 at each update until the first ``fit``. Outputscale and
             noise variance are in that unit then, and ``mean`` must be 0.
-        outcomes: What ``condition_on_pending`` takes for granted will be told: totals, or all factors.
+        outcomes: Outcomes that ``condition_on_pending`` expects: totals, or all factors.
 
     Raises:
         ConfigError: If a value is out of range, or names a factor or variable that is not in the graph.
@@ -113,8 +114,8 @@ class AdditiveGP(AdditivePosterior):
         """A belief without data, its hyper-parameters at the mode of their prior.
 
         Raises:
-            ShapeError: If the domain has not one side per variable.
-            ConfigError: If settings have something of a factor that is not in the graph.
+            ShapeError: If the domain does not have one side per variable.
+            ConfigError: If settings name a factor that is not in the graph.
         """
         if domain.n_dims != len(graph.variables):
             raise ShapeError(
@@ -150,7 +151,7 @@ class AdditiveGP(AdditivePosterior):
             totals: As in ``update``.
             factors: As in ``update``.
             noise_variance: As in ``update``.
-            rounds: As in ``update``. The belief is of round 0 until it is asked ``at`` another.
+            rounds: As in ``update``. The belief is that of round 0 until ``at`` sets another.
             outcomes: As in ``create``.
 
         Raises:
@@ -175,7 +176,7 @@ class AdditiveGP(AdditivePosterior):
 
     @property
     def needs_fit(self) -> bool:
-        """Whether data wait for a fit: the first at once, later ones after ``settings.refit_every`` evaluations."""
+        """True if data wait for a fit: the first at once, later ones after ``settings.refit_every`` evaluations."""
         return self.n_data - self.fitted_at >= (self.settings.refit_every if self.fitted_at else 1)
 
     def update(
@@ -190,19 +191,19 @@ class AdditiveGP(AdditivePosterior):
     ) -> "AdditiveGP":
         """Learn outcomes; hyper-parameters stay, points pending are forgotten.
 
-        What was worked out for the data so far is extended, in time quadratic in their number.
+        The factorisation for the data so far is extended, in time quadratic in their number.
 
         Args:
             X: New points (n, d), physical, columns in the order of ``graph.variables``; they may repeat.
-            y: Their totals (n,) or outcomes by factor (n, k), as the number of axes says.
+            y: Their totals (n,) or outcomes per factor (n, k), by the number of axes.
             totals: Totals (n,), together with ``factors`` for mixed outcomes.
-            factors: Outcomes by factor (n, k), in the order of ``graph.factors``.
-            noise_variance: Variance >= 0 of the noise where it is known, in the square of the outcome's unit; it takes
-                the place of the fitted one. One for all, one for each point's outcomes (n,), one for each outcome of a
-                factor (n, k), or (n, 1 + k) with the totals' first. NaN, and by default: the fitted one. A standard
-                deviation below 1e-4 of the scale of outcomes counts as that.
-            rounds: The round of each evaluation (n,), or one for all; by default the present one. It matters only
-                where outcomes fade.
+            factors: Outcomes per factor (n, k), in the order of ``graph.factors``.
+            noise_variance: Known variance >= 0 of the noise, in the square of the outcome's unit. It replaces the
+                fitted variance. One for all, one for each point's outcomes (n,), one for each outcome of a factor (n,
+                k), or (n, 1 + k) with the totals' first. NaN, the default, keeps the fitted one. A standard deviation
+                below 1e-4 of the scale of outcomes counts as 1e-4 of it.
+            rounds: The round of each evaluation (n,), or one for all; by default the present one. It has an effect only
+                with a time axis.
 
         Returns:
             The new belief. NaN means that an outcome was not observed.
@@ -229,16 +230,16 @@ class AdditiveGP(AdditivePosterior):
     def condition_on_pending(
         self, X: ArrayLike, rounds: ArrayLike | float | None = None, awaited: ArrayLike | None = None
     ) -> "AdditiveGP":
-        """A belief whose variance knows of evaluations to come, and whose mean does not move.
+        """Belief conditioned on pending evaluations: its variance falls, its mean does not change.
 
         Source: Desautels, Krause & Burdick 2014, section 4 (hallucinated outcomes).
 
         Args:
             X: Points (p, n), physical, added to those pending already.
-            rounds: The round of each (p,), or one for all; by default the present one. A point that was asked for long
-                ago will tell less of the present.
-            awaited: Of which factors (p, k) each will bring the outcome, where some are known already. By default of
-                all of them: as a total or one by one, as ``outcomes`` says.
+            rounds: The round of each (p,), or one for all; by default the present one. A point requested long ago tells
+                less about the present.
+            awaited: Mask (p, k) of the factors whose outcome is still to come, if some are known. By default all are to
+                come: as a total or one by one, according to ``outcomes``.
 
         Raises:
             ShapeError: If a shape does not fit, or a value is not finite.
@@ -254,7 +255,7 @@ class AdditiveGP(AdditivePosterior):
         """Refit all hyper-parameters, means and scales to all data; points pending are forgotten.
 
         Args:
-            rng: For random starts.
+            rng: Random stream for starts.
             warm: Start the search at an earlier optimum.
 
         Returns:
@@ -270,12 +271,12 @@ class AdditiveGP(AdditivePosterior):
         rngs: Sequence[np.random.Generator],
         warm: Sequence[AdditiveHyperparameters | None],
     ) -> "list[AdditiveGP]":
-        """What ``fit`` does, for several beliefs about factors observed one by one, side by side and to the same bits.
+        """Fit several beliefs about factors observed one by one, in parallel; bit-identical to ``fit`` of each.
 
         Args:
-            beliefs: Of one graph and with one choice of settings.
-            rngs: For random starts, one each.
-            warm: Where each search starts, as in ``fit``.
+            beliefs: Beliefs of one graph and with the same settings.
+            rngs: Random streams for starts, one each.
+            warm: Start of each search, as in ``fit``.
         """
         fits = zip(beliefs, fit_alike(beliefs, rngs, warm), strict=True)
         return [belief._fitted(hyperparameters) for belief, hyperparameters in fits]
@@ -290,22 +291,22 @@ class AdditiveGP(AdditivePosterior):
         rngs: Sequence[np.random.Generator],
         warm: Sequence[AdditiveHyperparameters | None],
     ) -> "list[AdditiveGP]":
-        """What ``fit`` does, for several sums of which totals are told, side by side in compiled code.
+        """Fit several sums with known totals in parallel, in compiled code.
 
         Args:
             beliefs: See ``swarmbo.belief.gp.fit_jointly.fit_sums`` for what holds of them.
-            rngs: For random starts, one each.
-            warm: Where each search starts, as in ``fit``.
+            rngs: Random streams for starts, one each.
+            warm: Start of each search, as in ``fit``.
         """
         fits = zip(beliefs, fit_sums(beliefs, rngs, warm), strict=True)
         return [belief._fitted(hyperparameters) for belief, hyperparameters in fits]
 
     def with_graph(self, graph: FactorGraph) -> "AdditiveGP":
-        """The same data seen through another decomposition.
+        """Belief from the same data under another decomposition.
 
-        A factor of the same name and scope keeps all that is its own. Another gets for each variable the geometric mean
-        of the lengthscales over the factors it was in, and an even share of the prior variance and mean that is left;
-        its outcomes are unknown.
+        A factor of the same name and scope keeps its hyper-parameters and outcomes. Any other gets, for each variable,
+        the geometric mean of the lengthscales over the variable's earlier factors. It also gets an even share of the
+        remaining prior variance and mean; its outcomes are unknown.
 
         Args:
             graph: Scopes over the same variables, in any order.

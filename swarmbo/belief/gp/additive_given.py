@@ -77,7 +77,7 @@ def given_hyperparameters(
     if not all(math.isfinite(value) for value in means):
         raise ConfigError(f"got {mean}; wanted finite numbers", at="$.mean")
     return AdditiveHyperparameters(
-        kernels=tuple(form.kernel or settings.kernel for form in settings.of_factors(graph.factors)),
+        kernels=tuple(form.kernel for form in settings.of_factors(graph.factors)),
         lengthscales=tuple(lengths),
         outputscales=tuple(outputs),
         noise_variances=(float(noise_variance),) * k,

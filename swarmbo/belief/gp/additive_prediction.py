@@ -54,7 +54,7 @@ class AdditivePosterior(ChannelGP):
 
     @property
     def has_time(self) -> bool:
-        """Whether outcomes fade."""
+        """True if the belief has a time axis."""
         return bool(self.hyperparameters.times)
 
     @property
@@ -124,7 +124,7 @@ class AdditivePosterior(ChannelGP):
         return means[order]
 
     def local(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
-        """Posterior of each factor at points of its own.
+        """Posterior of each factor at separate points.
 
         Args:
             stack: Factors of equal size.
@@ -138,7 +138,7 @@ class AdditivePosterior(ChannelGP):
         return self._stack(stack).marginals(U, gradient=gradient)
 
     def local_mean(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
-        """The mean of ``local`` (g, m), to the bit, without the cost of a variance."""
+        """Mean of ``local`` (g, m), bit-identical, without the cost of a variance."""
         return self._stack(stack).mean(U)
 
     def local_contrast(

@@ -1,7 +1,8 @@
 """What an additive Gaussian process is told to be (settings), and what it was fitted to be (hyper-parameters)."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from functools import lru_cache
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -36,6 +37,20 @@ class FactorPrior(Settings, frozen=True):
         require_kernel(self)
 
 
+_NOTHING_OWN = FactorPrior()
+
+
+class FactorForm(NamedTuple):
+    """``FactorPrior`` with the gaps filled; medians that depend on the sizes of factors stay open."""
+
+    kernel: KernelName
+    lengthscale_log_median: float | None
+    lengthscale_log_std: float
+    outputscale_median: float | None
+    outputscale_log_std: float
+    noise_median: float
+
+
 @kind("belief", FUNCTION)
 class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"):
     """Settings of a sum of Gaussian processes, one per factor, with hyper-parameters fitted jointly.
@@ -53,17 +68,19 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
             logarithm; (log d) / 2 is added for factors of d variables.
         lengthscale_log_std: Its standard deviation, > 0.
         deviation_log_std: Standard deviation > 0 of the deviations; ``hierarchical`` only.
-        outputscale_log_std: Of the prior on each factor's outputscale, > 0. Its median is 1 / number of factors.
+        outputscale_log_std: Log standard deviation of the prior on each factor's outputscale, > 0. Its median is 1 /
+            number of factors.
         noise_median: Median > 0 of the prior on the noise variance.
         noise_log_std: Its standard deviation in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
-        time: How outcomes fade with the rounds; None for a function that stays as it is. Factors observed one by one
-            fade each at a pace of its own, others all alike.
-        refit_every: Refit when this many outcomes, >= 1, came since the last fit.
-        restarts: Random starts, >= 0, drawn from the prior for each fit besides the prior's mode.
-        max_iterations: Of L-BFGS-B per start, or of damped Newton steps where factors are observed one by one, >= 1.
-        factors: What single factors have of their own, by name.
-        structure: How a team finds scopes from totals; None: they are those of its graph.
+        time: Kernel over time, by which old outcomes lose weight; None for a function that does not change. Factors
+            observed one by one have separate lengthscales, others a common one.
+        refit_every: Refit after this many outcomes, >= 1, since the last fit.
+        restarts: Random starts, >= 0, drawn from the prior for each fit, in addition to the prior's mode.
+        max_iterations: Iterations of L-BFGS-B per start, or damped Newton steps if factors are observed one by one, >=
+            1.
+        factors: Settings of single factors, by name.
+        structure: Method by which a team finds scopes from totals; None: they are those of its graph.
 
     Example:
         >>> import numpy as np
@@ -100,36 +117,31 @@ class AdditiveGPSettings(Settings, frozen=True, tag_field="kind", tag="additive"
             require(self, field, lambda value: not value or self.structure is None, "none where a structure is learned")
 
     def lengthscale_model(self, sizes: Sequence[int], *, alone: bool) -> LengthscaleModel:
-        """How lengthscales hang together in a fit.
+        """Relation of the lengthscales in a fit.
 
         Args:
             sizes: Number of variables of each factor that is fitted.
-            alone: Whether it is one factor on outcomes of its own.
+            alone: True if it is one factor with its own outcomes.
         """
         if self.lengthscales != "auto":
             return self.lengthscales
         return "separate" if alone or max(sizes) == 1 else "hierarchical"
 
-    def of_factors(self, factors: Sequence[str]) -> list[FactorPrior]:
-        """``of_factor`` of many: those that have nothing of their own are one object."""
-        common = None
-        out = list[FactorPrior]()
-        for factor in factors:
-            if factor in self.factors:
-                out.append(self.of_factor(factor))
-            else:
-                common = common or self.of_factor(factor)
-                out.append(common)
-        return out
+    def of_factors(self, factors: Sequence[str]) -> list[FactorForm]:
+        """Forms of some factors; equal ones are one object."""
+        common = (self.kernel, self.lengthscale_log_std, self.outputscale_log_std, self.noise_median)
+        return [_form(self.factors.get(factor, _NOTHING_OWN), *common) for factor in factors]
 
-    def of_factor(self, factor: str) -> FactorPrior:
-        """What a factor has of its own, gaps filled with what holds for all; medians that depend on sizes stay open."""
-        own = self.factors.get(factor, FactorPrior())
-        return FactorPrior(
-            kernel=own.kernel or self.kernel,
-            lengthscale_log_median=own.lengthscale_log_median,
-            lengthscale_log_std=own.lengthscale_log_std or self.lengthscale_log_std,
-            outputscale_median=own.outputscale_median,
-            outputscale_log_std=own.outputscale_log_std or self.outputscale_log_std,
-            noise_median=own.noise_median or self.noise_median,
-        )
+
+@lru_cache(maxsize=1024)
+def _form(
+    own: FactorPrior, kernel: KernelName, length_log_std: float, output_log_std: float, noise_median: float
+) -> FactorForm:
+    return FactorForm(
+        own.kernel or kernel,
+        own.lengthscale_log_median,
+        own.lengthscale_log_std or length_log_std,
+        own.outputscale_median,
+        own.outputscale_log_std or output_log_std,
+        own.noise_median or noise_median,
+    )

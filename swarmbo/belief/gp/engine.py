@@ -82,10 +82,10 @@ class ChannelGP(SpatialGP):
         """For each latent the coordinates of a point that it reads."""
 
     def extended_from(self, earlier: "ChannelGP") -> Self:
-        """The same belief, to the bit: what was worked out for another one is extended, if that knew the first data.
+        """The same belief, bit-identical; a factorisation of another one is extended, if its data come first here.
 
-        Only latents that are observed one by one, many of them, are the same to the bit either way; others are worked
-        out anew, and so are those of other hyper-parameters.
+        Only many latents that are observed one by one are bit-identical in both ways. Others are computed again, and so
+        are those of other hyper-parameters.
 
         Args:
             earlier: The other one, of the same domain.
@@ -104,9 +104,9 @@ class ChannelGP(SpatialGP):
         return self._with(base=replace(known, data=data, parts=parts))
 
     def drop_cache(self) -> None:
-        """Keep nothing of what was worked out from data that are all known: it is worked out again if it is asked for.
+        """Drop what was computed from data that are all known; it is computed again on demand.
 
-        Of many latents that is most of what a belief takes of memory, and is the same to the bit.
+        For many latents this is most of a belief's memory. The result is bit-identical.
         """
         cached = vars(self)
         known = cached.get("_on_data")
@@ -249,11 +249,10 @@ class ChannelGP(SpatialGP):
         return {name: getattr(self, name)[:0] for name in ("pending", "pending_rounds", "awaited")} | {"given": None}
 
     def at(self, now: float) -> Self:
-        """The same belief in another round; itself where nothing fades.
+        """The same belief in another round; itself without a time axis.
 
         Args:
-            now: The round. Predictions are of this one, and so are evaluations and points pending that come without
-                a round of their own.
+            now: Round of predictions, and of evaluations and pending points without a stated round.
 
         Raises:
             ShapeError: If it is not finite.

@@ -28,15 +28,15 @@ from swarmbo.spaces import Domain
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ExactGP(ChannelGP, FieldGP):
-    """Belief about a field, immutable: every method that learns returns a new one. Make one with ``create``.
+    """Immutable belief about a field: every method that learns returns a new one. Make one with ``create``.
 
-    It is the engine of all exact beliefs, ``ChannelGP``, with one latent, which every row reads at its own place; what
-    it predicts and the fields not listed here are that's.
+    It is the engine of all exact beliefs, ``ChannelGP``, with one latent, which every row reads at its own location.
+    Its predictions and the fields not listed here are those of ``ChannelGP``.
 
     Args:
         settings: Kernel, priors, effort of the fit.
         tells_since_fit: Updates with data since the last fit.
-        is_fitted: Whether the hyper-parameters come from a fit.
+        is_fitted: True if the hyper-parameters come from a fit.
 
     Example:
         >>> domain = Domain(np.zeros(2), np.array([100.0, 50.0]))
@@ -125,7 +125,7 @@ class ExactGP(ChannelGP, FieldGP):
 
     @property
     def scopes(self) -> Sequence[Sequence[int]]:
-        """All coordinates of a place, for the one latent."""
+        """All coordinates of a location, for the one latent."""
         return (range(self.domain.n_dims),)
 
     @property
@@ -140,10 +140,10 @@ class ExactGP(ChannelGP, FieldGP):
 
     @property
     def needs_fit(self) -> bool:
-        """Whether data wait for a fit: the first ones at once, later ones after ``settings.refit_every`` updates.
+        """True if data wait for a fit: the first ones at once, later ones after ``settings.refit_every`` updates.
 
-        With more than 1,000 rows a fit means to factorise a large matrix anew, and changes little: then the wait is
-        longer by the square of thousands of rows, rounded up.
+        With more than 1,000 rows a fit factorises a large matrix again, and changes little. Then the wait is longer by
+        the square of the thousands of rows, rounded up.
         """
         wait = self.settings.refit_every * max(1, math.ceil((len(self.points) / FITTED_TO) ** 2))
         return self.tells_since_fit >= (wait if self.is_fitted else 1)
@@ -155,9 +155,9 @@ class ExactGP(ChannelGP, FieldGP):
             X: New points (n, d), physical; they may lie outside the domain, and may repeat. With a time axis they are
                 of the round ``now``, or state theirs as a last coordinate.
             y: Their outcomes (n,), physical, below 1e60 in size. Leave failed measurements out.
-            noise_variance: Variance >= 0 of the noise of each outcome (n,) where it is known, or one for all, in the
-                square of the outcome's unit; it takes the place of the fitted one. NaN, and by default: the fitted one.
-                A standard deviation below 1e-4 of the scale of outcomes counts as that.
+            noise_variance: Known variance >= 0 of the noise of each outcome (n,), or one for all, in the square of the
+                outcome's unit. It replaces the fitted variance. NaN, the default, keeps the fitted one. A standard
+                deviation below 1e-4 of the scale of outcomes counts as 1e-4 of it.
 
         Returns:
             The new belief; this one where n is 0.
@@ -173,9 +173,9 @@ class ExactGP(ChannelGP, FieldGP):
         return self._told(points, totals, outcomes[:, None], noise, rounds, tells_since_fit=tells)
 
     def condition_on_pending(self, X: ArrayLike) -> "ExactGP":
-        """A belief whose variance knows of measurements to come, and whose mean does not move.
+        """Belief conditioned on pending measurements: its variance falls, its mean does not change.
 
-        This is GP-BUCB's hallucination: an outcome equal to the posterior mean carries no news but takes variance.
+        This is GP-BUCB's hallucination: an outcome equal to the posterior mean reduces the variance only.
 
         Source: Desautels, Krause & Burdick 2014, section 4.
 
@@ -194,11 +194,11 @@ class ExactGP(ChannelGP, FieldGP):
     def fit(self, rng: np.random.Generator) -> "ExactGP":
         """Refit hyper-parameters, mean and outcome scale to the data; points pending are forgotten.
 
-        Of more than 1,000 rows as many are drawn, and a fit starts from the last one alone; of more than 500 from there
-        and from the prior's mode.
+        With more than 1,000 rows, 1,000 of them are drawn, and the search starts from the last optimum alone. With more
+        than 500 rows it starts from there and from the prior's mode.
 
         Args:
-            rng: For the random starts, and of the rows.
+            rng: Random stream for starts and for the choice of rows.
 
         Returns:
             The new belief. Degenerate data (none, one, equal or constant ones) give a proper belief too, at the mode of
@@ -214,17 +214,17 @@ class ExactGP(ChannelGP, FieldGP):
         )
 
     def near(self, X: ArrayLike, most: int) -> "ExactGP":
-        """A belief by the data that tell most of some points by themselves, for points beside them.
+        """Belief from the data most informative about some points, for points near them.
 
-        Measurements near by screen off those behind them, so this is the same belief but for little there, and another
-        one elsewhere. So it takes no part where a measurement made now at any of the points would not be in it. Points
-        pending are all kept.
+        Near measurements make farther ones almost irrelevant, so this belief is nearly the same there, and differs
+        elsewhere. It is not used if a measurement made now at one of the points would not be among its data. All
+        pending points are kept.
 
-        Source: Vecchia 1988 and Gramacy & Apley 2015, of which this is the simplest form: nearest neighbours.
+        Source: Vecchia 1988; Gramacy & Apley 2015, in their simplest form, nearest neighbours.
 
         Args:
             X: Points (m, d), physical, m >= 1.
-            most: How many rows: those of the highest prior correlation with the middle of the points.
+            most: Number of rows: those of the highest prior correlation with the middle of the points.
 
         Returns:
             The belief; this one where it has no more data, or where the points lie further apart than such rows do.
@@ -245,7 +245,7 @@ class ExactGP(ChannelGP, FieldGP):
 
     @staticmethod
     def posterior_means(beliefs: "Sequence[ExactGP]", X: ArrayLike) -> list[Float[np.ndarray, " m"]]:
-        """Means of several beliefs at the same points; of data that they have in common, covariances are taken once.
+        """Means of several beliefs at the same points; covariances of common data are computed once.
 
         Args:
             beliefs: At least one, of one domain, with equal hyper-parameters and of one round.
@@ -278,7 +278,7 @@ class ExactGP(ChannelGP, FieldGP):
         return points[:, :d], points[:, d] if self.has_time else np.full(len(points), self.now)
 
     def state_dict(self) -> dict[str, Any]:
-        """All of the state, the factorised part included, as plain JSON data and arrays.
+        """Whole state, the factorised part included, as plain JSON data and arrays.
 
         Returns:
             ``{"json": {...}, "arrays": {name: array}}``; ``from_state_dict`` makes an equal belief of it, to the bit.
@@ -288,12 +288,12 @@ class ExactGP(ChannelGP, FieldGP):
 
     @classmethod
     def from_state_dict(cls, settings: ExactGPSettings, domain: Domain, state: Mapping[str, Any]) -> "ExactGP":
-        """The belief that ``state_dict`` wrote down; it goes on exactly as the one that was saved.
+        """Restore the belief of a ``state_dict``; it continues bit-identically.
 
         Args:
             settings: As of the saved belief.
             domain: As of the saved belief.
-            state: What ``state_dict`` returned, also after a trip through JSON and ``.npz``.
+            state: Result of ``state_dict``, also after a conversion to JSON and ``.npz`` and back.
 
         Raises:
             StateVersionError: If another version wrote it.

@@ -35,7 +35,7 @@ def prior_hyperparameters(settings: AdditiveGPSettings, graph: FactorGraph) -> A
     """The mode of the prior, outcomes unscaled."""
     sizes = [len(scope) for scope in graph.scopes]
     model = settings.lengthscale_model(sizes, alone=False)
-    medians = [form.noise_median or settings.noise_median for form in settings.of_factors(graph.factors)]
+    medians = [form.noise_median for form in settings.of_factors(graph.factors)]
     prior = HyperparameterPrior.of(settings, graph.factors, sizes, model, [*medians, settings.noise_median])
     return hyperparameters_at(settings, graph.factors, sizes, prior, prior.centre)
 

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.gp.additive_settings import FactorForm
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
 from swarmbo.belief.gp.observations import Observations, noise_ahead, standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior
@@ -68,15 +68,16 @@ def fit_alone(belief: "AdditivePosterior", fits: Sequence[Alone]) -> list[Additi
     """
     settings, k = belief.settings, len(belief.scopes)
     forms = settings.of_factors(belief.graph.factors)
-    known = dict[tuple[FactorPrior, int], HyperparameterPrior]()
+    known = dict[tuple[FactorForm, int], HyperparameterPrior]()
     priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, KernelName, bool], list[_Problem]]()
-    for form, scope in zip(forms, belief.scopes, strict=True):
-        if (form, len(scope)) not in known:
-            known[form, len(scope)] = _prior(settings, form, len(scope))
-        priors.append(known[form, len(scope)])
+    for factor, form, size in zip(belief.graph.factors, forms, map(len, belief.scopes), strict=True):
+        if (form, size) not in known:
+            model = settings.lengthscale_model([size], alone=True)
+            known[form, size] = HyperparameterPrior.of(settings, [factor], [size], model, [form.noise_median])
+        priors.append(known[form, size])
     for place, (data, offsets, scales, rng, warm) in enumerate(fits):
         for i, (prior, form, own) in enumerate(zip(priors, forms, data.by_factor(k), strict=True)):
-            size, kernel, scale = len(belief.scopes[i]), form.kernel or settings.kernel, float(scales[i])
+            size, kernel, scale = len(belief.scopes[i]), form.kernel, float(scales[i])
             # drawn in any case: what comes next to a factor must not depend on whether the outcomes of another vary
             drawn = [prior.sample(rng) for _ in range(settings.restarts)]
             if standardisation(own.outcome)[2]:
@@ -113,7 +114,7 @@ def _found(
     times = [prior.time_lengthscale(theta) for prior, theta in zip(priors, thetas, strict=True)]
     outcomes = fit.data.by_factor(len(forms))
     hyper = AdditiveHyperparameters(
-        kernels=tuple(form.kernel or settings.kernel for form in forms),
+        kernels=tuple(form.kernel for form in forms),
         lengthscales=tuple(tuple(own.tolist()) for own in lengthscales),
         outputscales=tuple(np.concatenate(outputscales).tolist()),
         noise_variances=tuple(
@@ -129,13 +130,6 @@ def _found(
     )
     noise = sum(hyper.in_one_unit().noise_variances)  # a total that comes later has the noise of all its factors
     return msgspec.structs.replace(hyper, total_noise_variance=float(noise))
-
-
-def _prior(settings: AdditiveGPSettings, form: FactorPrior, size: int) -> HyperparameterPrior:
-    """Of a factor of some size that is observed by itself."""
-    alone, name = msgspec.structs.replace(settings, factors={"f": form}), "f"
-    model = settings.lengthscale_model([size], alone=True)
-    return HyperparameterPrior.of(alone, [name], [size], model, [form.noise_median or settings.noise_median])
 
 
 def _searched(

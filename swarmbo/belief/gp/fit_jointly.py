@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 import numpy as np
 from jaxtyping import Float
 
@@ -81,16 +80,16 @@ def fit_sums(
         rngs: For random starts of each.
         warm: Of each, as in ``fit_additive``.
     """
-    found, alike = list[AdditiveHyperparameters](), dict[tuple[Any, ...], list[_Sum]]()
+    found, alike = dict[int, AdditiveHyperparameters](), dict[tuple[Any, ...], list[_Sum]]()
     for place, (belief, rng, earlier) in enumerate(zip(beliefs, rngs, warm, strict=True)):
         data, prior = belief.observations, _joint_prior(belief, is_mixed=False)
         offsets, scales, is_shown = units(belief.totals, belief.factors)
-        one = _Sum(place, prior, data, offsets, scales, [])
         if is_shown:
             starts, goes_on = _joint_starts(belief, prior, earlier, float(scales[0]), rng, is_mixed=False)
-            one = one._replace(starts=starts)
-            alike.setdefault((len(data), prior.sizes, prior.is_shared, _kernels(belief)[0], goes_on), []).append(one)
-        found.append(_joint_hyperparameters(belief, data, prior, prior.centre, offsets, scales, is_mixed=False))
+            form = len(data), prior.sizes, prior.is_shared, _kernels(belief)[0], goes_on
+            alike.setdefault(form, []).append(_Sum(place, prior, data, offsets, scales, starts))
+        else:
+            found[place] = _joint_hyperparameters(belief, data, prior, prior.centre, offsets, scales, is_mixed=False)
     for (_, _, _, kernel, goes_on), sums in alike.items():
         units_of = np.array([one.scales[0] for one in sums])[:, None]
         columns = [np.concatenate([np.array(scope) for scope in beliefs[one.place].scopes]) for one in sums]
@@ -109,7 +108,7 @@ def fit_sums(
             found[one.place] = _joint_hyperparameters(
                 belief, one.data, one.prior, theta, constants, one.scales, is_mixed=False
             )
-    return found
+    return [found[place] for place in range(len(beliefs))]
 
 
 class _Sum(NamedTuple):
@@ -124,13 +123,12 @@ class _Sum(NamedTuple):
 
 
 def _kernels(belief: "AdditivePosterior") -> list[KernelName]:
-    settings = belief.settings
-    return [form.kernel or settings.kernel for form in settings.of_factors(belief.graph.factors)]
+    return [form.kernel for form in belief.settings.of_factors(belief.graph.factors)]
 
 
 def _joint_prior(belief: "AdditivePosterior", *, is_mixed: bool) -> HyperparameterPrior:
     settings, factors, sizes = belief.settings, belief.graph.factors, [len(scope) for scope in belief.scopes]
-    medians = [form.noise_median or settings.noise_median for form in settings.of_factors(factors)]
+    medians = [form.noise_median for form in settings.of_factors(factors)]
     noises = [*medians, settings.noise_median] if is_mixed else [settings.noise_median]
     return HyperparameterPrior.of(settings, factors, sizes, settings.lengthscale_model(sizes, alone=False), noises)
 
@@ -165,23 +163,13 @@ def _joint_hyperparameters(
     is_mixed: bool,
 ) -> AdditiveHyperparameters:
     settings, factors, sizes = belief.settings, belief.graph.factors, [len(scope) for scope in belief.scopes]
-    k, scale = len(factors), float(scales[0])
-    hyper = hyperparameters_at(settings, factors, sizes, prior, theta)
-    fitted, outcomes = (
-        [*hyper.noise_variances, hyper.total_noise_variance],
-        [*data.by_factor(k), data.of_channel(TOTAL)],
-    )
+    fitted, own = prior.unpack(theta)[2], [*data.by_factor(len(factors)), data.of_channel(TOTAL)]
     *noises, of_total = (
-        noise_ahead(noise, own, scale, settings.noise_floor) for noise, own in zip(fitted, outcomes, strict=True)
+        noise_ahead(float(noise), outcomes, float(scales[0]), settings.noise_floor)
+        for noise, outcomes in zip(fitted if is_mixed else fitted.repeat(len(own)), own, strict=True)
     )
-    noises = noises if is_mixed else [of_total] * k
-    return msgspec.structs.replace(
-        hyper,
-        scales=tuple(scales.tolist()),
-        constants=tuple(constants.tolist()),
-        noise_variances=tuple(noises),
-        total_noise_variance=of_total,
-    )
+    noises = [*noises, of_total] if is_mixed else [of_total]
+    return hyperparameters_at(settings, factors, sizes, prior, theta, noises, constants, scales)
 
 
 def decay_of(time: TimeAxis | None, data: Observations) -> tuple[KernelName, Float[np.ndarray, " r"]] | None:
@@ -195,17 +183,21 @@ def hyperparameters_at(
     sizes: Sequence[int],
     prior: HyperparameterPrior,
     theta: Float[np.ndarray, " p"],
+    noises: Sequence[float] = (),
+    constants: Float[np.ndarray, " k"] | None = None,
+    scales: Float[np.ndarray, " k"] | None = None,
 ) -> AdditiveHyperparameters:
-    """Theta as hyper-parameters; one noise variance is that of totals and of factors alike."""
+    """Theta as hyper-parameters; one noise variance is that of totals and of factors alike, by default theta's."""
     k, time = len(factors), prior.time_lengthscale(theta)
-    lengthscales, outputscales, noises = prior.unpack(theta)
+    lengthscales, outputscales, fitted = prior.unpack(theta)
+    noises = noises or fitted.tolist()
     return AdditiveHyperparameters(
-        kernels=tuple(form.kernel or settings.kernel for form in settings.of_factors(factors)),
+        kernels=tuple(form.kernel for form in settings.of_factors(factors)),
         lengthscales=tuple(tuple(part.tolist()) for part in np.split(lengthscales, np.cumsum(sizes)[:-1])),
         outputscales=tuple(outputscales.tolist()),
-        noise_variances=tuple(noises[:k].tolist()) if len(noises) > 1 else (float(noises[0]),) * k,
-        total_noise_variance=float(noises[-1]),
-        constants=(0.0,) * k,
-        scales=(1.0,) * k,
+        noise_variances=tuple(noises[:k]) if len(noises) > 1 else (noises[0],) * k,
+        total_noise_variance=noises[-1],
+        constants=(0.0,) * k if constants is None else tuple(constants.tolist()),
+        scales=(1.0,) * k if scales is None else tuple(scales.tolist()),
         times=() if settings.time is None or time is None else (TimeCorrelation(settings.time.kernel, time),) * k,
     )

@@ -16,13 +16,13 @@ LengthscaleModel = Literal["shared", "hierarchical", "separate"]
 
 
 class TimeAxis(Settings, frozen=True):
-    """How a belief about a field that changes forgets: the kernel over time that multiplies the one over places.
+    """Kernel over time, multiplied with the kernel over locations, for a field that changes: old data lose weight.
 
     Times are counted in rounds. The lengthscale is fitted with the other hyper-parameters.
 
     Args:
-        kernel: Covariance function over time. ``matern12`` fades like a field that wanders, with a kink at once;
-            ``matern32`` and smoother ones suit fields that drift.
+        kernel: Covariance function over time. ``matern12`` suits fields that change erratically; ``matern32`` and
+            smoother ones suit fields that drift.
         lengthscale_median: Median > 0 of the prior on its lengthscale, in rounds.
         lengthscale_log_std: Its standard deviation in natural logarithms, > 0.
 
@@ -56,22 +56,23 @@ class ExactGPSettings(Settings, frozen=True, tag_field="kind", tag="exact"):
         kernel: Covariance function.
         lengthscales: ``shared``: one for all coordinates. ``hierarchical``: a common one times a small deviation per
             coordinate. ``separate``: one per coordinate, independent.
-        equal_in: What equal lengthscales mean: ``side``, an equal share of each side of the domain; ``physical``, an
+        equal_in: Meaning of equal lengthscales. ``side``: an equal share of each side of the domain. ``physical``: an
             equal physical length, for coordinates of one unit on a domain of unequal sides.
-        lengthscale_median: Median > 0 of the prior on the (common) lengthscale, times √d, which is how distances in the
-            unit cube grow. The default suits maps: 95 % of it lies between 0.05 and 0.84 sides of a square.
+        lengthscale_median: Median > 0 of the prior on the (common) lengthscale, times √d, as distances in the unit cube
+            grow. The default suits maps: 95 % of it lies between 0.05 and 0.84 sides of a square.
         lengthscale_log_std: Its standard deviation in natural logarithms, > 0.
         deviation_log_std: Standard deviation > 0 of the deviations, in natural logarithms; ``hierarchical`` only.
-        outputscale_log_std: Of the prior on the outputscale (prior variance), whose median is 1.
-        noise_median: Median > 0 of the prior on the noise variance. The default leaves room for what maps of measured
-            fields hold below the spacing of the samples; 1e-3 with a deviation of 1.5 suits noise-free functions.
+        outputscale_log_std: Log standard deviation of the prior on the outputscale (prior variance), whose median is 1.
+        noise_median: Median > 0 of the prior on the noise variance. The default leaves room for variation of measured
+            fields below the spacing of the samples; 1e-3 with a deviation of 1.5 suits noise-free functions.
         noise_log_std: Its standard deviation in natural logarithms, > 0.
         noise_floor: Smallest noise variance that a fit may choose, in (0, 1].
         time: The belief's time axis; None for a field that stays as it is.
-        refit_every: ``needs_fit`` is true when this many updates with data, >= 1, came since the last fit; with more
-            than 1,000 measurements fits are to as many of them, and come less often (``ExactGP.needs_fit``).
-        restarts: Random starts, >= 0, drawn from the prior for each fit, besides the prior's mode and the last optimum.
-        max_iterations: Of L-BFGS-B per start, >= 1.
+        refit_every: ``needs_fit`` is true after this many updates with data, >= 1, since the last fit. With more than
+            1,000 measurements, fits use 1,000 of them and are rarer (``ExactGP.needs_fit``).
+        restarts: Random starts, >= 0, drawn from the prior for each fit, in addition to the prior's mode and the last
+            optimum.
+        max_iterations: Iterations of L-BFGS-B per start, >= 1.
 
     Example:
         >>> from swarmbo.belief.gp.exact import ExactGP
@@ -125,7 +126,7 @@ class TimeCorrelation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         require(self, "lengthscale", lambda value: value > 0.0, "a number > 0")
 
     def between(self, one: Float[np.ndarray, "*_"], other: Float[np.ndarray, "*_"]) -> Float[np.ndarray, "*_"]:
-        """Correlation of what is in some rounds with what is at others, by broadcasting."""
+        """Correlation of the field in some rounds with that in others, by broadcasting."""
         return correlation(self.kernel, np.abs(one - other) / self.lengthscale)
 
 

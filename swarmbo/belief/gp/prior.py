@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorPrior
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings, FactorForm
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings, LengthscaleModel, TimeAxis
 from swarmbo.spaces import Domain
 
@@ -112,7 +112,7 @@ class HyperparameterPrior:
         k, own = len(sizes), settings.of_factors(factors)
         firsts, counts, ties = list(range(k)), sizes, None  # who stands for the others, and how many lengthscales each
         if k >= TIED_FROM:
-            places = dict[tuple[FactorPrior, int], int]()
+            places = dict[tuple[FactorForm, int], int]()
             alike = [places.setdefault(form, len(places)) for form in zip(own, sizes, strict=True)]
             is_mixed = len(noise_medians) > 1
             ties = Ties(np.repeat(alike, sizes), np.array(alike), np.array([*alike, len(places)] if is_mixed else [0]))
@@ -127,7 +127,7 @@ class HyperparameterPrior:
                 for prior in own
             ]
         ) + 0.5 * np.log(sizes)
-        spreads = np.array([prior.lengthscale_log_std or settings.lengthscale_log_std for prior in own])
+        spreads = np.array([prior.lengthscale_log_std for prior in own])
         if model == "shared":
             medians = np.full(sum(counts), np.average(medians, weights=sizes))
             spreads = np.full(sum(counts), spreads.mean())
@@ -140,10 +140,7 @@ class HyperparameterPrior:
             spreads=spreads,
             deviation=settings.deviation_log_std,
             outputs=[
-                (
-                    1.0 / k if prior.outputscale_median is None else prior.outputscale_median,
-                    prior.outputscale_log_std or settings.outputscale_log_std,
-                )
+                (1.0 / k if prior.outputscale_median is None else prior.outputscale_median, prior.outputscale_log_std)
                 for prior in (own[i] for i in firsts)
             ],
             noise_medians=noise_medians,

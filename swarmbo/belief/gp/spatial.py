@@ -34,7 +34,7 @@ class SpatialGP(ABC):
     @property
     @abstractmethod
     def has_time(self) -> bool:
-        """Whether data fade."""
+        """True if the belief has a time axis."""
 
     @abstractmethod
     def posterior_cache(self, X: ArrayLike) -> PosteriorCache:
@@ -113,11 +113,11 @@ class FieldGP(SpatialGP):
 
     @property
     def has_time(self) -> bool:
-        """Whether data fade."""
+        """True if the belief has a time axis."""
         return self.hyperparameters.time is not None
 
     def at(self, now: float) -> Self:
-        """The same belief at another round; itself where nothing fades.
+        """The same belief at another round; itself without a time axis.
 
         Args:
             now: The round.

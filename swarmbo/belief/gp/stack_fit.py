@@ -15,7 +15,7 @@ their inverse: what fits into a core's cache.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -56,15 +56,6 @@ class Evaluated:
     information: Float[np.ndarray, "b p p"]
     mean: Float[np.ndarray, " b"]
 
-    def where(self, chosen: Bool[np.ndarray, " b"], other: "Evaluated") -> "Evaluated":
-        """These where they are chosen, elsewhere others."""
-        return Evaluated(
-            np.where(chosen, self.value, other.value),
-            np.where(chosen[:, None], self.gradient, other.gradient),
-            np.where(chosen[:, None, None], self.information, other.information),
-            np.where(chosen, self.mean, other.mean),
-        )
-
     def bent(self, moved: Float[np.ndarray, "b p"], before: Float[np.ndarray, "b p"]) -> "Evaluated":
         """With information that agrees, along the last step, with how the gradient changed.
 
@@ -84,7 +75,7 @@ class Evaluated:
         added = bend[:, :, None] * bend[:, None, :] / np.where(is_bowl, seen, 1.0)[:, None, None]
         removed = along[:, :, None] * along[:, None, :] / np.where(is_bowl, expected, 1.0)[:, None, None]
         information = np.where(is_bowl[:, None, None], self.information - removed + added, self.information)
-        return replace(self, information=information)
+        return Evaluated(self.value, self.gradient, information, self.mean)
 
     def put(self, rows: Int[np.ndarray, " s"], other: "Evaluated") -> None:
         """Write others over some rows."""
@@ -222,14 +213,18 @@ def evaluate(
     a, t, k = Ut.shape[1], Ut.shape[2], len(ends)
     c, T = logs.shape[1], (t + _BLOCK - 1) // _BLOCK * _BLOCK
     o, last = c - k - 1, c - 2  # where outputscales begin and end
-    n, n_times = t * t, (o - a) * t
-    room = room if len(room) else np.empty(T * T + (2 * k - 1) * n + n_times * t)
+    n = t * (t - 1) // 2
+    room = room if len(room) else np.empty(T * T + (2 * k + o - a) * n)
     A, strip = room[: T * T].reshape(T, T), np.zeros((2 * _BLOCK, T))
-    slopes = room[T * T : T * T + k * n].reshape(k, t, t)
-    parts = room[T * T + k * n : T * T + (2 * k - 1) * n].reshape(k - 1, t, t)
-    by_time = room[T * T + (2 * k - 1) * n :].reshape(n_times, t)
+    # of pairs of outcomes, row after row of the lower triangle: half of what whole matrices take of a core's cache, and
+    # one run for the kernel, whose loop is slow at the ends of runs
+    slopes, parts, by_time = (
+        room[T * T : T * T + k * n].reshape(k, n),
+        room[T * T + k * n : T * T + 2 * k * n].reshape(k, n),
+        room[T * T + 2 * k * n :].reshape(o - a, n),
+    )
     X, noise, fitted = np.empty((a, t)), np.empty(t), np.empty(t)
-    squares, ones = np.empty(t), np.ones(t)
+    squares, ones = np.empty(n), np.ones(t)
     solved, of_ones, alpha, residual = np.empty(t), np.empty(t), np.empty(t), np.empty(t)
     D, E = np.empty((c, t)), np.empty((c, t))  # derivatives of K by the logarithms, times alpha; K⁻¹ times that
     for row in range(len(logs)):
@@ -247,30 +242,34 @@ def evaluate(
             fitted[i] = 0.0 if is_known else free
             noise[i] = (known_noise[own, i] if is_known else free) + added[row]
             largest = max(largest, output + noise[i])
-        for i in range(t):
-            near, square, first = A[i, :i], squares[:i], 0
-            if kernel == GIVEN:
-                place = i - 1  # pairs of the first outcome come first, those of the second after them
-                for j in range(i):
-                    near[j] = output * given[row, 0, place]
-                    slopes[0, i, j] = output * given[row, 1, place]
-                    if n_times:
-                        by_time[i, j] = output * given[row, 2, place]
-                    place += t - 2 - j
-            for p in range(k if kernel != GIVEN else 0):
-                square[:] = 0.0
+        first = 0
+        for p in range(k if kernel != GIVEN else 0):
+            squares[:], begun = 0.0, 0
+            for i in range(t):
+                square = squares[begun : begun + i]
                 for d in range(first, ends[p]):
                     x, at = X[d], X[d, i]
                     for j in range(i):
                         square[j] += (at - x[j]) ** 2
-                part = near if p == k - 1 else parts[p, i, :i]
-                radial(kernel, square, math.exp(theta[o + p]), part, slopes[p, i, :i])
-                first = ends[p]
+                begun += i
+            radial(kernel, squares, math.exp(theta[o + p]), parts[p], slopes[p])
+            first = ends[p]
+        if kernel == GIVEN:
+            for j in range(n):
+                parts[0, j], slopes[0, j] = output * given[row, 0, j], output * given[row, 1, j]
+            for d in range(o - a):
+                for j in range(n):
+                    by_time[d, j] = output * given[row, 2, j]
+        begun = 0
+        for i in range(t):
+            near = A[i, :i]
+            near[:] = parts[k - 1, begun : begun + i]
             for p in range(k - 1):
-                part = parts[p, i]
+                part = parts[p, begun : begun + i]
                 for j in range(i):
                     near[j] += part[j]
             A[i, i] = output + noise[i]
+            begun += i
         for i in range(t, T):
             A[i, :i], A[i, i] = 0.0, largest
         log_root, smallest = inverted(A, strip)
@@ -294,44 +293,47 @@ def evaluate(
         # sum of W times the prior's covariances: K without its noise, and the sum of K⁻¹ times K is t
         gradient[row, last], gradient[row, c - 1] = 0.5 * (explained - t - known), 0.5 * by_noise
         for p in range(k - 1):  # of the last part what the others leave
-            out, own_output, summed = D[o + p], math.exp(theta[o + p]), 0.0
+            out, own_output, summed, begun = D[o + p], math.exp(theta[o + p]), 0.0, 0
             out[:] = 0.0
             for i in range(t):
-                by, negative, near, told = alpha[i], A[i], parts[p, i], own_output * alpha[i]
+                by, negative, near, told = alpha[i], A[i], parts[p, begun : begun + i], own_output * alpha[i]
                 summed += 0.5 * own_output * (by * by + negative[i])
                 for j in range(i):
                     summed += near[j] * (by * alpha[j] + negative[j])
                     told += near[j] * alpha[j]
                     out[j] += near[j] * by
                 out[i] += told
+                begun += i
             gradient[row, o + p] = summed
             gradient[row, last] -= summed
             D[last] -= out
         p = 0
         for d in range(a):
-            x, out, summed = X[d], D[d], 0.0
+            x, out, summed, begun = X[d], D[d], 0.0, 0
             out[:] = 0.0
             if d == ends[p]:
                 p += 1
             for i in range(t):
-                at, by, negative, slope, told = x[i], alpha[i], A[i], slopes[p, i], 0.0
+                at, by, negative, slope, told = x[i], alpha[i], A[i], slopes[p, begun : begun + i], 0.0
                 for j in range(i):
                     change = slope[j] * (at - x[j]) ** 2
                     summed += change * (by * alpha[j] + negative[j])
                     told += change * alpha[j]
                     out[j] += change * by
                 out[i] += told
+                begun += i
             gradient[row, d] = summed
         for d in range(a, o):
-            out, summed = D[d], 0.0
+            out, summed, begun = D[d], 0.0, 0
             out[:] = 0.0
             for i in range(t):
-                by, negative, changes, told = alpha[i], A[i], by_time[i], 0.0
+                by, negative, changes, told = alpha[i], A[i], by_time[d - a, begun : begun + i], 0.0
                 for j in range(i):
                     summed += changes[j] * (by * alpha[j] + negative[j])
                     told += changes[j] * alpha[j]
                     out[j] += changes[j] * by
                 out[i] += told
+                begun += i
             gradient[row, d] = summed
         if information.shape[1] == 0:
             continue
@@ -348,7 +350,7 @@ def evaluate(
 def room_for(k: int, t: int) -> Float[np.ndarray, " n"]:
     """Room that ``evaluate`` needs for t outcomes of a sum of k parts that do not decay."""
     T = (t + _BLOCK - 1) // _BLOCK * _BLOCK
-    return np.empty(T * T + (2 * k - 1) * t * t)
+    return np.empty(T * T + k * t * (t - 1))
 
 
 class StackedLogPosterior:
@@ -382,6 +384,11 @@ class StackedLogPosterior:
         self._precision = np.array([prior.precision for prior in priors])
         self.bounds = np.array([prior.bounds for prior in priors])
         self._code = CODES.get(kernel, GIVEN) if decay is None else GIVEN
+        if self._code == GIVEN:  # pairs come column after column, and are wanted row after row
+            t = z.shape[1]
+            places = np.zeros((t, t), dtype=np.int64)
+            places[np.triu_indices(t, 1)] = np.arange(t * (t - 1) // 2)
+            self._order = places.T[np.tril_indices(t, -1)]
         self._Ut, self._ends = np.ascontiguousarray(np.swapaxes(U, 1, 2)), np.cumsum(priors[0].sizes)
         q, a, rest = priors[0].n_lengthscales, U.shape[2], len(priors[0].centre) - priors[0].n_lengthscales
         lengths = np.ones((a, 1)) if priors[0].is_shared else np.eye(a)
@@ -396,6 +403,8 @@ class StackedLogPosterior:
             which: Of which latent each is.
         """
         found, is_sound = self._evaluated(theta, which, np.zeros(len(theta)))
+        if is_sound.all():
+            return found
         (singular,) = np.nonzero(~is_sound)
         outputs = np.exp(theta[:, -1 - len(self._ends) :]).sum(axis=1)  # the noise variance included
         level = self._z.shape[1] * _EPSILON * np.maximum(outputs, np.nan_to_num(self._known_noise[which]).max(axis=1))
@@ -433,16 +442,12 @@ class StackedLogPosterior:
                 put(slice(start, start + size))
         else:
             in_threads(b, put)
-        found = Evaluated(value, gradient @ by, by.T @ information @ by, mean)
-        away = theta - self._centre[which]
-        weighted = (self._precision[which] @ away[..., None])[..., 0]
-        found = replace(
-            found,
-            value=found.value - 0.5 * (away * weighted).sum(axis=1),
-            gradient=found.gradient - weighted,
-            information=found.information + self._precision[which],
-        )
-        return found, is_sound
+        if self._first.is_shared:  # else theta has these logarithms in this order
+            gradient, information = gradient @ by, by.T @ information @ by
+        away, precision = theta - self._centre[which], self._precision[which]
+        weighted = (precision @ away[..., None])[..., 0]
+        value -= 0.5 * (away * weighted).sum(axis=1)
+        return Evaluated(value, gradient - weighted, information + precision, mean), is_sound
 
     def _given(self, logs: Float[np.ndarray, "b c"], which: Int[np.ndarray, " b"]) -> Float[np.ndarray, "b 3 _n"]:
         """Correlations of pairs of outcomes, their slopes and what they gain with a longer memory."""
@@ -460,7 +465,7 @@ class StackedLogPosterior:
             left, fall = correlation_and_slope(name, apart)
             out[:, 2] = out[:, 0] * fall * apart**2
             out[:, :2] *= left[:, None]
-        return out
+        return np.ascontiguousarray(out[:, :, self._order])
 
 
 def maximise_stacked(
@@ -499,21 +504,21 @@ def maximise_stacked(
     low, high = log_posterior.bounds[which, :, 0], log_posterior.bounds[which, :, 1]
     theta = np.clip(starts, low, high)
     now, damping = log_posterior(theta, which) if begun is None else begun, np.full(len(theta), _DAMPED)
-    active = np.arange(len(theta))
+    active, n_starts = np.arange(len(theta)), len(theta) // len(set(which.tolist()))
     for _ in range(max_iterations):
-        if apart > 0.0:
-            active = active[~doubled(theta, now.value, len(theta) // len(set(which.tolist())), apart)[active]]
+        if apart > 0.0 and n_starts > 1:
+            active = active[~doubled(theta, now.value, n_starts, apart)[active]]
         at, gradient, information = theta[active], now.gradient[active], now.information[active]
-        held = ((at <= low[active]) & (gradient < 0.0)) | ((at >= high[active]) & (gradient > 0.0))
+        lowest, highest = low[active], high[active]
+        held = ((at <= lowest) & (gradient < 0.0)) | ((at >= highest) & (gradient > 0.0))
         unit = tolerance * np.maximum(np.abs(now.value[active]), 1.0)
-        undamped = _step(gradient, information, held, np.zeros(len(active)), longest)
+        undamped, step = _steps(gradient, information, held, damping[active], longest)
         goes_on = 0.5 * (undamped * gradient).sum(axis=1) > unit
         if not goes_on.any():
             break
-        active, at, unit, held = active[goes_on], at[goes_on], unit[goes_on], held[goes_on]
-        gradient, information = gradient[goes_on], information[goes_on]
-        step = _step(gradient, information, held, damping[active], longest)
-        trial = np.clip(at + step, low[active], high[active])
+        active, at, unit, gradient, information, trial = (
+            own[goes_on] for own in (active, at, unit, gradient, information, np.clip(at + step, lowest, highest))
+        )
         moved = trial - at
         promised = (gradient * moved).sum(axis=1) - 0.5 * np.einsum("bi,bij,bj->b", moved, information, moved)
         tried = log_posterior(trial, which[active])
@@ -523,8 +528,9 @@ def maximise_stacked(
         change = np.where(ratio > 0.75, 0.1, np.where(ratio > 0.25, 1.0, 10.0))
         least = np.where(accepted, _LEAST, _DAMPED)
         damping[active] = np.clip(damping[active] * change, least, _MOST)
-        theta[active] = np.where(accepted[:, None], trial, at)
-        now.put(active, tried.bent(moved, gradient).where(accepted, now.take(active)))
+        up = np.flatnonzero(accepted)
+        theta[active[up]] = trial[up]
+        now.put(active[up], tried.take(up).bent(moved[up], gradient[up]))
         is_flat = accepted & (np.abs(gain) <= unit) | (np.abs(moved).max(axis=1) <= _EPSILON)
         active = active[~is_flat]
         if not len(active):
@@ -543,17 +549,17 @@ def doubled(
     return (is_near & ((other > one) | (other == one) & is_first)).any(axis=-1).ravel()
 
 
-def _step(
+def _steps(
     gradient: Float[np.ndarray, "b p"],
     information: Float[np.ndarray, "b p p"],
     held: Bool[np.ndarray, "b p"],
     damping: Float[np.ndarray, " b"],
     longest: float,
-) -> Float[np.ndarray, "b p"]:
-    """The damped step of each search; none in coordinates that are held."""
-    matrix = np.where(held[:, :, None] | held[:, None, :], 0.0, information)
+) -> Float[np.ndarray, "2 b p"]:
+    """The undamped and the damped step of each search; none in coordinates that are held."""
     places = np.arange(gradient.shape[1])
-    diagonal = information[:, places, places] * (1.0 + damping[:, None])
-    matrix[:, places, places] = diagonal
+    matrix = np.repeat(np.where(held[:, :, None] | held[:, None, :], 0.0, information)[None], 2, axis=0)
+    matrix[0][:, places, places] = diagonal = information[:, places, places]
+    matrix[1][:, places, places] = diagonal * (1.0 + damping[:, None])
     step = np.linalg.solve(matrix, np.where(held, 0.0, gradient)[..., None])[..., 0]
-    return step * np.minimum(1.0, longest / np.maximum(np.abs(step).max(axis=1), 1e-300))[:, None]
+    return step * np.minimum(1.0, longest / np.maximum(np.abs(step).max(axis=2), 1e-300))[..., None]

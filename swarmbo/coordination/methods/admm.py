@@ -134,8 +134,8 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         polish_steps: Joint gradient steps at the end, >= 0; 0 keeps the best point as it is.
         polished: Number of a part's best points that are polished besides the recombined one, >= 1.
         mode: ``lockstep``: agents wait for every message that they need, as described above. ``asynchronous``: they
-            wait for none, and act at a deadline by the messages received. Short runs from up to five starts are
-            followed by turns of the variables from the best start and from the end of each run; the best result is kept
+            wait for none, and act at a deadline by the messages received. Short runs start from up to five points. Then
+            variables move alternately from the best start and from the end of each run, and the best result is kept
             (``swarmbo.coordination.deadline_box``). This mode uses ``starts``, ``inner_steps`` and ``penalty`` of the
             above.
         deadline: Ticks, >= 1, until all agents act; in a tick a message crosses one link or several. Asynchronous mode

@@ -36,9 +36,9 @@ class Exact(TableMethod, frozen=True, tag_field="kind", tag="exact"):
     On the chain of DB-GP-UCB, where factor n couples robots n … n+B, it is one forward-backward sweep with messages
     over B robots. On other graphs the min-fill order is used if its largest table is smaller.
 
-    The report's ``rounds`` count tables that wait for one another on their way up the elimination tree, and as many
-    choices on their way down. This is twice the largest number of steps on a path to a root with another agent than the
-    step before. Sending factors' tables to the agents that join them, all at once beforehand, is not counted.
+    The report's ``rounds`` count the dependent tables sent up the elimination tree, and as many choices sent down. This
+    is twice the largest number of steps on a path to a root with another agent than the step before. Sending factors'
+    tables to the agents that join them, all at once beforehand, is not counted.
 
     Args:
         table_budget: Largest number of entries, >= 1, of the table of one step: the product of the numbers of values of

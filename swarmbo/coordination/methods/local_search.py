@@ -127,7 +127,7 @@ class DSA(TableMethod, frozen=True, tag_field="kind", tag="dsa"):
 
     Every variable starts at a random value. In a round all agents send their values, and each finds its best values
     given the others'. A variable with a gain moves to a best value with the stated probability, or else stays; chance
-    keeps neighbours from moving against one another for ever. Of several equally good values one is drawn. A variable
+    keeps neighbours from moving against one another for ever. One of several equally good values is drawn. A variable
     without a gain, but with another value as good, moves there with the same probability
 
     - never (``A``),

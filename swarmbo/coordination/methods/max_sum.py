@@ -1,6 +1,6 @@
 """Max-sum: exact on forests, an anytime heuristic on graphs with loops."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,12 +11,11 @@ from swarmbo.coordination.agreement import Solution, TableOutcome
 from swarmbo.coordination.deadline import require_lockstep
 from swarmbo.coordination.deadline_tables import agree_by_deadline
 from swarmbo.coordination.decoding import decode, repaired
-from swarmbo.coordination.flooding import Flooding, Kernels
+from swarmbo.coordination.flooding import Flooding, messages_of_factor, messages_of_variable
 from swarmbo.coordination.messages import Conditioned, FromFactor, FromVariable
 from swarmbo.coordination.plan import Plan, TableMethod
 from swarmbo.coordination.requests import Compare, Crossed, Mail, Steps, ToFactors, ToVariables
 from swarmbo.coordination.tables import Edge, Flat, Table, Vector
-from swarmbo.coordination.updates import kernels_for, messages_of_factor, messages_of_variable
 from swarmbo.coordination.view import LocalView
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Status
@@ -26,10 +25,6 @@ from swarmbo.transport import InProcess, Routes
 
 if TYPE_CHECKING:
     import networkx as nx
-
-
-# entries that NumPy reads in a quarter of the time that Python takes for a factor
-PER_FACTOR = 2**14
 
 
 class Flooded(NamedTuple):
@@ -156,8 +151,7 @@ class MaxSum(TableMethod, frozen=True, tag_field="kind", tag="max-sum"):
         Work after a round depends on that round and earlier ones only, so more rounds never give a worse best choice.
         If ``reads_out``, choices are decoded and repaired, and those of the last messages are evaluated too.
         """
-        kernels = kernels_for(self.rounds * n_entries(view, tables) + _one_by_one(view))
-        flooding = Flooding(view.graph, {f: tables[f] for f in view.factors}, kernels, view.variables, sizes)
+        flooding = Flooding(view.graph, {f: tables[f] for f in view.factors}, view.variables, sizes)
         messages = np.zeros(flooding.n_entries)  # those of factors
         from_variables, choices = flooding.from_variables(messages)
         best, best_so_far, n_rounds = choices, None, 0
@@ -234,16 +228,10 @@ def max_sum(
     return MaxSum(rounds=rounds, damping=damping, tolerance=tolerance, repairs=repairs).solve(graph, tables, links)
 
 
-def n_entries(view: LocalView, tables: Mapping[str, Table]) -> int:
-    """Number of entries read to renew all messages of the own factors once."""
-    return sum(tables[factor].size for factor in view.factors)
-
-
 def _on_tree(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
     """Send every message once, as soon as it is final; then choose, from the root to the leaves."""
-    kernels = kernels_for(2 * n_entries(view, tables) + _one_by_one(view))  # once to the root, once away from it
-    if view.is_whole and kernels.tree is not None:
-        return (yield from _on_tree_at_once(view, tables, sizes, kernels, kernels.tree))
+    if view.is_whole:
+        return (yield from _on_tree_at_once(view, tables, sizes))
     graph, mail = view.graph, Mail()
     factors, variables = set(view.factors), set(view.variables)
     from_variables: dict[Edge, Vector] = {}
@@ -266,7 +254,7 @@ def _on_tree(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, i
         needed = [(f, x) for f, to in answering for x in _writers(graph, f) if to != (x,)]
         yield from hear("variable", needed, from_variables)
         for f, recipients in answering:
-            outgoing, owner = messages_of_factor(graph, f, tables[f], from_variables, kernels), graph.owner(f)
+            outgoing, owner = messages_of_factor(graph, f, tables[f], from_variables), graph.owner(f)
             for x in recipients:
                 mail.say(owner, graph.variable_owner(x), FromFactor(f, x, outgoing[x]))
     yield from hear("factor", [(f, x) for x in view.variables for f in graph.factors_of(x)], from_factors)
@@ -276,16 +264,10 @@ def _on_tree(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, i
     return TableOutcome({x: chosen[x] for x in view.variables}, "exact", len(view.part.levels))
 
 
-def _on_tree_at_once(
-    view: LocalView,
-    tables: Mapping[str, Table],
-    sizes: Mapping[str, int],
-    kernels: Kernels,
-    tree: Callable[[Flooding], tuple[Flat, Flat, int]],
-) -> Steps[TableOutcome]:
+def _on_tree_at_once(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]) -> Steps[TableOutcome]:
     """Same for a whole part in one process: bit-identical messages and choices, and as many."""
-    flooding = Flooding(view.graph, tables, kernels, view.variables, sizes)
-    from_variables, from_factors, n_rounds = tree(flooding)
+    flooding = Flooding(view.graph, tables, view.variables, sizes)
+    from_variables, from_factors, n_rounds = flooding.tree_messages()
     edges, lengths = view.graph.edges, flooding.edge_sizes
     writes = np.diff(edges.first)[edges.factors] > 1
     yield Crossed(lambda counts: counts.numbers(FromVariable, lengths, writes) + counts.numbers(FromFactor, lengths))
@@ -297,9 +279,9 @@ def _decoded(
     view: LocalView, tables: Mapping[str, Table], flooding: Flooding, from_variables: Flat, from_factors: Flat
 ) -> Steps[dict[str, int]]:
     """Choose variable by variable from the last messages; in one call for a whole part in one process."""
-    if not view.is_whole or flooding.kernels.decoded is None:
+    if not view.is_whole:
         return (yield from decode(view, tables, flooding.by_edge(from_variables), flooding.by_edge(from_factors)))
-    choices = flooding.kernels.decoded(flooding, from_variables, from_factors)
+    choices = flooding.last_choices(from_variables, from_factors)
     edges, place = view.graph.edges, np.empty(len(view.variables), dtype=np.int64)
     place[[view.graph.column_of[x] for x in view.part.order]] = np.arange(len(view.variables))
     turns = place[edges.variables]
@@ -307,11 +289,6 @@ def _decoded(
     lengths = flooding.edge_sizes
     yield Crossed(lambda counts: counts.numbers(Conditioned, lengths, is_given) + counts.words(choices))
     return flooding.by_variable(choices)
-
-
-def _one_by_one(view: LocalView) -> int:
-    """Time of Python loops over the factors of a whole part without compiled code, in units of entries read."""
-    return PER_FACTOR * len(view.factors) if view.is_whole else 0
 
 
 def _writers(graph: FactorGraph, factor: str) -> tuple[str, ...]:

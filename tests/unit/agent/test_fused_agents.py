@@ -331,7 +331,7 @@ class Planner:
     ("given", "message"),
     [
         ({"acquisition": Together()}, "wanted a ChainAcquisition"),
-        ({"coordination": Planner()}, "wanted a way to agree"),
+        ({"coordination": Planner()}, "wanted a coordination method"),
     ],
     ids=["acquisition", "planner"],
 )

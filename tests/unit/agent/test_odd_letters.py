@@ -12,7 +12,7 @@ import pytest
 
 import swarmbo as sb
 from swarmbo.coordination.stepping import step
-from swarmbo.deciding.packed_places import packed
+from swarmbo.deciding.offers import packed
 from swarmbo.records import LinkReport
 from swarmbo.transport import InProcess
 

@@ -200,7 +200,7 @@ def test_runs_of_unlike_problems_are_said_to_be_and_problems_that_were_swept_are
     assert problem[1] == other[1] == "random", "a method that nothing is compared to has a name too"
     (note,) = alone.notes
     assert note.startswith(
-        f"these are runs of 2 unlike problems ({problem[0]}, {other[0]}); methods are compared within"
+        f"these are runs of 2 different problems ({problem[0]}, {other[0]}); methods are compared within"
     )
     assert not compare([tmp_path / "random-1"]).notes
     for rounds in (1, 2):

@@ -42,9 +42,9 @@ def test_a_measurement_above_the_maximum_has_its_round_and_its_reason_beside_it(
     moving = msgspec.structs.replace(lifted, moves=True)  # the maximum of the last round is another one
     assert dict(report_rows(moving))["best measurement"].endswith(" km, in round 2")
     assert dict(report_rows(msgspec.structs.replace(lifted, best_round=0)))["best measurement"].count(", at reset") == 1
-    only_known = msgspec.structs.replace(lifted, maximum_is="best known")
+    only_known = msgspec.structs.replace(lifted, maximum_is="reference optimum")
     assert dict(report_rows(only_known))["best measurement"].endswith(" km, in round 2")
-    assert dict(report_rows(only_known))["best known"] == "1 u"
+    assert dict(report_rows(only_known))["reference optimum"] == "1 u"
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])

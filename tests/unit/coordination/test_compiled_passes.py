@@ -9,11 +9,11 @@ from hypothesis import given, settings, strategies as st
 
 from swarmbo.coordination import MaxSum, Solution
 from swarmbo.coordination.compiled_passes import order_of, tree_rounds
-from swarmbo.coordination.methods import max_sum as module
 from swarmbo.coordination.part import decoding_order, tree_levels
+from swarmbo.coordination.participant import solve_with_agents
 from swarmbo.coordination.tables import factor_values, total
-from swarmbo.coordination.updates import COMPILED_FROM
 from swarmbo.graph import Edges, FactorGraph
+from swarmbo.transport import InProcess
 
 Tables = dict[str, np.ndarray]
 AGENTS = ["ann", "bob", "é" * 40, "d" * 300]  # names of every width that is told apart
@@ -43,13 +43,9 @@ def draw(
 def both_ways(
     method: MaxSum, graph: FactorGraph, tables: Tables, links: "nx.Graph[str] | None"
 ) -> tuple[Solution, Solution]:
-    """One by one, and compiled."""
-    found = []
-    for per_factor in (0, 2**40):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(module, "PER_FACTOR", per_factor)
-            found.append(method.solve(graph, tables, links))
-    return found[0], found[1]
+    """Message by message, and at once."""
+    by_agents = solve_with_agents(method, graph, tables, InProcess().open(graph.agents, links))
+    return by_agents, method.solve(graph, tables, links)
 
 
 def same(one: Solution, other: Solution) -> bool:
@@ -117,18 +113,3 @@ def test_edges_are_those_of_scopes(seed: int, n_factors: int, loops: int) -> Non
     assert told == [(f, graph.variables[x]) for x in places for f in graph.factors_of(graph.variables[x])]
     assert len(edges.of_variables(places[:0])) == 0
     assert Edges.of([], {}).first.tolist() == [0]
-
-
-def test_many_factors_are_compiled_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert 1024 * module.PER_FACTOR == COMPILED_FROM
-    asked: list[int] = []
-
-    def noted(n_entries: int) -> object:
-        asked.append(n_entries)
-        return kernels_for(0)
-
-    kernels_for = module.kernels_for
-    monkeypatch.setattr(module, "kernels_for", noted)
-    graph = FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{i + 1}"] for i in range(4)})
-    MaxSum().solve(graph, dict.fromkeys(graph.factors, np.eye(2)))
-    assert asked == [2 * 4 * 4 + 4 * module.PER_FACTOR]

@@ -3,9 +3,8 @@
 import numpy as np
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.coordination.flooding import Flooding
+from swarmbo.coordination.flooding import Flooding, damped, largest_changes, messages_of_factor, messages_of_variable
 from swarmbo.coordination.tables import Edge, Vector, factor_values, spread
-from swarmbo.coordination.updates import NUMPY, damped, largest_changes, messages_of_factor, messages_of_variable
 from swarmbo.graph import FactorGraph
 
 DAMPING = 0.3
@@ -35,7 +34,7 @@ def test_messages_laid_out_are_those_made_one_by_one(
     sizes = {x: n for f in graph.factors for x, n in zip(graph.scope(f), tables[f].shape, strict=True)}
     factors = [f for f in graph.factors if is_whole or rng.random() < 0.5]
     variables = [x for x in graph.variables if is_whole or rng.random() < 0.5]
-    flooding = Flooding(graph, {f: tables[f] for f in factors}, NUMPY, variables, sizes)
+    flooding = Flooding(graph, {f: tables[f] for f in factors}, variables, sizes)
     edges = {(f, x) for f in graph.factors for x in graph.scope(f) if f in factors or x in variables}
     assert flooding.n_entries == sum(sizes[x] for _, x in edges)
     heard, previous, said = (rng.normal(size=flooding.n_entries) for _ in range(3))
@@ -53,7 +52,7 @@ def test_messages_laid_out_are_those_made_one_by_one(
     renewed, change = flooding.from_factors(previous, said, DAMPING)
     changes = [0.0]
     for f in factors:
-        for x, message in messages_of_factor(graph, f, tables[f], from_variables, NUMPY).items():
+        for x, message in messages_of_factor(graph, f, tables[f], from_variables).items():
             wanted = damped(before[f, x], message, DAMPING)
             assert same(flooding.message(renewed, f, x), wanted)
             changes.append(float(largest_changes(before[f, x], wanted) / spread(tables[f])))
@@ -69,7 +68,7 @@ def test_messages_laid_out_are_those_made_one_by_one(
 @settings(deadline=None, max_examples=50)
 def test_where_messages_and_tables_lie_by_edge_and_factor(seed: int, n_factors: int, n_variables: int) -> None:
     graph, tables = draw(np.random.default_rng(seed), n_factors, n_variables)
-    flooding = Flooding(graph, tables, NUMPY)
+    flooding = Flooding(graph, tables)
     entries, found = np.arange(float(flooding.n_entries)), dict[Edge, Vector]()
     edges = [(f, x) for f in graph.factors for x in graph.scope(f)]
     for edge, start, size in zip(edges, flooding.edge_starts, flooding.edge_sizes, strict=True):

@@ -11,7 +11,6 @@ from swarmbo.coordination.drivers.central import Central
 from swarmbo.coordination.flooding import Flooding
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.tables import factor_values, total
-from swarmbo.coordination.updates import NUMPY
 from swarmbo.coordination.view import LocalView
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
@@ -111,7 +110,7 @@ def test_the_result_is_the_best_of_all_rounds_and_of_decoding_after_1_2_4_8(roun
     better_decoded = 0
     for seed in range(30):
         tables = ring_tables(seed)
-        flooding = Flooding(RING, tables, NUMPY)
+        flooding = Flooding(RING, tables)
         messages = np.zeros(flooding.n_entries)
         from_variables, choices = flooding.from_variables(messages)
         values, decoded_values = [total(flooding.values(choices))], list[float]()
@@ -133,7 +132,7 @@ def test_it_does_not_stop_while_choices_still_change() -> None:
     stopped_later = 0
     for seed in range(20):
         tables = ring_tables(seed)
-        flooding = Flooding(RING, tables, NUMPY)
+        flooding = Flooding(RING, tables)
         messages = np.zeros(flooding.n_entries)
         from_variables, chosen = flooding.from_variables(messages)
         choices = [chosen.tolist()]

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import swarmbo as sb
-from swarmbo.coordination import Exact, MaxSum, Solution, updates
+from swarmbo.coordination import Exact, MaxSum, Solution
 from swarmbo.coordination.participant import Participant, maximise_with_agents, solve_with_agents
 from swarmbo.coordination.tables import sizes_of
 from swarmbo.errors import ConfigError, TransportError
@@ -288,12 +288,11 @@ def test_an_agent_is_given_its_own_tables_only_and_starts_by_itself() -> None:
     assert ann.tick(0.0) == []
 
 
-def test_large_tables_take_the_compiled_form_in_both_ways_with_equal_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(updates, "COMPILED_FROM", 2**16)
+def test_large_tables_are_solved_with_equal_bits_in_both_ways() -> None:
     rng = np.random.default_rng(0)
     graph, _ = _triangle({"f": "ann", "g": "bob", "h": "cyd"})
     tables = {f: rng.normal(size=(60, 60)) for f in graph.factors}
-    method = MaxSum(rounds=50)  # of 3,600 entries an agent: above the threshold for both
+    method = MaxSum(rounds=50)
     by_agents: Solution = solve_with_agents(method, graph, tables, InProcess().open(graph.agents))
     assert by_agents == method.solve(graph, tables)
 

@@ -15,7 +15,7 @@ from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import Participant
 from swarmbo.coordination.requests import HandOn, ToAll, asked
 from swarmbo.coordination.stepping import run
-from swarmbo.deciding.words import Words, all_of
+from swarmbo.deciding.central_driver import Words, all_of
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import InProcess, Routes
 

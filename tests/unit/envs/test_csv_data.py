@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from swarmbo.boundary.missing import marked
+from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError, DataWarning
 from swarmbo_envs import robot_team_v0, sensor_field_v0
 from swarmbo_envs.fields.landscape import build_field, build_field_in_time
-from swarmbo_envs.fields.projection import LocalProjection
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from matplotlib.path import Path
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 
+from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError, DataWarning, MissingPackageError
 from swarmbo_envs import robot_team_v1
-from swarmbo_envs.fields.projection import LocalProjection
 from swarmbo_envs.ground import Ground, Ways, read_regions
 from swarmbo_envs.ground.grid import widest_shut
 from swarmbo_envs.robot_team.motion import Driver, Unicycle, advance, cut

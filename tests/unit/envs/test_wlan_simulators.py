@@ -324,7 +324,7 @@ def test_a_run_of_a_simulator_has_references_and_a_film_for_which_it_is_not_aske
     console = Console(width=120, file=StringIO())
     console.print(reference_table(summary))
     shown = console.file.getvalue()
-    assert "of the best known" not in shown, "nobody knows it"
+    assert "of the reference optimum" not in shown, "nobody knows it"
     assert f"{summary.best.mean:.4g}" in next(line for line in shown.splitlines() if "this run" in line)
     asked = (tmp_path / "asked").stat().st_size
     assert "run.gif" in {path.name for path in draw_run(tmp_path / "run")}

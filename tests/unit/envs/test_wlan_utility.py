@@ -188,5 +188,5 @@ def test_a_run_ends_with_the_worst_off_beside_what_it_was_tuned_for(tmp_path, na
     console.print(reference_table(summary))
     text = console.export_text()
     assert "worst access point (Mbit/s)" in text
-    assert ("below the best known" in text) == (name == "proportional-fair")  # logarithms have no shares
+    assert ("below the reference optimum" in text) == (name == "proportional-fair")  # logarithms have no shares
     assert set(summary.worst_off) == {"this run", *summary.references}

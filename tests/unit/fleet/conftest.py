@@ -6,9 +6,9 @@ from collections import defaultdict
 
 import pytest
 
-from swarmbo.fleet.elsewhere import MeasuredElsewhere
 from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.link import Parcel
+from swarmbo.fleet.measuring import MeasuredElsewhere
 from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, endpoints_of
 from swarmbo.fleet.team import FleetTeam, told_beforehand

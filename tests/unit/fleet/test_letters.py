@@ -138,10 +138,10 @@ def told_of(value, of):
     ("body", "why"),
     [
         (b"", "wanted 17 to"),
-        (b"\xc1", "got no letter"),
-        (msgspec.msgpack.encode({"no": "letter"}), "got no letter"),
-        (b"\x91" * 100_000, "got no letter"),  # nested deeper than any stack
-        (msgspec.msgpack.encode(["End", "\ud800".encode("utf-8", "surrogatepass")]), "got no letter|End"),
+        (b"\xc1", "got no message"),
+        (msgspec.msgpack.encode({"no": "letter"}), "got no message"),
+        (b"\x91" * 100_000, "got no message"),  # nested deeper than any stack
+        (msgspec.msgpack.encode(["End", "\ud800".encode("utf-8", "surrogatepass")]), "got no message|End"),
         (
             msgspec.msgpack.encode(["Told", 1, "q", {"order": 0, "place": {"x": math.nan}}]),
             "got a number that is NaN or infinite; wanted finite",

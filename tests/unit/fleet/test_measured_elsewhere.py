@@ -9,9 +9,8 @@ from threadpoolctl import threadpool_limits
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError, RunFolderError, ShapeError, TransportError
-from swarmbo.fleet.elsewhere import MeasuredElsewhere
 from swarmbo.fleet.letters import Answer
-from swarmbo.fleet.measuring import answered, loaded, require_measurable
+from swarmbo.fleet.measuring import MeasuredElsewhere, answered, loaded, require_measurable
 from swarmbo.problem import Problem
 from swarmbo.runs import load, resume, run
 from swarmbo.runs.stored_files import ELSEWHERE
@@ -257,5 +256,5 @@ def test_a_run_that_was_measured_elsewhere_is_not_resumed_in_the_simulated_world
     run(load("camel", ["rounds=2"], False), tmp_path / "run")
     (tmp_path / "run" / "summary.json").unlink()
     (tmp_path / "run" / ELSEWHERE).write_text(json.dumps({"agents": ["agent_0"]}))
-    with pytest.raises(RunFolderError, match="agents of its fleet measured by themselves"):
+    with pytest.raises(RunFolderError, match="agents of its fleet measured with --measure"):
         resume(tmp_path / "run")

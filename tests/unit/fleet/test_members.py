@@ -9,8 +9,8 @@ import swarmbo as sb
 from swarmbo.deciding.own_rows import OwnRow
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.fleet.hub import Hub
-from swarmbo.fleet.journal import Journal
 from swarmbo.fleet.letters import Begin, Join, Said, Told, Word, sealed
+from swarmbo.fleet.mail import Journal
 from swarmbo.fleet.member import Member
 from swarmbo.fleet.plan import HUB, Plan, new_run
 from swarmbo.fleet.run import NetworkReport, members_of
@@ -339,7 +339,9 @@ def test_a_round_has_what_came_since_the_one_before():
 
 @pytest.mark.parametrize("kind", ["routes", "dec-mcts"])
 def test_routes_are_refused_as_agents_of_a_fleet_do_not_know_the_ways_of_the_world(kind: str):
-    with pytest.raises(ConfigError, match=rf"\$\.coordination\.kind: got '{kind}'.*wanted a kind that chooses places"):
+    with pytest.raises(
+        ConfigError, match=rf"\$\.coordination\.kind: got '{kind}'.*wanted a kind that chooses locations"
+    ):
         members_of(load("robots-depot", [f"coordination.kind={kind}"]))
 
 

@@ -16,13 +16,13 @@ from swarmbo.acquisition.target_utility import TargetUtility
 from swarmbo.acquisition.travel import NEVER
 from swarmbo.baselines import Greedy
 from swarmbo.belief import ExactGP, ExactGPSettings, TimeAxis, Views
-from swarmbo.deciding.central_driver import CentralDriver
+from swarmbo.deciding.central_driver import CentralDriver, Words
 from swarmbo.deciding.places import place_steps
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.routing import DecMCTS, RoutePlanner, Routes
 from swarmbo.routing.tour import FREE, Tour
 from swarmbo.spaces import Domain
-from swarmbo.transport import InProcess
+from swarmbo.transport import InProcess, Routes as RadioRoutes
 from swarmbo.worlds.travel import WorldTravel
 from swarmbo_envs import robot_team_v0
 
@@ -186,10 +186,15 @@ def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon
 
 def decided_alike(now: Situation, coordination: RoutePlanner, acquisition: sb.ChainAcquisition = TARGETED) -> Decision:
     """What planners decide in one place, held to what agents do who send each other messages."""
+    names = dict(zip(now.agents, now.agents, strict=True))
+    graph = sb.FactorGraph.from_scopes({f"of {name}": [name] for name in names}, variable_owners=names)
     alone, by_messages = (
-        CentralDriver(coordination, InProcess(as_agents=agents), now.round).run(
-            place_steps(now, acquisition, coordination)
-        )
+        CentralDriver(
+            coordination,
+            InProcess(as_agents=agents),
+            now.round,
+            Words(graph, RadioRoutes(now.agents, now.links, has_base=True)),
+        ).run(place_steps(now, acquisition, coordination))
         for agents in (False, True)
     )
     assert alone.points.keys() == by_messages.points.keys()

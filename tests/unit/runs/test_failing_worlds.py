@@ -47,7 +47,7 @@ def test_a_round_whose_step_raises_is_recorded_as_failed_and_the_run_goes_on(
     assert [record.failure for record in records if record.round != 3] == [None] * 6
     assert (summary.measurements, summary.failures) == (12, 2)
     assert mischief.made[-1].round == 5  # the world took part in five rounds, whole ones
-    assert dict(report_rows(summary))["rounds that the world failed"] == "1"
+    assert dict(report_rows(summary))["rounds failed by the environment"] == "1"
 
 
 @pytest.mark.parametrize("keeps_state", [True, False])
@@ -261,7 +261,7 @@ def test_what_is_refused_in_the_other_process_is_refused_here(tmp_path, hanging)
 def test_a_time_limit_needs_a_world_that_another_process_can_make(tmp_path, hanging):
     known = pettingzoo.parallel_registry
     known["tests/hanging-v0"] = dataclasses.replace(known["tests/hanging-v0"], entry_point=lambda **settings: None)
-    with pytest.raises(ConfigError, match="cannot be made in a process of its own") as caught:
+    with pytest.raises(ConfigError, match="cannot be made in a separate process") as caught:
         run(hanging(), tmp_path / "run")
     assert caught.value.at == "$.step_timeout_s"
 
@@ -292,7 +292,7 @@ def test_a_logged_round_that_hangs_when_it_is_repeated_is_an_error_and_not_tried
 ):
     ends = iter([_Failed(2, "no answer within 2 s")] * 2)
     monkeypatch.setattr("swarmbo.runs.attended._attend", lambda *given: next(ends))
-    with pytest.raises(RunFolderError, match="round 2 is logged and did not come out again: no answer within 2 s"):
+    with pytest.raises(RunFolderError, match="round 2 is logged and was not repeated: no answer within 2 s"):
         run(hanging(), tmp_path / "run")
 
 

@@ -73,7 +73,7 @@ def test_less_than_one_seed_is_refused(small, n_seeds):
 
 
 def test_less_than_one_job_is_refused():
-    with pytest.raises(ConfigError, match="wanted an integer >= 1"):
+    with pytest.raises(ConfigError, match="integer from 1 to 4096"):
         sweep([], workers=0)
 
 

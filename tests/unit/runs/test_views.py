@@ -127,7 +127,7 @@ def test_the_closing_table_tells_the_range_over_agents(done):
     _, path, *_ = done
     rows = dict(report_rows(read_report(path)))
     errors = RunFolder(path).records()[-1].score.view_rmse.values()
-    told = f"{min(errors):.4g} to {max(errors):.4g}; of who knows most"
+    told = f"{min(errors):.4g} to {max(errors):.4g}; with the most data"
     assert rows["map RMSE of 6 agents, last round"].startswith(told)
 
 

@@ -30,7 +30,7 @@ def test_the_scenario_finds_more_than_its_design_and_is_scored_by_the_closed_for
     assert [joint.measurement for joint in joints] == pytest.approx(true.tolist())
     assert true[10:].max() > true[:10].max()
     assert summary.maximum == pytest.approx(env.best_known()[1])
-    assert summary.maximum_is == world_of(RunFolder.open(tmp_path / "run")).maximum_is == "best known"
+    assert summary.maximum_is == world_of(RunFolder.open(tmp_path / "run")).maximum_is == "reference optimum"
     assert summary.score.simple_regret == pytest.approx(summary.maximum - true.max())
     assert (summary.unit, summary.axis_unit) == ("Mbit/s", "dBm")
     drawn = {path.name for path in draw_run(tmp_path / "run")}

@@ -12,11 +12,14 @@ import msgspec
 import numpy as np
 import pytest
 
+from swarmbo.compare import compare
+from swarmbo.compare.output import comparison_tables
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations.ledger import LEDGER, Event
 from swarmbo.runs import RunFolder, check, load, resume, run
 from swarmbo.runs.evaluating import CopiedWorld, plain_infos, require_copies
 from swarmbo.runs.scenario import make_environment
+from swarmbo.runs.trial import _extrapolated
 
 THREADS = ["workers.engine=concurrent.futures:ThreadPoolExecutor"]
 SMALL = [
@@ -66,7 +69,7 @@ def test_noise_goes_by_the_query_whichever_copy_measures_it():
         assert len(seen) == 6
 
 
-def test_worlds_that_depend_on_more_than_the_point_are_refused():
+def test_worlds_that_depend_on_more_than_the_point_are_refused(tmp_path):
     for name, more, match in (
         ("wlan-mobility", [], "users that walk, leave or return"),
         ("wlan", ["environment.departures=[[3, 5]]"], "users that walk, leave or return"),
@@ -75,6 +78,10 @@ def test_worlds_that_depend_on_more_than_the_point_are_refused():
     ):
         with pytest.raises(ConfigError, match=match):
             check(load(name, [*more, "workers.count=2"]))
+
+    with pytest.raises(ConfigError, match="measure from where they are"):
+        run(load("robots", ["workers.count=2"]), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
     class Other:
         unwrapped = None
@@ -268,3 +275,34 @@ def test_a_run_killed_twice_tells_each_query_once(tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
 def test_a_run_killed_twenty_times_tells_each_query_once(tmp_path):
     kills(tmp_path, 20, 1)
+
+
+def test_compare_shows_times_of_runs_with_workers_beside_others(tmp_path):
+    run(small(), tmp_path / "alone")
+    run(small(*THREADS, "workers.count=2"), tmp_path / "two", trust=True)
+    comparison = compare([tmp_path])
+    assert [row.method for row in comparison.times] == ["one by one", "2 workers, asynchronous"]
+    assert [row.busy is None for row in comparison.times] == [True, False]
+    table = comparison_tables(comparison)[-1]
+    assert table.title == "time"
+    for row, path in zip(comparison.times, ("alone", "two"), strict=True):
+        summary = json.loads((tmp_path / path / "summary.json").read_text())
+        assert row.seconds == summary["seconds"]
+        assert row.per_second == pytest.approx(14 / summary["seconds"])
+    (tmp_path / "two" / "summary.json").unlink()
+    assert comparison_tables(compare([tmp_path / "alone"]))[-1].title != "time"
+
+
+def test_an_estimate_has_the_busy_share_of_workers():
+    def measured(step, decision):
+        return {"growth": 1, "end": 100, "tried": 100, "decision_s": decision, "step_s": step, "memory": None}
+
+    scenario = load("powell", ["rounds=100", "workers.count=8"])
+    slow = _extrapolated(scenario, measured(8.0, 0.2) | {"acquisition": ""})
+    assert (slow.seconds, slow.busy, slow.per_second) == (pytest.approx(100.0), pytest.approx(1.0), pytest.approx(1.0))
+    assert slow.text() == "about 2 min, 1 evaluations a second, workers busy 100%"
+    quick = _extrapolated(scenario, measured(0.8, 0.4) | {"acquisition": ""})  # half of that is the mean decision
+    assert (quick.seconds, quick.busy) == (pytest.approx(20.0), pytest.approx(0.5))
+    batches = load("powell", ["rounds=100", "workers.count=8", "workers.mode=synchronous"])
+    assert _extrapolated(batches, measured(0.8, 0.2) | {"acquisition": ""}).busy == pytest.approx(0.5)
+    assert _extrapolated(load("powell", ["rounds=100"]), measured(0.8, 0.4) | {"acquisition": ""}).busy is None

@@ -55,14 +55,15 @@ class Rovers(Mover):
         if (least := _MAP * length) > (side := float((field.high - field.low).min())):
             raise ConfigError(
                 f"got rovers of {length:g} m on a map of {side:g} m; wanted a map of at least {least:g} m, or a "
-                f"rover_m of at most {side / _MAP:g}: physics = {{ mujoco = {{ rover_m = {side / (4 * _MAP):.2g} }} }}",
+                f"rover_m of at most {side / _MAP:g}. Try "
+                f"physics = {{ mujoco = {{ rover_m = {side / (4 * _MAP):.2g} }} }}",
                 at=at,
             )
         fastest = max(speed + rate * length for speed, rate in limits)
         if fastest * step > _STRIDE * length:
             raise ConfigError(
                 f"got wheels that turn by {fastest:g} m/s, too fast for rovers of {length:g} m and steps of {step:g} "
-                f"s; wanted at most {_STRIDE * length / step:g} m/s: lower speeds, longer rovers or shorter steps",
+                f"s; wanted at most {_STRIDE * length / step:g} m/s. Take lower speeds, longer rovers or shorter steps",
                 at=at,
             )
         if (steps := round_time_s / step) > _MOST_STEPS:

@@ -289,7 +289,7 @@ def test_who_comes_back_without_readings_that_others_know_of_is_refused_and_the_
     more = {"places": PLACES} if kind is PredictionFlooding else {}
     agents["c"] = kind("c", DOMAIN, START, ["a", "b"], **more)
     measure(agents["c"], 1, seed=1)
-    with pytest.raises(LostStateError, match=r"agent 'c': got 1 readings of its own, and '[ab]' knows of 4; wanted"):
+    with pytest.raises(LostStateError, match=r"agent 'c': got 1 measurements, and '[ab]' knows of 4; wanted"):
         by_hand(agents, 12)
     for name in ["a", "b"]:
         assert agents[name].reached == {"a": 2.0, "b": 3.0, "c": 4.0}

@@ -6,19 +6,21 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from swarmbo.boundary.csv_rows import other_separator, read_csv
 from swarmbo.boundary.missing import is_fill, is_missing, marked
+from swarmbo.boundary.projection import LocalProjection
 from swarmbo.boundary.values import is_plain
 from swarmbo.errors import ConfigError, DataWarning
-from swarmbo_envs.fields.projection import LocalProjection
-from swarmbo_envs.fields.settings import MeasuredSettings
 
 _LARGEST = 1e12  # of coordinates and values; products of a few stay far from overflow
 _COORDINATES = ("x", "y")
+_NOISE = "noise_std"
+IN_SCENARIO = "--set environment.field.{key}={value}"
 
 Rows = list[tuple[int, list[str]]]  # with the numbers of their lines
 _EAST = frozenset({"lon", "long", "lng", "longitude", "longitudes"})
@@ -35,18 +37,52 @@ _BESIDE = _DEGREES | _METRES | {"decimal", "gps", "coord", "coords", "coordinate
 _DECIMALS = 4
 
 
+@dataclass(frozen=True, kw_only=True)
+class CsvColumns:
+    """A CSV file and its columns; ``swarmbo_envs.fields.MeasuredSettings`` documents them."""
+
+    csv: str
+    value: str
+    x: str | None = None
+    y: str | None = None
+    time: str | None = None
+    coordinates: Literal["metres", "degrees"] | None = None
+    missing: list[float] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """Content of a CSV file, in the order of its rows."""
+    """Content of a CSV file, in the order of its rows.
+
+    Args:
+        places: Locations, in metres.
+        values: Measured values.
+        times: Times, if a column has them.
+        projection: Projection of longitudes and latitudes; None if the file has metres.
+        columns: Names of the columns of coordinates.
+        own: Locations in the coordinates of the file.
+        noise_std: Standard deviation of each row's noise, NaN where the file has none; None without such a column.
+    """
 
     places: Float[np.ndarray, "n 2"]
     values: Float[np.ndarray, " n"]
     times: Float[np.ndarray, " n"] | None
     projection: LocalProjection | None
+    columns: tuple[str, str]
+    own: Float[np.ndarray, "n 2"]
+    noise_std: Float[np.ndarray, " n"] | None = None
 
 
-def read_measurements(settings: MeasuredSettings, at: str) -> Measurements:
+def read_measurements(
+    settings: CsvColumns, at: str, how: str = IN_SCENARIO, noise_std: str | None = None
+) -> Measurements:
     """Complete rows of a file, with locations in metres.
+
+    Args:
+        settings: The file and its columns.
+        at: Path of these settings, for messages.
+        how: Form of an option that sets ``key`` to ``value``, for messages.
+        noise_std: Column of the standard deviation of the values' noise, in their unit; its cells may be empty.
 
     Raises:
         ConfigError: If the file cannot be read, a column is missing, a cell is neither a number below 1e12 nor empty,
@@ -55,27 +91,32 @@ def read_measurements(settings: MeasuredSettings, at: str) -> Measurements:
     Warns:
         DataWarning: If rows are left out, with the number per reason; if coordinates are taken for degrees.
     """
-    header, rows = _read(settings.csv, at)
+    header, rows = _read(settings.csv, at, how)
     if not rows:
         raise ConfigError(f"{settings.csv!r} is empty; wanted a header line and rows of numbers", at=f"{at}.csv")
-    x, y = coordinate_columns(settings, header, at)
+    x, y = coordinate_columns(settings, header, at, how)
     columns = {"x": x, "y": y, "value": settings.value}
     if settings.time is not None:
         columns["time"] = settings.time
+    if noise_std is not None:
+        columns[_NOISE] = noise_std
     for key, name in columns.items():
         if name not in header:
             told = f"no column {name!r}; columns: {', '.join(header)}{cut(header)}"
-            raise ConfigError(f"{told}; wanted one of them: --set environment.field.{key}=COLUMN", at=f"{at}.{key}")
+            raise ConfigError(f"{told}; wanted one of them: {how.format(key=key, value='COLUMN')}", at=f"{at}.{key}")
     table = dict(zip(columns, _whole_rows(settings, columns, header, rows, at).T, strict=True))
     places = np.column_stack([table["x"], table["y"]])
-    projection = projection_of(places, (x, y), settings, at)
-    return Measurements(
-        places if projection is None else projection.metres(places), table["value"], table.get("time"), projection
-    )
+    projection = projection_of(places, (x, y), settings, at, how)
+    noise = table.get(_NOISE)
+    if noise is not None and (bad := noise[noise < 0.0]).size:
+        told = f"column {noise_std!r} holds {bad[0]:.10g}; wanted standard deviations >= 0"
+        raise ConfigError(told, at=f"{at}.{_NOISE}")
+    metres = places if projection is None else projection.metres(places)
+    return Measurements(metres, table["value"], table.get("time"), projection, (x, y), places, noise)
 
 
 def _whole_rows(
-    settings: MeasuredSettings, columns: Mapping[str, str], header: list[str], rows: Rows, at: str
+    settings: CsvColumns, columns: Mapping[str, str], header: list[str], rows: Rows, at: str
 ) -> Float[np.ndarray, "rows columns"]:
     """Numbers of all complete rows, one column each in the order given; warns about the other rows."""
     numbers = {
@@ -84,6 +125,8 @@ def _whole_rows(
     }
     left_out, reasons, keep = np.zeros(len(rows), dtype=bool), list[str](), ""
     for key, name in columns.items():
+        if key == _NOISE:
+            continue
         column = numbers[key]
         if (empty := np.isnan(column)).any():
             reasons.append(f"{empty.sum()} without a number in {name!r}")
@@ -95,8 +138,8 @@ def _whole_rows(
             keep = " (missing = [] takes all numbers as they are)"
         for number, count in marks.doubtful.items():
             warnings.warn(
-                f"{at}.missing: {name!r} of {settings.csv!r} holds {number:.10g} in {count} of {len(rows)} rows, which "
-                f"may stand for nothing; it is taken as it is: missing = [{number:.10g}] leaves it out, missing = [] "
+                f"{at}.missing: {name!r} of {settings.csv!r} holds {number:.10g} in {count} of {len(rows)} rows. "
+                f"It may mark a gap, but is used as a value. missing = [{number:.10g}] leaves it out, missing = [] "
                 "keeps all",
                 DataWarning,
                 stacklevel=2,
@@ -113,11 +156,11 @@ def _whole_rows(
     return np.column_stack(list(numbers.values()))[~left_out]
 
 
-def _read(path: str, at: str) -> tuple[list[str], Rows]:
+def _read(path: str, at: str, how: str) -> tuple[list[str], Rows]:
     """Names of the columns, and the rows with the numbers of their lines."""
     if not path:
         raise ConfigError(
-            "no file is given; wanted the path of a CSV file: --set environment.field.csv=FILE for the scenario "
+            f"no file is given; wanted the path of a CSV file: {how.format(key='csv', value='FILE')} for the scenario "
             "'measured', field={'csv': FILE, ...} in Python",
             at=f"{at}.csv",
         )
@@ -129,7 +172,7 @@ def _read(path: str, at: str) -> tuple[list[str], Rows]:
     return header, rows
 
 
-def _number(settings: MeasuredSettings, row: list[str], column: int, line: int, name: str, at: str) -> float:
+def _number(settings: CsvColumns, row: list[str], column: int, line: int, name: str, at: str) -> float:
     """Number of a cell; NaN of an empty one."""
     text = row[column] if column < len(row) else ""
     if is_missing(text):
@@ -146,7 +189,7 @@ def _number(settings: MeasuredSettings, row: list[str], column: int, line: int, 
     return number
 
 
-def coordinate_columns(settings: MeasuredSettings, header: list[str], at: str) -> tuple[str, str]:
+def coordinate_columns(settings: CsvColumns, header: list[str], at: str, how: str = IN_SCENARIO) -> tuple[str, str]:
     """Columns of coordinates to the east and north: stated, or else the only ones with such names."""
     if settings.x is not None and settings.y is not None:
         return settings.x, settings.y
@@ -164,8 +207,8 @@ def coordinate_columns(settings: MeasuredSettings, header: list[str], at: str) -
     told = " and ".join(f"{x!r}, {y!r}" for x, y in found) or f"columns {', '.join(header)}{cut(header)}"
     x, y = found[0] if found else (settings.x or "COLUMN", settings.y or "COLUMN")
     raise ConfigError(
-        f"got {told}; wanted {'one' if found else 'a'} pair to the east and north: --set environment.field.x={x} --set "
-        f"environment.field.y={y}, in Python x = {x!r}, y = {y!r}",
+        f"got {told}; wanted {'one' if found else 'a'} pair to the east and north: {how.format(key='x', value=x)} "
+        f"{how.format(key='y', value=y)}, in Python x = {x!r}, y = {y!r}",
         at=f"{at}.x" if settings.x is None else f"{at}.y",
     )
 
@@ -183,7 +226,7 @@ def _is_called(name: str, names: Set[str]) -> bool:
 
 
 def projection_of(
-    places: Float[np.ndarray, "n 2"], columns: tuple[str, str], settings: MeasuredSettings, at: str
+    places: Float[np.ndarray, "n 2"], columns: tuple[str, str], settings: CsvColumns, at: str, how: str = IN_SCENARIO
 ) -> LocalProjection | None:
     """Projection of a file's coordinates to metres; None if they are metres already.
 
@@ -209,8 +252,8 @@ def projection_of(
         if settings.coordinates is None:
             warnings.warn(
                 f"{at}.coordinates: {x!r} and {y!r} of {settings.csv!r} are taken for degrees, and projected "
-                f"to metres east and north (transverse Mercator about {projection.meridian_deg:.4g}° E); "
-                "coordinates = 'degrees' says so, 'metres' that they are metres",
+                f"to metres (transverse Mercator about {projection.meridian_deg:.4g}° E). "
+                f"To state it: {how.format(key='coordinates', value='degrees')}, or metres",
                 DataWarning,
                 stacklevel=2,
             )

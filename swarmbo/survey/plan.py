@@ -1,0 +1,266 @@
+"""Map of samples with its uncertainty, and the next places to sample, chosen jointly."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial import Delaunay, QhullError, cKDTree
+from scipy.special import ndtr
+
+from swarmbo.belief.gp.exact import ExactGP
+from swarmbo.boundary.values import whole_number
+from swarmbo.errors import ConfigError
+from swarmbo.records import Goal
+from swarmbo.survey.samples import Region, Samples
+from swarmbo.team import Team
+
+_CELLS = 120  # of the map along its longer side
+_CANDIDATES = 2048  # places from which the next ones are chosen
+_MARGIN = 0.03  # of the longer side, around the samples
+_NEAR = 1.5  # usual distances between samples, around which the map goes beyond their hull
+_CLEAR = 0.25  # cells between a sample and a next place
+_FEWEST = 3
+_MOST_CHECKED = 3000  # samples, for the error at left-out ones: its work grows with their third power
+
+
+@dataclass(frozen=True, eq=False)
+class SurveyMap:
+    """Map on a grid that is regular in the coordinates of the file.
+
+    Args:
+        x: Coordinates (nx,) of its columns, from the west, in the coordinates of the file.
+        y: Coordinates (ny,) of its rows, from the south.
+        mean: Expected value (ny, nx); NaN outside the area and in regions to avoid.
+        std: Its standard deviation (ny, nx), without the noise of a sample.
+    """
+
+    x: Float[np.ndarray, " nx"]
+    y: Float[np.ndarray, " ny"]
+    mean: Float[np.ndarray, "ny nx"]
+    std: Float[np.ndarray, "ny nx"]
+
+
+@dataclass(frozen=True)
+class NextPlace:
+    """Next place of one agent.
+
+    Args:
+        agent: Name of the agent.
+        place: Location in the coordinates of the file.
+        lon_lat: Longitude and latitude (WGS 84); None if unknown.
+        mean: Expected value.
+        std: Its standard deviation.
+        why: Reason in one line.
+        distance_m: Distance from the agent's position, m; None without a position.
+    """
+
+    agent: str
+    place: tuple[float, float]
+    lon_lat: tuple[float, float] | None
+    mean: float
+    std: float
+    why: str
+    distance_m: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SurveyPlan:
+    """Map of samples, and the next places.
+
+    Args:
+        samples: The samples.
+        map: Map and its uncertainty.
+        places: Next place of each agent.
+        aim: Task of the survey.
+        level: Level of the task ``level``.
+        left_out_rmse: Root mean square error of each sample as expected from all others; None for more than 3,000.
+        spread: Standard deviation of the samples' values, the error of their mean as a map.
+    """
+
+    samples: Samples
+    map: SurveyMap
+    places: tuple[NextPlace, ...]
+    aim: Goal
+    level: float | None
+    left_out_rmse: float | None
+    spread: float
+
+
+def plan_next(
+    samples: Samples,
+    agents: int | Sequence[str] = 1,
+    *,
+    aim: Goal = "map",
+    level: float | None = None,
+    avoid: Region | None = None,
+    area: Region | None = None,
+    positions: Float[np.ndarray, "agents 2"] | None = None,
+    seed: int = 0,
+) -> SurveyPlan:
+    """Fit a Gaussian process to samples, and choose the next places jointly.
+
+    The agents agree on the places like a team in a field (``Team.for_field``); the acquisition follows the aim. With
+    positions, places are assigned to agents such that the sum of distances is least (Hungarian method).
+
+    Args:
+        samples: The samples, at 3 locations at least.
+        agents: Number or names of agents; one place for each.
+        aim: ``map``: places that reduce the uncertainty of the map most; ``peak``: places that promise a larger value
+            than all samples; ``level``: places that tell where the ``level`` is exceeded.
+        level: In the unit of the values; with the aim ``level`` only.
+        avoid: Region without next places; the map leaves it out.
+        area: Region of interest. Default: the convex hull of the samples, and places as near to one as samples usually
+            are to each other.
+        positions: Present positions (agents, 2), m on the map.
+        seed: Seed of the fit's random starts.
+
+    Raises:
+        ConfigError: If samples are too few, the aim lacks its level, or regions leave no place.
+
+    Example:
+        >>> import numpy as np
+        >>> from swarmbo.survey import Coordinates, Samples, plan_next
+        >>> places = np.stack(np.meshgrid(np.arange(5.0), np.arange(4.0)), axis=-1).reshape(-1, 2)
+        >>> samples = Samples(places, np.sin(places[:, 0]), None, Coordinates(("x", "y")), "depth")
+        >>> plan = plan_next(samples, agents=2, aim="peak")
+        >>> len(plan.places), plan.map.mean.shape[1], plan.places[0].agent
+        (2, 120, 'agent_1')
+    """
+    names = tuple(agents) if not isinstance(agents, int) else ()
+    if not names:
+        names = tuple(f"agent_{i + 1}" for i in range(whole_number(agents, 1, "--agents", 64)))
+    if (distinct := len(np.unique(samples.places, axis=0))) < _FEWEST:
+        raise ConfigError(f"got samples at {distinct} locations; wanted at least {_FEWEST}", at="$.csv")
+    if (aim == "level") != (level is not None):
+        raise ConfigError(
+            f"got {level} for the aim {aim!r}; wanted a number for 'level', and none for others", at="--level"
+        )
+    x, y = _axes(samples, area)
+    grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    cells = samples.coordinates.metres(grid)
+    inside = _supported(samples.places, cells) if area is None else area.holds(cells)
+    inside &= True if avoid is None else ~avoid.holds(cells)
+    free = _free(samples, cells, inside, (len(y), len(x)))
+    if len(free) < len(names):
+        raise ConfigError(f"the regions leave {len(free)} locations for {len(names)} agents; wanted larger ones")
+    low = np.minimum(cells.min(axis=0), samples.places.min(axis=0))
+    high = np.maximum(cells.max(axis=0), samples.places.max(axis=0))
+    settings: dict[str, Any] = {"kind": "exact", "equal_in": "physical"}
+    team = Team.for_field(names, low, high, aim=aim, level=level, belief=settings, seed=seed)
+    team.attach(samples.places, samples.values, noise_std=samples.noise_std)
+    team.refit()
+    query = team.ask(dict.fromkeys(names, free))
+    belief = team.belief
+    assert isinstance(belief, ExactGP)
+    chosen = np.array([query.points[name] for name in names])
+    if positions is not None:
+        apart = np.sqrt(((positions[:, None] - chosen) ** 2).sum(axis=2))
+        chosen = chosen[linear_sum_assignment(apart)[1]]
+    found = _map(belief, x, y, cells, inside)
+    places = _places(samples, names, chosen, belief, found, aim, level, positions)
+    return SurveyPlan(samples, found, places, aim, level, left_out_rmse(samples, belief), float(np.std(samples.values)))
+
+
+def left_out_rmse(samples: Samples, belief: ExactGP) -> float | None:
+    """Root mean square error of each sample as expected from all others, with fixed hyper-parameters.
+
+    Source: Rasmussen & Williams 2006, eq. (5.12).
+    """
+    if len(samples) > _MOST_CHECKED:
+        return None
+    hyper, U = belief.hyperparameters, belief.domain.to_unit(samples.places)
+    noise = np.full(len(U), hyper.noise_variance)
+    if samples.noise_std is not None:
+        own = (samples.noise_std / hyper.scale) ** 2
+        noise = np.where(np.isnan(own), noise, np.maximum(own, 1e-8))
+    factor = cho_factor(hyper.prior.matrix(U, U) + np.diag(noise), lower=True)
+    residuals = samples.values - belief.channels.constants[0]
+    errors = cho_solve(factor, residuals) / np.diag(cho_solve(factor, np.eye(len(U))))
+    return float(np.sqrt(np.mean(errors**2)))
+
+
+def _axes(samples: Samples, area: Region | None) -> tuple[Float[np.ndarray, " nx"], Float[np.ndarray, " ny"]]:
+    """Columns and rows of the map in the coordinates of the file, with cells about as wide as high."""
+    coordinates = samples.coordinates
+    corners = samples.places if area is None else area.corners
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    if area is None:
+        margin = _MARGIN * (high - low).max()
+        low, high = low - margin, high + margin
+    own = coordinates.own(np.array([low, [low[0], high[1]], [high[0], low[1]], high]))
+    west, south = own.min(axis=0)
+    east, north = own.max(axis=0)
+    n = np.maximum(2, np.round(_CELLS * (high - low) / (high - low).max())).astype(int)
+    half_x, half_y = (east - west) / n[0] / 2.0, (north - south) / n[1] / 2.0
+    return np.linspace(west + half_x, east - half_x, n[0]), np.linspace(south + half_y, north - half_y, n[1])
+
+
+def _supported(places: Float[np.ndarray, "n 2"], cells: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
+    """Mask of cells in the convex hull of the samples, or at most 1.5 usual distances between samples from one."""
+    distinct = np.unique(places, axis=0)
+    tree = cKDTree(distinct)
+    spacing = float(np.median(np.asarray(tree.query(distinct, k=2)[0])[:, 1]))
+    near = np.asarray(tree.query(cells)[0]) <= _NEAR * spacing
+    try:
+        return near | (Delaunay(distinct - distinct[0]).find_simplex(cells - distinct[0]) >= 0)
+    except QhullError:  # samples on one line
+        return near
+
+
+def _free(
+    samples: Samples, cells: Float[np.ndarray, "m 2"], inside: Bool[np.ndarray, " m"], shape: tuple[int, int]
+) -> Float[np.ndarray, "k 2"]:
+    """Candidates: cells of the map that are inside and away from samples, evenly thinned out."""
+    step = max(1, int(np.ceil(np.sqrt(inside.sum() / _CANDIDATES))))
+    rows, columns = np.divmod(np.arange(len(cells)), shape[1])
+    coarse = inside & (rows % step == step // 2) & (columns % step == step // 2)
+    coarse = coarse if coarse.any() else inside
+    side = float(np.ptp(cells, axis=0).max()) / max(shape)
+    distance, _ = cKDTree(samples.places).query(cells)
+    return cells[coarse & (distance > _CLEAR * side)]
+
+
+def _map(
+    belief: ExactGP,
+    x: Float[np.ndarray, " nx"],
+    y: Float[np.ndarray, " ny"],
+    cells: Float[np.ndarray, "m 2"],
+    inside: Bool[np.ndarray, " m"],
+) -> SurveyMap:
+    mean, std = np.full(len(cells), np.nan), np.full(len(cells), np.nan)
+    expected, variance = belief.posterior(cells[inside])
+    mean[inside], std[inside] = expected, np.sqrt(variance)
+    return SurveyMap(x, y, mean.reshape(len(y), len(x)), std.reshape(len(y), len(x)))
+
+
+def _places(
+    samples: Samples,
+    names: Sequence[str],
+    chosen: Float[np.ndarray, "agents 2"],
+    belief: ExactGP,
+    found: SurveyMap,
+    aim: Goal,
+    level: float | None,
+    positions: Float[np.ndarray, "agents 2"] | None,
+) -> tuple[NextPlace, ...]:
+    mean, variance = belief.posterior(chosen)
+    std, own, degrees = np.sqrt(variance), samples.coordinates.own(chosen), samples.coordinates.lon_lat(chosen)
+    usual, best = float(np.nanmedian(found.std)), float(samples.values.max())
+    out = list[NextPlace]()
+    for i, name in enumerate(names):
+        m, s = float(mean[i]), float(std[i])
+        if aim == "map":
+            why = f"the map is uncertain by {s:.3g} here, by {usual:.3g} in the median"
+        elif aim == "peak":
+            why = f"a chance of {ndtr((m - best) / max(s, 1e-300)):.0%} to exceed the largest sample, {best:.4g}"
+        else:
+            assert level is not None
+            why = f"a chance of {ndtr((m - level) / max(s, 1e-300)):.0%} to be above {level:.4g}"
+        way = None if positions is None else float(np.sqrt(((chosen[i] - positions[i]) ** 2).sum()))
+        lon_lat = None if degrees is None else (float(degrees[i, 0]), float(degrees[i, 1]))
+        out.append(NextPlace(name, (float(own[i, 0]), float(own[i, 1])), lon_lat, m, s, why, way))
+    return tuple(out)

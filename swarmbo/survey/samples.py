@@ -1,0 +1,168 @@
+"""Samples of a survey and positions of its agents, read from CSV files; regions, read from GeoJSON files."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from swarmbo.boundary.csv_measurements import CsvColumns, read_measurements
+from swarmbo.boundary.csv_rows import read_csv
+from swarmbo.boundary.geojson import holds, read_polygons
+from swarmbo.errors import ConfigError
+from swarmbo.survey.coordinates import Coordinates
+
+_OPTION = "--{key} {value}"
+_ANTIMERIDIAN = 180.0  # a longitude above it shows that the file counts from 0 to 360
+_NOISE_NAMES = ("noise_std", "value_std", "std", "sd", "sigma", "stderr", "uncertainty")
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples of a quantity.
+
+    Args:
+        places: Locations (n, 2), m on the map.
+        values: Measured values (n,).
+        noise_std: Standard deviation of each value's noise (n,), NaN where it is unknown; None if no row has one.
+        coordinates: Coordinates of the file.
+        quantity: Name of the column of values.
+    """
+
+    places: Float[np.ndarray, "n 2"]
+    values: Float[np.ndarray, " n"]
+    noise_std: Float[np.ndarray, " n"] | None
+    coordinates: Coordinates
+    quantity: str
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def read_samples(
+    path: str | os.PathLike[str],
+    value: str | None = None,
+    *,
+    x: str | None = None,
+    y: str | None = None,
+    coordinates: Literal["metres", "degrees"] | None = None,
+    noise: str | None = None,
+    crs: str | None = None,
+) -> Samples:
+    """Read samples from a CSV file with a header line.
+
+    Args:
+        path: Path of the file. Rows with empty cells, and with -9999 and its kind, are left out with a warning.
+        value: Column of the values. Default: ``value``, or the only column that has no other meaning.
+        x: Column of the coordinate to the east, in metres or degrees. Default: the only one with such a name.
+        y: Column of the coordinate to the north. Default: as of ``x``.
+        coordinates: ``metres`` or ``degrees``. Default: by the names of the columns, else metres.
+        noise: Column of the standard deviation >= 0 of each value's noise. Default: ``noise_std``, ``std`` and the
+            like, if there is one.
+        crs: Coordinate reference system of coordinates in metres, such as ``EPSG:32632`` (needs the extra ``geo``).
+
+    Raises:
+        ConfigError: If the file cannot be read, a column is missing or ambiguous, or a cell is no number.
+
+    Warns:
+        DataWarning: If rows are left out, or coordinates are taken for degrees.
+    """
+    name = os.fspath(path)
+    header, _ = _read(name, "$")
+    noise = noise or next((column for column in header if column.lower() in _NOISE_NAMES and column != value), None)
+    quantity = value or _only_value(name, header, {x, y, noise})
+    columns = CsvColumns(csv=name, value=quantity, x=x, y=y, coordinates=coordinates)
+    read = read_measurements(columns, "$", _OPTION, noise)
+    noise_std = None if read.noise_std is None or np.isnan(read.noise_std).all() else read.noise_std
+    wraps = read.projection is not None and bool((read.own[:, 0] > _ANTIMERIDIAN).any())
+    return Samples(
+        read.places, read.values, noise_std, Coordinates(read.columns, read.projection, crs, wraps), quantity
+    )
+
+
+def read_positions(
+    path: str | os.PathLike[str], coordinates: Coordinates
+) -> tuple[tuple[str, ...], Float[np.ndarray, "agents 2"]]:
+    """Names and positions (m on the map) of agents, from a CSV file with the samples' columns of coordinates.
+
+    A column ``agent`` or ``name`` has the names; by default they are ``agent_1``, ``agent_2``, and so on.
+
+    Raises:
+        ConfigError: If the file cannot be read, a column is missing, a cell is no number, or a name is given twice.
+    """
+    name, at = os.fspath(path), "--from"
+    header, rows = _read(name, at)
+    if missing := [column for column in coordinates.columns if column not in header]:
+        raise ConfigError(f"{name}: no column {missing[0]!r}; wanted the samples' columns {coordinates.columns}", at=at)
+    own = np.empty((len(rows), 2))
+    for place, (line, row) in zip(own, rows, strict=True):
+        for axis, column in enumerate(coordinates.columns):
+            cell = row[header.index(column)] if header.index(column) < len(row) else ""
+            try:
+                place[axis] = float(cell)
+            except ValueError:
+                place[axis] = np.nan
+            if not np.isfinite(place[axis]):
+                raise ConfigError(f"{name}: line {line}, column {column!r}: got {cell!r}; wanted a number", at=at)
+    named = next((column for column in header if column.lower() in ("agent", "name")), None)
+    names = tuple(f"agent_{i + 1}" for i in range(len(rows)))
+    if named is not None:
+        names = tuple(row[header.index(named)] for _, row in rows)
+    if not rows or len(set(names)) < len(names) or not all(names):
+        raise ConfigError(f"{name}: got the agents {list(names)}; wanted one row for each, with distinct names", at=at)
+    return names, coordinates.metres(own)
+
+
+def read_region(path: str | os.PathLike[str], coordinates: Coordinates, at: str) -> "Region":
+    """Polygons of a GeoJSON file, m on the map.
+
+    Their coordinates are longitudes and latitudes, as the format demands. Where the samples are in metres, numbers that
+    cannot be such are taken for metres.
+
+    Raises:
+        ConfigError: If the file cannot be read or has no polygon, or if it has longitudes and latitudes and the
+            samples' metres have no known coordinate reference system.
+    """
+    polygons = read_polygons(os.fspath(path), at)
+    corners = np.concatenate([ring for rings in polygons for ring in rings])
+    is_degrees = bool((np.abs(corners) <= [360.0, 90.0]).all())
+    if not is_degrees and coordinates.projection is not None:
+        raise ConfigError(f"got {os.fspath(path)!r} with numbers that are no longitudes and latitudes", at=at)
+    if not is_degrees:
+        return Region(polygons)
+    return Region([[coordinates.of_lon_lat(ring, "polygons", at) for ring in rings] for rings in polygons])
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """Polygons with holes; ``polygons`` has the rings (k, 2) of each, m on the map."""
+
+    polygons: Sequence[Sequence[Float[np.ndarray, "k 2"]]]
+
+    def holds(self, places: Float[np.ndarray, "m 2"]) -> Bool[np.ndarray, " m"]:
+        """Mask of places within any of the polygons."""
+        return np.any([holds(rings, places) for rings in self.polygons], axis=0)
+
+    @property
+    def corners(self) -> Float[np.ndarray, "k 2"]:
+        """Corners of all polygons."""
+        return np.concatenate([ring for rings in self.polygons for ring in rings])
+
+
+def _read(path: str, at: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    try:
+        return read_csv(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigError(f"cannot read {path!r}: {reason}; wanted a CSV file", at=at) from None
+
+
+def _only_value(path: str, header: Sequence[str], others: set[str | None]) -> str:
+    if "value" in header or not header:
+        return "value"
+    free = [name for name in header if name not in others]
+    raise ConfigError(
+        f"{path}: got columns {', '.join(free)}; wanted the one of the values: --value COLUMN", at="--value"
+    )

@@ -1,0 +1,209 @@
+"""Samples of a user's file to a map and the next places: by command line, in the coordinates of the file."""
+
+import csv
+import json
+import warnings
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import rasterio
+from typer.testing import CliRunner
+
+from swarmbo.belief.gp.exact import ExactGP
+from swarmbo.boundary.projection import LocalProjection
+from swarmbo.cli import app
+from swarmbo.errors import ConfigError
+from swarmbo.survey import Coordinates, Samples, plan_next, read_samples
+from swarmbo.survey.plan import left_out_rmse
+from swarmbo.team import Team
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*taken for degrees:swarmbo.errors.DataWarning")
+HERE = LocalProjection(9.0, 0.0, 0.0)
+CORNER = HERE.metres(np.array([[9.1, 48.0]]))[0]
+
+
+@pytest.fixture
+def survey(tmp_path, monkeypatch):
+    """Write samples of a bowl at random places of a square of 1 km, and run `swarmbo next` on them."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*options, kind="degrees", n=40, rows=()):
+        metres = np.random.default_rng(0).random((n, 2)) * 1000.0
+        values = 9.0 - ((metres - 600.0) ** 2).sum(axis=1) / 1e5
+        own, names = metres, "x,y"
+        if kind != "metres":
+            own, names = HERE.degrees(metres + CORNER), "lon,lat"
+        if kind == "0 to 360":
+            own = own - [9.2, 0.0]
+            own[:, 0] %= 360.0
+        lines = [f"{names},ph", *(f"{a:.8f},{b:.8f},{v:.6f}" for (a, b), v in zip(own, values, strict=True)), *rows]
+        (tmp_path / "s.csv").write_text("\n".join(lines) + "\n")
+        result = CliRunner().invoke(app, ["next", "s.csv", "--value", "ph", *options])
+        return result, tmp_path / "next" / "s"
+
+    return run
+
+
+def rows_of(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_places_and_map_come_in_the_coordinates_of_the_file(survey):
+    result, folder = survey("--agents", "3")
+    assert result.exit_code == 0, result.output
+    places, cells = rows_of(folder / "next.csv"), rows_of(folder / "map.csv")
+    assert [row["agent"] for row in places] == ["agent_1", "agent_2", "agent_3"]
+    own = np.array([[float(row["lon"]), float(row["lat"])] for row in places])
+    at_cells = np.array([[float(row["lon"]), float(row["lat"])] for row in cells])
+    gaps = HERE.metres(own)[:, None] - HERE.metres(at_cells)
+    assert np.sqrt((gaps**2).sum(axis=2)).min(axis=1).max() < 0.01  # each is a cell of the map, to a centimetre
+    points = json.loads((folder / "next.geojson").read_text())["features"]
+    np.testing.assert_allclose([point["geometry"]["coordinates"] for point in points], own, atol=1e-8)
+    marks = ElementTree.parse(folder / "next.gpx").getroot()
+    np.testing.assert_allclose([[float(m.get("lon")), float(m.get("lat"))] for m in marks], own, atol=1e-8)
+    with rasterio.open(folder / "map.tif") as tiff:
+        assert tiff.crs.to_string() == "EPSG:4326"
+        found = np.array(list(tiff.sample(at_cells[::97])))
+    wanted = [[float(row["expected"]), float(row["std"])] for row in cells[::97]]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    assert (folder / "map.png").stat().st_size > 20_000
+    assert "error of the map at samples that are left out" in result.output
+
+
+def test_longitudes_from_0_to_360_stay_so(survey):
+    result, folder = survey(kind="0 to 360")
+    assert result.exit_code == 0, result.output
+    assert all(float(row["lon"]) > 359.0 for row in rows_of(folder / "next.csv"))
+    assert -1.0 < json.loads((folder / "next.geojson").read_text())["features"][0]["geometry"]["coordinates"][0] < 0.0
+
+
+def test_the_aim_decides_where_to_go(survey):
+    survey("--aim", "peak")
+    _, folder = survey("--aim", "peak", kind="metres")
+    peak = rows_of(folder / "next.csv")[0]
+    assert np.hypot(float(peak["x"]) - 600.0, float(peak["y"]) - 600.0) < 150.0
+    assert "to exceed the largest sample" in peak["why"]
+    result, folder = survey("--aim", "level", "--level", "8", kind="metres")
+    level = rows_of(folder / "next.csv")[0]
+    assert abs(np.hypot(float(level["x"]) - 600.0, float(level["y"]) - 600.0) - np.sqrt(1e5)) < 200.0
+    assert "above 8" in level["why"]
+    assert "name the samples' coordinate reference system" in result.output  # no longitudes without it
+    assert not (folder / "next.gpx").exists()
+
+
+def test_metres_of_a_named_system_give_longitudes(survey):
+    result, folder = survey("--crs", "EPSG:32632", kind="metres")
+    assert result.exit_code == 0, result.output
+    own = rows_of(folder / "next.csv")[0]
+    lon, lat = json.loads((folder / "next.geojson").read_text())["features"][0]["geometry"]["coordinates"]
+    x, y = rasterio.warp.transform("EPSG:4326", "EPSG:32632", [lon], [lat])
+    np.testing.assert_allclose([x[0], y[0]], [float(own["x"]), float(own["y"])], atol=0.01)
+
+
+def test_regions_to_avoid_and_areas_are_kept(survey, tmp_path):
+    def polygon(name, west, east):
+        ring = HERE.degrees(CORNER + np.array([[west, -200], [east, -200], [east, 1200], [west, 1200.0]]))
+        shape = {"type": "Polygon", "coordinates": [ring.tolist()]}
+        (tmp_path / name).write_text(json.dumps({"type": "Feature", "geometry": shape, "properties": {}}))
+
+    polygon("lake.json", -200, 500)
+    polygon("farm.json", -200, 800)
+    result, folder = survey("--agents", "4", "--avoid", "lake.json", "--area", "farm.json")
+    assert result.exit_code == 0, result.output
+    lines = [*rows_of(folder / "next.csv"), *rows_of(folder / "map.csv")]
+    east = HERE.metres(np.array([[float(row["lon"]), float(row["lat"])] for row in lines]))[:, 0] - CORNER[0]
+    assert (east > 499.0).all()
+    assert (east < 801.0).all()
+
+
+def test_agents_go_the_shortest_ways_in_sum(survey, tmp_path):
+    begin = HERE.degrees(CORNER + np.array([[0.0, 0.0], [1000.0, 1000.0], [0.0, 1000.0]]))
+    lines = ["lon,lat,agent", *(f"{a},{b},{name}" for (a, b), name in zip(begin, ("ann", "bob", "cyd"), strict=True))]
+    (tmp_path / "now.csv").write_text("\n".join(lines))
+    result, folder = survey("--from", "now.csv")
+    assert result.exit_code == 0, result.output
+    rows = rows_of(folder / "next.csv")
+    assert [row["agent"] for row in rows] == ["ann", "bob", "cyd"]
+    places = HERE.metres(np.array([[float(row["lon"]), float(row["lat"])] for row in rows]))
+    apart = np.sqrt(((HERE.metres(begin)[:, None] - places) ** 2).sum(axis=2))
+    np.testing.assert_allclose([float(row["distance_m"]) for row in rows], np.diag(apart), atol=0.1)
+    orders = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+    assert np.trace(apart) <= min(sum(apart[i, order[i]] for i in range(3)) for order in orders) + 1e-6
+
+
+def test_more_samples_move_the_next_place_and_the_same_file_gives_the_same_bytes(survey):
+    _, folder = survey(kind="metres")
+    first = (folder / "next.csv").read_bytes()
+    _, folder = survey(kind="metres")
+    assert (folder / "next.csv").read_bytes() == first
+    row = rows_of(folder / "next.csv")[0]
+    _, folder = survey(kind="metres", rows=[f"{row['x']},{row['y']},5.0"])
+    then = rows_of(folder / "next.csv")[0]
+    assert (then["x"], then["y"]) != (row["x"], row["y"])
+
+
+def test_noise_by_row_is_believed():
+    places = np.random.default_rng(1).random((30, 2)) * 100.0
+    values = places[:, 0] / 50.0
+    values[0] += 3.0
+    noise = np.full(30, np.nan)
+    noise[0] = 3.0
+    errors = []
+    for given in (None, noise):
+        found = plan_next(Samples(places, values, given, Coordinates(("x", "y")), "v")).map
+        errors.append(np.sqrt(np.nanmean((found.mean - found.x / 50.0) ** 2)))
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_samples_on_one_line_have_a_map_along_it():
+    places = np.column_stack([np.linspace(0.0, 100.0, 20), np.full(20, 5.0)])
+    plan = plan_next(Samples(places, np.sin(places[:, 0] / 20.0), None, Coordinates(("x", "y")), "v"), 2)
+    assert np.isfinite(plan.map.mean).any()
+
+
+def test_error_at_left_out_samples_is_that_of_beliefs_without_them():
+    rng = np.random.default_rng(2)
+    places = rng.random((12, 2))
+    samples = Samples(places, np.sin(5 * places[:, 0]) + 0.1 * rng.normal(size=12), None, Coordinates(("x", "y")), "v")
+    team = Team.for_field(["a"], [0.0, 0.0], [1.0, 1.0], aim="map", seed=0)
+    team.attach(places, samples.values)
+    team.refit()
+    belief = team.belief
+    assert isinstance(belief, ExactGP)
+    errors = []
+    for i in range(12):
+        others = np.arange(12) != i
+        rest = ExactGP.from_hyperparameters(
+            belief.settings, belief.domain, belief.hyperparameters, places[others], samples.values[others]
+        )
+        errors.append(rest.posterior(places[i : i + 1])[0][0] - samples.values[i])
+    assert left_out_rmse(samples, belief) == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--aim", "level"], "wanted a number for 'level'"),
+        (["--noise", "ph2"], "no column 'ph2'"),
+        (["--x", "east"], "--x east --y COLUMN"),
+        (["--from", "none.csv"], "cannot read 'none.csv'"),
+        (["--avoid", "s.csv"], "wanted GeoJSON"),
+        (["--crs", "EPSG:32632"], "with longitudes and latitudes; wanted none"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(survey, options, told):
+    result, _ = survey(*options)
+    assert result.exit_code == 2
+    assert told in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_file_that_does_not_say_its_value_is_refused(tmp_path):
+    (tmp_path / "s.csv").write_text("x,y,ph,zinc\n1,2,3,4\n")
+    with pytest.raises(ConfigError, match="got columns x, y, ph, zinc; wanted the one of the values: --value COLUMN"):
+        read_samples(tmp_path / "s.csv")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_samples(tmp_path / "s.csv", "zinc").values.tolist() == [4.0]
