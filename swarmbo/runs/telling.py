@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from swarmbo.boundary.values import error_text
 from swarmbo.errors import ConfigError
 from swarmbo.records import RoundRecord
 from swarmbo.registry.plugins import load, make
@@ -95,7 +94,7 @@ def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bo
             try:
                 observed.end(False)
             except Exception as other:  # noqa: BLE001  the first error is the one to be shown
-                error.add_note(f"a callback failed at the end: {error_text(other)}")
+                error.add_note(f"a callback failed at the end: {type(other).__name__}: {other}")
             raise
         with told_by_name(scenario):
             observed.end((folder / SUMMARY).is_file())

@@ -15,7 +15,7 @@ from swarmbo.runs.recording import Decided, record_reset, record_round
 from swarmbo.runs.rounds import Begun, Drive, links_of
 from swarmbo.runs.stored_files import Timing
 from swarmbo.team import Team
-from swarmbo.worlds import FunctionWorld, Infos
+from swarmbo.worlds import FunctionWorld
 
 
 class ToldRounds:
@@ -90,7 +90,14 @@ class ToldRounds:
     def _record(self, ledger: Ledger, event: Event, timing: Timing) -> None:
         self.record(ledger, event.query, event.note.get("infos", {}), timing, event.note.get("failure"))
 
-    def record(self, ledger: Ledger, query_id: str, infos: Infos, timing: Timing, failure: str | None = None) -> None:
+    def record(
+        self,
+        ledger: Ledger,
+        query_id: str,
+        infos: Mapping[str, Mapping[str, Any]],
+        timing: Timing,
+        failure: str | None = None,
+    ) -> None:
         """Log the round of a query that was just told, with what the world's agents report of it."""
         began, team = time.perf_counter(), ledger.team
         query, asked = ledger.query(query_id), ledger.asked(query_id)

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from swarmbo.deciding.rows import place_names
 from swarmbo.errors import ConfigError, UnknownQueryError
 from swarmbo.evaluations import Event, Ledger
-from swarmbo.records import Recommendation
 from swarmbo.serve.messages import Asked, AskRequest, Best, Refusal, Refused, State, TellRequest, Told, Waiting
 from swarmbo.serve.outcomes import Outcomes
 
@@ -68,7 +67,7 @@ class Desk:
         self._keys, self._leases = dict[str, str](), dict[str, Lease]()
         self._told = Outcomes(ledger.team.problem)
         self._outcomes, self._best, self._curve = list[float | None](), Best(), list[tuple[int, float]]()
-        self._seen, self._recommended = 0, cast(tuple[int, Recommendation | None], (-1, None))
+        self._seen, self._recommended = 0, cast(tuple[int, Any], (-1, None))
         self._catch_up()
 
     def ask(self, request: AskRequest) -> Asked:
