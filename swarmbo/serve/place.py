@@ -43,7 +43,7 @@ def require_no_routes(team: Team) -> None:
     """
     if isinstance(team.setup.coordination, RoutePlanner):
         raise ConfigError(
-            "got a planner of routes, which needs the ways of a simulated world; wanted a kind that chooses places, "
+            "got a planner of routes, which needs the ways of a simulated world; wanted a kind that chooses locations, "
             "such as 'max-sum'",
             at="$.coordination.kind",
         )
