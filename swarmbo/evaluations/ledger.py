@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 import msgspec
 import numpy as np
+from numpy.typing import ArrayLike
 
 from swarmbo.boundary.files import read_regular
 from swarmbo.boundary.seals import append_line, digest_of_table, logged_lines, read_seal, seal
@@ -48,6 +49,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
         outcome: Told total, or outcomes by channel; None for failed ones.
         failed: True if outcomes that were not given failed.
         noise_std: Told standard deviation of the noise.
+        locations: Told locations of agents' measurements, if not those of the query.
         why: Reason of a loss.
         team: Digest of the team's problem and settings, of a ``begin``.
         note: Plain data of the caller; not interpreted.
@@ -64,6 +66,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: float | dict[str, float | None] | None = None
     failed: bool = False
     noise_std: float | dict[str, float] | None = None
+    locations: dict[str, list[float]] | None = None
     why: str = ""
     team: str = ""
     note: dict[str, Any] = {}
@@ -266,6 +269,7 @@ class Ledger:
         failed: bool = False,
         point: Mapping[str, float] | None = None,
         noise_std: float | Mapping[str, float] | None = None,
+        locations: Mapping[str, ArrayLike] | None = None,
         note: Mapping[str, Any] | None = None,
     ) -> bool:
         """Learn an outcome; it is on the disk on return.
@@ -276,6 +280,7 @@ class Ledger:
             failed: True if outcomes that are not given failed.
             point: Actual point of the evaluation, if another.
             noise_std: Standard deviation of the noise.
+            locations: In a field, actual locations of agents' measurements, if others.
             note: Plain data to log with it.
 
         Returns:
@@ -293,6 +298,7 @@ class Ledger:
             outcome=_plain(outcome),
             failed=failed,
             noise_std=_plain(noise_std),
+            locations=None if locations is None else _plain({a: np.asarray(x).tolist() for a, x in locations.items()}),
             note=dict(note or {}),
         )
         with self._lock:
@@ -306,7 +312,7 @@ class Ledger:
         return True
 
     def _tell(self, event: Event) -> None:
-        given: dict[str, Any] = {"point": event.point, "noise_std": event.noise_std}
+        given: dict[str, Any] = {"point": event.point, "noise_std": event.noise_std, "locations": event.locations}
         self.team.tell(event.query, event.outcome, failed=event.failed, **given)
 
     def _replay(self, events: list[Event], replayed: Callable[[Self, Event], None] | None, known: int | None) -> None:
@@ -418,6 +424,8 @@ def _plain(value: Any) -> Any:
     """Numbers as JSON keeps them; others are left to the team, which refuses them."""
     if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

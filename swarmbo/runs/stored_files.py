@@ -15,13 +15,14 @@ from swarmbo.errors import RunFolderError
 from swarmbo.evaluations.ledger import LEDGER, STATES
 
 SCENARIO = "scenario.toml"
+SUMMARY = "summary.json"  # of a complete run
 LOCK = ".lock"
 NETWORK = "network.jsonl"  # network traffic of a fleet in each round
 # agents of a fleet that took their own measurements, in another world than the scenario's
 ELSEWHERE = "elsewhere.json"
 CHECKPOINTS = f"checkpoint-{'[0-9]' * 6}.npz"
 _FILES = (
-    *("rounds.jsonl", "timings.jsonl", "summary.json", "world.json", "world.npz", "checkpoint.json", "figures.json"),
+    *("rounds.jsonl", "timings.jsonl", SUMMARY, "world.json", "world.npz", "checkpoint.json", "figures.json"),
     ELSEWHERE,
     NETWORK,
 )

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from swarmbo.boundary.values import error_text
 from swarmbo.errors import ConfigError
 from swarmbo.records import RoundRecord
 from swarmbo.registry.plugins import load, make
@@ -15,6 +14,7 @@ from swarmbo.runs.callbacks import Callback, RoundsTable
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.rounds import OnRound
 from swarmbo.runs.scenario import Scenario
+from swarmbo.runs.stored_files import SUMMARY
 from swarmbo.runs.trackers import AT, MLflow, TensorBoard
 from swarmbo.runs.world import told_by_name
 
@@ -94,10 +94,10 @@ def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bo
             try:
                 observed.end(False)
             except Exception as other:  # noqa: BLE001  the first error is the one to be shown
-                error.add_note(f"a callback failed at the end: {error_text(other)}")
+                error.add_note(f"a callback failed at the end: {type(other).__name__}: {other}")
             raise
         with told_by_name(scenario):
-            observed.end(True)
+            observed.end((folder / SUMMARY).is_file())
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,11 @@ from swarmbo.worlds import FunctionWorld
 
 
 class ToldRounds:
-    """Log of a run's rounds, from the tells of its ledger."""
+    """Rounds of a run with a ledger: one for each told evaluation, in the order of tells.
+
+    Attributes:
+        last: Record of the last round.
+    """
 
     def __init__(self, given: Drive, begun: Begun) -> None:
         assert isinstance(given.team.world, FunctionWorld)
@@ -28,25 +32,25 @@ class ToldRounds:
         given.team.begin(begun.infos)
         lines = given.folder.lines()
         if lines:
-            self._last = msgspec.json.decode(lines[-1], type=RoundRecord)
-            given.on_round(self._last, True)
+            self.last = msgspec.json.decode(lines[-1], type=RoundRecord)
+            given.on_round(self.last, True)
         else:
-            self._last = record_reset(given.team, begun.infos, begun.truth)
+            self.last = record_reset(given.team, begun.infos, begun.truth)
             self._append(Timing(0, 0.0, begun.seconds, 0.0, 0.0))
 
-    def ledger(self) -> Ledger:
-        """Ledger of the run; rounds of replayed tells that are not logged are logged now."""
-        folder, known = self._given.folder.path, self._last.round
+    def ledger(self, replayed: Callable[[Ledger, Event], None] | None = None) -> Ledger:
+        """Ledger of the run; rounds of replayed tells that are not logged are logged now, by default as told here."""
+        folder, known = self._given.folder.path, self.last.round
         if not Ledger.is_in(folder):
             self._require(folder, 0)
             self._ledger = Ledger.create(folder, self._given.team, self._choose)
             return self._ledger
 
-        def replayed(ledger: Ledger, event: Event) -> None:
+        def own(ledger: Ledger, event: Event) -> None:
             if event.kind == "tell" and _n_tells(ledger) > known:
-                self._record(ledger, event, Timing(self._last.round + 1, 0.0, _seconds(event), 0.0, 0.0))
+                self._record(ledger, event, Timing(self.last.round + 1, 0.0, _seconds(event), 0.0, 0.0))
 
-        self._ledger = Ledger.open(folder, lambda: self._given.team, self._choose, replayed, known)
+        self._ledger = Ledger.open(folder, lambda: self._given.team, self._choose, replayed or own, known)
         self._require(folder, _n_tells(self._ledger))
         return self._ledger
 
@@ -58,7 +62,7 @@ class ToldRounds:
         self._ledger.tell(query_id, **self._told(infos), note=note)
         learned = time.perf_counter()
         decided = self._decided.pop(query_id, 0.0)
-        timing = Timing(self._last.round + 1, decided, ended.seconds, learned - began, 0.0)
+        timing = Timing(self.last.round + 1, decided, ended.seconds, learned - began, 0.0)
         self._record(self._ledger, self._ledger.events[-1], timing)
 
     def _choose(self, team: Team) -> Query:
@@ -84,23 +88,33 @@ class ToldRounds:
         return told
 
     def _record(self, ledger: Ledger, event: Event, timing: Timing) -> None:
+        self.record(ledger, event.query, event.note.get("infos", {}), timing, event.note.get("failure"))
+
+    def record(
+        self,
+        ledger: Ledger,
+        query_id: str,
+        infos: Mapping[str, Mapping[str, Any]],
+        timing: Timing,
+        failure: str | None = None,
+    ) -> None:
+        """Log the round of a query that was just told, with what the world's agents report of it."""
         began, team = time.perf_counter(), ledger.team
-        query, asked = ledger.query(event.query), ledger.asked(event.query)
-        infos: dict[str, Any] = event.note.get("infos", {})
+        query, asked = ledger.query(query_id), ledger.asked(query_id)
         actions = self._world.actions(query.point, team.agents)
         decided = Decided(query, asked.report, asked.sharing)
-        record = record_round(self._last, team, actions, infos, self._links, self._truth, decided)
-        self._last = msgspec.structs.replace(record, failure=event.note.get("failure"))
+        record = record_round(self.last, team, actions, infos, self._links, self._truth, decided)
+        self.last = msgspec.structs.replace(record, failure=failure)
         self._append(msgspec.structs.replace(timing, record=time.perf_counter() - began))
 
     def _append(self, timing: Timing) -> None:
-        self._given.folder.append(msgspec.json.encode(self._last), timing)
-        self._given.on_round(self._last, False)
+        self._given.folder.append(msgspec.json.encode(self.last), timing)
+        self._given.on_round(self.last, False)
 
     def _require(self, folder: Path, n_tells: int) -> None:
-        if self._last.round > n_tells:
+        if self.last.round > n_tells:
             raise RunFolderError(
-                f"{folder}: rounds.jsonl has {self._last.round} evaluations and the ledger {n_tells}; delete the lines "
+                f"{folder}: rounds.jsonl has {self.last.round} evaluations and the ledger {n_tells}; delete the lines "
                 f"of rounds.jsonl after round {n_tells}, and `swarmbo resume {folder}` goes on"
             )
 

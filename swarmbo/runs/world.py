@@ -24,6 +24,7 @@ from swarmbo.errors import ConfigError, OwnCodeError, SwarmboError
 from swarmbo.kernels import named_kernels
 from swarmbo.registry import FIELD, FUNCTION, SLOTS, Team
 from swarmbo.registry.plugins import find_in, is_own, load, source_of
+from swarmbo.worlds.served import register_served
 
 ENTRY_POINT_GROUP = "swarmbo.envs"
 _CALLBACKS, _ENGINE = "$.callbacks", "$.workers.engine"
@@ -37,6 +38,7 @@ def load_plug_ins() -> dict[str, str]:
     A plug-in is an entry point of the group ``swarmbo.envs``: a callable without arguments that calls
     ``pettingzoo.register``. One broken plug-in does not stop the others.
     """
+    register_served()
     failures: dict[str, str] = {}
     for plug_in in entry_points(group=ENTRY_POINT_GROUP):
         try:

@@ -1,0 +1,249 @@
+"""HTTP application of a desk: routes, token, limits and refusals in one JSON line."""
+
+import asyncio
+import hashlib
+import hmac
+import itertools
+import re
+import sys
+import traceback
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from functools import partial
+from importlib.resources import files
+from queue import PriorityQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+import msgspec
+
+from swarmbo.boundary.extras import needed
+from swarmbo.errors import ConflictError, RunFolderError, SwarmboError, UnknownQueryError
+from swarmbo.serve.desk import Desk
+from swarmbo.serve.messages import AskRequest, Health, Refusal, Refused, TellRequest, refusal_of
+from swarmbo.serve.openapi import document
+from swarmbo.settings import convert
+
+LARGEST_BODY = 64 * 1024  # bytes
+DEEPEST = 8  # lists and tables within one another
+SLOWEST_BODY = 10.0  # s
+MOST_WAITING = 256  # requests that wait for the worker
+
+T = TypeVar("T")
+_TEXTS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[\]{}]', flags=re.DOTALL)
+_SCRIPT = re.compile(r"<script>(.*?)</script>", flags=re.DOTALL)
+_STYLE = re.compile(r"<style>(.*?)</style>", flags=re.DOTALL)
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+class _Worker:
+    """The one thread that calls the desk, so that decisions do not hold up the event loop; tells come before asks."""
+
+    def __init__(self) -> None:
+        self._work: PriorityQueue[tuple[int, int, Future[Any], Callable[[], Any]]] = PriorityQueue()
+        self._count = itertools.count()
+        self._thread = Thread(target=self._run, name="desk", daemon=True)
+        self._thread.start()
+
+    async def call(self, rank: int, work: Callable[[], T]) -> T:
+        """Result of a call; those of a lower rank come first.
+
+        Raises:
+            Refused: With 503 if too many wait.
+        """
+        if (waiting := self._work.qsize()) >= MOST_WAITING:
+            refusal = Refusal("too many requests wait", str(waiting), f"at most {MOST_WAITING}", "ask again later")
+            raise Refused(503, refusal, {"Retry-After": "1"})
+        future: Future[T] = Future()
+        self._work.put((rank, next(self._count), future, work))
+        return await asyncio.wrap_future(future)
+
+    def _run(self) -> None:
+        while True:
+            rank, _, future, work = self._work.get()
+            if rank == _END:
+                return
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except Exception as error:  # noqa: BLE001  raised again by whoever waits
+                    future.set_exception(error)
+
+    def close(self) -> None:
+        """End the thread after the calls that wait."""
+        self._work.put((_END, next(self._count), Future(), lambda: None))
+        self._thread.join()
+
+
+_TELL, _ASK, _END = range(3)  # ranks
+
+
+def make_app(desk: Desk, token: str) -> Any:
+    """ASGI application; its lifespan ends the thread that calls the desk.
+
+    Args:
+        desk: The desk.
+        token: Token that each request must bear, but those of the page and of ``/healthz``.
+
+    Raises:
+        MissingPackageError: If Starlette is not installed.
+    """
+    starlette, routing, responses, exceptions = (
+        needed(f"starlette.{part}", "serve", "swarmbo serve")
+        for part in ("applications", "routing", "responses", "exceptions")
+    )
+    worker, page = _Worker(), files("swarmbo.serve").joinpath("page.html").read_text(encoding="utf-8")
+    described = msgspec.json.encode(document())
+
+    def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Any:
+        content = value if isinstance(value, bytes) else msgspec.json.encode(value)
+        given = {**_HEADERS, **(headers or {})}
+        return responses.Response(content + b"\n", status, media_type="application/json", headers=given)
+
+    def refused(refused: Refused) -> Any:
+        return answer(refused.refusal, refused.status, refused.headers)
+
+    def guarded(handler: Callable[[Any], Awaitable[Any]], *, is_open: bool = False) -> Callable[[Any], Awaitable[Any]]:
+        async def endpoint(request: Any) -> Any:
+            try:
+                if not is_open:
+                    _require_token(request.headers.get("authorization", ""), token)
+                return answer(await handler(request))
+            except Refused as error:
+                return refused(error)
+            except Exception as error:  # noqa: BLE001  clients get one line, whatever happened
+                return refused(_refusal_for(error))
+
+        return endpoint
+
+    async def ask(request: Any) -> Any:
+        return await worker.call(_ASK, partial(desk.ask, convert(await _body(request), AskRequest)))
+
+    async def tell(request: Any) -> Any:
+        given = convert(await _body(request), TellRequest)
+        return await worker.call(_TELL, partial(desk.tell, request.path_params["id"], given))
+
+    async def state(request: Any) -> Any:
+        return desk.now()
+
+    async def best(request: Any) -> Any:
+        return await worker.call(_ASK, desk.best)
+
+    async def openapi(request: Any) -> Any:
+        return described
+
+    async def health(request: Any) -> Any:
+        return Health()
+
+    async def show(request: Any) -> Any:
+        return responses.Response(
+            page, media_type="text/html", headers={**_HEADERS, "Content-Security-Policy": _policy(page)}
+        )
+
+    async def on_http_error(request: Any, error: Any) -> Any:
+        fix = "see /openapi.json"
+        got = f"{request.method} {request.url.path}"[:200]
+        refusal = Refusal(str(error.detail), got, "a path and a method of /openapi.json", fix)
+        return answer(refusal, error.status_code, dict(error.headers or {}))
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await routed(scope, receive, send)
+        if scope["type"] == "lifespan":
+            worker.close()
+
+    routed = starlette.Starlette(
+        routes=[
+            routing.Route("/", show, methods=["GET"]),
+            routing.Route("/healthz", guarded(health, is_open=True), methods=["GET"]),
+            routing.Route("/ask", guarded(ask), methods=["POST"]),
+            routing.Route("/tell/{id}", guarded(tell), methods=["POST"]),
+            routing.Route("/state", guarded(state), methods=["GET"]),
+            routing.Route("/best", guarded(best), methods=["GET"]),
+            routing.Route("/openapi.json", guarded(openapi), methods=["GET"]),
+        ],
+        exception_handlers={exceptions.HTTPException: on_http_error},
+    )
+    return app
+
+
+def _require_token(header: str, token: str) -> None:
+    """Compare in constant time."""
+    given = header.removeprefix("Bearer ").strip().encode("utf-8", "surrogateescape")
+    if not hmac.compare_digest(given, token.encode()):
+        got = "another token" if header else "no token"
+        fix = "send the header Authorization: Bearer TOKEN; the token is in the file that the service named"
+        raise Refused(
+            401, Refusal("the token is missing or wrong", got, "the token", fix), {"WWW-Authenticate": "Bearer"}
+        )
+
+
+async def _body(request: Any) -> Any:
+    """Plain data of a body, within the limits."""
+    content = bytearray()
+    try:
+        async with asyncio.timeout(SLOWEST_BODY):
+            async for chunk in request.stream():
+                content += chunk
+                if len(content) > LARGEST_BODY:
+                    got, wanted = f"more than {LARGEST_BODY} bytes", f"at most {LARGEST_BODY}"
+                    raise Refused(
+                        413, Refusal("the body is too large", got, wanted, "send less"), {"Connection": "close"}
+                    )
+    except TimeoutError:
+        got, wanted = f"{len(content)} bytes", f"all within {SLOWEST_BODY:g} s"
+        refusal = Refusal("the body took too long", got, wanted, "send it at once")
+        raise Refused(408, refusal, {"Connection": "close"}) from None
+    deep = _depth(content)
+    if deep > DEEPEST:
+        raise Refused(
+            400, Refusal("the body is nested too deeply", str(deep), f"at most {DEEPEST}", "send plain tables")
+        )
+    try:
+        return msgspec.json.decode(bytes(content))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        got = bytes(content[:40]).decode("utf-8", "replace")
+        refusal = Refusal(f"the body is no JSON: {error}", got, "a JSON object", "see /openapi.json")
+        raise Refused(400, refusal) from None
+
+
+def _depth(content: bytes | bytearray) -> int:
+    """Largest number of lists and tables that are open at once."""
+    now = most = 0
+    for found in _TEXTS_AND_BRACKETS.finditer(content):
+        if (part := found[0]) in (b"[", b"{"):
+            now += 1
+            most = max(most, now)
+        elif part in (b"]", b"}"):
+            now -= 1
+    return most
+
+
+def _refusal_for(error: Exception) -> Refused:
+    match error:
+        case UnknownQueryError():
+            return Refused(404, refusal_of(error, "tell a query that /ask gave"))
+        case ConflictError():
+            return Refused(409, refusal_of(error, "keep the outcome that was told first"))
+        case RunFolderError():
+            return Refused(503, refusal_of(error, "start the service again when its folder can be written"))
+        case SwarmboError():
+            return Refused(422, refusal_of(error))
+        case _:
+            # an error of the service itself: its place is for whoever runs it, not for clients
+            traceback.print_exception(error, file=sys.stderr)
+            return Refused(500, Refusal("the service failed", type(error).__name__, "an answer", "see its output"))
+
+
+def _policy(page: str) -> str:
+    """Content policy: the page's own script and style, and nothing from elsewhere."""
+    hashes = [
+        b64encode(hashlib.sha256(part.encode()).digest()).decode()
+        for found in (_SCRIPT.search(page), _STYLE.search(page))
+        for part in ([] if found is None else [found[1]])
+    ]
+    script, style = hashes
+    return (
+        f"default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )

@@ -1,0 +1,210 @@
+"""Desk: gives the queries of a ledger to clients, and takes their outcomes.
+
+The ledger is the only log: keys and leases are in the notes of its events, so that a desk that begins again knows them.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, cast
+
+from msgspec import UnsetType
+from msgspec.structs import replace
+
+from swarmbo.deciding.rows import place_names
+from swarmbo.errors import ConfigError, UnknownQueryError
+from swarmbo.evaluations import Event, Ledger
+from swarmbo.serve.messages import Asked, AskRequest, Best, Refusal, Refused, State, TellRequest, Told, Waiting
+from swarmbo.serve.outcomes import Outcomes
+
+MOST_PENDING = 256
+_MOST_OUTCOMES = 500  # in a state
+_KEY, _UNTIL = "key", "until"
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Loan of a query: the key of the request that holds it, and its end in s since 1970."""
+
+    key: str
+    until: float
+
+
+@dataclass(frozen=True)
+class Service:
+    """Constant facts of a service; fields as in ``State``."""
+
+    name: str
+    seed: int
+    rounds: int
+    unit: str = ""
+    maximum: float | None = None
+
+
+class Desk:
+    """Queries on loan. Calls must come one at a time, as from one thread.
+
+    Args:
+        ledger: Ledger with the team.
+        service: Facts of the service.
+        most_pending: Largest number of pending queries, >= 1.
+        clock: Time in s since 1970.
+        on_told: Called with the id of a query whose last outcome was told.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        service: Service,
+        most_pending: int = MOST_PENDING,
+        clock: Callable[[], float] = time.time,
+        on_told: Callable[[str], None] | None = None,
+    ) -> None:
+        self.ledger, self.service = ledger, service
+        self._most, self._clock, self._on_told = most_pending, clock, on_told
+        self._keys, self._leases = dict[str, str](), dict[str, Lease]()
+        self._told = Outcomes(ledger.team.problem)
+        self._outcomes, self._best, self._curve = list[float | None](), Best(), list[tuple[int, float]]()
+        self._seen, self._recommended = 0, cast(tuple[int, Any], (-1, None))
+        self._catch_up()
+
+    def ask(self, request: AskRequest) -> Asked:
+        """Query for a client: that of its key, else one whose lease ran out, else a new one.
+
+        Raises:
+            Refused: With 429 if too many queries are pending, or all that are left; with 410 if all are told.
+        """
+        now, held = self._clock(), self._keys.get(request.key)
+        lease = None if held is None else self._leases.get(held)
+        if held is None or (lease is not None and lease.until <= now):
+            held = self._lend(request, now, held)
+        return self._asked(held, request.key)
+
+    def _lend(self, request: AskRequest, now: float, held: str | None) -> str:
+        """Lend a query; ``held`` is that of the same key, whose lease ran out."""
+        note = {_KEY: request.key, _UNTIL: now + request.lease_s}
+        ended = [(lease.until, query) for query, lease in self._leases.items() if lease.until <= now]
+        if held is None and ended:
+            held = min(ended)[1]
+        if held is not None:
+            self.ledger.lost(held, f"the lease of {self._leases[held].key!r} ran out", note)
+        elif self.ledger.n_asked < self.service.rounds and len(self._leases) < self._most:
+            held = self.ledger.ask(note).id
+        else:
+            raise self._none_left(now)
+        self._catch_up()
+        return held
+
+    def _none_left(self, now: float) -> Refused:
+        n_pending, rounds = len(self._leases), self.service.rounds
+        if not n_pending:
+            fix = "stop; GET /best has the result"
+            return Refused(410, Refusal(f"all {rounds} queries are told", str(rounds), "no further query", fix))
+        wait = max(1, math.ceil(min(lease.until for lease in self._leases.values()) - now))
+        what = f"{n_pending} queries are pending, and no lease has run out"
+        wanted = f"fewer than {self._most} pending" if self.ledger.n_asked < rounds else "one whose lease ran out"
+        refusal = Refusal(what, str(n_pending), wanted, "tell outcomes, or ask again later")
+        return Refused(429, refusal, {"Retry-After": str(min(wait, 60))})
+
+    def tell(self, query_id: str, request: TellRequest) -> Told:
+        """Take an outcome.
+
+        Raises:
+            Refused: With 404 if the query was never asked, 409 if another outcome was told, and 422 for an outcome that
+                the team refuses.
+        """
+        self.ledger.asked(query_id)
+        outcome = None if isinstance(request.outcome, UnsetType) else request.outcome
+        if isinstance(request.outcome, UnsetType) and not request.failed:
+            raise ConfigError("missing; wanted an outcome, null, or failed = true", at="$.outcome")
+        given: dict[str, Any] = {"point": request.point, "noise_std": request.noise_std, "locations": request.locations}
+        try:
+            is_new = self.ledger.tell(query_id, outcome, failed=request.failed, **given)
+        except UnknownQueryError as error:  # of a factor or agent, as the query is known
+            raise ConfigError(str(error), at="$.outcome") from error
+        self._catch_up()
+        is_pending = query_id in self.ledger.team.pending
+        if is_new and not is_pending and self._on_told is not None:
+            self._on_told(query_id)
+        return Told(query_id, is_new, is_pending, self.ledger.n_told, self.service.rounds)
+
+    def best(self) -> Best:
+        """Best outcome, and the recommendation, which takes a decision's time after news."""
+        if self._recommended[0] != self._seen:
+            # a copy, since the belief of a field is fitted here, and a replay of the ledger would not do so
+            found = copy(self.ledger.team).recommend()
+            self._recommended = self._seen, found
+        best, found = self._best, self._recommended[1]
+        if found is None:
+            return best
+        names = place_names(len(found.location))
+        point = dict(zip(names, found.location, strict=True)) if found.point is None else dict(found.point)
+        return replace(best, recommended=point, mean=found.mean, std=found.std)
+
+    def now(self) -> State:
+        """Last state, with the present time; any thread may call it."""
+        return replace(self._state, now=self._clock())
+
+    def _asked(self, query_id: str, key: str) -> Asked:
+        query, lease = self.ledger.query(query_id), self._leases.get(query_id)
+        is_field = self.ledger.team.problem.is_field
+        return Asked(
+            query=query_id,
+            point=query.point,
+            locations={agent: place.tolist() for agent, place in query.points.items()} if is_field else {},
+            until=lease.until if lease is not None and lease.key == key else None,
+            told=lease is None,
+            handed_on=self.ledger.losses(query_id),
+            mean=query.mean,
+            std=query.std,
+        )
+
+    def _catch_up(self) -> None:
+        """Take new events of the ledger, and renew the state."""
+        for event in self.ledger.events[self._seen :]:
+            if event.kind in ("ask", "lost"):
+                # a query that was asked without a desk is free
+                key, until = event.note.get(_KEY, ""), event.note.get(_UNTIL, 0.0)
+                self._keys |= {key: event.query} if key else {}
+                self._leases[event.query] = Lease(key, until)
+            elif event.kind == "tell":
+                self._take(event)
+        self._seen, pending = len(self.ledger.events), self.ledger.team.pending
+        self._leases = {query: lease for query, lease in self._leases.items() if query in pending}
+        self._state = self._new_state()
+
+    def _take(self, event: Event) -> None:
+        for known in self._told.add(self.ledger.query(event.query), event):
+            self._outcomes.append(known.value)
+            if known.value is not None and (self._best.outcome is None or known.value > self._best.outcome):
+                self._best = Best(known.value, event.query, known.point)
+                self._curve.append((len(self._outcomes), known.value))
+
+    def _new_state(self) -> State:
+        problem, outcomes, service = self.ledger.team.problem, self._outcomes, self.service
+        names = place_names(problem.box.n_dims) if problem.is_field else problem.graph.variables
+        ends = zip(problem.box.low.tolist(), problem.box.high.tolist(), strict=True)
+        pending = [
+            Waiting(query, self.ledger.asked(query).point or {}, lease.until, self.ledger.losses(query))
+            for query, lease in self._leases.items()
+        ]
+        return State(
+            name=service.name,
+            seed=service.seed,
+            rounds=service.rounds,
+            asked=self.ledger.n_asked,
+            told=self.ledger.n_told,
+            failed=sum(value is None for value in outcomes),
+            now=self._clock(),
+            variables=dict(zip(names, ends, strict=True)),
+            is_field=problem.is_field,
+            unit=service.unit,
+            maximum=service.maximum,
+            pending=pending,
+            best=self._best,
+            curve=list(self._curve),
+            outcomes=outcomes[-_MOST_OUTCOMES:],
+            first=max(0, len(outcomes) - _MOST_OUTCOMES),
+        )

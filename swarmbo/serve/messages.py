@@ -1,0 +1,194 @@
+"""Bodies of requests and answers; the OpenAPI document is made from them."""
+
+import re
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from swarmbo.settings import Settings
+
+LONGEST_LEASE = 366 * 86_400.0  # s
+_GOT = re.compile(r"\bgot (.*?)(?=; |: wanted|, expected|$)")
+_WANTED = re.compile(r"\b(?:wanted|expected) ([^;]*)(?:; (.*))?")
+
+
+class AskRequest(Settings, frozen=True):
+    """Request of a query.
+
+    Args:
+        key: Name of this request, 1 to 200 characters; a repeated key gets the same query again.
+        lease_s: Seconds until the query is handed on to another client, unless it is told.
+    """
+
+    key: Annotated[str, Meta(min_length=1, max_length=200)]
+    lease_s: Annotated[float, Meta(gt=0, le=LONGEST_LEASE)] = 3600.0
+
+
+class TellRequest(Settings, frozen=True):
+    """Outcome of a query.
+
+    Args:
+        outcome: Total of a function, or outcomes by factor; in a field measurements by agent; null means failed.
+        failed: True if outcomes that are not given failed.
+        point: Of a function: actual point of the evaluation, if another than asked.
+        locations: In a field: actual locations of agents' measurements, if others than asked.
+        noise_std: Known standard deviation of the noise, one number or by factor or agent.
+    """
+
+    outcome: float | dict[str, float | None] | UnsetType | None = UNSET
+    failed: bool = False
+    point: dict[str, float] | None = None
+    locations: dict[str, list[float]] | None = None
+    noise_std: float | dict[str, float] | None = None
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A query that a client holds.
+
+    Args:
+        query: Id, for the tell.
+        point: Value of each variable.
+        locations: In a field, the location of each agent; empty for a function.
+        until: End of the lease, s since 1970; None if another client holds the query now, or it is told.
+        told: True if its outcome was told already.
+        handed_on: Number of leases that ran out before.
+        mean: Expected outcome; None in the initial design.
+        std: Standard deviation of the expected outcome.
+    """
+
+    query: str
+    point: dict[str, float]
+    locations: dict[str, list[float]]
+    until: float | None
+    told: bool
+    handed_on: int
+    mean: float | None
+    std: float | None
+
+
+class Told(msgspec.Struct, frozen=True):
+    """Answer to an outcome.
+
+    Args:
+        query: Id of the query.
+        is_new: False if this very outcome was told before.
+        is_pending: True if the query waits for further outcomes.
+        told: Number of queries told so far.
+        rounds: Number of queries planned.
+    """
+
+    query: str
+    is_new: bool
+    is_pending: bool
+    told: int
+    rounds: int
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A pending query, its point or locations, the end of its lease in s since 1970, and the number of ended leases."""
+
+    query: str
+    point: dict[str, float]
+    until: float
+    handed_on: int
+
+
+class Best(msgspec.Struct, frozen=True):
+    """Largest outcome so far with its query, and the point that the team recommends with its expected outcome."""
+
+    outcome: float | None = None
+    query: str | None = None
+    point: dict[str, float] | None = None
+    recommended: dict[str, float] | None = None
+    mean: float | None = None
+    std: float | None = None
+
+
+class State(msgspec.Struct, frozen=True):
+    """State of the service.
+
+    Args:
+        name: Name of the scenario.
+        seed: Its seed.
+        rounds: Number of queries planned.
+        asked: Number of queries asked.
+        told: Number of queries told.
+        failed: Number of outcomes that failed.
+        now: Time of the service, s since 1970.
+        variables: (low, high) of each variable.
+        is_field: True if agents measure at locations of their own.
+        unit: Unit of outcomes, if known.
+        maximum: Maximum of the function, if known.
+        pending: Pending queries, in the order of asks.
+        best: Best outcome so far.
+        curve: Number of outcomes and the best of them, wherever it rose.
+        outcomes: Last outcomes, at most 500, in order of arrival; null for failed ones.
+        first: Number of outcomes before these.
+    """
+
+    name: str
+    seed: int
+    rounds: int
+    asked: int
+    told: int
+    failed: int
+    now: float
+    variables: dict[str, tuple[float, float]]
+    is_field: bool
+    unit: str
+    maximum: float | None
+    pending: list[Waiting]
+    best: Best
+    curve: list[tuple[int, float]]
+    outcomes: list[float | None]
+    first: int
+
+
+class Health(msgspec.Struct, frozen=True):
+    """Sign of life."""
+
+    status: str = "ok"
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Refused request.
+
+    Args:
+        what: Error, in one line.
+        got: Refused value.
+        wanted: Accepted values.
+        fix: Remedy.
+    """
+
+    what: str
+    got: str
+    wanted: str
+    fix: str
+
+
+class Refused(Exception):  # noqa: N818  no error of the service
+    """Request that is refused with an HTTP status."""
+
+    def __init__(self, status: int, refusal: Refusal, headers: dict[str, str] | None = None) -> None:
+        super().__init__(refusal.what)
+        self.status, self.refusal, self.headers = status, refusal, headers or {}
+
+
+def refusal_of(error: Exception, fix: str = "see /openapi.json") -> Refusal:
+    """Parts of an error's message.
+
+    Example:
+        >>> from swarmbo.errors import ConfigError
+        >>> refusal_of(ConfigError("got -1; wanted a number > 0", at="$.lease_s")).wanted
+        'a number > 0'
+    """
+    text = " ".join(str(error).split())
+    got, wanted = _GOT.search(text), _WANTED.search(text)
+    remedy = None if wanted is None else wanted[2]
+    return Refusal(
+        text,
+        "see what" if got is None else got[1],
+        "a request as in /openapi.json" if wanted is None else wanted[1],
+        remedy or fix,
+    )

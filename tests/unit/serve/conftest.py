@@ -1,0 +1,127 @@
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+
+import swarmbo as sb
+from swarmbo.evaluations import Ledger
+from swarmbo.evaluations.ledger import LEDGER
+from swarmbo.serve.app import make_app
+from swarmbo.serve.desk import Desk, Service
+
+SCOPES = {"f": ["x", "y"], "g": ["y", "z"]}
+BOUNDS = {"x": (0.0, 1.0), "y": (-1.0, 1.0), "z": (0.0, 2.0)}
+TOKEN = "a-token-of-the-tests"
+ROUNDS, MOST_PENDING = 8, 4
+
+
+class Clock:
+    """Time that passes only on request."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def make_team(kind="total"):
+    """A team whose queries are almost all of the initial design, which takes no time."""
+    if kind == "field":
+        return sb.Team.for_field(["a", "b"], low=[0.0, 0.0], high=[1.0, 2.0], seed=5)
+    return sb.Team(sb.FactorGraph.from_scopes(SCOPES), BOUNDS, outcomes=kind, initial=6, seed=5)
+
+
+def value_of(point):
+    """Outcome by factor."""
+    return {"f": -((point["x"] - point["y"]) ** 2), "g": -((point["z"] - 0.4) ** 2) - point["y"] ** 2}
+
+
+def open_desk(folder, clock, kind="total"):
+    """The desk of a folder: new, or as a killed process left it."""
+    if (folder / LEDGER).exists():
+        ledger = Ledger.open(folder, lambda: make_team(kind))
+    else:
+        ledger = Ledger.create(folder, make_team(kind))
+    return Desk(ledger, Service("made", 5, ROUNDS, "m", 0.0), MOST_PENDING, clock)
+
+
+@contextmanager
+def client_of(desk, token=TOKEN):
+    """An HTTP client of a desk, without a network."""
+    testclient = pytest.importorskip("starlette.testclient")
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    with testclient.TestClient(make_app(desk, TOKEN), headers=headers) as client:
+        yield client
+
+
+class RunningService:
+    """`swarmbo serve` in a process that is killed with the block."""
+
+    def __init__(self, folder, source, settings=(), *more):
+        overrides = [part for setting in settings for part in ("--set", setting)]
+        self.command = [sys.executable, "-m", "swarmbo", "serve", str(source), "--out", str(folder), *overrides, *more]
+        self.folder, self.process, self.port = folder, None, 0
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+    def start(self):
+        command = [*self.command, "--port", str(self.port)]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.said = []
+        for line in self.process.stderr:
+            self.said.append(line)
+            if "serving" in line:
+                self.port = int(line.rstrip().rstrip("/").rpartition(":")[2])
+                break
+        else:
+            raise AssertionError(f"it ended with {self.process.wait()}: {self.said}")
+
+    def kill(self, how=signal.SIGKILL):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        if not self.process.stderr.closed:
+            self.said += self.process.stderr.readlines()
+            self.process.stderr.close()
+        self.process.wait(30)
+
+    @property
+    def token(self):
+        return (self.folder / "token").read_text().strip()
+
+    def call(self, path, body=None):
+        """Status and answer."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data)
+        request.add_header("Authorization", f"Bearer {self.token}")
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def desk(tmp_path, clock):
+    return open_desk(tmp_path, clock)
+
+
+@pytest.fixture
+def client(desk):
+    with client_of(desk) as client:
+        yield client

@@ -1,0 +1,199 @@
+"""Any order of asks, tells, waits and kills: a query is lent to one client at a time, nothing is lost or doubled."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings, strategies as st
+
+from swarmbo.errors import SwarmboError
+
+from .conftest import MOST_PENDING, ROUNDS, Clock, client_of, make_team, open_desk, value_of
+
+pytest.importorskip("starlette")
+
+INDEX = st.integers(0, 9)
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("ask"), INDEX, st.sampled_from([1.0, 10.0, 1000.0])),
+        st.tuples(st.just("tell"), INDEX, st.sampled_from(["value", "value", "other", "failed", "nobody's"])),
+        st.tuples(st.just("wait"), st.sampled_from([0, 1, 10]), st.just(0.0)),
+        st.tuples(st.just("kill"), INDEX, st.just(0.0)),
+    ),
+    max_size=25,
+)
+
+
+def bits(team):
+    state = team.state_dict()
+    arrays = {name: np.asarray(array).tobytes() for name, array in state["arrays"].items()}
+    return json.dumps(state["json"], sort_keys=True), arrays
+
+
+class Model:
+    """All that a client may rely on."""
+
+    def __init__(self, folder, kind):
+        self.folder, self.kind, self.clock = folder, kind, Clock()
+        self.points, self.keys, self.leases, self.told = {}, {}, {}, {}
+        self.desk = open_desk(folder, self.clock, kind)
+
+    def ask(self, index, lease_s):
+        key, now = f"key-{index}", self.clock.now
+        with client_of(self.desk) as client:
+            answer = client.post("/ask", json={"key": key, "lease_s": lease_s})
+        free = [query for query, (_, until) in self.leases.items() if until <= now]
+        if answer.status_code in (410, 429):
+            assert key not in self.keys
+            assert not free
+            assert len(self.leases) == MOST_PENDING or len(self.points) == ROUNDS
+            assert (answer.status_code == 410) == (not self.leases)
+            return
+        assert answer.status_code == 200, answer.text
+        asked = answer.json()
+        query = asked["query"]
+        assert self.points.setdefault(query, asked["point"]) == asked["point"]
+        if key in self.keys:
+            assert query == self.keys[key]
+        elif query in self.leases:
+            assert query in free
+        else:
+            assert not free
+            assert query not in self.told
+            assert len(self.leases) < MOST_PENDING
+        self.keys[key] = query
+        assert asked["told"] == (query in self.told)
+        holder, until = self.leases.get(query, (None, 0.0))
+        if query not in self.told and (until <= now or holder == key):
+            until = until if holder == key and until > now else now + lease_s
+            self.leases[query] = key, until
+            assert asked["until"] == until
+        else:
+            assert asked["until"] is None
+
+    def tell(self, index, what):
+        names = list(self.points)
+        if what == "nobody's" or not names:
+            with client_of(self.desk) as client:
+                assert client.post(f"/tell/q{90000 + index}", json={"outcome": 1.0}).status_code == 404
+            return
+        query = names[index % len(names)]
+        outcome = self.outcome(query)
+        if what == "other":
+            outcome = {name: y + 1.0 for name, y in outcome.items()} if isinstance(outcome, dict) else outcome + 1.0
+        body = {"failed": True} if what == "failed" else {"outcome": outcome}
+        with client_of(self.desk) as client:
+            answer = client.post(f"/tell/{query}", json=body)
+        if self.told.setdefault(query, body) != body:
+            assert answer.status_code == 409, answer.text
+            return
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["is_new"] == (query in self.leases)
+        assert answer.json()["told"] == len(self.told)
+        self.leases.pop(query, None)
+
+    def outcome(self, query):
+        if self.kind == "field":
+            return {agent: float(sum(place)) for agent, place in self.desk._asked(query, "").locations.items()}
+        values = value_of(self.points[query])
+        return values if self.kind == "per-factor" else sum(values.values())
+
+    def kill(self):
+        before = bits(self.desk.ledger.team), self.desk.now()
+        self.desk = open_desk(self.folder, self.clock, self.kind)
+        assert (bits(self.desk.ledger.team), self.desk.now()) == before
+
+    def check(self):
+        state = self.desk.now()
+        assert {one.query: one.until for one in state.pending} == {q: until for q, (_, until) in self.leases.items()}
+        assert (state.asked, state.told) == (len(self.points), len(self.told))
+        per_query = 2 if self.kind == "field" else 1
+        assert state.failed == per_query * sum(body.get("failed", False) for body in self.told.values())
+        assert len(state.outcomes) == per_query * len(self.told)
+        told = [self.total(body["outcome"]) for body in self.told.values() if "outcome" in body]
+        assert state.best.outcome == (max(told) if told else None)
+
+    def total(self, outcome):
+        if not isinstance(outcome, dict):
+            return outcome
+        return max(outcome.values()) if self.kind == "field" else sum(outcome.values())
+
+    def undisturbed(self):
+        """A team that nobody killed decides alike."""
+        team = make_team(self.kind)
+        for event in self.desk.ledger.events:
+            if event.kind == "ask":
+                assert team.ask().point == event.point
+            elif event.kind == "tell":
+                team.tell(event.query, event.outcome, failed=event.failed)
+        assert bits(team) == bits(self.desk.ledger.team)
+
+
+WHOLE = [("ask", index, 10.0) for index in range(5)] + [("tell", index, "value") for index in (2, 0, 1)]
+WHOLE += [
+    ("kill", 0, 0.0),
+    ("ask", 7, 1.0),
+    ("wait", 10, 0.0),
+    ("ask", 8, 10.0),
+    ("ask", 9, 10.0),
+    ("tell", 3, "other"),
+]
+WHOLE += [("tell", 3, "value"), ("tell", 4, "failed"), ("ask", 5, 1.0), ("ask", 6, 1.0), ("kill", 0, 0.0)]
+WHOLE += [("wait", 10, 0.0), ("ask", 1, 1.0), ("ask", 6, 1.0), ("wait", 10, 0.0), ("ask", 5, 1.0)]
+WHOLE += [("tell", index, "value") for index in range(8)] + [("ask", 0, 1.0), ("kill", 0, 0.0)]
+
+
+@pytest.mark.parametrize("kind", ["total", "per-factor", "field"])
+@settings(max_examples=8)
+@example(operations=WHOLE)
+@given(operations=OPERATIONS)
+def test_any_order_of_asks_tells_waits_and_kills(kind, operations):
+    with tempfile.TemporaryDirectory() as folder:
+        model = Model(Path(folder), kind)
+        for operation, index, how in operations:
+            if operation == "ask":
+                model.ask(index, how)
+            elif operation == "tell":
+                model.tell(index, how)
+            elif operation == "wait":
+                model.clock.now += index
+            else:
+                model.kill()
+            model.check()
+        model.kill()
+        model.undisturbed()
+
+
+def test_a_recommendation_changes_no_decision(tmp_path):
+    model = Model(tmp_path, "field")
+    for index in range(3):
+        model.ask(index, 10.0)
+        model.tell(index, "value")
+        before = bits(model.desk.ledger.team)
+        assert model.desk.best().recommended is not None
+        assert bits(model.desk.ledger.team) == before
+    model.undisturbed()
+
+
+def test_a_folder_that_cannot_be_written_loses_nothing(tmp_path, monkeypatch):
+    model = Model(tmp_path, "total")
+    model.ask(0, 10.0)
+
+    def full(path, line):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("swarmbo.evaluations.ledger.append_line", full)
+        with client_of(model.desk) as client:
+            answer = client.post("/tell/q00001", json={"outcome": 1.0})
+            assert answer.status_code == 503
+            assert "No space left" in answer.json()["what"]
+    with client_of(model.desk) as client:
+        assert client.post("/ask", json={"key": "more"}).status_code == 503  # until it is opened again
+    model.desk = open_desk(tmp_path, model.clock)
+    model.check()
+    model.tell(0, "value")
+    with pytest.raises(SwarmboError):
+        model.desk.ledger.tell("q00001", 7.0)

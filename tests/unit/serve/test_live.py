@@ -1,0 +1,186 @@
+"""A real service on loopback, many clients, and kills: each query is told once, and nothing is lost."""
+
+import json
+import os
+import random
+import signal
+import socket
+import threading
+import time
+import urllib.error
+
+import numpy as np
+import pytest
+
+from swarmbo.evaluations.ledger import LEDGER
+from swarmbo.runs import load, load_run
+from swarmbo.serve.counter import opened
+from swarmbo.serve.server import Address, serve
+
+from .conftest import RunningService
+
+pytest.importorskip("uvicorn")
+
+ROUNDS = 40
+SETTINGS = [f"rounds={ROUNDS}", f"initial={ROUNDS}"]  # all of the initial design: no decision takes time
+
+
+def camel(point):
+    x, y = point["x0"], point["x1"]
+    return -((4 - 2.1 * x**2 + x**4 / 3) * x**2 + x * y + (4 * y**2 - 4) * y**2)
+
+
+class Clients:
+    """Threads that ask and tell, try again when the service is away, and repeat themselves."""
+
+    def __init__(self, service, count):
+        self.service, self.answers, self.errors = service, [], []
+        self.threads = [threading.Thread(target=self.work, args=(number,), daemon=True) for number in range(count)]
+
+    def run(self):
+        for thread in self.threads:
+            thread.start()
+
+    def work(self, number):
+        draw = random.Random(number)
+        try:
+            for turn in range(5000):
+                status, asked = self.patiently("/ask", {"key": f"{number}-{turn}", "lease_s": draw.choice([0.2, 3.0])})
+                if status == 410:
+                    return
+                if status == 429:
+                    time.sleep(0.1)
+                    continue
+                assert status == 200, asked
+                time.sleep(draw.expovariate(20.0))
+                if draw.random() < 0.15:
+                    continue  # a client that is never heard of again
+                for _ in range(draw.choice([1, 1, 2])):
+                    told = self.patiently(f"/tell/{asked['query']}", {"outcome": camel(asked["point"])})
+                    self.answers.append((asked["query"], asked["point"], *told))
+        except Exception as error:  # noqa: BLE001  shown by the test
+            self.errors.append(error)
+
+    def patiently(self, path, body):
+        for _ in range(600):
+            try:
+                return self.service.call(path, body)
+            except (urllib.error.URLError, ConnectionError, TimeoutError, json.JSONDecodeError, OSError):
+                time.sleep(0.1)
+        raise AssertionError("the service did not come back")
+
+    def join(self, seconds):
+        for thread in self.threads:
+            thread.join(seconds)
+        assert not self.errors, self.errors[:3]
+        assert not any(thread.is_alive() for thread in self.threads)
+
+
+def killed_and_restarted(folder, n_clients, n_kills):
+    """Run clients against a service that is killed; check all that was said against the log."""
+    draw = random.Random(n_clients)
+    with RunningService(folder, "camel", SETTINGS, "--pending", str(max(8, n_clients))) as service:
+        clients, said = Clients(service, n_clients), []
+        clients.run()
+        for _ in range(n_kills):
+            time.sleep(draw.uniform(0.2, 1.5))
+            service.kill()
+            said += service.said
+            service.start()
+        clients.join(120)
+        status, state = service.call("/state")
+        assert (status, state["told"], state["pending"]) == (200, ROUNDS, [])
+        service.kill(signal.SIGINT)
+        said += service.said
+    assert not [line for line in said if "Traceback" in line or "Error" in line], said
+    require_run_folder(folder)
+    assert sum("token" in line for line in said) == 1  # told once
+    events = [json.loads(line) for line in (folder / LEDGER).read_text().splitlines()]
+    points = {event["query"]: event["point"] for event in events if event["kind"] == "ask"}
+    told = [event for event in events if event["kind"] == "tell"]
+    assert sorted(event["query"] for event in told) == sorted(points)  # each once
+    assert len(points) == ROUNDS
+    assert all(event["outcome"] == camel(points[event["query"]]) for event in told)
+    statuses = {status for _, _, status, _ in clients.answers}
+    assert statuses == {200}  # repeated and late tells of the same value, too
+    assert all(points[query] == point for query, point, _, _ in clients.answers)
+    # a team that nobody killed asks for the same points
+    scenario = load("camel", SETTINGS)
+    with opened(scenario, folder.parent / "undisturbed", 10**6, False) as desk:
+        by_query = iter(points.items())
+        for event in events:
+            if event["kind"] == "ask":
+                query, point = next(by_query)
+                found = desk.ledger.ask()
+                assert (found.id, found.point) == (query, point)
+            elif event["kind"] == "tell":
+                desk.ledger.tell(event["query"], event["outcome"])
+        history = desk.ledger.team.history
+    with opened(scenario, folder, 10**6, False) as desk:
+        assert np.array_equal(desk.ledger.team.history.X, history.X)
+        assert np.array_equal(desk.ledger.team.history.totals, history.totals)
+
+
+def require_run_folder(folder):
+    """The folder is that of a complete run: a record for each told query, in the order of tells."""
+    done = load_run(folder)
+    assert done.is_complete
+    assert done.best.mean == max(record.joint.measurement for record in done.records[1:])
+    events = [json.loads(line) for line in (folder / LEDGER).read_text().splitlines()]
+    told = [(event["query"], event["outcome"]) for event in events if event["kind"] == "tell"]
+    assert [(record.query, record.joint.measurement) for record in done.records[1:]] == told
+    rows = (folder / "rounds.csv").read_text().splitlines()
+    assert [int(row.split(",")[0]) for row in rows[1:]] == list(range(ROUNDS + 1))
+    assert len(done.table()["value"]) == ROUNDS
+
+
+@pytest.mark.thorough
+def test_eight_clients_and_two_kills(tmp_path):
+    killed_and_restarted(tmp_path / "served", 8, 2)
+
+
+@pytest.mark.slow
+def test_64_clients_and_twenty_kills(tmp_path):
+    killed_and_restarted(tmp_path / "served", 64, 20)
+
+
+def test_a_service_begins_says_its_token_once_and_stops(tmp_path):
+    with RunningService(tmp_path / "served", "camel", SETTINGS) as service:
+        assert service.token in "".join(service.said)
+        assert service.call("/ask", {"key": "k"})[0] == 200
+        if os.name == "posix":
+            assert (tmp_path / "served" / "token").stat().st_mode & 0o077 == 0
+        with pytest.raises(Exception, match="another process"):
+            serve(load("camel", SETTINGS), tmp_path / "served", Address(port=0))
+        service.kill(signal.SIGINT)
+        assert not [line for line in service.said if "Traceback" in line]
+
+
+def refused(capsys, *arguments, scenario="camel"):
+    """The line in which the command refuses its arguments."""
+    from swarmbo.cli import app
+
+    with pytest.raises(SystemExit) as ended:
+        app(["serve", scenario, *map(str, arguments)])
+    assert ended.value.code == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    return line
+
+
+def test_addresses_and_files_that_are_refused(tmp_path, capsys):
+    out = ("--out", tmp_path / "served", "--set", "rounds=3")
+    assert "--insecure" in refused(capsys, *out, "--host", "0.0.0.0")
+    assert "wanted both" in refused(capsys, *out, "--tls-cert", "cert.pem")
+    assert "integer >= 1" in refused(capsys, *out, "--pending", 0)
+    assert not (tmp_path / "served").exists()
+    short = tmp_path / "short"
+    short.write_text("abc")
+    assert "at least 16" in refused(capsys, *out, "--token-file", short)
+    assert "cannot be read" in refused(capsys, *out, "--token-file", tmp_path / "none")
+    assert "PEM" in refused(capsys, *out, "--tls-cert", short, "--tls-key", short)
+    assert "from 0 to 65535" in refused(capsys, *out, "--port", 70000)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert "another --host or --port" in refused(capsys, *out, "--port", taken.getsockname()[1])
+    assert "another run" in refused(capsys, *out, "--set", "seed=3")
+    assert "routes" in refused(capsys, "--out", tmp_path / "other", scenario="robots-depot")

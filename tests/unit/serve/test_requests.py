@@ -1,0 +1,222 @@
+"""Bad requests get one JSON line that says what, got, wanted and fix; the service goes on."""
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from swarmbo.serve import app as application
+from swarmbo.serve.openapi import document
+
+from .conftest import TOKEN, client_of, open_desk, value_of
+
+pytest.importorskip("starlette")
+
+
+def refused(answer, *statuses):
+    """The refusal of an answer, which is one JSON line."""
+    assert answer.status_code in statuses, (answer.status_code, answer.text)
+    assert answer.text.count("\n") == 1
+    assert "Traceback" not in answer.text
+    told = answer.json()
+    assert set(told) == {"what", "got", "wanted", "fix"}
+    assert told["what"]
+    assert told["wanted"]
+    assert told["fix"]
+    return told
+
+
+@pytest.mark.parametrize("path", ["/ask", "/tell/q00001"])
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"nan", 400),
+        (b'{"key": NaN}', 400),
+        (b"\xff\xfe", 400),
+        (b'{"key": "\xff"}', 400),
+        (b"[" * 30_000, 400),
+        (b'{"a":' * 9 + b"1" + b"}" * 9, 400),
+        (b" " * (64 * 1024 + 1), 413),
+        (b"[]", 422),
+        (b"3", 422),
+        (b'"key"', 422),
+        (b"null", 422),
+        (b'{"kee": 1}', 422),
+        (b'{"key": 3}', 422),
+        (b'{"key": ""}', 422),
+        (b'{"key": "' + b"k" * 201 + b'"}', 422),
+        (b'{"key": "k", "lease_s": 0}', 422),
+        (b'{"key": "k", "lease_s": 1e300}', 422),
+        (b'{"outcome": "1"}', 422),
+        (b'{"outcome": [1]}', 422),
+        (b'{"outcome": {"zz": 1}}', 422),
+        (b'{"outcome": 1, "noise_std": -1}', 422),
+        (b'{"outcome": 1, "point": {"x": 0}}', 422),
+        (b'{"outcome": 1, "point": {"x": 9, "y": 0, "z": 0}}', 422),
+        (b'{"outcome": 1, "locations": {"a": [0, 0]}}', 422),
+        (b'{"failed": 1}', 422),
+        (b"{}", 422),
+    ],
+)
+def test_bad_bodies_are_refused(client, desk, path, body, status):
+    client.post("/ask", json={"key": "first"})
+    before = desk.now()
+    refused(client.post(path, content=body), status)
+    assert desk.now() == before
+    assert client.post("/tell/q00001", json={"outcome": 1}).json()["is_new"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = ("key", "lease_s", "outcome", "failed", "point", "locations", "noise_std")
+BODIES = st.one_of(
+    st.binary(max_size=80),
+    JSON.map(lambda value: json.dumps(value).encode()),
+    st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4).map(lambda value: json.dumps(value).encode()),
+)
+
+
+@settings(max_examples=150)
+@given(path=st.sampled_from(["/ask", "/tell/q00001", "/tell/q%00%0a", "/tell/../../etc"]), body=BODIES)
+def test_no_body_makes_the_service_fail(tmp_path_factory, path, body):
+    desk = open_desk(tmp_path_factory.mktemp("desk"), lambda: 0.0)
+    with client_of(desk) as client:
+        answer = client.post(path, content=body)
+    if answer.status_code != 200:
+        refused(answer, 400, 404, 413, 422)
+
+
+FORGED = f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}"
+
+
+@pytest.mark.parametrize("path", ["/ask", "/tell/q00001", "/state", "/best", "/openapi.json"])
+@pytest.mark.parametrize(
+    "header",
+    [None, "", "Bearer", "Bearer wrong", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", "Bearer é"],
+)
+def test_forged_tokens_are_refused(desk, path, header):
+    with client_of(desk, None) as client:
+        headers = [] if header is None else [(b"authorization", header.encode())]
+        method = "POST" if path in ("/ask", "/tell/q00001") else "GET"
+        told = refused(client.request(method, path, headers=headers, content=b'{"key":"k"}'), 401)
+        assert TOKEN not in json.dumps(told)
+    assert desk.now().asked == 0
+
+
+def test_page_and_sign_of_life_need_no_token(desk):
+    with client_of(desk, None) as client:
+        assert client.get("/healthz").json() == {"status": "ok"}
+        page = client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "http://" not in page.text.replace("http://www.w3.org/2000/svg", "")  # nothing comes from elsewhere
+    assert "https://" not in page.text
+
+
+def test_other_paths_and_methods_are_refused(client):
+    refused(client.get("/nowhere"), 404)
+    refused(client.get("/ask"), 405)
+    refused(client.delete("/state"), 405)
+
+
+def test_outcomes_by_factor_come_in_parts(tmp_path, clock):
+    with client_of(open_desk(tmp_path, clock, "per-factor")) as client:
+        asked = client.post("/ask", json={"key": "k"}).json()
+        values, path = value_of(asked["point"]), f"/tell/{asked['query']}"
+        first = client.post(path, json={"outcome": {"f": values["f"]}, "noise_std": {"f": 0.1}}).json()
+        assert first["is_pending"]
+        assert not first["told"]
+        refused(client.post(path, json={"outcome": {"f": values["f"] + 1}}), 409)
+        assert client.post(path, json={"outcome": {"f": values["f"]}}).status_code == 200
+        refused(client.post(path, json={"outcome": 1.0}), 422)
+        assert not client.post(path, json={"outcome": {"g": values["g"]}}).json()["is_pending"]
+        best = client.get("/best").json()
+    assert best["outcome"] == pytest.approx(sum(values.values()))
+    assert best["point"] == best["recommended"] == asked["point"]
+
+
+def test_agents_of_a_field_tell_where_they_were(tmp_path, clock):
+    desk = open_desk(tmp_path, clock, "field")
+    with client_of(desk) as client:
+        asked = client.post("/ask", json={"key": "k"}).json()
+        assert set(asked["locations"]) == {"a", "b"}
+        path = f"/tell/{asked['query']}"
+        body = {"outcome": {"a": 2.0}, "locations": {"a": [0.5, 1.5]}}
+        assert client.post(path, json=body).json()["is_pending"]
+        refused(client.post(path, json={"outcome": {"b": 1.0}, "locations": {"b": [0.5]}}), 422)
+        refused(client.post(path, json={"outcome": {"c": 1.0}}), 422)
+        assert not client.post(path, json={"failed": True}).json()["is_pending"]
+        state = client.get("/state").json()
+    assert state["best"] == {
+        **{"outcome": 2.0, "query": "q00001", "point": {"x": 0.5, "y": 1.5}},
+        **{"recommended": None, "mean": None, "std": None},
+    }
+    assert (state["outcomes"], state["failed"], state["told"]) == ([2.0, None], 1, 1)
+    assert open_desk(tmp_path, clock, "field").ledger.team.history.X[0, :2].tolist() == [0.5, 1.5]
+
+
+def test_a_slow_body_is_given_up(desk, monkeypatch):
+    monkeypatch.setattr(application, "SLOWEST_BODY", 0.05)
+    app, sent = application.make_app(desk, TOKEN), []
+
+    async def receive():
+        await asyncio.sleep(0.01 if not sent else 10.0)
+        return {"type": "http.request", "body": b" ", "more_body": True}
+
+    async def send(message):
+        sent.append(message)
+
+    async def request():
+        headers = [(b"authorization", f"Bearer {TOKEN}".encode())]
+        scope = {"type": "http", "method": "POST", "path": "/ask", "raw_path": b"/ask", "query_string": b""}
+        await app(
+            {**scope, "headers": headers, "http_version": "1.1", "scheme": "http", "server": ("h", 1)}, receive, send
+        )
+
+    asyncio.run(asyncio.wait_for(request(), 5.0))
+    assert sent[0]["status"] == 408
+
+
+def test_requests_beyond_the_queue_are_refused(desk, client, monkeypatch):
+    monkeypatch.setattr(application, "MOST_WAITING", 0)
+    answer = client.post("/ask", json={"key": "k"})
+    refused(answer, 503)
+    assert answer.headers["retry-after"] == "1"
+
+
+def test_an_error_of_the_service_is_one_line_too(desk, client, monkeypatch, capsys):
+    monkeypatch.setattr(desk, "ask", lambda request: 1 / 0)
+    refused(client.post("/ask", json={"key": "k"}), 500)
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_openapi_document_is_valid_and_describes_the_answers(client):
+    jsonschema = pytest.importorskip("jsonschema")
+    described = client.get("/openapi.json").json()
+    assert described == json.loads(json.dumps(document()))
+    components = described["components"]["schemas"]
+    for schema in components.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+    def fits(answer, method, path):
+        responses = described["paths"][path][method]["responses"]
+        schema = responses[str(answer.status_code)]["content"]["application/json"]["schema"]
+        jsonschema.validate(answer.json(), {**schema, "components": described["components"]})
+
+    fits(client.get("/healthz"), "get", "/healthz")
+    fits(client.post("/ask", json={"key": "k"}), "post", "/ask")
+    fits(client.post("/ask", json={}), "post", "/ask")
+    fits(client.get("/state"), "get", "/state")
+    for outcome in (1.0, 1.0, 2.0):
+        fits(client.post("/tell/q00001", json={"outcome": outcome}), "post", "/tell/{id}")
+    fits(client.get("/state"), "get", "/state")
+    fits(client.get("/best"), "get", "/best")
+    fits(client.post("/tell/q00009", json={"outcome": 1.0}), "post", "/tell/{id}")
+    if validator := pytest.importorskip("openapi_spec_validator"):
+        validator.validate(described)

@@ -1,0 +1,56 @@
+"""Worlds without a simulation state their problem, and refuse to be run."""
+
+import pytest
+
+from swarmbo.errors import ConfigError, TransportError
+from swarmbo.runs import check, run
+from swarmbo.runs.runner import assemble
+from swarmbo.runs.scenario import scenario_of
+
+FUNCTION = {"id": "served/function-v0", "bounds": {"x": [0, 2], "y": [-1.0, 1.0]}, "unit": "m"}
+FIELD = {"id": "served/field-v0", "agents": ["ada", "ben"], "low": [0, 0], "high": [4, 2]}
+WATCHED = {"level": 2.5, "task": "level"}
+
+
+def scenario(environment, **more):
+    return scenario_of({"name": "mine", "environment": {**environment, **more}, "rounds": 3})
+
+
+def test_a_function_states_bounds_scopes_and_outcomes():
+    _, team = assemble(scenario(FUNCTION))
+    assert team.problem.structure == "unknown"
+    assert team.domain.low.tolist() == [0.0, -1.0]
+    known = {"scopes": {"f": ["x"], "g": ["x", "y"]}, "outcomes": "per-factor"}
+    env, team = assemble(scenario(FUNCTION, **known))
+    assert team.graph.scopes == (("x",), ("x", "y"))
+    assert team.problem.outcomes == "per-factor"
+    assert env.unwrapped.labels["unit"] == "m"
+
+
+def test_a_field_states_its_box_and_task():
+    _, team = assemble(scenario(FIELD, **WATCHED))
+    assert team.problem.is_field
+    assert (team.problem.aim, team.problem.level) == ("level", 2.5)
+    assert team.problem.box.high.tolist() == [4.0, 2.0]
+    assert check(scenario(FIELD, **WATCHED)).startswith("targeted-variance")
+
+
+@pytest.mark.parametrize("environment", [FUNCTION, FIELD])
+def test_they_are_not_run(environment, tmp_path):
+    with pytest.raises(TransportError, match="wanted `swarmbo serve`"):
+        run(scenario(environment), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"bounds": {"x": [2, 0]}},
+        {"bounds": {"x": ["a", 1]}},
+        {"bounds": {"x": []}},
+        {"scopes": {"f": ["z"]}},
+        {"bounds": 3},
+    ],
+)
+def test_wrong_problems_are_refused(wrong):
+    with pytest.raises(ConfigError):
+        assemble(scenario(FUNCTION, **wrong))
