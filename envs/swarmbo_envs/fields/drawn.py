@@ -11,6 +11,7 @@ from swarmbo import kernels
 from swarmbo.boundary import rng
 from swarmbo_envs.fields.field import Change, Field, FieldInTime, Surface, lattice, summit, with_surface
 from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings, PlumeSettings
+from swarmbo_envs.shared import Place, Places, Values
 
 _N_FEATURES = 1024
 _MAX_SITES = 4096
@@ -30,7 +31,7 @@ class Raised:
     mean: float
     about_mean: Surface
 
-    def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
+    def __call__(self, X: Places) -> Values:
         """Values at places, m."""
         return self.mean + self.about_mean(X)
 
@@ -80,22 +81,8 @@ def _first(
 ) -> Field:
     """Field of round 0 of one that changes; the candidate sites are a lattice."""
     low, high, surface = np.zeros(2), np.array(size_m), change.surface(0)
-    blank = Field(
-        name=name,
-        quantity=quantity,
-        unit=unit,
-        low=low,
-        high=high,
-        sites=lattice(low, high, min(max_sites, _MAX_SITES)),
-        sites_only=False,
-        interpolated=False,
-        points=lattice(low, high, _MAX_MOVING_POINTS),
-        surface=surface,
-        maximum=0.0,
-        argmax=low,
-        minimum=0.0,
-        reach_m=0.15 * float(high.max()),
-    )
+    sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_MOVING_POINTS)
+    blank = Field(name, low, high, sites, points, surface, 0.0, low, 0.0, quantity, unit)
     return with_surface(blank, surface)
 
 
@@ -110,23 +97,9 @@ def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
     per_lengthscale = 4  # dense enough to have a point on the slope of every peak
     dense = np.prod(per_lengthscale * high / settings.lengthscale_m)
     maximum, argmax = summit(surface, lattice(low, high, int(np.clip(dense, 1024, 4 * _MAX_SITES))), low, high)
-    sites = lattice(low, high, min(max_sites, _MAX_SITES))
-    return Field(
-        name=f"{_title(settings)})",
-        quantity="value",
-        unit="",
-        low=low,
-        high=high,
-        sites=sites,
-        sites_only=False,
-        interpolated=False,
-        points=lattice(low, high, _MAX_EVALUATION_POINTS),
-        surface=surface,
-        maximum=maximum,
-        argmax=argmax,
-        minimum=float(surface(sites).min()),
-        reach_m=0.15 * float(high.max()),
-    )
+    sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_EVALUATION_POINTS)
+    minimum = float(surface(sites).min())
+    return Field(f"{_title(settings)})", low, high, sites, points, surface, maximum, argmax, minimum)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +110,7 @@ class Puffs:
     heights: Float[np.ndarray, " n"]
     variances: Float[np.ndarray, " n"]
 
-    def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
+    def __call__(self, X: Places) -> Values:
         """Sum at places on the map."""
         return np.exp(-0.5 * cdist(X, self.middles, "sqeuclidean") / self.variances) @ self.heights
 
@@ -203,7 +176,7 @@ def plume_field(settings: PlumeSettings, max_sites: int) -> FieldInTime:
     return FieldInTime(first, plume, 0.0, _highest(plume, low, high))
 
 
-def _highest(plume: Plume, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"]) -> float:
+def _highest(plume: Plume, low: Place, high: Place) -> float:
     """Approximate largest concentration in any round, which occurs if the wind drops or plumes meet."""
     turns = np.arange(8) * np.pi / 4
     rings = [step * plume.radius * np.stack([np.cos(turns), np.sin(turns)], axis=1) for step in (0, 1, 2)]

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from scipy.sparse.csgraph import shortest_path
 
 from swarmbo_envs.ground.grid import Ground
+from swarmbo_envs.shared import Place, Pose
 
 _NOWHERE = -9999  # scipy's mark for no predecessor
 
@@ -69,7 +70,7 @@ class Ways:
 
         return times_of(_plain(starts), _plain(ends), self.speed_m_s, np.array(self.wind))
 
-    def fan(self, pose: Float[np.ndarray, " 3"]) -> Fan:
+    def fan(self, pose: Pose) -> Fan:
         """Paths from a pose to all bends."""
         own, here = self.ground.nodes, _plain(pose[None, :2])
         first = self._seen_times(here, own)[0]
@@ -98,15 +99,15 @@ class Ways:
         ground = self.ground
         return arrivals(_plain(places), fan.nodes, fan.times, fan.headings, self._motor, ground.blocked, ground.grid)
 
-    def bends(self, fan: Fan, last: int) -> list[Float[np.ndarray, " 2"]]:
+    def bends(self, fan: Fan, last: int) -> list[Place]:
         """Bends of the path to a bend, that one included, the pose left out."""
-        out: list[Float[np.ndarray, " 2"]] = []
+        out: list[Place] = []
         while last > 0:
             out.append(fan.nodes[last])
             last = int(fan.parents[last])
         return out[::-1]
 
-    def homeward(self, place: Float[np.ndarray, " 2"]) -> Homeward:
+    def homeward(self, place: Place) -> Homeward:
         """Paths from all bends to a place."""
         own, home = self.ground.nodes, _plain(place[None])
         last = self._seen_times(own, home)[:, 0]

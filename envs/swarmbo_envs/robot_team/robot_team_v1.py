@@ -96,7 +96,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
             extra.
 
     Warns:
-            DataWarning: If cells close a passage to sites, or rovers may pass through each other.
+        DataWarning: If cells close a passage to sites, or rovers may pass through each other.
 
     Example:
         >>> import numpy as np
@@ -111,7 +111,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
         (False, [True])
 
     Version history:
-            * v1: no-go regions, heterogeneous robots, batteries, separation, a current, and rovers in MuJoCo (0.1.0).
+        * v1: no-go regions, heterogeneous robots, batteries, separation, a current, and rovers in MuJoCo (0.1.0).
     """
 
     def __init__(self, **arguments: Any) -> None:

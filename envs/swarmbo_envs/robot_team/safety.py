@@ -13,6 +13,7 @@ from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.motion import Driver, poses_at
 from swarmbo_envs.robot_team.settings import Rules
+from swarmbo_envs.shared import Mask, Path, Place, Places, Pose, Values
 
 _MOMENTS = 512  # of a round
 _MOST_BASES = 1024
@@ -43,7 +44,7 @@ class Spacing:
     off_m: float = 0.0
 
     @property
-    def moments(self) -> Float[np.ndarray, " k"]:
+    def moments(self) -> Values:
         """Moments at which paths are compared, s."""
         return np.linspace(0.0, self.round_time_s, _MOMENTS + 1)
 
@@ -58,14 +59,14 @@ class Spacing:
         """Locations of robots at all moments, if they stay."""
         return np.repeat(places[:, None], _MOMENTS + 1, axis=1)
 
-    def driving(self, pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "k 3"]:
+    def driving(self, pose: Pose, path: Path) -> Float[np.ndarray, "k 3"]:
         """Poses of a robot on a path at all moments."""
         return poses_at(pose, path, self.moments)
 
     def stops(
         self,
         robot: int,
-        own: Float[np.ndarray, "k 2"],
+        own: Places,
         others: Float[np.ndarray, "robots k 2"],
         bases: Float[np.ndarray, "robots 2"] | None,
     ) -> Iterator[int]:
@@ -90,9 +91,7 @@ class Spacing:
                 yield moment
         yield 0
 
-    def is_clear(
-        self, robot: int, places: Float[np.ndarray, "k 2"], others: Float[np.ndarray, "robots 2"]
-    ) -> Bool[np.ndarray, " k"]:
+    def is_clear(self, robot: int, places: Places, others: Float[np.ndarray, "robots 2"]) -> Mask:
         """Mask of places far enough from the others' positions."""
         least = self.least(robot) + self.off_m
         least[robot] = 0.0
@@ -101,7 +100,7 @@ class Spacing:
         squared = self._squared(robot, self.off_m)[near]
         return (((places[:, None] - others[near]) ** 2).sum(axis=2) >= squared).all(axis=1)
 
-    def tracked(self, driven: Float[np.ndarray, "s 2"]) -> Float[np.ndarray, "k 2"]:
+    def tracked(self, driven: Float[np.ndarray, "s 2"]) -> Places:
         """Path of a robot resampled at the moments."""
         at = np.linspace(0.0, len(driven) - 1.0, _MOMENTS + 1)
         return np.column_stack([np.interp(at, np.arange(len(driven)), driven[:, axis]) for axis in range(2)])
@@ -109,7 +108,7 @@ class Spacing:
     def _may_meet(
         self,
         robot: int,
-        own: Float[np.ndarray, "k 2"],
+        own: Places,
         others: Float[np.ndarray, "robots k 2"],
         bases: Float[np.ndarray, "robots 2"] | None,
     ) -> Bool[np.ndarray, " robots"]:
@@ -122,7 +121,7 @@ class Spacing:
     def _stops_at_any_time(
         self,
         robot: int,
-        own: Float[np.ndarray, "k 2"],
+        own: Places,
         others: Float[np.ndarray, "robots k 2"],
         bases: Float[np.ndarray, "robots 2"] | None,
     ) -> Iterator[int]:
@@ -182,7 +181,7 @@ class Homes:
             episode.batteries[robot] - self._times(episode, robot, episode.poses[robot, None])[0] < self.round_time_s
         )
 
-    def homebound(self, episode: Episode, robot: int) -> Float[np.ndarray, " 2"]:
+    def homebound(self, episode: Episode, robot: int) -> Place:
         """Location that a robot on its return reaches in a round."""
         pose, driver = episode.poses[robot], self.drivers[robot]
         whole = self.path(episode, robot)
@@ -191,23 +190,21 @@ class Homes:
             return episode.bases[robot].copy()
         return np.clip(motion.advance(pose, path)[:2], driver.ground.low, driver.ground.high)
 
-    def cut_home(self, robot: int, whole: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "s 3"]:
+    def cut_home(self, robot: int, whole: Path) -> Path:
         """Part of a robot's return path that a round takes, including the slack that ``lasts_for`` permits."""
         return motion.cut(whole, self.round_time_s * SLACK, 2.0 * self._slack(robot))
 
-    def path(self, episode: Episode, robot: int) -> Float[np.ndarray, "s 3"]:
+    def path(self, episode: Episode, robot: int) -> Path:
         """Whole return path of a robot."""
         return self.drivers[robot].path_home(self._ways(episode, robot), episode.poses[robot])
 
-    def lasts(
-        self, episode: Episode, robot: int, times: Float[np.ndarray, " k"], poses: Float[np.ndarray, "k 3"]
-    ) -> Bool[np.ndarray, " k"]:
+    def lasts(self, episode: Episode, robot: int, times: Values, poses: Float[np.ndarray, "k 3"]) -> Mask:
         """Mask of drives of some time, to some pose each, after which the battery lasts for the return."""
         if self.rules.batteries is None:
             return np.ones(len(times), dtype=bool)
         return times + self._times(episode, robot, poses) <= episode.batteries[robot]
 
-    def lasts_for(self, episode: Episode, robot: int, path: Float[np.ndarray, "s 3"]) -> bool:
+    def lasts_for(self, episode: Episode, robot: int, path: Path) -> bool:
         """True if the battery lasts for a path and the return from its end, up to rounding."""
         if self.rules.batteries is None:
             return True
@@ -241,7 +238,7 @@ class Homes:
         """Seconds by which a path may exceed the battery, to allow for rounding."""
         return 0.0 if self.rules.batteries is None else (SLACK - 1) * self.rules.batteries[robot]
 
-    def _times(self, episode: Episode, robot: int, poses: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, " k"]:
+    def _times(self, episode: Episode, robot: int, poses: Float[np.ndarray, "k 3"]) -> Values:
         """Time that a battery must last at poses, for the return."""
         return self.drivers[robot].home_times(self._ways(episode, robot), poses) * (1.0 + self.reserve)
 

@@ -10,17 +10,15 @@ from jaxtyping import Float, Int
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields.field import Field, spread
-from swarmbo_envs.fields.settings import plain_settings
+from swarmbo_envs.fields.world import RadioLinks
 from swarmbo_envs.ground import Ground
-from swarmbo_envs.radio import RadioLinks
 from swarmbo_envs.robot_team import motion
-from swarmbo_envs.robot_team.episode import Episode
+from swarmbo_envs.robot_team.episode import Episode, Ideal, Mover, Sensors
 from swarmbo_envs.robot_team.laid_out import checked_starts
 from swarmbo_envs.robot_team.motion import Driver
-from swarmbo_envs.robot_team.moving import Ideal, Mover
 from swarmbo_envs.robot_team.safety import NEVER, SLACK, Homes, Spacing
-from swarmbo_envs.robot_team.sensing import Sensors
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
+from swarmbo_envs.shared import Path, Place, Places, Pose
 
 
 class World:
@@ -71,13 +69,6 @@ class World:
 
         return Rovers.on(self.field, self.ground, rovers, limits, self.round_time_s)
 
-    def description(self) -> dict[str, Any]:
-        """Identity of this world as plain JSON: all settings but the render mode, data files by their content."""
-        plain = plain_settings(self.settings, self.field.digest)
-        if self.settings.rovers is None:
-            plain.pop("physics", None)  # equal to worlds saved before this setting existed
-        return plain if self.ground.is_open else {**plain, "no_go": f"data {self.ground.digest}"}
-
     def begin(self, seed: int, number: int) -> Episode:
         """Begin an episode with every robot at its start and nothing measured."""
         generator = rng.stream(seed, "robot_team", "starts", episode=number)
@@ -125,7 +116,7 @@ class World:
         possible[possible] = self.homes.lasts(episode, robot, when[possible], there)
         return near[possible]
 
-    def candidates(self, episode: Episode, robot: int) -> Float[np.ndarray, "k 2"]:
+    def candidates(self, episode: Episode, robot: int) -> Places:
         """Locations that a robot can measure in this round; for a robot due at its base, its stop on the return."""
         if self.homes.is_due(episode, robot):
             return np.empty((0, 2)) if self.field.sites_only else self.homes.homebound(episode, robot)[None]
@@ -150,17 +141,13 @@ class World:
             info["battery"] = float(charge[robot])
         return info
 
-    def drive(self, episode: Episode, places: Sequence[Float[np.ndarray, " 2"]]) -> list[dict[str, Any]]:
+    def drive(self, episode: Episode, places: Sequence[Place]) -> list[dict[str, Any]]:
         """Play one round of all robots, in the order of their numbers, and return their infos; changes the episode."""
         tracks = None if self.spacing is None else self.spacing.standing(episode.poses[:, :2])
         return [self._drive_and_measure(episode, robot, place, tracks) for robot, place in enumerate(places)]
 
     def _drive_and_measure(
-        self,
-        episode: Episode,
-        robot: int,
-        place: Float[np.ndarray, " 2"],
-        tracks: Float[np.ndarray, "robots k 2"] | None,
+        self, episode: Episode, robot: int, place: Place, tracks: Float[np.ndarray, "robots k 2"] | None
     ) -> dict[str, Any]:
         """Play one robot's round and return its info.
 
@@ -208,9 +195,7 @@ class World:
             info["path"] = drive.trace
         return info | ({"on_the_way": stops} if self.sensors.is_used_on_the_way else {})
 
-    def _way(
-        self, episode: Episode, robot: int, goal: Float[np.ndarray, " 2"], *, is_due: bool
-    ) -> tuple[Float[np.ndarray, "s 3"], Float[np.ndarray, " 2"]]:
+    def _way(self, episode: Episode, robot: int, goal: Place, *, is_due: bool) -> tuple[Path, Place]:
         """Whole path that a robot sets out on, and its end.
 
         It leads to the base if the robot could not return from its stop at the end of the round; it is empty without a
@@ -226,9 +211,7 @@ class World:
             return path, goal
         return self.homes.path(episode, robot), episode.bases[robot].copy()
 
-    def _kept_apart(
-        self, episode: Episode, robot: int, path: Float[np.ndarray, "s 3"], tracks: Float[np.ndarray, "robots k 2"]
-    ) -> Float[np.ndarray, "s 3"]:
+    def _kept_apart(self, episode: Episode, robot: int, path: Path, tracks: Float[np.ndarray, "robots k 2"]) -> Path:
         """Longest part of a path that keeps the separation and lets the robot reach its base."""
         assert self.spacing is not None
         pose, moments = episode.poses[robot], self.spacing.moments
@@ -241,9 +224,7 @@ class World:
                 return part
         raise AssertionError("the first moment is always one at which it may stay")
 
-    def _free_place(
-        self, pose: Float[np.ndarray, " 3"], place: Float[np.ndarray, " 2"]
-    ) -> tuple[Float[np.ndarray, " 2"], bool]:
+    def _free_place(self, pose: Pose, place: Place) -> tuple[Place, bool]:
         """Goal for a requested location, and True if unchanged: without a path it is the nearest site."""
         if self.ground.is_open:
             return place, True
@@ -266,9 +247,7 @@ class World:
                     at="$.separation_m",
                 )
 
-    def _site_to_sample(
-        self, episode: Episode, robot: int, place: Float[np.ndarray, " 2"]
-    ) -> tuple[Float[np.ndarray, " 2"], bool, bool]:
+    def _site_to_sample(self, episode: Episode, robot: int, place: Place) -> tuple[Place, bool, bool]:
         """Goal if only sites can be measured, True if unchanged, and True if it is still open."""
         sites = self.field.sites
         squared = np.where(episode.measured, np.inf, ((sites - place) ** 2).sum(axis=1))

@@ -11,6 +11,7 @@ from scipy.special import expit
 
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
+from swarmbo_envs.shared import Values
 from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility
 
 # from 64 on, the default topologies of seeds 0 to 19 give the same maximum to 1e-6 Mbit/s
@@ -65,14 +66,14 @@ def best_known(
     return tuple(place.tolist()), float(utility.value(network, place[None])[0])
 
 
-def _starts(network: Network, starts: int) -> list[Float[np.ndarray, " k"]]:
+def _starts(network: Network, starts: int) -> list[Values]:
     k = network.n_points
     unit = sobol(starts, k, stream(0, "best known powers"))
     unit[1::2] = np.round(unit[1::2])
     return [np.ones(k), *unit]
 
 
-def _climbed(network: Network, low: float, high: float, starts: int, utility: Utility) -> Float[np.ndarray, " k"]:
+def _climbed(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
     k = network.n_points
     best, place = -np.inf, np.full(k, low)
     for start in _starts(network, starts):
@@ -90,21 +91,19 @@ def _climbed(network: Network, low: float, high: float, starts: int, utility: Ut
     return place
 
 
-def _descent(x: Float[np.ndarray, " k"], network: Network) -> tuple[float, Float[np.ndarray, " k"]]:
+def _descent(x: Values, network: Network) -> tuple[float, Values]:
     value, gradient = network.value_and_gradient(x)
     return -value, -gradient
 
 
-def _fair_descent(x: Float[np.ndarray, " k"], network: Network) -> tuple[float, Float[np.ndarray, " k"]]:
+def _fair_descent(x: Values, network: Network) -> tuple[float, Values]:
     rates = network.user_capacities(x[None])[0]
     there = network.present & (rates > FLOOR_MBPS)
     worth = np.log(np.maximum(rates, FLOOR_MBPS)) * network.present
     return -float(worth.sum()), -network.gradient(x, np.where(there, 1.0 / np.maximum(rates, FLOOR_MBPS), 0.0))
 
 
-def _rough_descent(
-    x: Float[np.ndarray, " k"], network: Network, utility: Utility, sharpness: float
-) -> tuple[float, Float[np.ndarray, " k"]]:
+def _rough_descent(x: Values, network: Network, utility: Utility, sharpness: float) -> tuple[float, Values]:
     """Smooth surrogate of the utility in logarithms of rates; closer to it with larger ``sharpness``."""
     rates = np.maximum(network.user_capacities(x[None])[0], FLOOR_MBPS)
     there = network.present
@@ -121,8 +120,8 @@ def _rough_descent(
     return -value, -network.gradient(x, weights)
 
 
-def _polished(network: Network, low: float, high: float, starts: int, utility: Utility) -> Float[np.ndarray, " k"]:
-    k, ends = network.n_points, list[Float[np.ndarray, " k"]]()
+def _polished(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
+    k, ends = network.n_points, list[Values]()
     for start in _starts(network, starts):
         x = low + start * (high - low)
         for sharpness in _SHARPNESS:
@@ -145,9 +144,7 @@ def _polished(network: Network, low: float, high: float, starts: int, utility: U
     return polished[int(utility.value(network, np.array(polished)).argmax())]
 
 
-def _by_turns(
-    network: Network, low: float, high: float, utility: Utility, x: Float[np.ndarray, " k"]
-) -> Float[np.ndarray, " k"]:
+def _by_turns(network: Network, low: float, high: float, utility: Utility, x: Values) -> Values:
     """Coordinate search: each power at its best level, the others fixed, until none improves."""
     levels, best, unchanged, i = np.linspace(low, high, _LEVELS), float(utility.value(network, x[None])[0]), 0, 0
     while unchanged < len(x):
@@ -163,7 +160,7 @@ def _by_turns(
 
 def _least_powers(
     network: Network, wanted: Bool[np.ndarray, " m"], sinr: float, low: float, high: float
-) -> tuple[Float[np.ndarray, " k"], bool]:
+) -> tuple[Values, bool]:
     """Least powers in mW, none below the lowest, at which wanted users have an SINR; and their feasibility.
 
     The needs of each access point's most demanding user, or the lowest power, form a linear system. A positive solution
@@ -196,7 +193,7 @@ def _least_powers(
     return power, False
 
 
-def _fairest(network: Network, low: float, high: float) -> Float[np.ndarray, " k"]:
+def _fairest(network: Network, low: float, high: float) -> Values:
     there = network.present
     best = np.full(network.n_points, high)
     if not there.any():
@@ -213,7 +210,7 @@ def _fairest(network: Network, low: float, high: float) -> Float[np.ndarray, " k
     return best
 
 
-def _after_removals(network: Network, low: float, high: float, rate_mbps: float) -> Float[np.ndarray, " k"]:
+def _after_removals(network: Network, low: float, high: float, rate_mbps: float) -> Values:
     """Powers at which all users have a rate except removed ones, each time the user with the least."""
     wanted = network.present.copy()
     sinr = (2.0 ** (rate_mbps / network.bandwidth_mhz) - 1.0) * (1.0 + 1e-9)
@@ -236,7 +233,7 @@ class Reference:
     """
 
     label: str
-    powers: Float[np.ndarray, " k"]
+    powers: Values
     value: float
     evaluations: int
 
@@ -300,8 +297,8 @@ def _best(label: str, value: Callable[[np.ndarray], np.ndarray], tried: Float[np
 
 
 def _independent(
-    outcomes: Callable[[np.ndarray], np.ndarray], x: Float[np.ndarray, " k"], grid: np.ndarray, budget: int
-) -> tuple[Float[np.ndarray, " k"], int]:
+    outcomes: Callable[[np.ndarray], np.ndarray], x: Values, grid: np.ndarray, budget: int
+) -> tuple[Values, int]:
     """Every access point tries the levels in an order shifted by its index, so that not all are loud together."""
     k, used, levels = len(x), 0, len(grid)
     while used + levels < budget:
@@ -314,9 +311,7 @@ def _independent(
     return x, used + 1
 
 
-def _greedy(
-    value: Callable[[np.ndarray], np.ndarray], x: Float[np.ndarray, " k"], grid: np.ndarray, budget: int
-) -> Reference:
+def _greedy(value: Callable[[np.ndarray], np.ndarray], x: Values, grid: np.ndarray, budget: int) -> Reference:
     best, used, turn, unchanged = float(value(x[None])[0]), 1, 0, 0
     while used < budget and unchanged < len(x):
         tried = np.repeat(x[None], min(len(grid), budget - used), axis=0)

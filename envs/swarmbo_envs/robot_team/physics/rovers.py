@@ -1,7 +1,8 @@
-"""Rovers of a team: their drives on the ground, and recovery from failures."""
+"""Rovers in MuJoCo: each follows its route on the ground, and is recovered from failures."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from math import atan2, cos, hypot, pi, sqrt
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -11,17 +12,222 @@ from swarmbo.errors import ConfigError
 from swarmbo_envs.fields.field import Field
 from swarmbo_envs.ground import Ground
 from swarmbo_envs.robot_team import motion
-from swarmbo_envs.robot_team.episode import Episode
-from swarmbo_envs.robot_team.moving import Drive, Mover, Stops
-from swarmbo_envs.robot_team.physics.model import Terrain
+from swarmbo_envs.robot_team.episode import Drive, Episode, Mover, Stops
+from swarmbo_envs.robot_team.physics.model import HALF_TRACK, SIDES, WHEEL, Terrain, mjcf
 from swarmbo_envs.robot_team.physics.scene import Scene
-from swarmbo_envs.robot_team.physics.simulator import Outcome, Simulator
 from swarmbo_envs.robot_team.settings import MujocoSettings
+from swarmbo_envs.shared import Path, Place, Places, Pose
 
+_SHARP = 0.35  # rad: bend of a route from which on the rover stops and turns
+_AHEAD_S, _AHEAD = 0.8, 1.0  # look-ahead of pure pursuit: this time at full speed, at least so many lengths
+_BRAKES = 1.5  # m/s²: deceleration that it plans with
+_CREEPS = 0.15  # of its speed, on the last metres
+_THERE = 0.1  # lengths from a bend that counts as reached
+_GAIN = 2.5  # 1/s: turn rate per heading error
+_OFF = 0.5  # rad: largest heading error at which it drives
+_CONTROL_S = 0.1  # between commands
+_SETTLES_S = 1.0
+_TIPPED = 0.3  # vertical part of the rover's upward unit vector: below it, beyond 72 degrees, it has tipped over
+_PATIENCE_S = 10.0  # in which it must advance by half a length, besides the time to turn about
+_ASTRAY = 0.75  # rover lengths off its path at which it is stopped, so that it stays within one
+_STANDS_M_S = 0.05
+_CLOSE = 0.25  # rover lengths from the end of its route at which it has arrived
+_DROP = 0.02  # rover lengths above the ground from which it is let down
 _MAP = 20.0  # least size of a map in rover lengths
 _STRIDE = 0.2  # of a rover's length: largest motion of a wheel in a step
 _MOST_STEPS = 1_000_000
 _TRACE = 10  # control moments between two points of a trace: a second
+Failure = Literal["tipped over", "stuck", "off its way", "battery empty"]
+
+
+@dataclass
+class Follower:
+    """A rover's progress along its route, and its next command.
+
+    Source: pure pursuit, Coulter 1992 (CMU-RI-TR-92-01), with stops at sharp bends.
+    """
+
+    route: Places
+    speed_m_s: float
+    turn_rate_rad_s: float
+    length_m: float
+    done_m: float = 0.0
+    _points: list[tuple[float, float]] = field(init=False)
+    _along: list[float] = field(init=False)
+    _stops: list[float] = field(init=False)
+    _piece: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        moves = np.append(True, (np.diff(self.route, axis=0) != 0).any(axis=1))
+        route = self.route[moves]
+        steps = np.diff(route, axis=0)
+        along = np.append(0.0, np.cumsum(np.hypot(steps[:, 0], steps[:, 1])))
+        courses = np.arctan2(steps[:, 1], steps[:, 0])
+        turns = np.abs(np.mod(np.diff(courses) + pi, 2 * pi) - pi)
+        self._points = [(x, y) for x, y in route.tolist()]
+        self._along = along.tolist()
+        self._stops = [*along[1:-1][turns > _SHARP].tolist(), float(along[-1])]
+
+    @property
+    def left_m(self) -> float:
+        """Remaining distance."""
+        return self._along[-1] - self.done_m
+
+    def off_m(self, x: float, y: float) -> float:
+        """Distance of a place from the route near the rover's current piece."""
+        here, there = max(0, self._piece - 1), min(len(self._points) - 2, self._piece + 1)
+        if len(self._points) < 2:
+            return hypot(x - self._points[0][0], y - self._points[0][1])
+        return min(self._nearest(piece, x, y)[1] for piece in range(here, there + 1))
+
+    def back_on_route(self) -> Place:
+        """Point of the route that the rover has reached."""
+        return np.array(self._at(self.done_m))
+
+    def command(self, x: float, y: float, heading: float, seconds_left: float) -> tuple[float, float]:
+        """Speed and turn rate for the next moment, ``seconds_left`` before it must stand."""
+        self._go_on(x, y)
+        stop = self._stops[0]
+        ahead = max(_AHEAD * self.length_m, _AHEAD_S * self.speed_m_s)
+        goal_x, goal_y = self._at(min(self.done_m + ahead, stop))
+        off_x, off_y = goal_x - x, goal_y - y
+        gap = hypot(off_x, off_y)
+        if gap == 0.0:
+            return 0.0, 0.0
+        error = (atan2(off_y, off_x) - heading + pi) % (2 * pi) - pi
+        turn = max(-self.turn_rate_rad_s, min(self.turn_rate_rad_s, _GAIN * error))
+        to_stop = hypot(self._at(stop)[0] - x, self._at(stop)[1] - y)
+        speed = min(self.speed_m_s, sqrt(2 * _BRAKES * to_stop) + _CREEPS * self.speed_m_s, _BRAKES * seconds_left)
+        return (speed * cos(error) * max(0.0, 1.0 - abs(error) / _OFF), turn)
+
+    def _go_on(self, x: float, y: float) -> None:
+        while self._piece < len(self._points) - 1:
+            share, _ = self._nearest(self._piece, x, y)
+            begin, end = self._along[self._piece], self._along[self._piece + 1]
+            self.done_m = max(self.done_m, begin + share * (end - begin))
+            to_x, to_y = self._points[self._piece + 1]
+            is_there = share == 1.0 or hypot(to_x - x, to_y - y) < _THERE * self.length_m
+            if not is_there or self._piece == len(self._points) - 2:
+                break
+            self._piece, self.done_m = self._piece + 1, end
+            if end == self._stops[0]:
+                self._stops.pop(0)
+
+    def _nearest(self, piece: int, x: float, y: float) -> tuple[float, float]:
+        """Share of a piece at which it is nearest to a place, and the distance."""
+        (ax, ay), (bx, by) = self._points[piece], self._points[piece + 1]
+        dx, dy = bx - ax, by - ay
+        share = max(0.0, min(1.0, ((x - ax) * dx + (y - ay) * dy) / (dx * dx + dy * dy)))
+        return share, hypot(ax + share * dx - x, ay + share * dy - y)
+
+    def _at(self, along: float) -> tuple[float, float]:
+        """Point of the route after a distance, at or beyond the current piece."""
+        piece = self._piece
+        while piece < len(self._points) - 2 and self._along[piece + 1] < along:
+            piece += 1
+        if piece >= len(self._points) - 1:
+            return self._points[-1]
+        begin, end = self._along[piece], self._along[piece + 1]
+        share = min(1.0, (along - begin) / (end - begin))
+        (ax, ay), (bx, by) = self._points[piece], self._points[piece + 1]
+        return ax + share * (bx - ax), ay + share * (by - ay)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Result of a drive; ``failure`` is None if it arrived, or its time was over."""
+
+    state: Float[np.ndarray, " n"]
+    poses: Float[np.ndarray, "k 3"]
+    busy_s: float
+    failure: Failure | None
+    back: Place
+
+
+class Simulator:
+    """A rover and its ground; stateless: states are passed in and returned."""
+
+    def __init__(self, terrain: Terrain, settings: MujocoSettings, speed_m_s: float, turn_rate_rad_s: float) -> None:
+        self._mujoco: Any = needed("mujoco", "mujoco", "physics = 'mujoco'", "$.physics")
+        self._terrain, self._settings = terrain, settings
+        self._speed, self._turn_rate = speed_m_s, turn_rate_rad_s
+        self._model = self._mujoco.MjModel.from_xml_string(mjcf(terrain, settings, speed_m_s, turn_rate_rad_s))
+        self._model.hfield_data[:] = (terrain.heights / terrain.relief_m).ravel()
+        self._data = self._mujoco.MjData(self._model)
+        self._whole = int(self._mujoco.mjtState.mjSTATE_INTEGRATION)
+        self._substeps = max(1, round(_CONTROL_S / settings.step_s))
+        self._tick_s = self._substeps * settings.step_s
+
+    @property
+    def n_state(self) -> int:
+        """Size of a state."""
+        return int(self._mujoco.mj_stateSize(self._model, self._whole))
+
+    def parked(self, pose: Pose) -> Float[np.ndarray, " n"]:
+        """State of a rover that was put upright on the ground, and has settled there."""
+        length = self._settings.rover_m
+        self._mujoco.mj_resetData(self._model, self._data)
+        frame = self._terrain.upright(pose[:2], float(pose[2]), length / 2)
+        ground = float(self._terrain.heights_at(pose[None, :2])[0])
+        self._data.qpos[:3] = np.array([pose[0], pose[1], ground]) + frame[:, 2] * length * (WHEEL + _DROP)
+        self._mujoco.mju_mat2Quat(self._data.qpos[3:7], np.ascontiguousarray(frame).ravel())
+        self._stand(round(_SETTLES_S / self._tick_s))
+        return self._state()
+
+    def drive(self, state: Float[np.ndarray, " n"], route: Places, most_s: float, battery_s: float) -> Outcome:
+        """Follow a route for at most ``most_s``, with ``battery_s`` of motor time, then stand."""
+        self._mujoco.mj_setState(self._model, self._data, state, self._whole)
+        length = self._settings.rover_m
+        follower = Follower(route, self._speed, self._turn_rate, length)
+        patience = _PATIENCE_S + 2 * pi / self._turn_rate
+        poses, busy, failure = [self._pose()], 0.0, None
+        best, since = 0.0, 0.0
+        while failure is None and follower.left_m > _CLOSE * length and busy < most_s:
+            x, y, heading = poses[-1]
+            self._command(*follower.command(x, y, heading, most_s - busy))
+            busy += self._tick_s
+            poses.append(self._pose())
+            if follower.done_m > best + length / 2:
+                best, since = follower.done_m, busy
+            failure = self._failure(follower, busy - since > patience, busy >= battery_s)
+        if failure is None:  # otherwise it is put upright at once
+            self._stand(round(_SETTLES_S / self._tick_s), poses)
+            failure = self._failure(follower, False, False)
+        return Outcome(self._state(), np.array(poses), min(busy, most_s), failure, follower.back_on_route())
+
+    def _failure(self, follower: Follower, is_stuck: bool, is_empty: bool) -> Failure | None:
+        q = self._data.qpos
+        if 1.0 - 2.0 * (q[4] ** 2 + q[5] ** 2) < _TIPPED:
+            return "tipped over"
+        if follower.off_m(float(q[0]), float(q[1])) > _ASTRAY * self._settings.rover_m:
+            return "off its way"
+        if is_stuck:
+            return "stuck"
+        return "battery empty" if is_empty else None
+
+    def _command(self, speed: float, turn_rate: float) -> None:
+        """Turn the wheels for a moment."""
+        rim = turn_rate * HALF_TRACK * self._settings.rover_m
+        self._data.ctrl[:] = [(speed - side * rim) / (WHEEL * self._settings.rover_m) for side in SIDES]
+        self._mujoco.mj_step(self._model, self._data, self._substeps)
+
+    def _stand(self, most: int, poses: list[tuple[float, float, float]] | None = None) -> None:
+        """Hold the wheels until the rover stands, for a number of moments at most."""
+        for moment in range(most):
+            self._command(0.0, 0.0)
+            if poses is not None:
+                poses.append(self._pose())
+            if moment > 2 and hypot(*self._data.qvel[:2]) < _STANDS_M_S:
+                return
+
+    def _pose(self) -> tuple[float, float, float]:
+        x, y, _, w, i, j, k = self._data.qpos[:7].tolist()
+        return x, y, atan2(2.0 * (w * k + i * j), 1.0 - 2.0 * (j * j + k * k))
+
+    def _state(self) -> Float[np.ndarray, " n"]:
+        state = np.empty(self.n_state)
+        self._mujoco.mj_getState(self._model, self._data, state, self._whole)
+        return state
 
 
 @dataclass(eq=False)
@@ -53,45 +259,23 @@ class Rovers(Mover):
         at, length, step = "$.physics", settings.rover_m, settings.step_s
         needed("mujoco", "mujoco", "physics = 'mujoco'", at)
         if (least := _MAP * length) > (side := float((field.high - field.low).min())):
-            raise ConfigError(
-                f"got rovers of {length:g} m on a map of {side:g} m; wanted a map of at least {least:g} m, or a "
-                f"rover_m of at most {side / _MAP:g}: physics = {{ mujoco = {{ rover_m = {side / (4 * _MAP):.2g} }} }}",
-                at=at,
-            )
+            wanted = f"wanted a map of at least {least:g} m, or a rover_m of at most {side / _MAP:g}"
+            fix = f"physics = {{ mujoco = {{ rover_m = {side / (4 * _MAP):.2g} }} }}"
+            raise ConfigError(f"got rovers of {length:g} m on a map of {side:g} m; {wanted}: {fix}", at=at)
         fastest = max(speed + rate * length for speed, rate in limits)
         if fastest * step > _STRIDE * length:
-            raise ConfigError(
-                f"got wheels that turn by {fastest:g} m/s, too fast for rovers of {length:g} m and steps of {step:g} "
-                f"s; wanted at most {_STRIDE * length / step:g} m/s: lower speeds, longer rovers or shorter steps",
-                at=at,
+            got = (
+                f"got wheels that turn by {fastest:g} m/s, too fast for rovers of {length:g} m and steps of {step:g} s"
             )
+            fix = "lower speeds, longer rovers or shorter steps"
+            raise ConfigError(f"{got}; wanted at most {_STRIDE * length / step:g} m/s: {fix}", at=at)
         if (steps := round_time_s / step) > _MOST_STEPS:
-            raise ConfigError(
-                f"got {steps:,.0f} steps in a round of {round_time_s:g} s; wanted at most {_MOST_STEPS:,}: a shorter "
-                "round_time_s, or a smaller map",
-                at=at,
-            )
+            got = f"got {steps:,.0f} steps in a round of {round_time_s:g} s; wanted at most {_MOST_STEPS:,}"
+            raise ConfigError(f"{got}: a shorter round_time_s, or a smaller map", at=at)
         return cls(settings, Terrain.of(field, settings), ground, limits, round_time_s)
 
-    @property
-    def pace(self) -> float:
-        """Share of their largest speed and turn rate that they plan with."""
-        return self.settings.pace
-
-    @property
-    def reserve(self) -> float:
-        """Share by which a battery must outlast the planned return to base."""
-        return self.settings.reserve
-
-    @property
-    def off_m(self) -> float:
-        """A rover's length."""
-        return self.settings.rover_m
-
-    @property
-    def n_state(self) -> int:
-        """Size of the engine's state of a rover."""
-        return self._simulator(0).n_state
+    def __post_init__(self) -> None:
+        self.pace, self.reserve, self.off_m = self.settings.pace, self.settings.reserve, self.settings.rover_m
 
     def __getstate__(self) -> dict[str, Any]:
         """State without the engine's objects, which are created again on use."""
@@ -101,14 +285,7 @@ class Rovers(Mover):
         """States of the engine, one per rover."""
         return np.stack([self._simulator(robot).parked(pose) for robot, pose in enumerate(poses)])
 
-    def drive(
-        self,
-        episode: Episode,
-        robot: int,
-        path: Float[np.ndarray, "s 3"],
-        end: Float[np.ndarray, " 2"] | None,
-        stops: Stops,
-    ) -> Drive:
+    def drive(self, episode: Episode, robot: int, path: Path, end: Place | None, stops: Stops) -> Drive:
         """Follow a path as well as the ground permits."""
         route, battery = motion.trace(episode.poses[robot], path), float(episode.batteries[robot])
         if len(route) < 2 or battery <= 0.0:
@@ -131,9 +308,7 @@ class Rovers(Mover):
         """Scene of the rovers on their ground."""
         return Scene(self.terrain, self.settings, len(self.limits), width, height)
 
-    def _helped(
-        self, told: Outcome, simulator: Simulator, episode: Episode, robot: int
-    ) -> tuple[Outcome, Float[np.ndarray, " 3"]]:
+    def _helped(self, told: Outcome, simulator: Simulator, episode: Episode, robot: int) -> tuple[Outcome, Pose]:
         """Outcome after recovery, if a rover needs it, and its pose."""
         pose = told.poses[-1].copy()
         pose[:2] = np.clip(pose[:2], self.ground.low, self.ground.high)
