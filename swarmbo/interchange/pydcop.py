@@ -93,10 +93,8 @@ def yaml_of_problem(problem: TableProblem) -> str:
         values = list(problem.domains[variable])
         named.setdefault(repr(values), (f"d{len(named)}", values))
         if strange := [v for v in values if not str(v) or set(str(v)) & _SEPARATORS or ".." in str(v)]:
-            raise ConfigError(
-                f"variable {variable!r}: got the value {short(strange[0])}; wanted no spaces, quotes, bars or '..' in "
-                "values, which pyDCOP's tables cannot tell apart"
-            )
+            wanted = "wanted no spaces, quotes, bars or '..' in values, which pyDCOP's tables cannot tell apart"
+            raise ConfigError(f"variable {variable!r}: got the value {short(strange[0])}; {wanted}")
     sign = 1.0 if problem.objective == "max" else -1.0
     constraints: dict[str, Any] = {}
     for f in graph.factors:
@@ -133,10 +131,8 @@ def _loaded(text: str) -> dict[str, Any]:
 
         def construct_document(self, node: Any) -> Any:
             if _expanded(node, {}) > _MOST_EXPANDED:
-                raise ConfigError(
-                    f"got aliases that come to more than {_MOST_EXPANDED:,} parts and characters; wanted fewer, and "
-                    "none in itself"
-                )
+                got = f"got aliases that come to more than {_MOST_EXPANDED:,} parts and characters"
+                raise ConfigError(f"{got}; wanted fewer, and none in itself")
             return super().construct_document(node)
 
         def flatten_mapping(self, node: Any) -> None:
@@ -146,9 +142,8 @@ def _loaded(text: str) -> dict[str, Any]:
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             made: dict[Any, Any] = super().construct_mapping(node, deep)
             if len(made) < len(node.value):
-                raise ConfigError(
-                    f"got a key twice in the table from line {node.start_mark.line + 1} on; wanted it once"
-                )
+                got = f"got a key twice in the table from line {node.start_mark.line + 1} on"
+                raise ConfigError(f"{got}; wanted it once")
             return made
 
     try:
@@ -241,9 +236,8 @@ def _constraint(
     match _one_of(given.get("type"), ("intention", "extensional"), f"{at}.type"):
         case "intention":
             if "source" in given:
-                raise ConfigError(
-                    "got a file of code; wanted one expression: no code of a file is run", at=f"{at}.source"
-                )
+                got = "got a file of code; wanted one expression: no code of a file is run"
+                raise ConfigError(got, at=f"{at}.source")
             text = given.get("function")
             if not isinstance(text, str | int | float):
                 raise ConfigError(f"got {short(text)}; wanted an expression", at=f"{at}.function")
@@ -253,11 +247,8 @@ def _constraint(
             for variable, value in partial.items():
                 _one_of(value, domains.get(variable, ()), f"{at}.partial.{variable}")
             if "return" in str(text).split():
-                raise ConfigError(
-                    "got a function of several lines; wanted one expression, as `1 if x == y else 0`: no code of a "
-                    "file is run",
-                    at=f"{at}.function",
-                )
+                wanted = "wanted one expression, as `1 if x == y else 0`: no code of a file is run"
+                raise ConfigError(f"got a function of several lines; {wanted}", at=f"{at}.function")
             return _expressed(str(text), domains, {**fixed, **partial}, room, f"{at}.function")
         case _:
             return _listed(given, domains, room, at)
@@ -284,9 +275,8 @@ def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> 
     if len(set(scope)) < len(scope):
         raise ConfigError(f"got {list(scope)}; wanted each variable once", at=f"{at}.variables")
     default = given.get("default")
-    table = np.full(
-        room.take([len(domains[x]) for x in scope], at), np.nan if default is None else _number(default, at)
-    )
+    shape = room.take([len(domains[x]) for x in scope], at)
+    table = np.full(shape, np.nan if default is None else _number(default, at))
     places = [{str(value): place for place, value in enumerate(domains[x])} for x in scope]
     values = given.get("values")
     if not isinstance(values, dict):
@@ -295,10 +285,8 @@ def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> 
         number = _number(key, f"{at}.values")
         for line in _lines(told):
             if len(line) != len(scope) or any(word not in known for word, known in zip(line, places, strict=True)):
-                raise ConfigError(
-                    f"got {' '.join(line)!r}; wanted a value of each of {', '.join(scope)}, and | between combinations",
-                    at=f"{at}.values.{key}",
-                )
+                wanted = f"wanted a value of each of {', '.join(scope)}, and | between combinations"
+                raise ConfigError(f"got {' '.join(line)!r}; {wanted}", at=f"{at}.values.{key}")
             table[tuple(known[word] for word, known in zip(line, places, strict=True))] = number
     if np.isnan(table).any():
         missing = np.unravel_index(int(np.isnan(table).argmax()), table.shape)
@@ -309,9 +297,7 @@ def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> 
 
 def _lines(told: object) -> list[list[str]]:
     """Words of each combination in ``1 2 | 1 3``; a single value may stand alone."""
-    if not isinstance(told, str):
-        return [[str(told)]]
-    return [_words(line) for line in told.split("|")]
+    return [_words(line) for line in told.split("|")] if isinstance(told, str) else [[str(told)]]
 
 
 def _words(line: str) -> list[str]:

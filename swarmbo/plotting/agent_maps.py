@@ -34,14 +34,7 @@ _WIDTH = 7.4  # inches: of a column of text; a figure that is wider is made smal
 _BESIDE = 1.45  # inches: of the colour bar and of labels
 _LETTERS = 8.0  # points
 _RESOLUTION = 72  # of a map an inch or two wide
-_READING: dict[str, Any] = {
-    "marker": "o",
-    "s": 9,
-    "color": "white",
-    "edgecolors": style.INK,
-    "linewidths": 0.6,
-    "zorder": 4,
-}
+_READING: dict[str, Any] = {"s": 9, "color": "white", "edgecolors": style.INK, "linewidths": 0.6, "zorder": 4}
 _LEVEL: dict[str, Any] = {**style.LEVEL, "linewidths": 1.1}
 _OWN, _FUSED, _POOLED = style.ORANGE, style.BLUE, style.INK
 NO_VIEWS = "no maps of what each agent believes:\nthe run folder has no checkpoint to rebuild it from"
@@ -62,10 +55,8 @@ class AgentViews:
 
 def records_of(records: Sequence[RoundRecord], agent: str) -> list[RoundRecord]:
     """The rounds as if this agent alone had measured."""
-    return [
-        msgspec.structs.replace(record, samples=[one for one in record.samples if one.agent == agent])
-        for record in records
-    ]
+    own = [[one for one in record.samples if one.agent == agent] for record in records]
+    return [msgspec.structs.replace(record, samples=samples) for record, samples in zip(records, own, strict=True)]
 
 
 def error_of(belief: ExactGP | None, world: World) -> float | None:
@@ -85,14 +76,9 @@ def plot_view_errors(
     """Draw the map error of every agent: by its own data, and by what it believes; and that of all data pooled.
 
     Args:
-        ax: Where to draw.
         own: By agent; None where it has measured nothing.
         fused: By agent; empty where it is not known.
         pooled: Of all data.
-        unit: Unit of the outcome.
-
-    Returns:
-        The axes.
     """
     places, role = np.arange(len(own)), style.role_of(list(own))
     for errors, colour, marker, label in ((own, _OWN, "o", "own data alone"), (fused, _FUSED, "D", "fused")):
@@ -122,7 +108,6 @@ def agent_maps_figure(
     holds.
 
     Args:
-        records: The rounds of a run, from the first on.
         world: The world of the run, with two axes.
         settings: Kernel and priors of the run's belief.
         views: What every agent believed after one of these rounds, of which the figure then is. Without it the figure
@@ -276,9 +261,7 @@ def _mean(belief: ExactGP | None, lattice: Lattice) -> Float[np.ndarray, " m"] |
 
 def _headline(records: Sequence[RoundRecord], until: Sequence[RoundRecord], maps: _Maps) -> str:
     shown, last = until[-1].round, records[-1].round
-    when = (
-        f"round {shown}" if shown == last else f"round {shown}, the last that can be rebuilt (the log goes to {last})"
-    )
+    when = f"round {shown}" + ("" if shown == last else f", the last that can be rebuilt (the log goes to {last})")
     n = len(maps.own_errors)
     team = style.counted(n, style.role_of(list(maps.own_errors)))
     which = "" if n == len(maps.chosen) else f" · maps of {len(maps.chosen)} of {team}, evenly picked"

@@ -35,7 +35,6 @@ def write_animation(
     """Write a run as an animation.
 
     Args:
-        records: The rounds of a run, from the first on.
         world: The world of the run, with two axes.
         settings: The belief's settings of the run.
         path: Where to; its ending, ``.gif`` or ``.mp4``, names the format. The folder is made.
@@ -65,7 +64,6 @@ def render_frames(
     """Draw the frames of an animation.
 
     Args:
-        records: The rounds of a run.
         world: Its world, with two axes.
         settings: The belief's settings of the run.
         shown: Places in ``records`` to draw, increasing.
@@ -84,15 +82,11 @@ def render_frames(
         layers.insert(0, truth)
     with style.applied():
         scene = _Scene.lay_out(records, world, layers)
-        return [
-            scene.draw(
-                records,
-                place,
-                [_picture(layer.lattice, layer.frames[frame]) for layer in layers],
-                _caption(records, place, world, stride),
-            )
-            for frame, place in enumerate(shown)
-        ]
+        frames: list[UInt8[np.ndarray, "height width 3"]] = []
+        for frame, place in enumerate(shown):
+            pictures = [layer.picture(frame) for layer in layers]
+            frames.append(scene.draw(records, place, pictures, _caption(records, place, world, stride)))
+    return frames
 
 
 @dataclass(frozen=True)
@@ -108,6 +102,11 @@ class _Layer:
     def colours(self) -> Colormap:
         """Its colour map."""
         return style.STD_COLOURS if self.is_deviation else style.MEAN_COLOURS
+
+    def picture(self, frame: int) -> np.ma.MaskedArray:
+        """Its values in a frame on the lattice."""
+        values = self.frames[frame]
+        return np.ma.masked_all(self.lattice.shown.shape) if values is None else self.lattice.image(values)
 
 
 def _moving_truth(records: Sequence[RoundRecord], world: World, shown: Sequence[int]) -> _Layer | None:
@@ -133,12 +132,7 @@ class _Scene:
     caption: Text
 
     @classmethod
-    def lay_out(
-        cls,
-        records: Sequence[RoundRecord],
-        world: World,
-        layers: Sequence[_Layer],
-    ) -> "_Scene":
+    def lay_out(cls, records: Sequence[RoundRecord], world: World, layers: Sequence[_Layer]) -> "_Scene":
         """Make the figure, with scales wide enough for all frames, and draw its fixed part."""
         width, height = world.domain.high - world.domain.low
         aspect = float(np.clip(height / width, 0.45, 2.2))
@@ -170,20 +164,14 @@ class _Scene:
         heights, label, unit = _curve(records, world)
         right.set_title(style.with_unit(label, unit))
         right.set_xlabel("round")
-        right.set_ylabel("")
         right.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
         right.set_xlim(records[0].round - 0.5, records[-1].round + 0.5)
         _scale_curve(right, heights, is_regret=records[-1].score is not None and world.goal == "peak")
         (curve,) = right.plot([], [], color=style.BLUE, drawstyle="steps-post", animated=True)
         (head,) = right.plot([], [], "o", color=style.BLUE, markersize=7, markeredgecolor="white", animated=True)
         caption = figure.text(0.012, 0.985, "", fontsize=11, va="top", animated=True)
-        figure.legend(
-            handles=_legend_handles(records, world),
-            loc="outside lower center",
-            ncols=8,
-            handlelength=1.8,
-            columnspacing=1.4,
-        )
+        below: dict[str, Any] = {"loc": "outside lower center", "handlelength": 1.8, "columnspacing": 1.4}
+        figure.legend(handles=_legend_handles(records, world), ncols=8, **below)
         figure.suptitle(" ", fontsize=11)  # room for the caption
         canvas = figure.canvas
         assert isinstance(canvas, FigureCanvasAgg)
@@ -211,11 +199,7 @@ class _Scene:
         for artist in (self.curve, self.head):
             self.figure.axes[len(self.maps)].draw_artist(artist)
         self.figure.draw_artist(self.caption)
-        return np.asarray(self.canvas.buffer_rgba())[..., :3].copy()
-
-
-def _picture(lattice: Lattice, values: np.ndarray | None) -> np.ma.MaskedArray:
-    return np.ma.masked_all(lattice.shown.shape) if values is None else lattice.image(values)
+        return style.pixels(self.canvas)
 
 
 def _caption(records: Sequence[RoundRecord], place: int, world: World, stride: int) -> str:

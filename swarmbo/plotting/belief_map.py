@@ -23,10 +23,10 @@ from swarmbo.plotting.places import (
 from swarmbo.plotting.surface import (
     Lattice,
     frame_map,
-    lattice_order,
     lattice_over,
     plot_field,
     plot_lattice,
+    world_lattice,
 )
 from swarmbo.records import RoundRecord
 
@@ -44,12 +44,8 @@ def plot_truth(ax: Axes, world: World, limits: tuple[float, float] | None = None
     """Draw the true field of a world and where its maximum lies.
 
     Args:
-        ax: Where to draw.
         world: The world; one without truth leaves a note instead.
         limits: Values at the ends of the colour map; None takes those of the field.
-
-    Returns:
-        The axes.
     """
     ax.set_title("Truth")
     if world.points is None or world.values is None:
@@ -71,14 +67,10 @@ def plot_mean(
     """Draw the mean of a belief.
 
     Args:
-        ax: Where to draw.
         belief: The belief; None leaves a note instead.
         world: The world it is about.
         lattice: Where to evaluate it; None lays one over the world.
         limits: Values at the ends of the colour map; None takes those of the mean.
-
-    Returns:
-        The axes.
     """
     ax.set_title("Belief: mean")
     if belief is None:
@@ -123,23 +115,15 @@ def plot_level(ax: Axes, world: World, level: float, belief: Belief | None = Non
     """Draw the line where a field, or the mean of a belief about it, is at a level.
 
     Args:
-        ax: Where to draw.
         world: The world; of the truth the line is drawn where it is known on a lattice.
         level: In the unit of the outcome.
         belief: None draws the truth.
-
-    Returns:
-        The axes.
     """
     lattice, values = lattice_over(world), None
     if belief is not None:
         values = belief.posterior(lattice.points)[0]
-    elif (
-        world.points is not None
-        and world.values is not None
-        and (found := lattice_order(world.points, bool(world.no_go))) is not None
-    ):
-        lattice, values = found[0], world.values[found[1]]
+    elif (found := world_lattice(world)) is not None:
+        lattice, values = found
     if values is not None and values.min() < level < values.max():
         look = style.LEVEL if belief is not None else style.TRUE_LEVEL
         ax.contour(lattice.x, lattice.y, lattice.image(values), levels=[level], **look)
@@ -249,17 +233,10 @@ def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D
         found.insert(0, "best")
     if world.standpoints:
         return [*sensor_legend(len(failures(records)) > 0), *legend_of(records, world, ["level", "true level", *found])]
-    robots = [
-        Line2D(
-            *([], []),
-            color=style.agent_colour(index),
-            linestyle=style.agent_dashes(index),
-            marker=style.agent_marker(index),
-            linewidth=2.4,
-            label=agent,
-        )
-        for index, agent in enumerate(agents_of(records))
-    ]
+    robots: list[Line2D] = []
+    for index, agent in enumerate(agents_of(records)):
+        own: dict[str, Any] = {"linestyle": style.agent_dashes(index), "marker": style.agent_marker(index)}
+        robots.append(Line2D([], [], color=style.agent_colour(index), linewidth=2.4, label=agent, **own))
     grey: dict[str, Any] = {"color": style.MUTED, "linestyle": "none"}
     start = Line2D([], [], marker="s", markersize=6, label="start", **grey)
     return [*robots, start, *legend_of(records, world, ["failed", "level", "true level", "no-go", "base", *found])]

@@ -170,11 +170,8 @@ def _imported(module: str, name: str, at: str) -> ModuleType:
         return import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            raise ConfigError(
-                f"got {name!r}, but there is no module {error.name!r}; wanted one that is installed, in the present "
-                "folder, or beside the scenario",
-                at=at,
-            ) from error
+            wanted = "wanted one that is installed, in the present folder, or beside the scenario"
+            raise ConfigError(f"got {name!r}, but there is no module {error.name!r}; {wanted}", at=at) from error
         raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error
     except (Exception, SystemExit) as error:
         raise ConfigError(f"importing {module} failed: {error_text(error)}", at=at) from error

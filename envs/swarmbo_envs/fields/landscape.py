@@ -17,7 +17,6 @@ from swarmbo_envs.fields.settings import (
     CarriedSettings,
     DrawnSettings,
     ElevationSettings,
-    FieldSettings,
     MeasuredSettings,
     RasterFieldSettings,
     SurveySettings,
@@ -30,7 +29,6 @@ _METRES_PER_DEGREE = np.pi / 180 * 6_371_008.8  # of latitude, on a sphere with 
 _SUMMIT_OF_JACKSBORO = (200, 128, 128, 128)
 _MAX_EVALUATION_POINTS = 2500
 _DATA = Path(__file__).parent / "data"
-_OXFORD = "Oxford soil, pH"
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +105,12 @@ def build_field(table: dict[str, Any] | None, max_sites: int, at: str = "$.field
         return drawn_field(settings.gp, max_sites)
     if isinstance(settings, RasterFieldSettings):
         return raster_field(settings, max_sites, at)
-    measured, title = _measured(settings)
-    return measured_field(measured, max_sites, at, title)
+    if isinstance(settings, SurveySettings):
+        path, sites = str(_DATA / "oxford_ph.csv"), settings.sites
+        measured = MeasuredSettings(csv=path, x="x_m", y="y_m", value="ph", unit="pH", sites=sites)
+        return measured_field(measured, max_sites, at, "Oxford soil, pH")
+    assert isinstance(settings, MeasuredSettings)
+    return measured_field(settings, max_sites, at)
 
 
 def build_field_in_time(table: dict[str, Any] | None, max_sites: int, at: str = "$.field") -> FieldInTime:
@@ -118,18 +120,8 @@ def build_field_in_time(table: dict[str, Any] | None, max_sites: int, at: str = 
         return plume_field(settings.plume, max_sites)
     if isinstance(settings, DrawnSettings):
         return drawn_in_time(settings.gp, max_sites)
-    if isinstance(settings, ElevationSettings):
-        return FieldInTime(elevation_field(settings, max_sites, at))
     if isinstance(settings, RasterFieldSettings):
         return FieldInTime(raster_field(settings, max_sites, at, may_have_gaps=False))
-    measured, title = _measured(settings)
-    return measured_in_time(measured, max_sites, at, title)
-
-
-def _measured(settings: FieldSettings) -> tuple[MeasuredSettings, str]:
-    """Settings of a CSV file, and the title of its field."""
-    if isinstance(settings, SurveySettings):
-        path = str(_DATA / "oxford_ph.csv")
-        return MeasuredSettings(csv=path, x="x_m", y="y_m", value="ph", unit="pH", sites=settings.sites), _OXFORD
-    assert isinstance(settings, MeasuredSettings)
-    return settings, ""
+    if isinstance(settings, MeasuredSettings):
+        return measured_in_time(settings, max_sites, at)
+    return FieldInTime(build_field(table, max_sites, at))

@@ -35,7 +35,9 @@ def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.fiel
     return _field_of(read_measurements(settings, at), settings, max_sites, at, title)
 
 
-def _field_of(measurements: Measurements, settings: MeasuredSettings, max_sites: int, at: str, title: str) -> Field:
+def _field_of(
+    measurements: Measurements, settings: MeasuredSettings, max_sites: int, at: str, title: str = ""
+) -> Field:
     sites, values = distinct(measurements.places, measurements.values)
     if len(sites) < 2:
         raise ConfigError(f"got {len(sites)} distinct sites in {settings.csv!r}; wanted at least 2", at=f"{at}.csv")
@@ -215,10 +217,10 @@ class Stations:
         return Kriging(self.sites, values) if self._interpolated else NearestSite(self.sites, values)
 
 
-def measured_in_time(settings: MeasuredSettings, max_sites: int, at: str = "$.field", title: str = "") -> FieldInTime:
+def measured_in_time(settings: MeasuredSettings, max_sites: int, at: str = "$.field") -> FieldInTime:
     """Field of a CSV file, changing in time if it has a time column; see ``measured_field``."""
     read = read_measurements(settings, at)
-    still = _field_of(read, settings, max_sites, at, title)
+    still = _field_of(read, settings, max_sites, at)
     if read.times is None:
         return FieldInTime(still)
     table = np.column_stack([read.places, read.times, read.values])

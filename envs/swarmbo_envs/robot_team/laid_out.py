@@ -12,7 +12,7 @@ from swarmbo_envs.fields.field import Field
 from swarmbo_envs.ground import Ground, Region, Ways
 from swarmbo_envs.ground.grid import widest_shut
 from swarmbo_envs.robot_team.settings import MOST_CELLS, RobotTeamSettings
-from swarmbo_envs.shared import Place, Places
+from swarmbo_envs.shared import Place, Places, grid_points, require_on_map
 
 _PLACES_FOR_MAXIMUM = 400  # along the longer side
 # cells in the width of a passage that is surely open, along an axis and across
@@ -46,12 +46,7 @@ def laid_out(
         regions = [*regions, Region.of_cells(field.gaps, (west, south, east, north))]
     named = {f"$.{name}[{n}]": np.array(X, dtype=float) for name, Xs in anchors.items() for n, X in enumerate(Xs or ())}
     for name, place in named.items():
-        if not ((place >= field.low) & (place <= field.high)).all():
-            raise ConfigError(
-                f"got {place.tolist()}; wanted a place on the map, x from {field.low[0]:g} to {field.high[0]:g} m "
-                f"and y from {field.low[1]:g} to {field.high[1]:g} m",
-                at=name,
-            )
+        require_on_map(place, field.low, field.high, name)
     ground = Ground(field.low, field.high, regions, cells, clearance_m, named, at)
     _tell_of_shut(ground, field.sites, named, at)
     return _measurable(field, ground, at), ground
@@ -115,8 +110,7 @@ def _highest(field: Field, ground: Ground, sites: Places) -> Place:
     found = sites[field.value(sites).argmax()]
     steps = np.linspace(-1.0, 1.0, _PLACES_FOR_MAXIMUM + 1)
     for _ in range(3):
-        offsets = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
-        places = np.clip(best + offsets * half, field.low, field.high)
+        places = np.clip(best + grid_points(steps, steps) * half, field.low, field.high)
         places = np.vstack([found, places[ground.part_of(places) > 0]])
         found = best = places[field.value(places).argmax()]
         half, steps = half * 4 / _PLACES_FOR_MAXIMUM, np.linspace(-1.0, 1.0, 41)
@@ -147,9 +141,8 @@ def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarra
 
 def nearest_free_sites(starts: Float[np.ndarray, "robots 2"], sites: Places) -> Float[np.ndarray, "robots 2"]:
     """For each start in turn, the nearest site that is still free."""
-    free, chosen = np.ones(len(sites), dtype=bool), np.empty(len(starts), dtype=int)
-    for robot, start in enumerate(starts):
-        squared = np.where(free, ((sites - start) ** 2).sum(axis=1), np.inf)
-        chosen[robot] = squared.argmin()
-        free[chosen[robot]] = False
+    free, chosen = np.ones(len(sites), dtype=bool), list[int]()
+    for start in starts:
+        chosen.append(int(np.where(free, ((sites - start) ** 2).sum(axis=1), np.inf).argmin()))
+        free[chosen[-1]] = False
     return sites[chosen]

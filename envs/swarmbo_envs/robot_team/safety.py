@@ -10,7 +10,7 @@ from scipy.spatial import KDTree
 from swarmbo.errors import ConfigError
 from swarmbo_envs.ground.ways import Homeward
 from swarmbo_envs.robot_team import motion
-from swarmbo_envs.robot_team.episode import Episode
+from swarmbo_envs.robot_team.episode import Episode, Robots, Tracks
 from swarmbo_envs.robot_team.motion import Driver, poses_at
 from swarmbo_envs.robot_team.settings import Rules
 from swarmbo_envs.shared import Mask, Path, Place, Places, Pose, Values
@@ -55,7 +55,7 @@ class Spacing:
         out[robot] = 0.0
         return out
 
-    def standing(self, places: Float[np.ndarray, "robots 2"]) -> Float[np.ndarray, "robots k 2"]:
+    def standing(self, places: Robots) -> Tracks:
         """Locations of robots at all moments, if they stay."""
         return np.repeat(places[:, None], _MOMENTS + 1, axis=1)
 
@@ -63,13 +63,7 @@ class Spacing:
         """Poses of a robot on a path at all moments."""
         return poses_at(pose, path, self.moments)
 
-    def stops(
-        self,
-        robot: int,
-        own: Places,
-        others: Float[np.ndarray, "robots k 2"],
-        bases: Float[np.ndarray, "robots 2"] | None,
-    ) -> Iterator[int]:
+    def stops(self, robot: int, own: Places, others: Tracks, bases: Robots | None) -> Iterator[int]:
         """Moments at which a robot may stop and stay, the last first; the first moment is always among them.
 
         ``others`` are the paths of earlier robots and the positions of later ones. A robot does not stay near others'
@@ -91,7 +85,7 @@ class Spacing:
                 yield moment
         yield 0
 
-    def is_clear(self, robot: int, places: Places, others: Float[np.ndarray, "robots 2"]) -> Mask:
+    def is_clear(self, robot: int, places: Places, others: Robots) -> Mask:
         """Mask of places far enough from the others' positions."""
         least = self.least(robot) + self.off_m
         least[robot] = 0.0
@@ -105,26 +99,14 @@ class Spacing:
         at = np.linspace(0.0, len(driven) - 1.0, _MOMENTS + 1)
         return np.column_stack([np.interp(at, np.arange(len(driven)), driven[:, axis]) for axis in range(2)])
 
-    def _may_meet(
-        self,
-        robot: int,
-        own: Places,
-        others: Float[np.ndarray, "robots k 2"],
-        bases: Float[np.ndarray, "robots 2"] | None,
-    ) -> Bool[np.ndarray, " robots"]:
+    def _may_meet(self, robot: int, own: Places, others: Tracks, bases: Robots | None) -> Bool[np.ndarray, " robots"]:
         """Mask of others that (or whose base) the robot may come near in this round."""
         speeds = np.array(self.speeds)
         room = self.least(robot) + (speeds[robot] + speeds) * self.round_time_s
         within = np.hypot(*(others[:, 0] - own[0]).T) <= 1.01 * room
         return within if bases is None else within | (np.hypot(*(bases - own[0]).T) <= 1.01 * room)
 
-    def _stops_at_any_time(
-        self,
-        robot: int,
-        own: Places,
-        others: Float[np.ndarray, "robots k 2"],
-        bases: Float[np.ndarray, "robots 2"] | None,
-    ) -> Iterator[int]:
+    def _stops_at_any_time(self, robot: int, own: Places, others: Tracks, bases: Robots | None) -> Iterator[int]:
         nearest = np.array([KDTree(track).query(own)[0] for track in others])
         passes = (nearest**2 >= self._squared(robot)[:, None]).all(axis=0)
         end = len(own) if passes.all() else int(passes.argmin())
@@ -219,7 +201,7 @@ class Homes:
             left = max(0.0, float(episode.batteries[robot] - time_s))
             episode.batteries[robot] = self.rules.batteries[robot] if self.is_home(episode, robot) else left
 
-    def require(self, starts: Float[np.ndarray, "robots 2"], agents: Sequence[str]) -> None:
+    def require(self, starts: Robots, agents: Sequence[str]) -> None:
         """Refuse batteries that do not last from a start to its base."""
         if self.rules.batteries is None or self.rules.bases is None:
             return

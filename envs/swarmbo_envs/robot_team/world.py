@@ -13,7 +13,7 @@ from swarmbo_envs.fields.field import Field, spread
 from swarmbo_envs.fields.world import RadioLinks
 from swarmbo_envs.ground import Ground
 from swarmbo_envs.robot_team import motion
-from swarmbo_envs.robot_team.episode import Episode, Ideal, Mover, Sensors
+from swarmbo_envs.robot_team.episode import Episode, Ideal, Mover, Robots, Sensors, Tracks
 from swarmbo_envs.robot_team.laid_out import checked_starts
 from swarmbo_envs.robot_team.motion import Driver
 from swarmbo_envs.robot_team.safety import NEVER, SLACK, Homes, Spacing
@@ -33,25 +33,18 @@ class World:
         limits = list(zip(rules.speeds, rules.turn_rates, strict=True))
         self.round_time_s = settings.round_time_s or max(np.pi / rate + field.reach_m / speed for speed, rate in limits)
         self.mover = self._mover(limits)
-        made = {
-            (speed, rate): Driver(
-                motion.Unicycle(speed * self.mover.pace, rate * self.mover.pace, field.low, field.high),
-                self.ground,
-                rules.wind,
-            )
-            for speed, rate in limits
-        }
+        made: dict[tuple[float, float], Driver] = {}
+        for speed, rate in dict.fromkeys(limits):
+            own = motion.Unicycle(speed * self.mover.pace, rate * self.mover.pace, field.low, field.high)
+            made[speed, rate] = Driver(own, self.ground, rules.wind)
         self.drivers = [made[limit] for limit in limits]
         self.homes = Homes(rules, self.drivers, self.round_time_s, self.mover.reserve, self.mover.off_m)
         diagonal = float(np.hypot(*(field.high - field.low)))
         self.radio_ranges_m = rules.radio_ranges or (0.5 * diagonal,) * len(agents)
         self._links = RadioLinks(agents)
         self._fastest = [speed + float(np.hypot(*rules.wind)) for speed in rules.speeds]  # over ground
-        self.spacing = (
-            Spacing(rules.separation_m, self._fastest, self.round_time_s, self.mover.off_m)
-            if rules.separation_m
-            else None
-        )
+        apart = Spacing(rules.separation_m, self._fastest, self.round_time_s, self.mover.off_m)
+        self.spacing = apart if rules.separation_m else None
         self.sensors = Sensors(settings, field, agents)
         self.sensors.require_few(max(self._fastest) * self.round_time_s)
         self._starts = checked_starts(settings, field)
@@ -65,7 +58,7 @@ class World:
         """Mover of the robots: a physics engine if the settings name one."""
         if (rovers := self.settings.rovers) is None:
             return Ideal(self.field.low, self.field.high)
-        from swarmbo_envs.robot_team.physics.rovers import Rovers  # needs an extra
+        from swarmbo_envs.robot_team.rovers import Rovers  # needs an extra
 
         return Rovers.on(self.field, self.ground, rovers, limits, self.round_time_s)
 
@@ -146,13 +139,8 @@ class World:
         tracks = None if self.spacing is None else self.spacing.standing(episode.poses[:, :2])
         return [self._drive_and_measure(episode, robot, place, tracks) for robot, place in enumerate(places)]
 
-    def _drive_and_measure(
-        self, episode: Episode, robot: int, place: Place, tracks: Float[np.ndarray, "robots k 2"] | None
-    ) -> dict[str, Any]:
-        """Play one robot's round and return its info.
-
-        ``tracks`` are the positions of all robots at every moment, if separation is kept; the robot's row changes.
-        """
+    def _drive_and_measure(self, episode: Episode, robot: int, place: Place, tracks: Tracks | None) -> dict[str, Any]:
+        """Play one robot's round and return its info; its row of ``tracks`` changes, if separation is kept."""
         pose, is_open, is_due = episode.poses[robot], True, self.homes.is_due(episode, robot)
         if is_due:
             goal, is_open = episode.bases[robot], not self.field.sites_only
@@ -196,11 +184,7 @@ class World:
         return info | ({"on_the_way": stops} if self.sensors.is_used_on_the_way else {})
 
     def _way(self, episode: Episode, robot: int, goal: Place, *, is_due: bool) -> tuple[Path, Place]:
-        """Whole path that a robot sets out on, and its end.
-
-        It leads to the base if the robot could not return from its stop at the end of the round; it is empty without a
-        path to the goal.
-        """
+        """Whole path that a robot sets out on, and its end; empty without a path to the goal."""
         pose, driver = episode.poses[robot], self.drivers[robot]
         if is_due:
             return self.homes.path(episode, robot), goal
@@ -209,9 +193,10 @@ class World:
             return np.zeros((0, 3)), pose[:2].copy()
         if self.homes.lasts_for(episode, robot, motion.cut(path, self.round_time_s * SLACK)):
             return path, goal
+        # it could not return from its stop at the end of the round: it returns at once
         return self.homes.path(episode, robot), episode.bases[robot].copy()
 
-    def _kept_apart(self, episode: Episode, robot: int, path: Path, tracks: Float[np.ndarray, "robots k 2"]) -> Path:
+    def _kept_apart(self, episode: Episode, robot: int, path: Path, tracks: Tracks) -> Path:
         """Longest part of a path that keeps the separation and lets the robot reach its base."""
         assert self.spacing is not None
         pose, moments = episode.poses[robot], self.spacing.moments
@@ -234,18 +219,16 @@ class World:
         near = np.where(self._parts == part, ((self.field.sites - place) ** 2).sum(axis=1), np.inf)
         return (self.field.sites[near.argmin()] if np.isfinite(near).any() else pose[:2]).copy(), False
 
-    def _require_apart(self, starts: Float[np.ndarray, "robots 2"]) -> None:
+    def _require_apart(self, starts: Robots) -> None:
         if self.spacing is None:
             return
         bases = starts if self.rules.bases is None else np.array(self.rules.bases)
         for places, what in ((starts, "starts"), (bases, "bases")):
             if not all(self.spacing.is_clear(robot, place[None], places).all() for robot, place in enumerate(places)):
                 room = max(float(self.spacing.least(robot).max()) for robot in range(len(places)))
-                raise ConfigError(
-                    f"got {self.rules.separation_m:g} m and {what} nearer than that; wanted {what} at least {room:g} m "
-                    "apart, which leaves room between two moments of the round at which robots look",
-                    at="$.separation_m",
-                )
+                why = "which leaves room between two moments of the round at which robots look"
+                got = f"got {self.rules.separation_m:g} m and {what} nearer than that"
+                raise ConfigError(f"{got}; wanted {what} at least {room:g} m apart, {why}", at="$.separation_m")
 
     def _site_to_sample(self, episode: Episode, robot: int, place: Place) -> tuple[Place, bool, bool]:
         """Goal if only sites can be measured, True if unchanged, and True if it is still open."""

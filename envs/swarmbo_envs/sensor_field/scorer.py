@@ -57,11 +57,8 @@ class Scorer:
         return float(candidates[np.argmax([_log_likelihood(places, values, length) for length in candidates])])
 
     def _share_kept(self, truth: Float[np.ndarray, " m"]) -> float:
-        """Share of the deviation from the mean that remains after a round: the least autocorrelation of the truth per
-        round.
-
-        A filter forgets by the same share in every round, also if the truth hardly changes at first.
-        """
+        """Share of the deviation from the mean that remains after a round, by the truth's least autocorrelation."""
+        # a filter forgets by the same share in every round, also if the truth hardly changes at first
         if not self._field.moves:
             return 1.0
         now, shares = truth - truth.mean(), list[float]()

@@ -161,12 +161,10 @@ def _by_turns(network: Network, low: float, high: float, utility: Utility, x: Va
 def _least_powers(
     network: Network, wanted: Bool[np.ndarray, " m"], sinr: float, low: float, high: float
 ) -> tuple[Values, bool]:
-    """Least powers in mW, none below the lowest, at which wanted users have an SINR; and their feasibility.
-
-    The needs of each access point's most demanding user, or the lowest power, form a linear system. A positive solution
-    is the least one, and at most the least powers for all needs; other users may then be the most demanding. So powers
-    only rise from one system to the next, and the iteration ends after a few of finitely many systems.
-    """
+    """Least powers in mW, none below the lowest, at which wanted users have an SINR; and their feasibility."""
+    # The needs of each access point's most demanding user, or the lowest power, form a linear system. A positive
+    # solution is the least one; other users may then be the most demanding. So powers only rise from one system to the
+    # next, and the iteration ends after a few of finitely many systems.
     gains, disturbing = network.gains
     users, serving = np.flatnonzero(wanted), network.serving[wanted]
     own = gains[users, serving]
@@ -275,13 +273,8 @@ def references(
     drawn = low + stream(seed, "random powers").random((budget, k)) * (high - low)
     middle = np.full(k, (low + high) / 2.0)
 
-    def value(X: np.ndarray) -> np.ndarray:
-        return utility.value(network, X)
-
-    def outcomes(X: np.ndarray) -> np.ndarray:
-        return utility.factor_values(network, X)
-
-    settled, used = _independent(outcomes, middle, grid, budget)
+    value = functools.partial(utility.value, network)
+    settled, used = _independent(functools.partial(utility.factor_values, network), middle, grid, budget)
     return {
         "maximum": _best("all at maximum", value, np.full((1, k), high)),
         "equal": _best("best equal power", value, np.repeat(even[:, None], k, axis=1)),

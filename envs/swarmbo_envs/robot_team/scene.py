@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgb
 from swarmbo.boundary import look
 from swarmbo.boundary.extras import needed
 from swarmbo.errors import MissingPackageError
-from swarmbo_envs.robot_team.physics.model import Terrain
+from swarmbo_envs.robot_team.rover_model import Terrain
 from swarmbo_envs.robot_team.settings import MujocoSettings
 from swarmbo_envs.shared import Places, Pose
 

@@ -13,8 +13,8 @@ from swarmbo_envs.fields.field import Field
 from swarmbo_envs.ground import Ground
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.episode import Drive, Episode, Mover, Stops
-from swarmbo_envs.robot_team.physics.model import HALF_TRACK, SIDES, WHEEL, Terrain, mjcf
-from swarmbo_envs.robot_team.physics.scene import Scene
+from swarmbo_envs.robot_team.rover_model import HALF_TRACK, SIDES, WHEEL, Terrain, mjcf
+from swarmbo_envs.robot_team.scene import Scene
 from swarmbo_envs.robot_team.settings import MujocoSettings
 from swarmbo_envs.shared import Path, Place, Places, Pose
 
