@@ -13,14 +13,14 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Affine2D
 
 from swarmbo.boundary import look
-from swarmbo_envs.fields.field import Field
+from swarmbo_envs.fields.field import Field, FieldInTime
 from swarmbo_envs.functions.additive_function import AdditiveFunction
 from swarmbo_envs.shared import Places
 
 if TYPE_CHECKING:
     from swarmbo_envs.robot_team.episode import Episode as RobotEpisode
     from swarmbo_envs.robot_team.world import World
-    from swarmbo_envs.sensor_field.sensor_field import Episode, SensorField
+    from swarmbo_envs.sensor_field.stations import Episode, Stations
 
 Picture = UInt8[np.ndarray, "height width 3"]
 
@@ -131,12 +131,14 @@ class FieldPicture:
         return self.axes.imshow(field.raster, origin="lower", extent=extent, interpolation="bilinear", **colours)
 
 
-def sensor_frame(world: "SensorField", episode: "Episode") -> Picture:
+def sensor_frame(
+    of_all_rounds: FieldInTime, stations: "Stations", episode: "Episode", links: "nx.Graph[str]", max_cycles: int
+) -> Picture:
     """Draw the field of the round, the sensors, their locations, and the radio links."""
-    field, places, spots = world.field.at(episode.round), world.stations.places, episode.spots
-    picture = FieldPicture(field, (world.field.minimum, world.field.maximum))
+    field, places, spots = of_all_rounds.at(episode.round), stations.places, episode.spots
+    picture = FieldPicture(field, (of_all_rounds.minimum, of_all_rounds.maximum))
     colour = look.MUTED if field.sites_only else "white"  # between sites it is white
-    picture.draw_links(world.interaction_graph(), places, color=colour, linewidth=0.6, alpha=0.5)
+    picture.draw_links(links, places, color=colour, linewidth=0.6, alpha=0.5)
     for ends in np.stack([places, spots], axis=1)[episode.sampled]:
         effects = look.cased(2.2, look.INK)
         picture.axes.plot(*picture.to_axes(ends).T, color="white", linewidth=1.2, zorder=3, path_effects=effects)
@@ -148,7 +150,7 @@ def sensor_frame(world: "SensorField", episode: "Episode") -> Picture:
     picture.scatter(places[episode.sampled], "white", 26, **marks)
     picture.scatter(places[~episode.sampled], look.MUTED, 26, **marks)
     counts = f"{int(episode.sampled.sum())} of {len(places)} sampled, {episode.spent_j.sum():.4g} J spent"
-    return picture.finish(f"{field.name}\nround {episode.round} of {world.max_cycles}, {counts}")
+    return picture.finish(f"{field.name}\nround {episode.round} of {max_cycles}, {counts}")
 
 
 def robot_frame(world: "World", episode: "RobotEpisode") -> Picture:

@@ -57,13 +57,3 @@ def kind_of(table: Mapping[str, Any], kinds: Collection[str], at: str, fix: str 
         wanted = f"wanted exactly one of the keys {', '.join(map(repr, kinds))}{fix if found else ''}"
         raise ConfigError(f"got {got}; {wanted}", at=at)
     return found[0]
-
-
-def require_on_map(place: Place, low: Place, high: Place, at: str) -> None:
-    """Refuse a place beyond the corners of a map."""
-    if not ((place >= low) & (place <= high)).all():
-        raise ConfigError(
-            f"got {place.tolist()}; wanted a place on the map, x from {low[0]:g} to {high[0]:g} m "
-            f"and y from {low[1]:g} to {high[1]:g} m",
-            at=at,
-        )

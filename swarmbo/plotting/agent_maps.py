@@ -15,18 +15,9 @@ from matplotlib.ticker import MaxNLocator
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Views, means_by_agent
 from swarmbo.metrics import map_rmse
-from swarmbo.plotting import style
+from swarmbo.plotting import style, surface
 from swarmbo.plotting.belief_map import plot_level
 from swarmbo.plotting.history import World, agents_of, belief_after, measurements
-from swarmbo.plotting.surface import (
-    Lattice,
-    add_colour_bar,
-    frame_map,
-    lattice_over,
-    normalise,
-    plot_field,
-    plot_lattice,
-)
 from swarmbo.records import RoundRecord
 
 MOST_AGENTS = 4
@@ -146,7 +137,7 @@ class _Maps:
 
     records: Sequence[RoundRecord]
     world: World
-    lattice: Lattice
+    lattice: surface.Lattice
     chosen: list[str]
     own: dict[str, Float[np.ndarray, " m"] | None]
     fused: dict[str, Float[np.ndarray, " m"]] | None
@@ -160,7 +151,7 @@ class _Maps:
         cls, records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, views: AgentViews | None
     ) -> "_Maps":
         """Rebuild the beliefs, and ask them."""
-        agents, lattice = agents_of(records), lattice_over(world, _RESOLUTION)
+        agents, lattice = agents_of(records), surface.lattice_over(world, _RESOLUTION)
         picked = np.linspace(0, len(agents) - 1, min(MOST_AGENTS, len(agents))).round().astype(int)
         own = {agent: belief_after(records_of(records, agent), settings, world.domain) for agent in agents}
         pooled = belief_after(records, settings, world.domain)
@@ -216,8 +207,8 @@ class _Maps:
         self._truth(truth, limits)
         for ax in [*panels, pooled, truth]:
             ax.label_outer(remove_inner_ticks=True)
-        bar = ScalarMappable(normalise(np.array(limits), limits), style.MEAN_COLOURS)
-        add_colour_bar([*panels, pooled, truth], bar, style.with_unit("mean", self.world.unit))
+        bar = ScalarMappable(surface.normalise(np.array(limits), limits), style.MEAN_COLOURS)
+        surface.add_colour_bar([*panels, pooled, truth], bar, style.with_unit("mean", self.world.unit))
 
     def _map(
         self,
@@ -231,14 +222,14 @@ class _Maps:
         if mean is None:
             ax.text(0.5, 0.5, "no measurement", transform=ax.transAxes, ha="center", va="center", color=style.MUTED)
         else:
-            plot_lattice(ax, self.lattice, mean, limits=limits, n_contours=0)
+            surface.plot_lattice(ax, self.lattice, mean, limits=limits, n_contours=0)
             level = self.world.level
             if level is not None and mean.min() < level < mean.max():
                 ax.contour(self.lattice.x, self.lattice.y, self.lattice.image(mean), levels=[level], **_LEVEL)
         self._frame(ax)
 
     def _frame(self, ax: Axes) -> None:
-        frame_map(ax, self.world)
+        surface.frame_map(ax, self.world)
         ax.tick_params(labelsize=_LETTERS - 1)
         ax.xaxis.set_major_locator(MaxNLocator(2))
         for label in (ax.xaxis.label, ax.yaxis.label):
@@ -249,13 +240,13 @@ class _Maps:
             style.say(ax, "the truth\nis not known")
             return
         ax.set_title("truth", fontsize=_LETTERS, pad=4)
-        plot_field(ax, self.world.points, self.world.values, limits=limits, n_contours=0)
+        surface.plot_field(ax, self.world.points, self.world.values, limits=limits, n_contours=0)
         if self.world.level is not None:
             plot_level(ax, self.world, self.world.level)
         self._frame(ax)
 
 
-def _mean(belief: ExactGP | None, lattice: Lattice) -> Float[np.ndarray, " m"] | None:
+def _mean(belief: ExactGP | None, lattice: surface.Lattice) -> Float[np.ndarray, " m"] | None:
     return None if belief is None else belief.posterior_mean(lattice.points)
 
 

@@ -16,13 +16,11 @@ from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from swarmbo.belief import ExactGPSettings
-from swarmbo.plotting import style
+from swarmbo.plotting import places, style, surface
 from swarmbo.plotting.formats import write_frames
 from swarmbo.plotting.history import World, agents_of, belief_after, failures
 from swarmbo.plotting.moving_map import MovingMap, band_colours
-from swarmbo.plotting.places import legend_of, sensor_legend
 from swarmbo.plotting.regret import scale_regret
-from swarmbo.plotting.surface import Lattice, add_colour_bar, frame_map, lattice_order, lattice_over
 from swarmbo.records import Goal, RoundRecord, Score
 
 _RESOLUTION = 56
@@ -72,7 +70,7 @@ def render_frames(
     Returns:
         One RGB picture a frame, all of one size.
     """
-    lattice = lattice_over(world, _RESOLUTION)
+    lattice = surface.lattice_over(world, _RESOLUTION)
     beliefs = [belief_after(records[: place + 1], settings, world.domain) for place in shown]
     posteriors = [None if belief is None else belief.posterior(lattice.points) for belief in beliefs]
     means = [None if posterior is None else posterior[0] for posterior in posteriors]
@@ -94,7 +92,7 @@ class _Layer:
     """One map of the animation: its title, lattice, and values in each frame, None where there are none yet."""
 
     title: str
-    lattice: Lattice
+    lattice: surface.Lattice
     frames: Sequence[np.ndarray | None]
     is_deviation: bool = False
 
@@ -111,7 +109,7 @@ class _Layer:
 
 def _moving_truth(records: Sequence[RoundRecord], world: World, shown: Sequence[int]) -> _Layer | None:
     """The field itself, where it changes and is known on a lattice."""
-    found = None if world.points is None else lattice_order(world.points)
+    found = None if world.points is None else surface.lattice_order(world.points)
     if world.frames is None or found is None:
         return None
     lattice, order = found
@@ -157,8 +155,8 @@ class _Scene:
         ]
         for ax, layer, moving in zip(left, layers, maps, strict=True):
             ax.set_title(style.with_unit(layer.title, world.unit))
-            frame_map(ax, world)
-            add_colour_bar(ax, moving.image, "")
+            surface.frame_map(ax, world)
+            surface.add_colour_bar(ax, moving.image, "")
         for ax in left[1:]:
             ax.set_ylabel("")
         heights, label, unit = _curve(records, world)
@@ -246,10 +244,10 @@ def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:
 
 def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D]:
     if world.standpoints:
-        marks = [mark for mark in sensor_legend(len(failures(records)) > 0) if mark.get_label() != "earlier"]
-        return [*marks, *legend_of(records, world, ["recommendation", "level", "true level"])]
+        marks = [mark for mark in places.sensor_legend(len(failures(records)) > 0) if mark.get_label() != "earlier"]
+        return [*marks, *places.legend_of(records, world, ["recommendation", "level", "true level"])]
     path: dict[str, Any] = {"marker": "o", "markersize": 8, "linewidth": 1.4, "label": "robot and its path"}
     link: dict[str, Any] = {"linewidth": 1.1, "linestyle": (0, (2, 1.5)), "label": "radio link"}
     marks = [Line2D([], [], color=style.MUTED, **path), Line2D([], [], color=style.INK, **link)]
     shown = ["no-go", "base", "level", "true level", "battery", "best", "recommendation", "failed"]
-    return [*marks, *legend_of(records, world, shown)]
+    return [*marks, *places.legend_of(records, world, shown)]

@@ -14,10 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from swarmbo.belief import ExactGPSettings
-from swarmbo.plotting import style
+from swarmbo.plotting import places, style
 from swarmbo.plotting.formats import write_frames
 from swarmbo.plotting.history import World, agents_of, belief_after, driven_by, failures, stops_of
-from swarmbo.plotting.places import draw_bases, draw_failed, draw_stops, draw_ways, legend_of
 from swarmbo.plotting.surface import Lattice, lattice_over
 from swarmbo.records import RoundRecord
 
@@ -160,11 +159,11 @@ class _Stage:
                 ax.contour(self._lattice.x, self._lattice.y, image, levels=[level], colors=[style.INK], linewidths=4.0)
         for rings in self._world.no_go:
             style.draw_no_go(ax, rings)
-        draw_ways(ax, [ways[agent] for agent in self._agents], 3.0, path_effects=style.cased(5.5), zorder=3)
+        places.draw_ways(ax, [ways[agent] for agent in self._agents], 3.0, path_effects=style.cased(5.5), zorder=3)
         stops = [stops_of(told, agent) for agent in self._agents]
-        draw_stops(ax, stops, 8, markeredgecolor="white", markeredgewidth=1.4, zorder=4)
-        draw_bases(ax, self._world, 26)
-        draw_failed(ax, failures(told), 13, 3.2, casing=6.0, zorder=4.5)
+        places.draw_stops(ax, stops, 8, markeredgecolor="white", markeredgewidth=1.4, zorder=4)
+        places.draw_bases(ax, self._world, 26)
+        places.draw_failed(ax, failures(told), 13, 3.2, casing=6.0, zorder=4.5)
         ax.set_xlim(low[0], high[0])
         ax.set_ylim(low[1], high[1])
         self._map_canvas.draw()
@@ -172,7 +171,7 @@ class _Stage:
 
     def _marks(self) -> list[Line2D]:
         ways = Line2D([], [], marker="o", color=style.MUTED, markersize=6, linewidth=1.8, label="way and measurements")
-        return [ways, *legend_of(self._records, self._world, ["no-go", "base", "best", "level", "failed"])]
+        return [ways, *places.legend_of(self._records, self._world, ["no-go", "base", "best", "level", "failed"])]
 
 
 def _blank(world: World) -> tuple[FigureCanvasAgg, Axes]:

@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 from swarmbo import kernels
 from swarmbo.boundary import rng
-from swarmbo_envs.fields.field import Change, Field, FieldInTime, Surface, lattice, summit, with_surface
+from swarmbo_envs.fields.field import Change, Field, FieldInTime, Surface, lattice, summit
 from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings, PlumeSettings
 from swarmbo_envs.shared import Place, Places, Values
 
@@ -83,7 +83,7 @@ def _first(
     low, high, surface = np.zeros(2), np.array(size_m), change.surface(0)
     sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_MOVING_POINTS)
     blank = Field(name, low, high, sites, points, surface, 0.0, low, 0.0, quantity, unit)
-    return with_surface(blank, surface)
+    return blank.with_surface(surface)
 
 
 def _title(settings: DrawSettings) -> str:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from scipy.interpolate import RegularGridInterpolator
 from scipy.optimize import minimize
 
+from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo_envs.fields.projection import Frame, LocalProjection
 from swarmbo_envs.fields.settings import Task
@@ -79,6 +80,22 @@ class Field:
     def reach_m(self) -> float:
         """Sensible travel distance of a round: 15 % of the map's longer side, or more."""
         return max(0.15 * float((self.high - self.low).max()), self.least_reach_m)
+
+    def with_surface(self, surface: Surface) -> "Field":
+        """Other values on the same map; the summit is searched again."""
+        places = self.sites if self.sites_only else self.points
+        values = surface(places)
+        maximum, argmax = float(values.max()), places[values.argmax()]
+        if not self.sites_only:
+            maximum, argmax = summit(surface, places, self.low, self.high)
+        return replace(self, surface=surface, maximum=maximum, argmax=argmax, minimum=float(values.min()))
+
+    def require_on_map(self, place: Place, at: str) -> None:
+        """Refuse a place beyond the corners of the map."""
+        low, high = self.low, self.high
+        if not ((place >= low) & (place <= high)).all():
+            sides = f"x from {low[0]:g} to {high[0]:g} m and y from {low[1]:g} to {high[1]:g} m"
+            raise ConfigError(f"got {place.tolist()}; wanted a place on the map, {sides}", at=at)
 
     @cached_property
     def raster(self) -> Rows:
@@ -187,7 +204,7 @@ class FieldInTime:
         if self._change is None:
             return self.first
         if round_number not in self._fields:
-            _keep(self._fields, round_number, with_surface(self.first, self._surface(round_number)))
+            _keep(self._fields, round_number, self.first.with_surface(self._surface(round_number)))
         return self._fields[round_number]
 
     def value(self, X: Places, round_number: int) -> Values:
@@ -206,16 +223,6 @@ def _keep(known: dict[int, T], key: int, value: T) -> None:
     while len(known) >= _KEPT:
         del known[next(iter(known))]
     known[key] = value
-
-
-def with_surface(field: Field, surface: Surface) -> Field:
-    """Field with other values on the same map; its summit is searched again."""
-    places = field.sites if field.sites_only else field.points
-    values = surface(places)
-    maximum, argmax = float(values.max()), places[values.argmax()]
-    if not field.sites_only:
-        maximum, argmax = summit(surface, places, field.low, field.high)
-    return replace(field, surface=surface, maximum=maximum, argmax=argmax, minimum=float(values.min()))
 
 
 def spread(rng: np.random.Generator, sites: Places, n_places: int) -> Float[np.ndarray, "n_places 2"]:

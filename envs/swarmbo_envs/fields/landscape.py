@@ -9,20 +9,11 @@ from jaxtyping import Float
 from matplotlib.cbook import get_sample_data
 
 from swarmbo.errors import ConfigError
+from swarmbo_envs.fields import settings as kinds
 from swarmbo_envs.fields.drawn import drawn_field, drawn_in_time, plume_field
 from swarmbo_envs.fields.field import Bilinear, Field, FieldInTime
 from swarmbo_envs.fields.measured import measured_field, measured_in_time
 from swarmbo_envs.fields.raster import raster_field
-from swarmbo_envs.fields.settings import (
-    CarriedSettings,
-    DrawnSettings,
-    ElevationSettings,
-    MeasuredSettings,
-    RasterFieldSettings,
-    SurveySettings,
-    Window,
-    field_settings,
-)
 from swarmbo_envs.shared import Places, Rows, grid_points
 
 _METRES_PER_DEGREE = np.pi / 180 * 6_371_008.8  # of latitude, on a sphere with the Earth's mean radius
@@ -39,7 +30,7 @@ class ElevationModel:
     heights: Rows
     latitudes: Float[np.ndarray, " rows"]
     longitudes: Float[np.ndarray, " columns"]
-    window: Window
+    window: kinds.Window
 
 
 def load(name: str) -> ElevationModel:
@@ -59,7 +50,7 @@ def load(name: str) -> ElevationModel:
     return ElevationModel("Vancouver Island elevation", heights, latitudes, longitudes, (0, 0, *heights.shape))
 
 
-def elevation_field(settings: ElevationSettings, max_sites: int, at: str = "$.field") -> Field:
+def elevation_field(settings: kinds.ElevationSettings, max_sites: int, at: str = "$.field") -> Field:
     """Window of an elevation model, bilinear between its cells; the candidate sites are the cells.
 
     Above ``max_sites`` only every n-th row and column has sites.
@@ -98,30 +89,30 @@ def build_field(table: dict[str, Any] | None, max_sites: int, at: str = "$.field
 
     ``None`` is the default elevation model. All sites of a CSV file are kept, even more than ``max_sites``.
     """
-    settings = field_settings(table, at)
-    if isinstance(settings, ElevationSettings):
+    settings = kinds.field_settings(table, at)
+    if isinstance(settings, kinds.ElevationSettings):
         return elevation_field(settings, max_sites, at)
-    if isinstance(settings, DrawnSettings):
+    if isinstance(settings, kinds.DrawnSettings):
         return drawn_field(settings.gp, max_sites)
-    if isinstance(settings, RasterFieldSettings):
+    if isinstance(settings, kinds.RasterFieldSettings):
         return raster_field(settings, max_sites, at)
-    if isinstance(settings, SurveySettings):
+    if isinstance(settings, kinds.SurveySettings):
         path, sites = str(_DATA / "oxford_ph.csv"), settings.sites
-        measured = MeasuredSettings(csv=path, x="x_m", y="y_m", value="ph", unit="pH", sites=sites)
+        measured = kinds.MeasuredSettings(csv=path, x="x_m", y="y_m", value="ph", unit="pH", sites=sites)
         return measured_field(measured, max_sites, at, "Oxford soil, pH")
-    assert isinstance(settings, MeasuredSettings)
+    assert isinstance(settings, kinds.MeasuredSettings)
     return measured_field(settings, max_sites, at)
 
 
 def build_field_in_time(table: dict[str, Any] | None, max_sites: int, at: str = "$.field") -> FieldInTime:
     """Field of a table that may change: also a plume, a draw over time, or a CSV file with a column of times."""
-    settings = field_settings(table, at, moving=True)
-    if isinstance(settings, CarriedSettings):
+    settings = kinds.field_settings(table, at, moving=True)
+    if isinstance(settings, kinds.CarriedSettings):
         return plume_field(settings.plume, max_sites)
-    if isinstance(settings, DrawnSettings):
+    if isinstance(settings, kinds.DrawnSettings):
         return drawn_in_time(settings.gp, max_sites)
-    if isinstance(settings, RasterFieldSettings):
+    if isinstance(settings, kinds.RasterFieldSettings):
         return FieldInTime(raster_field(settings, max_sites, at, may_have_gaps=False))
-    if isinstance(settings, MeasuredSettings):
+    if isinstance(settings, kinds.MeasuredSettings):
         return measured_in_time(settings, max_sites, at)
     return FieldInTime(build_field(table, max_sites, at))

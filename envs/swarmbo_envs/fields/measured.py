@@ -12,7 +12,7 @@ from scipy.spatial import ConvexHull, KDTree, QhullError
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
 from swarmbo_envs.fields.csv_file import Measurements, read_measurements
-from swarmbo_envs.fields.field import Field, FieldInTime, Surface, lattice, summit, with_surface
+from swarmbo_envs.fields.field import Field, FieldInTime, Surface, lattice, summit
 from swarmbo_envs.fields.settings import MeasuredSettings
 from swarmbo_envs.shared import Place, Places, Values, digest, nearest
 
@@ -225,5 +225,5 @@ def measured_in_time(settings: MeasuredSettings, max_sites: int, at: str = "$.fi
         return FieldInTime(still)
     table = np.column_stack([read.places, read.times, read.values])
     stations = Stations(table, settings.time_step, settings.sites == "interpolated", at)
-    first = with_surface(replace(still, digest=digest(table)), stations.surface(0))
+    first = replace(still, digest=digest(table)).with_surface(stations.surface(0))
     return FieldInTime(first, stations, float(table[:, 3].min()), float(table[:, 3].max()))

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from swarmbo.boundary.rng import sobol, stream
+from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.settings import Count, Whole, require, within
@@ -222,7 +222,7 @@ and that did not fail |
         f = self.function
         if f.maximum is None or f.argmax is None:
             return None
-        unit = sobol(_N_TRUTH_POINTS, f.n_variables, stream(0, "truth points"))
+        unit = rng.sobol(_N_TRUTH_POINTS, f.n_variables, rng.stream(0, "truth points"))
         points = f.low + unit * (f.high - f.low)
         return GroundTruth(points, f.value(points), f.maximum, f.argmax, "", "", f.name, f.value)
 
@@ -253,13 +253,12 @@ and that did not fail |
         true = float(values.sum())
         episode.best.append(float(np.fmax(so_far, true if np.isfinite(true) else np.nan)))
         names = {"episode": episode.number, "round": episode.round}
-        luck = stream(episode.seed, "environment", "failure", **names).random()
+        luck = rng.stream(episode.seed, "environment", "failure", **names).random()
         if luck < self.settings.failure_rate:
             values, error = np.full_like(values, np.nan), "lost"
-        rng = stream(episode.seed, "environment", "noise", **names)
-        by_factor = self._noise_std / np.sqrt(len(values)) * rng.standard_normal(len(values))
-        of_total = self._noise_std * stream(episode.seed, "environment", "total noise", **names).standard_normal()
-        noisy = values + by_factor
+        by_factor = rng.stream(episode.seed, "environment", "noise", **names).standard_normal(len(values))
+        of_total = self._noise_std * rng.stream(episode.seed, "environment", "total noise", **names).standard_normal()
+        noisy = values + self._noise_std / np.sqrt(len(values)) * by_factor
         total = float(values.sum() + of_total)
         infos: Infos = {}
         for agent, columns in self._columns.items():

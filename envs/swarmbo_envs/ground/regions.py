@@ -13,8 +13,8 @@ from scipy.ndimage import label
 
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert, require
+from swarmbo_envs.fields import raster as rasters
 from swarmbo_envs.fields.projection import LocalProjection
-from swarmbo_envs.fields.raster import Frame, Raster, read_array, read_geotiff
 from swarmbo_envs.shared import Marks, Mask, Pair, Place, Places, kind_of, marked_sums
 
 Edges = tuple[float, float, float, float]  # west, south, east, north
@@ -161,7 +161,7 @@ def read_regions(
     low: Place,
     high: Place,
     projection: LocalProjection | None = None,
-    frame: Frame | None = None,
+    frame: rasters.Frame | None = None,
     at: str = "$.no_go",
 ) -> list[Region]:
     """Regions that tables describe, each of a kind given by its key.
@@ -191,7 +191,7 @@ def read_regions(
 
 
 def _of_geojson(
-    settings: GeoJSONSettings, size: Place, projection: LocalProjection | None, frame: Frame | None, at: str
+    settings: GeoJSONSettings, size: Place, projection: LocalProjection | None, frame: rasters.Frame | None, at: str
 ) -> list[Region]:
     path = f"{at}.geojson"
     try:
@@ -257,12 +257,12 @@ def _polygons(data: Any, at: str) -> Iterator[Any]:
         raise ConfigError(f"got a GeoJSON object of type {kind!r}; wanted polygons, features or collections", at=at)
 
 
-def _of_raster(settings: RasterSettings, low: Place, high: Place, frame: Frame | None, at: str) -> Region:
+def _of_raster(settings: RasterSettings, low: Place, high: Place, frame: rasters.Frame | None, at: str) -> Region:
     path = settings.raster
     is_tiff = path.lower().endswith((".tif", ".tiff"))
     if not is_tiff and not path.lower().endswith(".npy"):
         raise ConfigError(f"got {path!r}; wanted a .npy array or a GeoTIFF (.tif)", at=f"{at}.raster")
-    raster = _read_tiff(settings, at) if is_tiff else read_array(path, f"{at}.raster")
+    raster = _read_tiff(settings, at) if is_tiff else rasters.read_array(path, f"{at}.raster")
     values, told = raster.values, raster.edges if raster.is_placed else None
     if settings.extent is None and told is not None and frame is not None and raster.crs is not None:
         if raster.crs != frame.crs:
@@ -278,9 +278,9 @@ def _of_raster(settings: RasterSettings, low: Place, high: Place, frame: Frame |
     return Region.of_cells(np.ascontiguousarray(marked[::-1]), edges)  # south row first
 
 
-def _read_tiff(settings: RasterSettings, at: str) -> Raster:
+def _read_tiff(settings: RasterSettings, at: str) -> rasters.Raster:
     """First band of a GeoTIFF, whose edges are those of the map if no extent is given."""
-    tiff = read_geotiff(settings.raster, "a GeoTIFF of no-go regions", f"{at}.raster")
+    tiff = rasters.read_geotiff(settings.raster, "a GeoTIFF of no-go regions", f"{at}.raster")
     if settings.extent is None and tiff.is_placed and (tiff.in_degrees or not tiff.is_north_up):
         got = "in degrees" if tiff.in_degrees else "that is turned"
         raise ConfigError(f"got a raster {got}; wanted its extent, in m on the map", at=f"{at}.extent")

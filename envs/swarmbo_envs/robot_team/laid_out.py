@@ -12,7 +12,7 @@ from swarmbo_envs.fields.field import Field
 from swarmbo_envs.ground import Ground, Region, Ways
 from swarmbo_envs.ground.grid import widest_shut
 from swarmbo_envs.robot_team.settings import MOST_CELLS, RobotTeamSettings
-from swarmbo_envs.shared import Place, Places, grid_points, require_on_map
+from swarmbo_envs.shared import Place, Places, grid_points
 
 _PLACES_FOR_MAXIMUM = 400  # along the longer side
 # cells in the width of a passage that is surely open, along an axis and across
@@ -46,7 +46,7 @@ def laid_out(
         regions = [*regions, Region.of_cells(field.gaps, (west, south, east, north))]
     named = {f"$.{name}[{n}]": np.array(X, dtype=float) for name, Xs in anchors.items() for n, X in enumerate(Xs or ())}
     for name, place in named.items():
-        require_on_map(place, field.low, field.high, name)
+        field.require_on_map(place, name)
     ground = Ground(field.low, field.high, regions, cells, clearance_m, named, at)
     _tell_of_shut(ground, field.sites, named, at)
     return _measurable(field, ground, at), ground

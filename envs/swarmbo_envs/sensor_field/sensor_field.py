@@ -1,11 +1,9 @@
-"""The sensor field as a PettingZoo environment: state of its episodes, and its rules."""
+"""The sensor field as a PettingZoo environment, and its rules."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
 import numpy as np
-from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 
 from swarmbo.boundary import rng
@@ -14,37 +12,14 @@ from swarmbo_envs.fields.field import FieldInTime, seen_values
 from swarmbo_envs.fields.landscape import build_field_in_time
 from swarmbo_envs.fields.settings import require_table
 from swarmbo_envs.fields.world import FieldWorld, RadioLinks
-from swarmbo_envs.saved_state import SavedState, WorldEpisode
+from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.sensor_field.scorer import Scorer
-from swarmbo_envs.sensor_field.stations import SensorFieldSettings, Stations
-from swarmbo_envs.shared import Place, Places, Pose, Values
+from swarmbo_envs.sensor_field.stations import Episode, SensorFieldSettings, Stations
+from swarmbo_envs.shared import Place, Places, Pose
 from swarmbo_envs.simulated_world import Array, Infos
 
 _DEFAULT_FIELD: dict[str, Any] = {"gp": {"lengthscale_m": 600.0, "time": {"lengthscale_rounds": 12.0}}}
 _MAX_SITES = 2048
-
-
-@dataclass
-class Episode(WorldEpisode):
-    """State of an episode, in addition to the fields of all worlds.
-
-    Args:
-        spots: Location that each sensor is pointed at, m.
-        last: Last good measurement of each sensor; NaN while there is none.
-        sampled: Mask of sensors that sampled in the last round.
-        failed: Mask of samples that failed.
-        knots_mean: Belief behind the rewards, see ``Scorer``; empty with the task ``peak``.
-        score: Quality of that belief; 0 with the task ``peak``.
-    """
-
-    spots: Float[np.ndarray, "n 2"]
-    last: Float[np.ndarray, " n"]
-    spent_j: Float[np.ndarray, " n"]
-    sampled: Bool[np.ndarray, " n"]
-    failed: Bool[np.ndarray, " n"]
-    knots_mean: Values
-    knots_covariance: Float[np.ndarray, "k k"]
-    score: float
 
 
 class SensorField(
@@ -294,7 +269,7 @@ class SensorField(
     def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.pictures import sensor_frame  # figures take a second to import
 
-        return sensor_frame(self, self._current())
+        return sensor_frame(self.field, self.stations, self._current(), self.interaction_graph(), self.max_cycles)
 
     def _text(self) -> str:
         episode, field = self._current(), self.field.first

@@ -1,8 +1,10 @@
-"""Settings of a sensor field, its stations, and each sensor's candidate locations."""
+"""Settings of a sensor field, state of its episodes, and its stations with each sensor's candidate locations."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
+from jaxtyping import Bool, Float
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
@@ -13,7 +15,8 @@ from swarmbo.settings import Distance, Whole, require, within
 from swarmbo_envs.fields.field import Field, spread
 from swarmbo_envs.fields.measured import thinned
 from swarmbo_envs.fields.settings import FieldWorldSettings, Task
-from swarmbo_envs.shared import Pair, Place, Places, nearest, require_on_map
+from swarmbo_envs.saved_state import WorldEpisode
+from swarmbo_envs.shared import Pair, Place, Places, Values, nearest
 
 _LLOYD_STEPS = 20
 _SLACK = 1.0 + 1e-9
@@ -37,6 +40,29 @@ class SensorFieldSettings(FieldWorldSettings, frozen=True):
         super().__post_init__()
         is_each = self.places is None or len(self.places) == self.sensors
         require(self, "places", lambda _: is_each, f"one [x, y] per sensor: {self.sensors}")
+
+
+@dataclass
+class Episode(WorldEpisode):
+    """State of an episode, in addition to the fields of all worlds.
+
+    Args:
+        spots: Location that each sensor is pointed at, m.
+        last: Last good measurement of each sensor; NaN while there is none.
+        sampled: Mask of sensors that sampled in the last round.
+        failed: Mask of samples that failed.
+        knots_mean: Belief behind the rewards, see ``Scorer``; empty with the task ``peak``.
+        score: Quality of that belief; 0 with the task ``peak``.
+    """
+
+    spots: Float[np.ndarray, "n 2"]
+    last: Float[np.ndarray, " n"]
+    spent_j: Float[np.ndarray, " n"]
+    sampled: Bool[np.ndarray, " n"]
+    failed: Bool[np.ndarray, " n"]
+    knots_mean: Values
+    knots_covariance: Float[np.ndarray, "k k"]
+    score: float
 
 
 class Stations:
@@ -75,7 +101,7 @@ class Stations:
 def _checked_places(settings: SensorFieldSettings, field: Field) -> Places:
     places = np.array(settings.places, dtype=float)
     for i, place in enumerate(places):
-        require_on_map(place, field.low, field.high, f"$.places[{i}]")
+        field.require_on_map(place, f"$.places[{i}]")
         if (place == places[:i]).all(axis=1).any():
             raise ConfigError(f"got {place.tolist()} twice; wanted different places", at=f"$.places[{i}]")
     return places

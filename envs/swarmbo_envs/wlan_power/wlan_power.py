@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from swarmbo.boundary.rng import sobol, stream
+from swarmbo.boundary import rng
 from swarmbo.records import GroundTruth
 from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld
 from swarmbo_envs.wlan_power.network import Network, Utility
@@ -179,7 +179,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         def value(X: Array) -> Array:
             return utility.value(network, X)
 
-        unit = sobol(_N_TRUTH_POINTS, k, stream(0, "truth points"))
+        unit = rng.sobol(_N_TRUTH_POINTS, k, rng.stream(0, "truth points"))
         points = self._low + unit * (self._high - self._low)
         labels = self.labels
         told = (points, value(points), maximum, powers, labels["unit"], labels["axis_unit"], labels["name"], value)
