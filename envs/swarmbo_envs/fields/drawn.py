@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
@@ -24,16 +25,8 @@ _SURVEYED = range(0, 100, 2)  # rounds searched for the range of the concentrati
 _SURVEY_POINTS = 120
 
 
-@dataclass(frozen=True, eq=False)
-class Raised:
-    """A function plus a mean."""
-
-    mean: float
-    about_mean: Surface
-
-    def __call__(self, X: Places) -> Values:
-        """Values at places, m."""
-        return self.mean + self.about_mean(X)
+def _raised(X: Places, mean: float, about_mean: Surface) -> Values:
+    return mean + about_mean(X)
 
 
 def drawn(settings: DrawSettings) -> Surface:
@@ -41,7 +34,7 @@ def drawn(settings: DrawSettings) -> Surface:
     lengthscales = np.full(2, settings.lengthscale_m)
     generator = rng.stream(settings.seed, "robot_team", "field")
     about_mean = kernels.draw(generator, settings.kernel, lengthscales, settings.std**2, _N_FEATURES)
-    return Raised(settings.mean, about_mean)
+    return partial(_raised, mean=settings.mean, about_mean=about_mean)
 
 
 class DrawnInTime:
@@ -62,8 +55,9 @@ class DrawnInTime:
     def surface(self, round_number: float) -> Surface:
         """Function of one round: sines and cosines over locations, whose weights rotate with time."""
         (sines, cosines), phase = self._weights, self._over_rounds * round_number
+        # cos(a + b) and sin(a + b) in products: only the weights change from round to round, not the features
         turned = sines * np.cos(phase) - cosines * np.sin(phase), sines * np.sin(phase) + cosines * np.cos(phase)
-        return Raised(self._mean, kernels.FourierDraw(self._over_places, *turned))
+        return partial(_raised, mean=self._mean, about_mean=kernels.FourierDraw(self._over_places, *turned))
 
 
 def drawn_in_time(settings: DrawSettings, max_sites: int) -> FieldInTime:

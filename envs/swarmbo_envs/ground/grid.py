@@ -115,7 +115,7 @@ class Ground:
             return np.ones(len(starts), dtype=bool)
         from swarmbo_envs.ground.sight import free_segments  # numba takes a second to import
 
-        return free_segments(_plain(starts), _plain(ends), self.blocked, self.grid)
+        return free_segments(as_rows(starts), as_rows(ends), self.blocked, self.grid)
 
     def is_free_around(self, place: Place, reach_m: float) -> bool:
         """True if the square about a place touches no blocked cell."""
@@ -153,7 +153,8 @@ class Ground:
         return np.clip(np.floor((places - self.low) / self.cell), 0, self.shape - 1).astype(int)
 
 
-def _plain(places: Places) -> Places:
+def as_rows(places: Float[np.ndarray, "k c"]) -> Float[np.ndarray, "k c"]:
+    """Places as the compiled loops take them: floats in C order."""
     return np.ascontiguousarray(places, dtype=float)
 
 

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,6 +118,7 @@ class Sensors:
     """One sensor per robot; noise and failures come from streams named by robot and round."""
 
     settings: RobotTeamSettings
+    rules: Rules
     field: Field
     agents: Sequence[str]
 
@@ -126,11 +126,6 @@ class Sensors:
         if self.is_used_on_the_way and self.field.sites_only:
             at = "$.samples_per_leg" if self.rules.samples_per_leg else "$.sample_every_m"
             raise ConfigError("got a field that can be measured at its sites only; wanted none", at=at)
-
-    @cached_property
-    def rules(self) -> Rules:
-        """Limits of each robot."""
-        return self.settings.rules()
 
     @property
     def is_used_on_the_way(self) -> bool:

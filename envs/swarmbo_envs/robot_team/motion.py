@@ -233,16 +233,8 @@ class Driver:
                 return paths[0]
         return self._courses(pose, [*self.ways.bends(fan, int(by[0])), place])
 
-    def homeward(self, base: Place) -> Homeward:
-        """Paths to a base from any pose."""
-        return self.ways.homeward(base)
-
-    def home_times(self, homeward: Homeward, poses: Float[np.ndarray, "k 3"]) -> Values:
-        """Time from poses to the base."""
-        return self.ways.returns(homeward, poses)[0]
-
     def path_home(self, homeward: Homeward, pose: Pose) -> Path:
-        """Path to the base; its duration and that of its remainder equal ``home_times``."""
+        """Path to the base; its duration and that of its remainder are those of ``Ways.returns``."""
         node, stops = int(self.ways.returns(homeward, pose[None])[1][0]), list[Place]()
         while node >= 0:
             stops.append(homeward.nodes[node])

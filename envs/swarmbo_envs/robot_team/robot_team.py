@@ -15,6 +15,7 @@ from swarmbo_envs.fields.world import FieldWorld
 from swarmbo_envs.ground import Ground
 from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.laid_out import laid_out
+from swarmbo_envs.robot_team.safety import NEVER, SLACK
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
 from swarmbo_envs.robot_team.world import World
 from swarmbo_envs.saved_state import SavedState
@@ -173,8 +174,11 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         Returns:
             0 if the agent is already there; ``np.iinfo(int).max // 4`` if there is no path.
         """
-        origins, places = (np.asarray(X, dtype=float).reshape(-1, 2) for X in (origins, places))
-        return self._world.travel_rounds(self._number_of(agent), origins, places)
+        starts, ends = (np.asarray(X, dtype=float).reshape(-1, 2) for X in (origins, places))
+        times = self._world.drivers[self._number_of(agent)].ways.times_between(starts, ends)
+        rounds, there = np.full(times.shape, NEVER), np.isfinite(times)
+        rounds[there] = np.ceil(times[there] / (self.round_time_s * SLACK))
+        return rounds
 
     def rounds_left(self, agent: str) -> int:
         """Whole rounds that an agent can drive on its battery; ``np.iinfo(int).max // 4`` without a battery."""

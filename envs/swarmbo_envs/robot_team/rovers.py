@@ -97,6 +97,7 @@ class Follower:
         error = (atan2(off_y, off_x) - heading + pi) % (2 * pi) - pi
         turn = max(-self.turn_rate_rad_s, min(self.turn_rate_rad_s, _GAIN * error))
         to_stop = hypot(self._at(stop)[0] - x, self._at(stop)[1] - y)
+        # it can stop before a bend, v² = 2 a s, and before its time is over, v = a t; and creeps so that it gets there
         speed = min(self.speed_m_s, sqrt(2 * _BRAKES * to_stop) + _CREEPS * self.speed_m_s, _BRAKES * seconds_left)
         return (speed * cos(error) * max(0.0, 1.0 - abs(error) / _OFF), turn)
 

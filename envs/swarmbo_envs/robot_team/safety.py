@@ -11,9 +11,9 @@ from swarmbo.errors import ConfigError
 from swarmbo_envs.ground.ways import Homeward
 from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.episode import Episode, Robots, Tracks
-from swarmbo_envs.robot_team.motion import Driver, poses_at
+from swarmbo_envs.robot_team.motion import Driver
 from swarmbo_envs.robot_team.settings import Rules
-from swarmbo_envs.shared import Mask, Path, Place, Places, Pose, Values
+from swarmbo_envs.shared import Mask, Path, Place, Places, Values
 
 _MOMENTS = 512  # of a round
 _MOST_BASES = 1024
@@ -51,17 +51,10 @@ class Spacing:
     def least(self, robot: int) -> Float[np.ndarray, " robots"]:
         """Least distance of a robot from each other one at these moments, m; 0 from itself."""
         both = self.speeds[robot] + np.array(self.speeds)
+        # between two moments a pair nears by what both drive in half the time, as one of the moments is that near
         out = self.separation_m + self.off_m + both * self.round_time_s / _MOMENTS / 2.0
         out[robot] = 0.0
         return out
-
-    def standing(self, places: Robots) -> Tracks:
-        """Locations of robots at all moments, if they stay."""
-        return np.repeat(places[:, None], _MOMENTS + 1, axis=1)
-
-    def driving(self, pose: Pose, path: Path) -> Float[np.ndarray, "k 3"]:
-        """Poses of a robot on a path at all moments."""
-        return poses_at(pose, path, self.moments)
 
     def stops(self, robot: int, own: Places, others: Tracks, bases: Robots | None) -> Iterator[int]:
         """Moments at which a robot may stop and stay, the last first; the first moment is always among them.
@@ -207,7 +200,7 @@ class Homes:
             return
         for robot, (start, base) in enumerate(zip(starts, np.array(self.rules.bases, dtype=float), strict=True)):
             driver = self.drivers[robot]
-            home = float(driver.home_times(driver.homeward(base), np.array([[*start, np.nan]]))[0])
+            home = float(driver.ways.returns(driver.ways.homeward(base), np.array([[*start, np.nan]]))[0][0])
             # a heading is drawn at reset: it may have to turn about first
             home += np.pi / driver.unicycle.turn_rate_rad_s * bool((start != base).any())
             home *= 1.0 + self.reserve
@@ -222,7 +215,7 @@ class Homes:
 
     def _times(self, episode: Episode, robot: int, poses: Float[np.ndarray, "k 3"]) -> Values:
         """Time that a battery must last at poses, for the return."""
-        return self.drivers[robot].home_times(self._ways(episode, robot), poses) * (1.0 + self.reserve)
+        return self.drivers[robot].ways.returns(self._ways(episode, robot), poses)[0] * (1.0 + self.reserve)
 
     def _ways(self, episode: Episode, robot: int) -> Homeward:
         """Paths to a robot's base, computed once per base."""
@@ -232,5 +225,5 @@ class Homes:
         if key not in self._known:
             if len(self._known) >= _MOST_BASES:
                 self._known.clear()
-            self._known[key] = driver.homeward(base)
+            self._known[key] = driver.ways.homeward(base)
         return self._known[key]

@@ -5,7 +5,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
@@ -16,7 +16,7 @@ from swarmbo_envs.robot_team import motion
 from swarmbo_envs.robot_team.episode import Episode, Ideal, Mover, Robots, Sensors, Tracks
 from swarmbo_envs.robot_team.laid_out import checked_starts
 from swarmbo_envs.robot_team.motion import Driver
-from swarmbo_envs.robot_team.safety import NEVER, SLACK, Homes, Spacing
+from swarmbo_envs.robot_team.safety import SLACK, Homes, Spacing
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
 from swarmbo_envs.shared import Path, Place, Places, Pose
 
@@ -45,7 +45,7 @@ class World:
         self._fastest = [speed + float(np.hypot(*rules.wind)) for speed in rules.speeds]  # over ground
         apart = Spacing(rules.separation_m, self._fastest, self.round_time_s, self.mover.off_m)
         self.spacing = apart if rules.separation_m else None
-        self.sensors = Sensors(settings, field, agents)
+        self.sensors = Sensors(settings, rules, field, agents)
         self.sensors.require_few(max(self._fastest) * self.round_time_s)
         self._starts = checked_starts(settings, field)
         self._there_m = 1e-9 * float((field.high - field.low).max())
@@ -115,16 +115,6 @@ class World:
             return np.empty((0, 2)) if self.field.sites_only else self.homes.homebound(episode, robot)[None]
         return self.field.sites[self.reachable(episode, robot)]
 
-    def travel_rounds(
-        self, robot: int, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
-    ) -> Int[np.ndarray, "n m"]:
-        """Least number of rounds from each origin to each place, without first turns; ``NEVER`` without a path."""
-        times = self.drivers[robot].ways.times_between(origins, places)
-        rounds = np.full(times.shape, NEVER)
-        there = np.isfinite(times)
-        rounds[there] = np.ceil(times[there] / (self.round_time_s * SLACK))
-        return rounds
-
     def measure(
         self, episode: Episode, robot: int, distance: float = 0.0, reached: bool = True, measurable: bool = True
     ) -> dict[str, Any]:
@@ -136,7 +126,8 @@ class World:
 
     def drive(self, episode: Episode, places: Sequence[Place]) -> list[dict[str, Any]]:
         """Play one round of all robots, in the order of their numbers, and return their infos; changes the episode."""
-        tracks = None if self.spacing is None else self.spacing.standing(episode.poses[:, :2])
+        here = episode.poses[:, None, :2]
+        tracks = None if self.spacing is None else np.repeat(here, len(self.spacing.moments), axis=1)
         return [self._drive_and_measure(episode, robot, place, tracks) for robot, place in enumerate(places)]
 
     def _drive_and_measure(self, episode: Episode, robot: int, place: Place, tracks: Tracks | None) -> dict[str, Any]:
@@ -200,7 +191,7 @@ class World:
         """Longest part of a path that keeps the separation and lets the robot reach its base."""
         assert self.spacing is not None
         pose, moments = episode.poses[robot], self.spacing.moments
-        own = self.spacing.driving(pose, path)[:, :2]
+        own = motion.poses_at(pose, path, moments)[:, :2]
         bases = None if self.rules.batteries is None else episode.bases
         for moment in self.spacing.stops(robot, own, tracks, bases):
             part = path if moment == len(moments) - 1 else motion.cut(path, float(moments[moment]))

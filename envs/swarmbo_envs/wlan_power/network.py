@@ -90,6 +90,7 @@ class Network:
 
     def user_capacities(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
         """Capacity of every user, Mbit/s; 0 for an absent user."""
+        # log1p: far users have an SINR below the rounding of 1 + SINR
         return self.bandwidth_mhz / np.log(2.0) * np.log1p(self.sinr(X))
 
     def factor_values(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -11,7 +12,7 @@ from scipy.special import expit
 
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
-from swarmbo_envs.shared import Values
+from swarmbo_envs.shared import Pair, Values
 from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility
 
 # from 64 on, the default topologies of seeds 0 to 19 give the same maximum to 1e-6 Mbit/s
@@ -76,19 +77,21 @@ def _starts(network: Network, starts: int) -> list[Values]:
 def _climbed(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
     k = network.n_points
     best, place = -np.inf, np.full(k, low)
+    descent = _descent if utility.name == "sum" else _fair_descent
     for start in _starts(network, starts):
-        end = minimize(
-            _descent if utility.name == "sum" else _fair_descent,
-            low + start * (high - low),
-            args=(network,),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(low, high)] * k,
-            options={"ftol": 1e-13, "gtol": 1e-7},
-        )
-        if -end.fun > best:
-            best, place = -float(end.fun), np.asarray(end.x, dtype=float)
+        value, end = _end(descent, low + start * (high - low), (network,), (low, high), ftol=1e-13, gtol=1e-7)
+        if value > best:
+            best, place = value, end
     return place
+
+
+def _end(
+    descent: Callable[..., Any], x: Float[np.ndarray, " k"], args: tuple[Any, ...], ends: Pair, **options: float
+) -> tuple[float, Float[np.ndarray, " k"]]:
+    """Value and place at the end of one climb; ``descent`` returns both the negative value and its gradient."""
+    named: Any = {"jac": True, "method": "L-BFGS-B", "bounds": [ends] * len(x), "options": options}
+    found = minimize(descent, x, args, **named)
+    return -float(found.fun), np.asarray(found.x, dtype=float)
 
 
 def _descent(x: Values, network: Network) -> tuple[float, Values]:
@@ -121,20 +124,11 @@ def _rough_descent(x: Values, network: Network, utility: Utility, sharpness: flo
 
 
 def _polished(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
-    k, ends = network.n_points, list[Values]()
+    ends = list[Values]()
     for start in _starts(network, starts):
         x = low + start * (high - low)
         for sharpness in _SHARPNESS:
-            found = minimize(
-                _rough_descent,
-                x,
-                args=(network, utility, sharpness),
-                jac=True,
-                method="L-BFGS-B",
-                bounds=[(low, high)] * k,
-                options={"maxiter": 60},
-            )
-            x = np.asarray(found.x, dtype=float)
+            _, x = _end(_rough_descent, x, (network, utility, sharpness), (low, high), maxiter=60)
         ends.append(x)
     if utility.name == "users-above" and 0 < network.present.sum() <= _MOST_REMOVED:
         ends.append(_after_removals(network, low, high, utility.rate_mbps))
