@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from swarmbo_envs.sensor_field.stations import Episode, Stations
 
 Picture = UInt8[np.ndarray, "height width 3"]
-
 _PIXELS_PER_INCH = 100
 _ARROW = np.array([(1.0, 0.0), (-0.8, 0.7), (-0.4, 0.0), (-0.8, -0.7), (1.0, 0.0)])  # points along the heading
 

@@ -23,8 +23,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.settings import Count, NoiseStd, Probability, Settings, convert
 from swarmbo_envs.saved_state import EpisodeKind, SavedState, WorldEpisode, seed_and_number, to_state
 
-# bound on the measurements that observations show
-LARGEST = 1e12
+LARGEST = 1e12  # of the measurements that observations show
 
 Array = NDArray[np.float64]
 Ends = tuple[ArrayLike, ArrayLike]  # low and high end of a box

@@ -151,11 +151,9 @@ class ChangeSettings(Settings, frozen=True):
 
 
 def _require_region(settings: "DrawSettings | PlumeSettings") -> None:
-    def is_region(sides: Pair) -> bool:
-        return all(1e-6 <= side <= 1e12 for side in sides) and max(sides) < 1e6 * min(sides)
-
-    told = "width and height from 1e-6 to 1e12 m, neither a million times the other"
-    require(settings, "size_m", is_region, told)
+    sides, told = settings.size_m, "width and height from 1e-6 to 1e12 m, neither a million times the other"
+    is_region = all(1e-6 <= side <= 1e12 for side in sides) and max(sides) < 1e6 * min(sides)
+    require(settings, "size_m", lambda _: is_region, told)
 
 
 class DrawSettings(Settings, frozen=True):

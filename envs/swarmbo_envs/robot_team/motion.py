@@ -42,10 +42,6 @@ class Unicycle:
         quickest = options[:, :, :, 0].sum(axis=2).argmin(axis=0)
         return options[quickest, np.arange(len(goals))]
 
-    def travel_time(self, pose: Pose, goals: Places) -> Values:
-        """Duration of the quickest known path to each goal, in s."""
-        return self.paths(pose, goals)[:, :, 0].sum(axis=1)
-
     def is_within(self, pose: Pose, goals: Places, time_s: float) -> Mask:
         """Mask of goals whose quickest known path takes at most ``time_s``; arcs are tried if turns are too slow."""
         turn, distance = self._turns(pose, goals)

@@ -164,7 +164,10 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         Raises:
             ConfigError: If there is no such agent.
         """
-        return self._world.candidates(self._current(), self._number_of(agent))
+        world, episode, robot = self._world, self._current(), self._number_of(agent)
+        if world.homes.is_due(episode, robot):  # it has one candidate, its stop on the return
+            return np.empty((0, 2)) if self.field.sites_only else world.homes.homebound(episode, robot)[None]
+        return self.field.sites[world.reachable(episode, robot)]
 
     def travel_rounds(
         self, agent: str, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]

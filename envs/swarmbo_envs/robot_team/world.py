@@ -18,7 +18,7 @@ from swarmbo_envs.robot_team.laid_out import checked_starts
 from swarmbo_envs.robot_team.motion import Driver
 from swarmbo_envs.robot_team.safety import SLACK, Homes, Spacing
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
-from swarmbo_envs.shared import Path, Place, Places, Pose
+from swarmbo_envs.shared import Path, Place, Pose
 
 
 class World:
@@ -108,12 +108,6 @@ class World:
         there = np.column_stack([sites[near], headings])[possible]
         possible[possible] = self.homes.lasts(episode, robot, when[possible], there)
         return near[possible]
-
-    def candidates(self, episode: Episode, robot: int) -> Places:
-        """Locations that a robot can measure in this round; for a robot due at its base, its stop on the return."""
-        if self.homes.is_due(episode, robot):
-            return np.empty((0, 2)) if self.field.sites_only else self.homes.homebound(episode, robot)[None]
-        return self.field.sites[self.reachable(episode, robot)]
 
     def measure(
         self, episode: Episode, robot: int, distance: float = 0.0, reached: bool = True, measurable: bool = True
