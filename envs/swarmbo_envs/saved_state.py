@@ -1,9 +1,9 @@
 """Episodes of worlds and their saved states: plain JSON and arrays, validated when read."""
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -34,6 +34,9 @@ class WorldEpisode:
     def share_left(self, max_cycles: int) -> float:
         """Share of the remaining rounds, >= 0."""
         return max(0.0, 1.0 - self.round / max_cycles)
+
+
+EpisodeKind = TypeVar("EpisodeKind", bound=WorldEpisode)
 
 
 def seed_and_number(seed: int | None, last: WorldEpisode | None) -> tuple[int, int]:
@@ -87,18 +90,27 @@ class SavedState:
                 f"got a state of another environment ({'; '.join(differing)}); use the same arguments"
             )
 
-    @property
-    def common(self) -> dict[str, Any]:
-        """Fields of an episode that all worlds share, by name."""
-        plain = self.plain
-        return {"seed": plain.seed, "number": plain.number, "round": plain.round, "running": plain.running}
+    def restore(self, episode: EpisodeKind, names: Iterable[str]) -> EpisodeKind:
+        """Give an episode that has just begun the saved rounds, and saved arrays of the same kinds and shapes.
+
+        A list has a number for each completed round.
+        """
+        episode.round, episode.running = self.plain.round, self.plain.running
+        for name in names:
+            begun = getattr(episode, name)
+            if isinstance(begun, list):
+                read: Any = self.array(name, "f", (episode.round,)).tolist()
+            else:
+                array = self.array(name, np.asarray(begun).dtype.kind, np.shape(begun))
+                read = array if isinstance(begun, np.ndarray) else array.item()
+            setattr(episode, name, read)
+        return episode
 
     def hold(self, claim: bool, wanted: str) -> None:
         """Refuse the state unless a claim is true."""
         if not claim:
-            raise StateVersionError(
-                f"got a {self._what} state that is not whole; wanted {wanted}, as get_state() wrote it"
-            )
+            got = f"got a {self._what} state that is not whole"
+            raise StateVersionError(f"{got}; wanted {wanted}, as get_state() wrote it")
 
     def array(self, name: str, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
         """Copy of one array, with its dtype kind and shape checked."""

@@ -4,8 +4,7 @@ import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import fields
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import gymnasium
 import msgspec
@@ -21,30 +20,23 @@ from pettingzoo.utils.env import AECEnv
 
 from swarmbo.boundary.values import real_array, short, table, whole_number
 from swarmbo.errors import ConfigError
-from swarmbo.settings import Settings, convert
-from swarmbo_envs.saved_state import SavedState, WorldEpisode, seed_and_number, to_state
+from swarmbo.settings import Count, NoiseStd, Probability, Settings, convert
+from swarmbo_envs.saved_state import EpisodeKind, SavedState, WorldEpisode, seed_and_number, to_state
 
-# bound on the measurements that observations show
-LARGEST = 1e12
+LARGEST = 1e12  # of the measurements that observations show
 
 Array = NDArray[np.float64]
 Ends = tuple[ArrayLike, ArrayLike]  # low and high end of a box
 Infos = dict[str, dict[str, Any]]
-EpisodeKind = TypeVar("EpisodeKind", bound=WorldEpisode)
 
 
-class WorldSettings(Protocol):
-    """Settings that every world has."""
+class WorldSettings(Settings, frozen=True):
+    """Settings that every world has; their meaning is in the docstrings of the worlds."""
 
-    @property
-    def max_cycles(self) -> int:
-        """Rounds of an episode."""
-        ...
-
-    @property
-    def render_mode(self) -> str | None:
-        """Render mode."""
-        ...
+    noise_std: NoiseStd = 0.0
+    failure_rate: Probability = 0.0
+    max_cycles: Count = 25
+    render_mode: Literal["rgb_array", "ansi", "human"] | None = None
 
 
 SettingsKind = TypeVar("SettingsKind", bound=WorldSettings)
@@ -117,8 +109,8 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         """Begin an episode.
 
         Args:
-                seed: Seed of the episode's randomness, >= 0. None begins the next episode of the last seed given; the
-                    very first episode without a seed is random.
+            seed: Seed of the episode's randomness, >= 0. None begins the next episode of the last seed given; the very
+                first episode without a seed is random.
             options: Not used.
 
         Returns:
@@ -147,8 +139,7 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
 
         Raises:
             ConfigError: If a live agent's action is missing, has a wrong shape, is not finite or lies outside its
-            space,
-                or if an action is for an agent that is not live.
+                space, or if an action is for an agent that is not live.
         """
         episode, agents = self._current(), self.agents
         asked = checked_actions(actions, agents, self._action_spaces, self._action_in_words)
@@ -225,18 +216,21 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
     def _observe(self, episode: EpisodeKind) -> dict[str, Array]:
         """Observation of every agent."""
 
-    @abstractmethod
     def _description(self) -> dict[str, Any]:
-        """Identity of this world as plain JSON; a state can be set only in a world of equal identity."""
+        """Identity of this world as plain JSON, here its settings; a state can be set only in a world of the same."""
+        settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.settings))  # lists, no tuples
+        del settings["render_mode"]
+        return settings
 
     def _arrays(self, episode: EpisodeKind) -> dict[str, Any]:
-        """Arrays that the world adds to a saved episode."""
-        added = [field.name for field in fields(episode) if field.name not in WorldEpisode.__dataclass_fields__]
-        return {name: getattr(episode, name) for name in added}
+        """Arrays and lists that the world adds to a saved episode."""
+        common = WorldEpisode.__dataclass_fields__
+        return {name: value for name, value in vars(episode).items() if name not in common}
 
-    @abstractmethod
     def _read(self, saved: SavedState) -> EpisodeKind:
-        """Read a saved episode."""
+        """Read a saved episode; an episode that begins has the shapes of its arrays."""
+        episode = self._begin(saved.plain.seed, saved.plain.number)
+        return saved.restore(episode, self._arrays(episode))
 
     @abstractmethod
     def _picture(self) -> NDArray[np.uint8]:
@@ -248,9 +242,7 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
 
     @staticmethod
     def _with_last(low: ArrayLike, high: ArrayLike, after: ArrayLike = ()) -> tuple[Array, Array]:
-        """Ends of function observations: own values (low, high), last good measurement, share of rounds left,
-        ``after``.
-        """
+        """Ends of observations of functions: own values, last good measurement, share of rounds left, ``after``."""
         more = np.reshape(np.asarray(after, dtype=float), (2, -1))
         return np.concatenate([low, [-LARGEST, 0.0], more[0]]), np.concatenate([high, [LARGEST, 1.0], more[1]])
 
@@ -299,9 +291,8 @@ def checked_actions(
     """Check the actions of live agents and return them in agent order; ``what`` names the coordinates in messages."""
     for agent in table(actions, "{agent: action}", "$.actions"):
         if agent not in agents:
-            raise ConfigError(
-                f"got an action, but this agent is not live; live agents: {agents}", at=f"$.actions.{agent}"
-            )
+            got = "got an action, but this agent is not live"
+            raise ConfigError(f"{got}; live agents: {agents}", at=f"$.actions.{agent}")
     checked: dict[str, Float[np.ndarray, " d"]] = {}
     for agent in agents:
         at, box = f"$.actions.{agent}", boxes[agent]
@@ -314,9 +305,8 @@ def checked_actions(
         # an action may have been rounded to float32
         slack = 1e-6 * np.maximum(np.abs(box.low), np.abs(box.high))
         if not ((action >= box.low - slack) & (action <= box.high + slack)).all():
-            raise ConfigError(
-                f"got {action.tolist()}; wanted {what} from {box.low.tolist()} to {box.high.tolist()}", at=at
-            )
+            ends = f"from {box.low.tolist()} to {box.high.tolist()}"
+            raise ConfigError(f"got {action.tolist()}; wanted {what} {ends}", at=at)
         checked[agent] = np.clip(action, box.low, box.high)
     return checked
 

@@ -81,14 +81,9 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         centre = incumbent(belief)
         low, high = box_around(centre, side)
         weight = self.exploration_scale * math.sqrt(0.2 * math.log(2 * len(y)))
+        starts = starting_points(belief, low, high)
         bound: BoxFunctions = ContrastBounds(
-            graph=graph,
-            low=low,
-            high=high,
-            starts=starting_points(belief, low, high),
-            belief=belief,
-            reference=centre,
-            weight=weight,
+            graph=graph, low=low, high=high, starts=starts, belief=belief, reference=centre, weight=weight
         )
         needed = requirements(whole)
         origin = reference(whole, needed, centre) if needed else centre
@@ -97,12 +92,9 @@ class IsotropicGP(Settings, frozen=True, tag_field="kind", tag="isotropic-gp"):
         (stack,) = stacks_of(graph)
         raw = np.concatenate([bound.starts, low + rng.random((self.raw_samples, n)) * (high - low)])
         best = np.argsort(-bound.value(stack, raw[None], ())[0], kind="stable")[: self.starts]
+        ends = low[None, None], high[None, None]
         climbed, values, _ = ascend(
-            lambda X: bound.value_and_gradient(stack, X, ()),
-            raw[None, best],
-            low[None, None],
-            high[None, None],
-            self.steps,
+            lambda X: bound.value_and_gradient(stack, X, ()), raw[None, best], *ends, self.steps
         )
         point = climbed[0, int(values[0].argmax())]
         return point if not needed or is_met(needed, point, origin) else gone_back(needed, point, origin), report

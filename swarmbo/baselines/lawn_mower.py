@@ -51,10 +51,8 @@ class LawnMower(Settings, frozen=True, tag_field="kind", tag="lawn-mower"):
     def decide(self, situation: Situation, acquisition: Acquisition) -> Decision:
         """Follow the sweep; the acquisition is not used."""
         if situation.domain.n_dims != 2:
-            raise ConfigError(
-                f"a lawn-mower sweep needs 2 coordinates, got {situation.domain.n_dims}; choose another kind",
-                at="$.coordination.kind",
-            )
+            got = f"a lawn-mower sweep needs 2 coordinates, got {situation.domain.n_dims}; choose another kind"
+            raise ConfigError(got, at="$.coordination.kind")
         if situation.horizon is None:
             raise ConfigError("a lawn-mower sweep needs the number of rounds; give `rounds`", at="$.rounds")
         strips, ground = strip_of_agents(situation), ground_of(situation.domain, situation.sites)
@@ -146,9 +144,9 @@ class SweptGround:
         """Approximate lengths of paths; infinite without a path."""
         straight = np.linalg.norm(ends - start, axis=1)
         seen = self.sees(np.broadcast_to(start, ends.shape), ends)
-        return (
-            straight if seen.all() else np.where(seen, straight, self._lengths(start)[0][self._grid[2].query(ends)[1]])
-        )
+        if seen.all():
+            return straight
+        return np.where(seen, straight, self._lengths(start)[0][self._grid[2].query(ends)[1]])
 
     def _lengths(self, start: Float[np.ndarray, " 2"]) -> tuple[Float[np.ndarray, " n"], Int[np.ndarray, " n"]]:
         """Distance to each cell, and the previous cell of its path; -9999 of the first."""
@@ -182,9 +180,9 @@ class SweptGround:
         nodes = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
         is_open = self.is_open(nodes)
         # if no cell is near a site, sites are denser than cells
-        nodes = (
-            nodes[is_open] if self.sites is None or is_open.any() else self.sites[:: max(1, len(self.sites) // _CELLS)]
-        )
+        if self.sites is not None and not is_open.any():
+            nodes, is_open = self.sites[:: max(1, len(self.sites) // _CELLS)], np.s_[:]
+        nodes = nodes[is_open]
         near = cKDTree(nodes)
         one, other = near.query_pairs(1.01 * float(np.hypot(*(self.side / counts))), output_type="ndarray").T
         seen = self.sees(nodes[one], nodes[other])
@@ -245,9 +243,8 @@ def _path(
         own = _judged(ground, west, east)
         (west, low), (east, high) = own.min(axis=0), own.max(axis=0)
         gap = (east - west) / n_joint_starts
-        cells = _cells(
-            [ground.runs(float(west + gap * (n + 0.5)), float(low), float(high)) for n in range(n_joint_starts)]
-        )
+        lanes = [float(west + gap * (n + 0.5)) for n in range(n_joint_starts)]
+        cells = _cells([ground.runs(lane, float(low), float(high)) for lane in lanes])
     path = [np.array([west, ground.low[1]] if start is None else start)]
     while cells:
         corners = np.array([[(lane[0], y) for lane in (cell[0], cell[-1]) for y in lane[1:]] for cell in cells])

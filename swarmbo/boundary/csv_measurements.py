@@ -11,10 +11,9 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.boundary.csv_rows import other_separator, read_csv
-from swarmbo.boundary.missing import is_fill, is_missing, marked
+from swarmbo.boundary.csv_rows import finite, other_separator, read_table
+from swarmbo.boundary.missing import KEEP_ALL, doubt, is_fill, is_missing, marked
 from swarmbo.boundary.projection import LocalProjection
-from swarmbo.boundary.values import is_plain
 from swarmbo.errors import ConfigError, DataWarning
 
 _LARGEST = 1e12  # of coordinates and values; products of a few stay far from overflow
@@ -22,7 +21,7 @@ _COORDINATES = ("x", "y")
 _NOISE = "noise_std"
 IN_SCENARIO = "--set environment.field.{key}={value}"
 
-Rows = list[tuple[int, list[str]]]  # with the numbers of their lines
+Cells = list[tuple[int, list[str]]]  # of rows, with the numbers of their lines
 _EAST = frozenset({"lon", "long", "lng", "longitude", "longitudes"})
 _NORTH = frozenset({"lat", "latitude", "latitudes"})
 _DEGREES = frozenset({"deg", "degs", "degree", "degrees", "wgs", "wgs84", "epsg4326"})
@@ -91,7 +90,10 @@ def read_measurements(
     Warns:
         DataWarning: If rows are left out, with the number per reason; if coordinates are taken for degrees.
     """
-    header, rows = _read(settings.csv, at, how)
+    if not settings.csv:
+        wanted = f"wanted the path of a CSV file: {how.format(key='csv', value='FILE')} for the scenario 'measured'"
+        raise ConfigError(f"no file is given; {wanted}, field={{'csv': FILE, ...}} in Python", at=f"{at}.csv")
+    header, rows = read_table(settings.csv, f"{at}.csv")
     if not rows:
         raise ConfigError(f"{settings.csv!r} is empty; wanted a header line and rows of numbers", at=f"{at}.csv")
     x, y = coordinate_columns(settings, header, at, how)
@@ -116,7 +118,7 @@ def read_measurements(
 
 
 def _whole_rows(
-    settings: CsvColumns, columns: Mapping[str, str], header: list[str], rows: Rows, at: str
+    settings: CsvColumns, columns: Mapping[str, str], header: list[str], rows: Cells, at: str
 ) -> Float[np.ndarray, "rows columns"]:
     """Numbers of all complete rows, one column each in the order given; warns about the other rows."""
     numbers = {
@@ -135,41 +137,17 @@ def _whole_rows(
         reasons += [f"{count} with {number:.10g} in {name!r}" for number, count in counted]
         left_out |= empty | marks.rows
         if settings.missing is None and marks.rows.any():
-            keep = " (missing = [] takes all numbers as they are)"
+            keep = KEEP_ALL
         for number, count in marks.doubtful.items():
-            warnings.warn(
-                f"{at}.missing: {name!r} of {settings.csv!r} holds {number:.10g} in {count} of {len(rows)} rows. "
-                f"It may mark a gap, but is used as a value. missing = [{number:.10g}] leaves it out, missing = [] "
-                "keeps all",
-                DataWarning,
-                stacklevel=2,
-            )
+            here = f"{at}.missing: {name!r} of {settings.csv!r} holds {number:.10g} in {count} of {len(rows)} rows"
+            warnings.warn(f"{here}. {doubt(number)}", DataWarning, stacklevel=2)
     told = "; ".join(reasons)
     if left_out.all():
         raise ConfigError(f"no row of {settings.csv!r} is whole: {told}; wanted numbers in each column", at=f"{at}.csv")
     if left_out.any():
-        warnings.warn(
-            f"{at}.csv: {left_out.sum()} of {len(rows)} rows of {settings.csv!r} are left out: {told}{keep}",
-            DataWarning,
-            stacklevel=2,
-        )
+        told = f"{left_out.sum()} of {len(rows)} rows of {settings.csv!r} are left out: {told}{keep}"
+        warnings.warn(f"{at}.csv: {told}", DataWarning, stacklevel=2)
     return np.column_stack(list(numbers.values()))[~left_out]
-
-
-def _read(path: str, at: str, how: str) -> tuple[list[str], Rows]:
-    """Names of the columns, and the rows with the numbers of their lines."""
-    if not path:
-        raise ConfigError(
-            f"no file is given; wanted the path of a CSV file: {how.format(key='csv', value='FILE')} for the scenario "
-            "'measured', field={'csv': FILE, ...} in Python",
-            at=f"{at}.csv",
-        )
-    try:
-        header, rows = read_csv(path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"cannot read {path!r}: {reason}; wanted a CSV file", at=f"{at}.csv") from None
-    return header, rows
 
 
 def _number(settings: CsvColumns, row: list[str], column: int, line: int, name: str, at: str) -> float:
@@ -177,11 +155,8 @@ def _number(settings: CsvColumns, row: list[str], column: int, line: int, name: 
     text = row[column] if column < len(row) else ""
     if is_missing(text):
         return math.nan
-    try:
-        number = float(text) if is_plain(text) else math.inf
-    except ValueError:
-        number = math.inf
-    if not math.isfinite(number):
+    number = finite(text)
+    if math.isnan(number):
         how = " (dates and clock times as time since the first: days, hours, …)" if at.endswith(".time") else ""
         raise ConfigError(f"line {line}, column {name!r}: got {text!r}; wanted a finite number{how}", at=at)
     if abs(number) >= _LARGEST and not (is_fill(number) if settings.missing is None else number in settings.missing):
@@ -242,10 +217,8 @@ def projection_of(
     east, north = _words(x), _words(y)
     named = bool((east | north) & (_EAST | _NORTH | _DEGREES)) and not (east | north) & _METRES
     if named and east & _NORTH and north & _EAST:
-        raise ConfigError(
-            f"got {x!r}, a latitude; wanted longitudes, to the east: x = {y!r}, y = {x!r}",
-            at=f"{at}.x",
-        )
+        got = f"got {x!r}, a latitude; wanted longitudes, to the east: x = {y!r}, y = {x!r}"
+        raise ConfigError(got, at=f"{at}.x")
     if settings.coordinates == "degrees" or named:
         _require_degrees(places, columns, at)
         projection = LocalProjection.about(places, at)
@@ -259,11 +232,9 @@ def projection_of(
             )
         return projection
     if _look_like_degrees(places):
-        raise ConfigError(
-            f"got columns {x!r} and {y!r} in {settings.csv!r} whose numbers look like longitudes and "
-            "latitudes; wanted coordinates = 'degrees', or coordinates = 'metres' if they are metres",
-            at=f"{at}.coordinates",
-        )
+        got = f"got columns {x!r} and {y!r} in {settings.csv!r} whose numbers look like longitudes and latitudes"
+        wanted = "wanted coordinates = 'degrees', or coordinates = 'metres' if they are metres"
+        raise ConfigError(f"{got}; {wanted}", at=f"{at}.coordinates")
     return None
 
 
@@ -278,18 +249,14 @@ def _require_degrees(places: Float[np.ndarray, "n 2"], columns: tuple[str, str],
     for values, (key, column, what, low, high) in zip(places.T, ranges, strict=True):
         outside = values[(values < low) | (values > high)]
         if outside.size:
-            raise ConfigError(
-                f"column {column!r} holds {outside[0]:.10g}, which is no {what}; wanted degrees from {low:g} to "
-                f"{high:g}, or coordinates = 'metres'",
-                at=f"{at}.{key}",
-            )
+            got = f"column {column!r} holds {outside[0]:.10g}, which is no {what}"
+            wanted = f"wanted degrees from {low:g} to {high:g}, or coordinates = 'metres'"
+            raise ConfigError(f"{got}; {wanted}", at=f"{at}.{key}")
 
 
 def _look_like_degrees(places: Float[np.ndarray, "n 2"]) -> bool:
-    """True for numbers in the range of degrees, mostly with four decimals, that spread little for their size.
-
-    Metres with tenths of a millimetre far from their origin look alike, so callers may only ask, not convert.
-    """
+    """True for numbers in the range of degrees, mostly with four decimals, that spread little for their size."""
+    # metres with tenths of a millimetre far from their origin look alike, so callers may only ask, not convert
     low, high = places.min(axis=0), places.max(axis=0)
     if low[0] < -180.0 or high[0] > 360.0 or low[1] < -90.0 or high[1] > 90.0:
         return False

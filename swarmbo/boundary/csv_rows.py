@@ -1,11 +1,14 @@
 """CSV files as text cells."""
 
 import csv
+import math
 import os
 from io import TextIOWrapper
 from typing import NamedTuple
 
 from swarmbo.boundary.files import open_regular
+from swarmbo.boundary.values import is_plain
+from swarmbo.errors import ConfigError
 
 
 class CsvRows(NamedTuple):
@@ -30,6 +33,28 @@ def read_csv(path: str | os.PathLike[str]) -> CsvRows:
         except csv.Error as error:
             raise ValueError(f"line {reader.line_num}: {error}") from error
     return CsvRows(header, [(number, row) for number, row in lines if any(row)])
+
+
+def read_table(path: str | os.PathLike[str], at: str) -> CsvRows:
+    """Read the cells of a file that a setting names.
+
+    Raises:
+        ConfigError: If it cannot be read, or is no CSV file in UTF-8.
+    """
+    try:
+        return read_csv(path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ConfigError(f"cannot read {path!r}: {reason}; wanted a CSV file", at=at) from None
+
+
+def finite(cell: str) -> float:
+    """Finite number of a cell; NaN if it has none."""
+    try:
+        number = float(cell) if is_plain(cell) else math.nan
+    except ValueError:
+        number = math.nan
+    return number if math.isfinite(number) else math.nan
 
 
 def other_separator(header: list[str]) -> str | None:

@@ -16,6 +16,15 @@ _LEAST_POSITIVE = 9999.0
 _POSITIVE_SPREADS = 3.0
 
 
+KEEP_ALL = " (missing = [] takes all numbers as they are)"
+
+
+def doubt(number: float) -> str:
+    """Sentences on a number that may be a mark or a measurement."""
+    fix = f"missing = [{number:.10g}] leaves it out, missing = [] keeps all"
+    return f"It may mark a gap, but is used as a value. {fix}"
+
+
 def is_missing(cell: str) -> bool:
     """True if a cell is empty, or has a word for nothing: NA, nan, null, none, missing, -, ? and the like."""
     return cell.strip().lower() in _WORDS

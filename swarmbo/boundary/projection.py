@@ -63,6 +63,7 @@ class LocalProjection:
     @classmethod
     def about(cls, degrees: Float[np.ndarray, "n 2"], at: str) -> "LocalProjection":
         """Projection about the middle of places in degrees, with the origin at their south-west corner."""
+        # the map may cross the date line: longitudes are on a circle, cut where most of it is empty
         around = np.sort(np.unique(np.mod(degrees[:, 0], 360.0)))
         gaps = np.diff(around, append=around[0] + 360.0)
         widest = int(gaps.argmax())  # the arc without sites: the map begins at its end
@@ -93,6 +94,7 @@ class LocalProjection:
         x, y = ((metres + np.array([self.east_m, self.north_m])) / _RADIUS_M).T
         eta, xi = _corrected(y, x, -_BACK)
         wanted = np.sin(xi) / np.hypot(np.sinh(eta), np.cos(xi))
+        # Newton's steps from the limit at small latitudes: six are enough everywhere but at a pole itself
         tangent = wanted / (1.0 - _ECCENTRICITY**2)
         for _ in range(_NEWTON_STEPS):
             now = _conformal(tangent)

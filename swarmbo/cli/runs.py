@@ -291,7 +291,7 @@ def solve(
         written = [solved.write(out)] if out is not None else []
         written += [solved.write_trace(trace)] if trace is not None else []
         if drawing is not None:
-            from swarmbo.plotting.solve_trace import draw_solve_trace
+            from swarmbo.plotting.traces import draw_solve_trace
 
             path, drawn_as = drawing
             label = "cost" if problem.objective == "min" else "value"

@@ -187,9 +187,8 @@ class Codec:
             if coded is None or not len(there) or float((np.abs(there - u) / (high - low)).max(axis=1).min()) > reach:
                 return tried
             here = u if number == 0 else here
-            moved = here + np.where(is_number, rng.uniform(-1.0, 1.0, len(low)), 0.0) * (high - low) * reach * (
-                4.0 + number
-            )
+            turn = np.where(is_number, rng.uniform(-1.0, 1.0, len(low)), 0.0)
+            moved = here + turn * (high - low) * reach * (4.0 + number)
             tried = self.decode(dict(zip(self.bounds, moved.clip(low, high).tolist(), strict=True)))
         return values
 

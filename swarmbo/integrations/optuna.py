@@ -139,9 +139,8 @@ class _Work:
         graph = None if sampler.scopes is None else _graph(sampler.scopes, self.codec)
         has_choices = any(isinstance(parameter, Choice) for parameter in self.codec.parameters.values())
         usual: dict[str, Any] = {"acquisition": "expected-improvement"} if has_choices else {}
-        self.team = Team(
-            graph, self.codec.bounds, seed=sampler.seed, initial=sampler.initial, **(usual | sampler.settings)
-        )
+        settings = usual | sampler.settings
+        self.team = Team(graph, self.codec.bounds, seed=sampler.seed, initial=sampler.initial, **settings)
         self.sign = -1.0 if study.direction == optuna.study.StudyDirection.MINIMIZE else 1.0
         self.pending: dict[int, str] = {}  # ids of queries by number of trial
         self.running: dict[int, dict[str, float]] = {}  # their rounded points
@@ -227,6 +226,5 @@ def _graph(scopes: Mapping[str, Sequence[str]], codec: Codec) -> FactorGraph:
     for name in codec.names:
         if name not in covered:
             there[f"of {name}"] = [name]
-    return FactorGraph.from_scopes(
-        {factor: [variable for name in scope for variable in codec.names[name]] for factor, scope in there.items()}
-    )
+    own = {factor: [variable for name in scope for variable in codec.names[name]] for factor, scope in there.items()}
+    return FactorGraph.from_scopes(own)

@@ -57,15 +57,8 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
 }
-_CALLED: dict[str, Callable[..., Any]] = {
-    "abs": abs,
-    "min": min,
-    "max": max,
-    "round": _rounded,
-    "int": int,
-    "float": float,
-    "bool": bool,
-}
+_CALLED: dict[str, Callable[..., Any]] = {part.__name__: part for part in (abs, min, max, round, int, float, bool)}
+_CALLED["round"] = _rounded
 
 
 class Expression:
@@ -153,9 +146,8 @@ class Expression:
                 raise self._refused("a call of something else than a name", ", ".join(_CALLED))
             case _:
                 part = ast.get_source_segment(self._text, node) or type(node).__name__
-                raise self._refused(
-                    repr(part[:60]), "numbers, texts, arithmetic, comparisons, `a if b else c`, abs, min"
-                )
+                permitted = "numbers, texts, arithmetic, comparisons, `a if b else c`, abs, min"
+                raise self._refused(repr(part[:60]), permitted)
 
     def _computed(self, function: Callable[..., Any], operands: list[ast.expr], depth: int) -> Evaluated:
         parts = [self._made(operand, depth - 1) for operand in operands]

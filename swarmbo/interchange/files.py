@@ -45,9 +45,8 @@ def read_problem(path: str | os.PathLike[str]) -> TableProblem:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"got a byte that is no UTF-8 text at {error.start}; wanted a text file", at=str(path)
-        ) from None
+        got = f"got a byte that is no UTF-8 text at {error.start}"
+        raise ConfigError(f"{got}; wanted a text file", at=str(path)) from None
     try:
         return found.read(text, path.stem)
     except ConfigError as error:
@@ -72,11 +71,7 @@ def write_problem(problem: TableProblem, path: str | os.PathLike[str]) -> Path:
 
 
 def _format_of(path: Path) -> _Format:
-    try:
-        return _FORMATS[path.suffix.lower()]
-    except KeyError:
-        raise ConfigError(
-            f"got the ending {path.suffix!r}; wanted {', '.join(_FORMATS)}: pyDCOP's YAML or UAI's; "
-            "`swarmbo run` takes scenarios",
-            at=str(path),
-        ) from None
+    if (found := _FORMATS.get(path.suffix.lower())) is None:
+        wanted = f"wanted {', '.join(_FORMATS)}: pyDCOP's YAML or UAI's; `swarmbo run` takes scenarios"
+        raise ConfigError(f"got the ending {path.suffix!r}; {wanted}", at=str(path))
+    return found

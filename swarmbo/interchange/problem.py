@@ -56,11 +56,9 @@ class TableProblem:
         object.__setattr__(self, "tables", checked_tables(graph, tables))
         for factor in self.graph.factors:
             for variable, size in zip(self.graph.scope(factor), self.tables[factor].shape, strict=True):
-                if size != len(self.domains[variable]):
-                    raise ShapeError(
-                        f"table of {factor!r}: got {size} values of {variable!r}; wanted "
-                        f"{len(self.domains[variable])}, as its domain has"
-                    )
+                if size != (own := len(self.domains[variable])):
+                    got = f"table of {factor!r}: got {size} values of {variable!r}"
+                    raise ShapeError(f"{got}; wanted {own}, as its domain has")
 
     @property
     def n_entries(self) -> int:
@@ -112,9 +110,7 @@ class Room:
             )
         if self._taken > MOST_ENTRIES:
             sizes = " x ".join(map(str, shape[:8])) + (" x …" if len(shape) > 8 else "")
-            raise ConfigError(
-                f"got a table of {sizes} entries; wanted at most {MOST_ENTRIES:,} in all tables together: give "
-                "variables fewer values, or split the constraint",
-                at=at,
-            )
+            fix = "give variables fewer values, or split the constraint"
+            wanted = f"wanted at most {MOST_ENTRIES:,} in all tables together: {fix}"
+            raise ConfigError(f"got a table of {sizes} entries; {wanted}", at=at)
         return tuple(shape)

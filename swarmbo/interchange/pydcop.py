@@ -146,9 +146,8 @@ def _loaded(text: str) -> dict[str, Any]:
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             made: dict[Any, Any] = super().construct_mapping(node, deep)
             if len(made) < len(node.value):
-                raise ConfigError(
-                    f"got a key twice in the table from line {node.start_mark.line + 1} on; wanted it once"
-                )
+                got = f"got a key twice in the table from line {node.start_mark.line + 1} on"
+                raise ConfigError(f"{got}; wanted it once")
             return made
 
     try:
@@ -241,9 +240,8 @@ def _constraint(
     match _one_of(given.get("type"), ("intention", "extensional"), f"{at}.type"):
         case "intention":
             if "source" in given:
-                raise ConfigError(
-                    "got a file of code; wanted one expression: no code of a file is run", at=f"{at}.source"
-                )
+                got = "got a file of code; wanted one expression: no code of a file is run"
+                raise ConfigError(got, at=f"{at}.source")
             text = given.get("function")
             if not isinstance(text, str | int | float):
                 raise ConfigError(f"got {short(text)}; wanted an expression", at=f"{at}.function")
@@ -253,11 +251,8 @@ def _constraint(
             for variable, value in partial.items():
                 _one_of(value, domains.get(variable, ()), f"{at}.partial.{variable}")
             if "return" in str(text).split():
-                raise ConfigError(
-                    "got a function of several lines; wanted one expression, as `1 if x == y else 0`: no code of a "
-                    "file is run",
-                    at=f"{at}.function",
-                )
+                wanted = "wanted one expression, as `1 if x == y else 0`: no code of a file is run"
+                raise ConfigError(f"got a function of several lines; {wanted}", at=f"{at}.function")
             return _expressed(str(text), domains, {**fixed, **partial}, room, f"{at}.function")
         case _:
             return _listed(given, domains, room, at)
@@ -284,9 +279,8 @@ def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> 
     if len(set(scope)) < len(scope):
         raise ConfigError(f"got {list(scope)}; wanted each variable once", at=f"{at}.variables")
     default = given.get("default")
-    table = np.full(
-        room.take([len(domains[x]) for x in scope], at), np.nan if default is None else _number(default, at)
-    )
+    shape = room.take([len(domains[x]) for x in scope], at)
+    table = np.full(shape, np.nan if default is None else _number(default, at))
     places = [{str(value): place for place, value in enumerate(domains[x])} for x in scope]
     values = given.get("values")
     if not isinstance(values, dict):
@@ -309,9 +303,7 @@ def _listed(given: Mapping[str, Any], domains: Domains, room: Room, at: str) -> 
 
 def _lines(told: object) -> list[list[str]]:
     """Words of each combination in ``1 2 | 1 3``; a single value may stand alone."""
-    if not isinstance(told, str):
-        return [[str(told)]]
-    return [_words(line) for line in told.split("|")]
+    return [_words(line) for line in told.split("|")] if isinstance(told, str) else [[str(told)]]
 
 
 def _words(line: str) -> list[str]:

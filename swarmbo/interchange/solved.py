@@ -36,6 +36,7 @@ class Solved:
         """Complete summary, in the file's own sense; None for unknown and infinite values."""
         problem, report = self.problem, self.solution.report
         told = {"value": self.solution.value, "bound": self.solution.upper_bound}
+        settings = {key: value for key, value in msgspec.to_builtins(self.method).items() if value is not None}
         return {
             "problem": problem.name,
             "objective": problem.objective,
@@ -43,7 +44,7 @@ class Solved:
             "factors": len(problem.graph.factors),
             "agents": len(problem.graph.agents),
             "entries": problem.n_entries,
-            "coordination": _settings(self.method),
+            "coordination": settings,
             "seed": self.seed,
             "status": report.status,
             **{key: None if number is None else problem.told(number) for key, number in told.items()},
@@ -80,10 +81,8 @@ class Solved:
         if solution.upper_bound is not None:
             gap = "" if report.gap is None else f"; gap {report.gap:,.4g}"
             none = "every choice is forbidden" if solution.upper_bound == -float("inf") else None
-            table.add_row(
-                "no cost is below" if is_cost else "no value is above",
-                none or f"{problem.told(solution.upper_bound):,.6g}{gap}",
-            )
+            bound = none or f"{problem.told(solution.upper_bound):,.6g}{gap}"
+            table.add_row("no cost is below" if is_cost else "no value is above", bound)
         table.add_row("rounds", f"{report.rounds:,}")
         size = f"{report.bytes / 1000:,.1f} kB" if report.bytes >= 1000 else f"{report.bytes} bytes"
         table.add_row("messages to agree", f"{report.messages:,} ({size})" if report.messages else "none")
@@ -136,11 +135,9 @@ def solve_problem(problem: TableProblem, coordination: Mapping[str, Any], seed: 
             raise ConfigError(f"got {kind!r}; wanted one of {', '.join(known)}{hint}", at="$.coordination.kind")
         kind = near  # pyDCOP's name for it
     if strange := [key for key in coordination if key.partition(".")[0] == "transport"]:
-        raise ConfigError(
-            f"got {strange[0]!r}, but in `solve` every message arrives; wanted a scenario with a transport that loses "
-            "some, or settings of the method alone",
-            at="$.coordination",
-        )
+        wanted = "wanted a scenario with a transport that loses some, or settings of the method alone"
+        got = f"got {strange[0]!r}, but in `solve` every message arrives"
+        raise ConfigError(f"{got}; {wanted}", at="$.coordination")
     method: TableMethod = convert({**coordination, "kind": kind}, known[kind], "$.coordination")
     return Solved(problem, method, seed, *traced(method, problem.graph, problem.tables, seed=seed))
 
@@ -148,10 +145,6 @@ def solve_problem(problem: TableProblem, coordination: Mapping[str, Any], seed: 
 def table_methods() -> dict[str, type[TableMethod]]:
     """Coordination methods for tables, by name."""
     return {name: known for name, known in kinds("coordination", FIELD).items() if issubclass(known, TableMethod)}
-
-
-def _settings(method: TableMethod) -> dict[str, Any]:
-    return {key: value for key, value in msgspec.to_builtins(method).items() if value is not None}
 
 
 def _shortened(words: "tuple[str, ...] | list[str]") -> str:

@@ -52,9 +52,8 @@ class _Words:
 
     def require_end(self) -> None:
         if (left := len(self._words) - self._next) > 0:
-            raise ConfigError(
-                f"got {left} words behind the last table, {self._words[self._next][:20]!r} first; wanted none"
-            )
+            got = f"got {left} words behind the last table, {self._words[self._next][:20]!r} first"
+            raise ConfigError(f"{got}; wanted none")
 
 
 def problem_of_uai(text: str, name: str) -> TableProblem:
@@ -69,10 +68,8 @@ def problem_of_uai(text: str, name: str) -> TableProblem:
     sizes = [words.whole(f"the size of variable {i}", 1, 2**31) for i in range(n)]
     scopes: list[list[int]] = []
     for j in range(words.whole("the number of factors", 0, 10 * _MOST_VARIABLES)):
-        scope = [
-            words.whole(f"a variable of factor {j}", 0, n - 1)
-            for _ in range(words.whole(f"how many variables factor {j} has", 0, n))
-        ]
+        count = words.whole(f"how many variables factor {j} has", 0, n)
+        scope = [words.whole(f"a variable of factor {j}", 0, n - 1) for _ in range(count)]
         if len(set(scope)) < len(scope):
             raise ConfigError(f"factor {j} has variables {short(scope)}; wanted each once")
         scopes.append(scope)
@@ -83,10 +80,8 @@ def problem_of_uai(text: str, name: str) -> TableProblem:
         if (said := words.whole(f"the number of entries of factor {j}", 0, 2**62)) != wanted:
             raise ConfigError(f"factor {j} has {said} entries; wanted {wanted}, the product of its variables' sizes")
         entries = words.numbers(wanted, f"entries of factor {j}")
-        if not ((entries >= 0.0) & (entries < np.inf)).all():
-            raise ConfigError(
-                f"factor {j}: got {entries[~((entries >= 0.0) & (entries < np.inf))][0]}; wanted potentials >= 0"
-            )
+        if len(strange := entries[~((entries >= 0.0) & (entries < np.inf))]):
+            raise ConfigError(f"factor {j}: got {strange[0]}; wanted potentials >= 0")
         with np.errstate(divide="ignore"):
             table = np.log(entries).reshape(shape)
         if scope:
@@ -119,10 +114,8 @@ def uai_of_problem(problem: TableProblem) -> str:
             raise ConfigError(f"factor {f!r} forbids all; wanted some entry above -inf")
         potentials = np.exp(table - highest)
         if ((potentials == 0.0) & (table > -np.inf)).any():
-            raise ConfigError(
-                f"factor {f!r} has entries more than 745 below its largest; as potentials they would be 0, which "
-                "forbids: divide all tables by one number, or write YAML"
-            )
+            got = f"factor {f!r} has entries more than 745 below its largest; as potentials they would be 0"
+            raise ConfigError(f"{got}, which forbids: divide all tables by one number, or write YAML")
         lines += ["", str(table.size), " ".join(map(repr, potentials.ravel().tolist()))]
     return "\n".join(lines) + "\n"
 

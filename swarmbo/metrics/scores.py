@@ -1,14 +1,25 @@
-"""Scores against the ground truth: regret, map error and F1 of a level, and metrics for comparisons."""
+"""Scores against the ground truth, metrics for comparisons, and totals of traffic, costs, travel and abstentions."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
+from msgspec import UNSET
 
 from swarmbo.errors import ShapeError
-from swarmbo.records import Evaluation, Goal, GroundTruth, Recommendation, RoundRecord, Sample, Score
+from swarmbo.records import (
+    Evaluation,
+    Goal,
+    GroundTruth,
+    LinkReport,
+    Recommendation,
+    RoundRecord,
+    Sample,
+    Score,
+    Traffic,
+)
 
 
 def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> float:
@@ -83,14 +94,14 @@ def score_round(
     """
     found = _places([*samples, *on_the_way])
     places = _places(samples)
-    before = None if previous is None or previous.score is None else previous.score.simple_regret
+    last = None if previous is None else previous.score
+    before, until = (None, 0.0) if last is None else (last.simple_regret, last.recommended_so_far)
     if not len(found) and before is None:
         return None
     regrets = truth.maximum - truth.value(places) if len(places) else np.empty(0)
     batch = float(regrets.min()) if len(places) else None
-    recommended = None
-    if recommendation is not None:
-        recommended = float(truth.maximum - truth.value(np.array([recommendation.location]))[0])
+    at = None if recommendation is None else np.array([recommendation.location])
+    recommended = None if at is None else float(truth.maximum - truth.value(at)[0])
     known = float((truth.maximum - truth.value(found)).min()) if len(found) else None
     if truth.at_round is not None:
         known = recommended if known is None else known  # without a measurement the belief decides
@@ -104,16 +115,12 @@ def score_round(
         map_rmse=None if mean is None else map_rmse(mean, truth.values),
         level_f1=None if mean is None or truth.level is None else level_f1(mean, truth.values, truth.level),
         view_rmse=None if means is None else {agent: map_rmse(own, truth.values) for agent, own in means.items()},
-        recommended_so_far=0.0 if previous is None else _recommended_until(previous) + (recommended or 0.0),
+        recommended_so_far=0.0 if previous is None else until + (recommended or 0.0),
     )
 
 
 def _places(samples: Sequence[Evaluation | Sample]) -> Float[np.ndarray, "n d"]:
     return np.array([sample.location for sample in samples if sample.measurement is not None])
-
-
-def _recommended_until(record: RoundRecord) -> float:
-    return 0.0 if record.score is None else record.score.recommended_so_far
 
 
 def simple_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
@@ -142,16 +149,9 @@ def _total_regret(record: RoundRecord) -> float:
     return float("nan") if record.score is None else record.score.total_regret
 
 
-Metric = Literal[
-    "simple_regret",
-    "simple_regret_over_rounds",
-    "mean_regret",
-    "level_f1",
-    "level_f1_over_rounds",
-    "map_rmse",
-    "map_rmse_over_rounds",
-]
-METRICS: tuple[Metric, ...] = get_args(Metric)
+Scored = Literal["simple_regret", "level_f1", "map_rmse"]
+OverRounds = Literal["simple_regret_over_rounds", "level_f1_over_rounds", "map_rmse_over_rounds"]
+Metric = Literal[Scored, OverRounds, "mean_regret"]
 METRIC_TEXT: dict[Metric, str] = {
     "simple_regret": "simple regret at the end",
     "simple_regret_over_rounds": "simple regret, mean over rounds",
@@ -161,8 +161,8 @@ METRIC_TEXT: dict[Metric, str] = {
     "map_rmse": "map RMSE at the end",
     "map_rmse_over_rounds": "map RMSE, mean over rounds",
 }
+METRICS: tuple[Metric, ...] = tuple(METRIC_TEXT)
 MORE_IS_BETTER: frozenset[Metric] = frozenset({"level_f1", "level_f1_over_rounds"})  # these have no unit either
-Scored = Literal["simple_regret", "level_f1", "map_rmse"]
 _SCORED_BY: dict[Goal, tuple[Scored, ...]] = {
     "peak": ("simple_regret", "map_rmse"),
     "map": ("map_rmse",),
@@ -219,3 +219,54 @@ def scores_of(records: Sequence[RoundRecord], scored: Scored) -> list[float]:
     """One score round by round; NaN if unknown."""
     values = (None if record.score is None else getattr(record.score, scored) for record in records)
     return [math.nan if value is None else float(value) for value in values]
+
+
+def agreement_traffic(records: Sequence[RoundRecord]) -> Traffic:
+    """Traffic of agreements, over all rounds."""
+    return sum((record.report.traffic for record in records if record.report is not None), Traffic())
+
+
+def sharing_traffic(records: Sequence[RoundRecord]) -> Traffic:
+    """Traffic of sending measurements to other agents, over all rounds."""
+    return sum((record.sharing for record in records), Traffic())
+
+
+def links_of(record: RoundRecord) -> LinkReport | None:
+    """Report on links in a round's agreement; None without faults and deadlines."""
+    links = UNSET if record.report is None else record.report.links
+    return links if isinstance(links, LinkReport) else None
+
+
+def sharing_links_of(record: RoundRecord) -> LinkReport | None:
+    """Report on links while agents shared measurements in a round; None without faults."""
+    return record.sharing_links if isinstance(record.sharing_links, LinkReport) else None
+
+
+def links_over_rounds(
+    records: Sequence[RoundRecord], of: Callable[[RoundRecord], LinkReport | None] = links_of
+) -> LinkReport | None:
+    """Report on links over all rounds: counts are added, and agents named if affected in any of them.
+
+    ``of`` selects agreements, or sharing by ``sharing_links_of``.
+    """
+    reports = [report for record in records if (report := of(record)) is not None]
+    return sum(reports, LinkReport(ticks=0)) if reports else None
+
+
+def total_cost(records: Sequence[RoundRecord]) -> float:
+    """Costs of all agents over all rounds, in the unit of the outcome."""
+    return math.fsum(sample.cost for record in records for sample in record.samples)
+
+
+def declined(records: Sequence[RoundRecord]) -> int:
+    """Number of abstentions."""
+    return sum(sample.declined for record in records for sample in record.samples)
+
+
+def distance_travelled(records: Sequence[RoundRecord]) -> dict[str, float]:
+    """Distance of each agent over all rounds, in the unit of the locations, by the world's reports."""
+    distance: dict[str, float] = {}
+    for record in records:
+        for sample in record.samples:
+            distance[sample.agent] = distance.get(sample.agent, 0.0) + sample.distance
+    return distance

@@ -1,4 +1,8 @@
-"""Figures of runs: every plot function takes an Axes and returns it, and reads records, never live objects."""
+"""Figures of runs, from records, never from live objects.
+
+Every ``plot_...`` function draws on the Axes ``ax`` and returns it. ``records`` are the rounds of a run, from the first
+on, ``world`` is that of the run, and ``unit`` that of the outcome.
+"""
 
 from swarmbo.plotting.agent_maps import (
     AgentViews as AgentViews,
@@ -19,11 +23,6 @@ from swarmbo.plotting.comparison import (
     comparison_figure as comparison_figure,
     plot_differences as plot_differences,
     plot_regret_curves as plot_regret_curves,
-)
-from swarmbo.plotting.error_traffic import (
-    ErrorTraces as ErrorTraces,
-    error_traffic_figure as error_traffic_figure,
-    plot_errors as plot_errors,
 )
 from swarmbo.plotting.factor_graph import (
     factor_graph_figure as factor_graph_figure,
@@ -46,6 +45,11 @@ from swarmbo.plotting.regret import (
 )
 from swarmbo.plotting.run_figures import write_figures as write_figures
 from swarmbo.plotting.style import applied as applied, save as save
+from swarmbo.plotting.traces import (
+    ErrorTraces as ErrorTraces,
+    error_traffic_figure as error_traffic_figure,
+    plot_errors as plot_errors,
+)
 from swarmbo.plotting.traffic import (
     faults_figure as faults_figure,
     plot_age as plot_age,

@@ -15,18 +15,9 @@ from matplotlib.ticker import MaxNLocator
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Views, means_by_agent
 from swarmbo.metrics import map_rmse
-from swarmbo.plotting import style
+from swarmbo.plotting import style, surface
 from swarmbo.plotting.belief_map import plot_level
 from swarmbo.plotting.history import World, agents_of, belief_after, measurements
-from swarmbo.plotting.surface import (
-    Lattice,
-    add_colour_bar,
-    frame_map,
-    lattice_over,
-    normalise,
-    plot_field,
-    plot_lattice,
-)
 from swarmbo.records import RoundRecord
 
 MOST_AGENTS = 4
@@ -34,14 +25,7 @@ _WIDTH = 7.4  # inches: of a column of text; a figure that is wider is made smal
 _BESIDE = 1.45  # inches: of the colour bar and of labels
 _LETTERS = 8.0  # points
 _RESOLUTION = 72  # of a map an inch or two wide
-_READING: dict[str, Any] = {
-    "marker": "o",
-    "s": 9,
-    "color": "white",
-    "edgecolors": style.INK,
-    "linewidths": 0.6,
-    "zorder": 4,
-}
+_READING: dict[str, Any] = {"s": 9, "color": "white", "edgecolors": style.INK, "linewidths": 0.6, "zorder": 4}
 _LEVEL: dict[str, Any] = {**style.LEVEL, "linewidths": 1.1}
 _OWN, _FUSED, _POOLED = style.ORANGE, style.BLUE, style.INK
 NO_VIEWS = "no maps of what each agent believes:\nthe run folder has no checkpoint to rebuild it from"
@@ -62,10 +46,8 @@ class AgentViews:
 
 def records_of(records: Sequence[RoundRecord], agent: str) -> list[RoundRecord]:
     """The rounds as if this agent alone had measured."""
-    return [
-        msgspec.structs.replace(record, samples=[one for one in record.samples if one.agent == agent])
-        for record in records
-    ]
+    own = [[one for one in record.samples if one.agent == agent] for record in records]
+    return [msgspec.structs.replace(record, samples=samples) for record, samples in zip(records, own, strict=True)]
 
 
 def error_of(belief: ExactGP | None, world: World) -> float | None:
@@ -85,14 +67,9 @@ def plot_view_errors(
     """Draw the map error of every agent: by its own data, and by what it believes; and that of all data pooled.
 
     Args:
-        ax: Where to draw.
         own: By agent; None where it has measured nothing.
         fused: By agent; empty where it is not known.
         pooled: Of all data.
-        unit: Unit of the outcome.
-
-    Returns:
-        The axes.
     """
     places, role = np.arange(len(own)), style.role_of(list(own))
     for errors, colour, marker, label in ((own, _OWN, "o", "own data alone"), (fused, _FUSED, "D", "fused")):
@@ -122,7 +99,6 @@ def agent_maps_figure(
     holds.
 
     Args:
-        records: The rounds of a run, from the first on.
         world: The world of the run, with two axes.
         settings: Kernel and priors of the run's belief.
         views: What every agent believed after one of these rounds, of which the figure then is. Without it the figure
@@ -161,7 +137,7 @@ class _Maps:
 
     records: Sequence[RoundRecord]
     world: World
-    lattice: Lattice
+    lattice: surface.Lattice
     chosen: list[str]
     own: dict[str, Float[np.ndarray, " m"] | None]
     fused: dict[str, Float[np.ndarray, " m"]] | None
@@ -175,7 +151,7 @@ class _Maps:
         cls, records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, views: AgentViews | None
     ) -> "_Maps":
         """Rebuild the beliefs, and ask them."""
-        agents, lattice = agents_of(records), lattice_over(world, _RESOLUTION)
+        agents, lattice = agents_of(records), surface.lattice_over(world, _RESOLUTION)
         picked = np.linspace(0, len(agents) - 1, min(MOST_AGENTS, len(agents))).round().astype(int)
         own = {agent: belief_after(records_of(records, agent), settings, world.domain) for agent in agents}
         pooled = belief_after(records, settings, world.domain)
@@ -231,8 +207,8 @@ class _Maps:
         self._truth(truth, limits)
         for ax in [*panels, pooled, truth]:
             ax.label_outer(remove_inner_ticks=True)
-        bar = ScalarMappable(normalise(np.array(limits), limits), style.MEAN_COLOURS)
-        add_colour_bar([*panels, pooled, truth], bar, style.with_unit("mean", self.world.unit))
+        bar = ScalarMappable(surface.normalise(np.array(limits), limits), style.MEAN_COLOURS)
+        surface.add_colour_bar([*panels, pooled, truth], bar, style.with_unit("mean", self.world.unit))
 
     def _map(
         self,
@@ -246,14 +222,14 @@ class _Maps:
         if mean is None:
             ax.text(0.5, 0.5, "no measurement", transform=ax.transAxes, ha="center", va="center", color=style.MUTED)
         else:
-            plot_lattice(ax, self.lattice, mean, limits=limits, n_contours=0)
+            surface.plot_lattice(ax, self.lattice, mean, limits=limits, n_contours=0)
             level = self.world.level
             if level is not None and mean.min() < level < mean.max():
                 ax.contour(self.lattice.x, self.lattice.y, self.lattice.image(mean), levels=[level], **_LEVEL)
         self._frame(ax)
 
     def _frame(self, ax: Axes) -> None:
-        frame_map(ax, self.world)
+        surface.frame_map(ax, self.world)
         ax.tick_params(labelsize=_LETTERS - 1)
         ax.xaxis.set_major_locator(MaxNLocator(2))
         for label in (ax.xaxis.label, ax.yaxis.label):
@@ -264,21 +240,19 @@ class _Maps:
             style.say(ax, "the truth\nis not known")
             return
         ax.set_title("truth", fontsize=_LETTERS, pad=4)
-        plot_field(ax, self.world.points, self.world.values, limits=limits, n_contours=0)
+        surface.plot_field(ax, self.world.points, self.world.values, limits=limits, n_contours=0)
         if self.world.level is not None:
             plot_level(ax, self.world, self.world.level)
         self._frame(ax)
 
 
-def _mean(belief: ExactGP | None, lattice: Lattice) -> Float[np.ndarray, " m"] | None:
+def _mean(belief: ExactGP | None, lattice: surface.Lattice) -> Float[np.ndarray, " m"] | None:
     return None if belief is None else belief.posterior_mean(lattice.points)
 
 
 def _headline(records: Sequence[RoundRecord], until: Sequence[RoundRecord], maps: _Maps) -> str:
     shown, last = until[-1].round, records[-1].round
-    when = (
-        f"round {shown}" if shown == last else f"round {shown}, the last that can be rebuilt (the log goes to {last})"
-    )
+    when = f"round {shown}" + ("" if shown == last else f", the last that can be rebuilt (the log goes to {last})")
     n = len(maps.own_errors)
     team = style.counted(n, style.role_of(list(maps.own_errors)))
     which = "" if n == len(maps.chosen) else f" · maps of {len(maps.chosen)} of {team}, evenly picked"

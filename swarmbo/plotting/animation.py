@@ -16,13 +16,11 @@ from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from swarmbo.belief import ExactGPSettings
-from swarmbo.plotting import style
+from swarmbo.plotting import places, style, surface
 from swarmbo.plotting.formats import write_frames
 from swarmbo.plotting.history import World, agents_of, belief_after, failures
 from swarmbo.plotting.moving_map import MovingMap, band_colours
-from swarmbo.plotting.places import legend_of, sensor_legend
 from swarmbo.plotting.regret import scale_regret
-from swarmbo.plotting.surface import Lattice, add_colour_bar, frame_map, lattice_order, lattice_over
 from swarmbo.records import Goal, RoundRecord, Score
 
 _RESOLUTION = 56
@@ -35,7 +33,6 @@ def write_animation(
     """Write a run as an animation.
 
     Args:
-        records: The rounds of a run, from the first on.
         world: The world of the run, with two axes.
         settings: The belief's settings of the run.
         path: Where to; its ending, ``.gif`` or ``.mp4``, names the format. The folder is made.
@@ -65,7 +62,6 @@ def render_frames(
     """Draw the frames of an animation.
 
     Args:
-        records: The rounds of a run.
         world: Its world, with two axes.
         settings: The belief's settings of the run.
         shown: Places in ``records`` to draw, increasing.
@@ -74,7 +70,7 @@ def render_frames(
     Returns:
         One RGB picture a frame, all of one size.
     """
-    lattice = lattice_over(world, _RESOLUTION)
+    lattice = surface.lattice_over(world, _RESOLUTION)
     beliefs = [belief_after(records[: place + 1], settings, world.domain) for place in shown]
     posteriors = [None if belief is None else belief.posterior(lattice.points) for belief in beliefs]
     means = [None if posterior is None else posterior[0] for posterior in posteriors]
@@ -84,15 +80,11 @@ def render_frames(
         layers.insert(0, truth)
     with style.applied():
         scene = _Scene.lay_out(records, world, layers)
-        return [
-            scene.draw(
-                records,
-                place,
-                [_picture(layer.lattice, layer.frames[frame]) for layer in layers],
-                _caption(records, place, world, stride),
-            )
-            for frame, place in enumerate(shown)
-        ]
+        frames: list[UInt8[np.ndarray, "height width 3"]] = []
+        for frame, place in enumerate(shown):
+            pictures = [layer.picture(frame) for layer in layers]
+            frames.append(scene.draw(records, place, pictures, _caption(records, place, world, stride)))
+    return frames
 
 
 @dataclass(frozen=True)
@@ -100,7 +92,7 @@ class _Layer:
     """One map of the animation: its title, lattice, and values in each frame, None where there are none yet."""
 
     title: str
-    lattice: Lattice
+    lattice: surface.Lattice
     frames: Sequence[np.ndarray | None]
     is_deviation: bool = False
 
@@ -109,10 +101,15 @@ class _Layer:
         """Its colour map."""
         return style.STD_COLOURS if self.is_deviation else style.MEAN_COLOURS
 
+    def picture(self, frame: int) -> np.ma.MaskedArray:
+        """Its values in a frame on the lattice."""
+        values = self.frames[frame]
+        return np.ma.masked_all(self.lattice.shown.shape) if values is None else self.lattice.image(values)
+
 
 def _moving_truth(records: Sequence[RoundRecord], world: World, shown: Sequence[int]) -> _Layer | None:
     """The field itself, where it changes and is known on a lattice."""
-    found = None if world.points is None else lattice_order(world.points)
+    found = None if world.points is None else surface.lattice_order(world.points)
     if world.frames is None or found is None:
         return None
     lattice, order = found
@@ -133,12 +130,7 @@ class _Scene:
     caption: Text
 
     @classmethod
-    def lay_out(
-        cls,
-        records: Sequence[RoundRecord],
-        world: World,
-        layers: Sequence[_Layer],
-    ) -> "_Scene":
+    def lay_out(cls, records: Sequence[RoundRecord], world: World, layers: Sequence[_Layer]) -> "_Scene":
         """Make the figure, with scales wide enough for all frames, and draw its fixed part."""
         width, height = world.domain.high - world.domain.low
         aspect = float(np.clip(height / width, 0.45, 2.2))
@@ -163,27 +155,21 @@ class _Scene:
         ]
         for ax, layer, moving in zip(left, layers, maps, strict=True):
             ax.set_title(style.with_unit(layer.title, world.unit))
-            frame_map(ax, world)
-            add_colour_bar(ax, moving.image, "")
+            surface.frame_map(ax, world)
+            surface.add_colour_bar(ax, moving.image, "")
         for ax in left[1:]:
             ax.set_ylabel("")
         heights, label, unit = _curve(records, world)
         right.set_title(style.with_unit(label, unit))
         right.set_xlabel("round")
-        right.set_ylabel("")
         right.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
         right.set_xlim(records[0].round - 0.5, records[-1].round + 0.5)
         _scale_curve(right, heights, is_regret=records[-1].score is not None and world.goal == "peak")
         (curve,) = right.plot([], [], color=style.BLUE, drawstyle="steps-post", animated=True)
         (head,) = right.plot([], [], "o", color=style.BLUE, markersize=7, markeredgecolor="white", animated=True)
         caption = figure.text(0.012, 0.985, "", fontsize=11, va="top", animated=True)
-        figure.legend(
-            handles=_legend_handles(records, world),
-            loc="outside lower center",
-            ncols=8,
-            handlelength=1.8,
-            columnspacing=1.4,
-        )
+        below: dict[str, Any] = {"loc": "outside lower center", "handlelength": 1.8, "columnspacing": 1.4}
+        figure.legend(handles=_legend_handles(records, world), ncols=8, **below)
         figure.suptitle(" ", fontsize=11)  # room for the caption
         canvas = figure.canvas
         assert isinstance(canvas, FigureCanvasAgg)
@@ -211,11 +197,7 @@ class _Scene:
         for artist in (self.curve, self.head):
             self.figure.axes[len(self.maps)].draw_artist(artist)
         self.figure.draw_artist(self.caption)
-        return np.asarray(self.canvas.buffer_rgba())[..., :3].copy()
-
-
-def _picture(lattice: Lattice, values: np.ndarray | None) -> np.ma.MaskedArray:
-    return np.ma.masked_all(lattice.shown.shape) if values is None else lattice.image(values)
+        return style.pixels(self.canvas)
 
 
 def _caption(records: Sequence[RoundRecord], place: int, world: World, stride: int) -> str:
@@ -262,10 +244,10 @@ def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:
 
 def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D]:
     if world.standpoints:
-        marks = [mark for mark in sensor_legend(len(failures(records)) > 0) if mark.get_label() != "earlier"]
-        return [*marks, *legend_of(records, world, ["recommendation", "level", "true level"])]
+        marks = [mark for mark in places.sensor_legend(len(failures(records)) > 0) if mark.get_label() != "earlier"]
+        return [*marks, *places.legend_of(records, world, ["recommendation", "level", "true level"])]
     path: dict[str, Any] = {"marker": "o", "markersize": 8, "linewidth": 1.4, "label": "robot and its path"}
     link: dict[str, Any] = {"linewidth": 1.1, "linestyle": (0, (2, 1.5)), "label": "radio link"}
     marks = [Line2D([], [], color=style.MUTED, **path), Line2D([], [], color=style.INK, **link)]
     shown = ["no-go", "base", "level", "true level", "battery", "best", "recommendation", "failed"]
-    return [*marks, *legend_of(records, world, shown)]
+    return [*marks, *places.legend_of(records, world, shown)]

@@ -10,23 +10,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from swarmbo.belief import ExactGPSettings
-from swarmbo.plotting import style
+from swarmbo.plotting import places, style
 from swarmbo.plotting.history import World, agents_of, belief_after, failures, measurements
-from swarmbo.plotting.places import (
-    draw_terrain,
-    legend_of,
-    plot_findings,
-    plot_paths,
-    plot_sensors,
-    sensor_legend,
-)
 from swarmbo.plotting.surface import (
     Lattice,
     frame_map,
-    lattice_order,
     lattice_over,
     plot_field,
     plot_lattice,
+    world_lattice,
 )
 from swarmbo.records import RoundRecord
 
@@ -44,19 +36,15 @@ def plot_truth(ax: Axes, world: World, limits: tuple[float, float] | None = None
     """Draw the true field of a world and where its maximum lies.
 
     Args:
-        ax: Where to draw.
         world: The world; one without truth leaves a note instead.
         limits: Values at the ends of the colour map; None takes those of the field.
-
-    Returns:
-        The axes.
     """
     ax.set_title("Truth")
     if world.points is None or world.values is None:
         return style.say(ax, "the truth is not known")
     label = style.with_unit("true value", world.unit)
     plot_field(ax, world.points, world.values, limits=limits, label=label, has_holes=bool(world.no_go))
-    draw_terrain(ax, world)
+    places.draw_terrain(ax, world)
     frame_map(ax, world)
     return _mark_maximum(ax, world) if world.goal == "peak" else ax
 
@@ -71,14 +59,10 @@ def plot_mean(
     """Draw the mean of a belief.
 
     Args:
-        ax: Where to draw.
         belief: The belief; None leaves a note instead.
         world: The world it is about.
         lattice: Where to evaluate it; None lays one over the world.
         limits: Values at the ends of the colour map; None takes those of the mean.
-
-    Returns:
-        The axes.
     """
     ax.set_title("Belief: mean")
     if belief is None:
@@ -86,7 +70,7 @@ def plot_mean(
     lattice = lattice or lattice_over(world)
     mean, _ = belief.posterior(lattice.points)
     plot_lattice(ax, lattice, mean, limits=limits, label=style.with_unit("posterior mean", world.unit))
-    draw_terrain(ax, world)
+    places.draw_terrain(ax, world)
     return frame_map(ax, world)
 
 
@@ -101,7 +85,7 @@ def plot_std(ax: Axes, belief: Belief | None, world: World, lattice: Lattice | N
     limits = (0.0, float(std.max())) if std.max() > 0 else None
     label = style.with_unit("posterior standard deviation", world.unit)
     plot_lattice(ax, lattice, std, style.STD_COLOURS, limits, label, n_contours=0)
-    draw_terrain(ax, world)
+    places.draw_terrain(ax, world)
     return frame_map(ax, world)
 
 
@@ -115,7 +99,7 @@ def plot_error(ax: Axes, belief: Belief | None, world: World) -> Axes:
     limits = (0.0, float(error.max())) if error.max() > 0 else None
     label = style.with_unit("absolute error", world.unit)
     plot_field(ax, world.points, error, style.ERROR_COLOURS, limits, label, n_contours=0, has_holes=bool(world.no_go))
-    draw_terrain(ax, world)
+    places.draw_terrain(ax, world)
     return frame_map(ax, world)
 
 
@@ -123,23 +107,15 @@ def plot_level(ax: Axes, world: World, level: float, belief: Belief | None = Non
     """Draw the line where a field, or the mean of a belief about it, is at a level.
 
     Args:
-        ax: Where to draw.
         world: The world; of the truth the line is drawn where it is known on a lattice.
         level: In the unit of the outcome.
         belief: None draws the truth.
-
-    Returns:
-        The axes.
     """
     lattice, values = lattice_over(world), None
     if belief is not None:
         values = belief.posterior(lattice.points)[0]
-    elif (
-        world.points is not None
-        and world.values is not None
-        and (found := lattice_order(world.points, bool(world.no_go))) is not None
-    ):
-        lattice, values = found[0], world.values[found[1]]
+    elif (found := world_lattice(world)) is not None:
+        lattice, values = found
     if values is not None and values.min() < level < values.max():
         look = style.LEVEL if belief is not None else style.TRUE_LEVEL
         ax.contour(lattice.x, lattice.y, lattice.image(values), levels=[level], **look)
@@ -176,11 +152,11 @@ def belief_map_figure(records: Sequence[RoundRecord], world: World, settings: Ex
         plot_std(std, belief, world, lattice)
         for ax in (mean, std):
             if world.standpoints:
-                plot_sensors(ax, records, world.standpoints)
+                places.plot_sensors(ax, records, world.standpoints)
             else:
-                plot_paths(ax, records)
+                places.plot_paths(ax, records)
             if world.goal == "peak":
-                plot_findings(ax, records, with_best=world.frames is None)
+                places.plot_findings(ax, records, with_best=world.frames is None)
         if world.level is not None:
             plot_level(mean, world, world.level, belief)
             for ax in (panels[0], mean, panels[3]) if has_truth else ():
@@ -205,7 +181,7 @@ def _mark_maximum(ax: Axes, world: World) -> Axes:
 def _without_belief(ax: Axes, world: World) -> Axes:
     note = "no belief: no measurement has succeeded"
     ax.text(0.5, 0.985, note, transform=ax.transAxes, ha="center", va="top", color=style.MUTED)
-    draw_terrain(ax, world)
+    places.draw_terrain(ax, world)
     return frame_map(ax, world)
 
 
@@ -248,18 +224,18 @@ def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D
     if last.best is not None and world.frames is None:
         found.insert(0, "best")
     if world.standpoints:
-        return [*sensor_legend(len(failures(records)) > 0), *legend_of(records, world, ["level", "true level", *found])]
-    robots = [
-        Line2D(
-            *([], []),
-            color=style.agent_colour(index),
-            linestyle=style.agent_dashes(index),
-            marker=style.agent_marker(index),
-            linewidth=2.4,
-            label=agent,
-        )
-        for index, agent in enumerate(agents_of(records))
-    ]
+        return [
+            *places.sensor_legend(len(failures(records)) > 0),
+            *places.legend_of(records, world, ["level", "true level", *found]),
+        ]
+    robots: list[Line2D] = []
+    for index, agent in enumerate(agents_of(records)):
+        own: dict[str, Any] = {"linestyle": style.agent_dashes(index), "marker": style.agent_marker(index)}
+        robots.append(Line2D([], [], color=style.agent_colour(index), linewidth=2.4, label=agent, **own))
     grey: dict[str, Any] = {"color": style.MUTED, "linestyle": "none"}
     start = Line2D([], [], marker="s", markersize=6, label="start", **grey)
-    return [*robots, start, *legend_of(records, world, ["failed", "level", "true level", "no-go", "base", *found])]
+    return [
+        *robots,
+        start,
+        *places.legend_of(records, world, ["failed", "level", "true level", "no-go", "base", *found]),
+    ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -37,15 +38,9 @@ class RegretCurves:
     more_is_better: bool = False
 
     def __post_init__(self) -> None:
-        if (
-            self.regrets.ndim != 2
-            or self.regrets.shape != (len(self.regrets), len(self.measurements))
-            or not len(self.regrets)
-        ):
-            raise ShapeError(
-                f"{self.method} on {self.problem}: got regrets of shape {self.regrets.shape}; "
-                f"wanted (seeds >= 1, {len(self.measurements)})"
-            )
+        if not len(self.regrets) or self.regrets.shape != (len(self.regrets), len(self.measurements)):
+            got = f"{self.method} on {self.problem}: got regrets of shape {self.regrets.shape}"
+            raise ShapeError(f"{got}; wanted (seeds >= 1, {len(self.measurements)})")
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,6 @@ def plot_regret_curves(ax: Axes, curves: Sequence[RegretCurves], methods: Sequen
     """Draw mean simple regret, or another score, against measurements, with 95 % bootstrap bands of the mean.
 
     Args:
-        ax: Where to draw.
         curves: Methods on one problem.
         methods: All methods of the figure; a method's place in it decides its colour and mark.
 
@@ -100,19 +94,10 @@ def plot_regret_curves(ax: Axes, curves: Sequence[RegretCurves], methods: Sequen
         colour, marker = _look(index)
         mean, (low, high) = curve.regrets.mean(axis=0), bootstrap_band(curve.regrets)
         ax.fill_between(curve.measurements, low, high, color=colour, alpha=0.15, linewidth=0)
-        every = max(1, len(mean) // 6)
-        ax.plot(
-            curve.measurements,
-            mean,
-            color=colour,
-            marker=marker,
-            markersize=5,
-            markeredgecolor="white",
-            markevery=(index % every, every),
-            linewidth=2.4 if index == 0 else 1.6,
-            label=curve.method,
-            zorder=4 if index == 0 else 3,
-        )
+        every, (width, zorder) = max(1, len(mean) // 6), (2.4, 4) if index == 0 else (1.6, 3)
+        marks: dict[str, Any] = {"marker": marker, "markersize": 5, "markeredgecolor": "white"}
+        line: dict[str, Any] = {"color": colour, "linewidth": width, "zorder": zorder, "label": curve.method}
+        ax.plot(curve.measurements, mean, markevery=(index % every, every), **marks, **line)
         lowest = min(lowest, float(low.min()))
     if curves:
         highest = max(float(curve.regrets.mean(axis=0).max()) for curve in curves)
@@ -130,12 +115,8 @@ def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Seque
     """Draw paired differences on one problem as a forest plot, one row a method.
 
     Args:
-        ax: Where to draw.
         differences: Methods on one problem, against one reference.
         methods: All methods of the figure, the reference first; a method's place decides its row, colour and mark.
-
-    Returns:
-        The axes.
     """
     ax.axvline(0.0, color=style.INK, linewidth=1.0, zorder=1)
     for difference in differences:
@@ -198,13 +179,8 @@ def comparison_figure(
                 bottom.set_visible(bool(here) or row is not cumulated)  # only a peak has regret to cumulate
                 plot_differences(bottom, here, methods)
                 verdict = "better" if any(difference.more_is_better for difference in here) else "worse"
-                bottom.set_title(
-                    f"right of zero: {verdict} than {shown_reference}",
-                    fontsize=8.5,
-                    loc="center",
-                    weight="normal",
-                    pad=4,
-                )
+                title = f"right of zero: {verdict} than {shown_reference}"
+                bottom.set_title(title, fontsize=8.5, loc="center", weight="normal", pad=4)
                 if column:
                     bottom.set_yticklabels([])
         seeds = sorted({len(curve.regrets) for curve in curves})
@@ -212,14 +188,10 @@ def comparison_figure(
         shown = " / ".join(quantities)
         text = f"{shown[0].upper()}{shown[1:]}: mean over {count} seeds, 95 % bootstrap intervals."
         if differences:
-            text += (
-                ("\n" if width < 10 else " ")
-                + f"Below: paired differences to {reference}"
-                + (", mean regret: of all measurements." if cumulated else ".")
-            )
+            more = ", mean regret: of all measurements" if cumulated else ""
+            text += ("\n" if width < 10 else " ") + f"Below: paired differences to {reference}{more}."
         figure.suptitle(text, x=0.01, ha="left", fontsize=10.5)
-        layout = figure.get_layout_engine()
-        if layout is not None:
+        if (layout := figure.get_layout_engine()) is not None:
             layout.set(hspace=0.06)  # pyright: ignore[reportCallIssue]
         handles = [_handle(index, method) for index, method in enumerate(methods)]
         figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), int(width / 1.6)))

@@ -50,11 +50,7 @@ def plot_factor_graph(
     """
     graph = FactorGraph.of_any(graph)
     places = _laid_out(graph) if positions is None else _on(graph, positions)
-    edges = [
-        (places["factor", factor], places["variable", variable])
-        for factor in graph.factors
-        for variable in graph.scope(factor)
-    ]
+    edges = [(places["factor", f], places["variable", v]) for f in graph.factors for v in graph.scope(f)]
     ax.add_collection(LineCollection(edges, colors=style.MUTED, linewidths=1.3, zorder=1))
     crowd = len(places)
     is_in_rows = positions is None and float(np.ptp([x for x, _ in places.values()])) <= _WIDEST
@@ -65,8 +61,8 @@ def plot_factor_graph(
     nodes += [("factor", name, "s", colours[graph.owner(name)]) for name in graph.factors]
     for kind, name, marker, colour in nodes:
         x, y = places[kind, name]
-        shown, is_inside = short[kind].get(name, name), size > 250
-        is_inside = is_inside and len(shown) <= 3
+        shown = short[kind].get(name, name)
+        is_inside = size > 250 and len(shown) <= 3
         face, edge = (colour, "white") if kind == "factor" else ("white", colour)
         ax.scatter([x], [y], s=size, marker=marker, linewidths=2.4, zorder=2, facecolor=face, edgecolor=edge)
         ax.annotate(
@@ -121,9 +117,8 @@ def factor_graph_figure(
         positions: See ``plot_factor_graph``.
     """
     by_title = graphs if isinstance(graphs, Mapping) else {"": FactorGraph.of_any(graphs)}
-    if positions is None and any(
-        len(graph.variables) + len(graph.factors) > _MOST_DRAWN for graph in by_title.values()
-    ):
+    most = max(len(graph.variables) + len(graph.factors) for graph in by_title.values())
+    if positions is None and most > _MOST_DRAWN:
         return _degrees_figure(by_title)
     with style.applied():
         figure = style.new_figure(7.0, 5.0 * len(by_title))
@@ -147,16 +142,11 @@ def factor_graph_figure(
         handles = [
             Line2D([], [], marker="o", markerfacecolor="white", label=_kind("variable", list(variables)), **mark),
             Line2D([], [], marker="s", label=_kind("factor", list(factors)), **mark),
-            *(
-                Line2D([], [], color=style.agent_colour(index), linewidth=4, label=agent)
-                for index, agent in enumerate(agents)
-            ),
         ]
-        figure.legend(
-            handles=handles,
-            loc="outside lower center",
-            ncols=max(2, min(len(handles), int(figure.get_figwidth() / 1.2))),
-        )
+        for index, agent in enumerate(agents):
+            handles.append(Line2D([], [], color=style.agent_colour(index), linewidth=4, label=agent))
+        columns = max(2, min(len(handles), int(figure.get_figwidth() / 1.2)))
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     return figure
 
 

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import UInt8
@@ -44,11 +44,9 @@ def write_mp4(frames: Sequence[UInt8[np.ndarray, "height width 3"]], path: Path,
         *("-threads", "1", "-map_metadata", "-1", "-fflags", "+bitexact", "-flags:v", "+bitexact"),
         *("-movflags", "+faststart", "-f", "mp4", str(partial.absolute())),
     ]
-    pictures = b"".join(
-        np.ascontiguousarray(frame).tobytes() * times for frame, times in zip(frames, held, strict=True)
-    )
+    film = [np.ascontiguousarray(frame).tobytes() * times for frame, times in zip(frames, held, strict=True)]
     try:
-        done = subprocess.run(command, input=pictures, capture_output=True, check=False)
+        done = subprocess.run(command, input=b"".join(film), capture_output=True, check=False)
         if done.returncode or not partial.stat().st_size:
             said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
             raise ConfigError(f"{command[0]} failed: {said[-1]}; {_HINT}", at="--format")
@@ -74,15 +72,8 @@ def write_gif(
     palette = _palette([pictures[0], pictures[len(pictures) // 2], pictures[-1]], list(dict.fromkeys(exact)), shaded)
     drawn = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     with replacing(path) as file:
-        drawn[0].save(
-            file,
-            "GIF",
-            save_all=True,
-            append_images=drawn[1:],
-            duration=list(pause_ms),
-            loop=0,
-            optimize=False,
-        )
+        timing: dict[str, Any] = {"duration": list(pause_ms), "loop": 0}
+        drawn[0].save(file, "GIF", save_all=True, append_images=drawn[1:], optimize=False, **timing)
     return path
 
 
@@ -99,9 +90,8 @@ def _palette(pictures: Sequence[Image.Image], exact: Sequence[str], shaded: bool
     # Pillow's search for the nearest colour is approximate: a mixed one close to an exact one would win now and then.
     distance = np.linalg.norm(mixed[:, None] - fixed[None], axis=2).min(axis=1)
     palette = Image.new("P", (1, 1))
-    palette.putpalette(
-        np.round(np.vstack([fixed, mixed[distance > (8 if shaded else 14)]])).astype(int).ravel().tolist()
-    )
+    colours = np.vstack([fixed, mixed[distance > (8 if shaded else 14)]])
+    palette.putpalette(np.round(colours).astype(int).ravel().tolist())
     return palette
 
 
@@ -163,8 +153,5 @@ class Formats:
         for same in (figures, animations):
             if len(same) > 1:
                 raise ConfigError(f"got {' and '.join(same)}; wanted one of them", at="--format")
-        return cls(
-            figures[0] if figures else cls.figures,
-            animations[0] if animations else cls.animation,
-            cls.dpi if dpi is None else dpi,
-        )
+        drawn = figures[0] if figures else cls.figures
+        return cls(drawn, animations[0] if animations else cls.animation, cls.dpi if dpi is None else dpi)

@@ -69,12 +69,8 @@ class World:
         """The world as it is in a round; itself where nothing changes."""
         if self.frames is None or self.maxima is None or self.argmaxes is None:
             return self
-        return replace(
-            self,
-            values=self.frames[round_number],
-            maximum=float(self.maxima[round_number]),
-            argmax=self.argmaxes[round_number],
-        )
+        maximum, argmax = float(self.maxima[round_number]), self.argmaxes[round_number]
+        return replace(self, values=self.frames[round_number], maximum=maximum, argmax=argmax)
 
     @property
     def has_map(self) -> bool:
@@ -84,9 +80,8 @@ class World:
     def require_plane(self) -> None:
         """Refuse a world whose locations have another number of axes than two."""
         if self.domain.n_dims != 2:
-            raise ShapeError(
-                f"a map needs locations with 2 axes, got {self.domain.n_dims}; plot regret or traffic instead"
-            )
+            got = f"a map needs locations with 2 axes, got {self.domain.n_dims}"
+            raise ShapeError(f"{got}; plot regret or traffic instead")
 
 
 def agents_of(records: Sequence[RoundRecord]) -> list[str]:
@@ -119,17 +114,10 @@ def stops_of(records: Sequence[RoundRecord], agent: str) -> Float[np.ndarray, "n
 
 def measurements(records: Sequence[RoundRecord]) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
     """Locations (n, d) and outcomes (n,) of all measurements that did not fail, in the order of the records."""
-    taken = [
-        (taken.location, taken.measurement)
-        for record in records
-        for taken in record.evaluations
-        if taken.measurement is not None
-    ]
+    taken = [one for record in records for one in record.evaluations if one.measurement is not None]
     if not taken:
         return np.empty((0, 2)), np.empty(0)
-    return np.asarray([place for place, _ in taken], dtype=float), np.asarray(
-        [value for _, value in taken], dtype=float
-    )
+    return np.array([one.location for one in taken], dtype=float), np.array([one.measurement for one in taken], float)
 
 
 def failures(records: Sequence[RoundRecord]) -> Float[np.ndarray, "n d"]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -14,10 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from swarmbo.belief import ExactGPSettings
-from swarmbo.plotting import style
+from swarmbo.plotting import places, style
 from swarmbo.plotting.formats import write_frames
 from swarmbo.plotting.history import World, agents_of, belief_after, driven_by, failures, stops_of
-from swarmbo.plotting.places import draw_bases, draw_failed, draw_stops, draw_ways, legend_of
 from swarmbo.plotting.surface import Lattice, lattice_over
 from swarmbo.records import RoundRecord
 
@@ -125,38 +124,22 @@ class _Stage:
         view.set_xlim(-0.5, picture.shape[1] - 0.5)
         view.set_ylim(picture.shape[0] - 0.5, -0.5)
         spots = scene.pixels(poses[:, :2], _LABEL)
-        for index, spot in enumerate(spots + style.side_by_side(spots, _APART)):
-            view.text(
-                float(spot[0]),
-                float(spot[1]),
-                str(index),
-                color=style.agent_colour(index),
-                fontsize=12,
-                weight="bold",
-                ha="center",
-                va="bottom",
-                path_effects=style.cased(2.6),
-            )
+        bold: dict[str, Any] = {"fontsize": 12, "weight": "bold", "ha": "center", "va": "bottom"}
+        for index, (x, y) in enumerate((spots + style.side_by_side(spots, _APART)).tolist()):
+            view.text(x, y, str(index), color=style.agent_colour(index), path_effects=style.cased(2.6), **bold)
         if (best := told[-1].best) is not None and self._world.goal == "peak":
             view.plot(*scene.pixels(np.array([best.location])).T, **style.BEST)
-        drawn = [f"robots {scene.larger:.0f}"] * (scene.larger > 1.0) + [f"heights {scene.higher:.1f}"] * (
-            scene.higher > 1.0
-        )
+        larger, higher = f"robots {scene.larger:.0f}", f"heights {scene.higher:.1f}"
+        drawn = [larger] * (scene.larger > 1.0) + [higher] * (scene.higher > 1.0)
         scale = f" · {' and '.join(drawn)} times as large" if drawn else ""
         name = f"{self._world.name} · " if self._world.name else ""
         self._figure.texts.clear()
         last = self._records[-1].round
         self._figure.text(0.012, 0.985, f"{name}round {records[-1].round} of {last}", fontsize=12, va="top")
-        self._figure.text(
-            0.012,
-            0.945,
-            f"the ground is painted with what the team believes{scale}",
-            fontsize=8.5,
-            va="top",
-            color=style.MUTED,
-        )
+        note = f"the ground is painted with what the team believes{scale}"
+        self._figure.text(0.012, 0.945, note, fontsize=8.5, va="top", color=style.MUTED)
         self._canvas.draw()
-        return np.asarray(self._canvas.buffer_rgba())[..., :3].copy()
+        return style.pixels(self._canvas)
 
     def _ground(
         self, told: Sequence[RoundRecord], ways: Mapping[str, Float[np.ndarray, "k 2"]], place: int
@@ -168,33 +151,27 @@ class _Stage:
         low, high = self._world.domain.low, self._world.domain.high
         if mean is not None:
             image = self._lattice.image(mean)
-            ax.imshow(
-                image,
-                extent=self._lattice.extent,
-                cmap=style.MEAN_COLOURS,
-                norm=self._norm,
-                interpolation="bicubic",
-                aspect="auto",
-            )
+            colours: dict[str, Any] = {"cmap": style.MEAN_COLOURS, "norm": self._norm, "interpolation": "bicubic"}
+            ax.imshow(image, extent=self._lattice.extent, aspect="auto", **colours)
             ax.contour(self._lattice.x, self._lattice.y, image, levels=10, colors="white", linewidths=0.9, alpha=0.5)
             level = self._world.level
             if level is not None and image.min() < level < image.max():
                 ax.contour(self._lattice.x, self._lattice.y, image, levels=[level], colors=[style.INK], linewidths=4.0)
         for rings in self._world.no_go:
             style.draw_no_go(ax, rings)
-        draw_ways(ax, [ways[agent] for agent in self._agents], 3.0, path_effects=style.cased(5.5), zorder=3)
+        places.draw_ways(ax, [ways[agent] for agent in self._agents], 3.0, path_effects=style.cased(5.5), zorder=3)
         stops = [stops_of(told, agent) for agent in self._agents]
-        draw_stops(ax, stops, 8, markeredgecolor="white", markeredgewidth=1.4, zorder=4)
-        draw_bases(ax, self._world, 26)
-        draw_failed(ax, failures(told), 13, 3.2, casing=6.0, zorder=4.5)
+        places.draw_stops(ax, stops, 8, markeredgecolor="white", markeredgewidth=1.4, zorder=4)
+        places.draw_bases(ax, self._world, 26)
+        places.draw_failed(ax, failures(told), 13, 3.2, casing=6.0, zorder=4.5)
         ax.set_xlim(low[0], high[0])
         ax.set_ylim(low[1], high[1])
         self._map_canvas.draw()
-        return np.asarray(self._map_canvas.buffer_rgba())[::-1, :, :3]
+        return style.pixels(self._map_canvas)[::-1]
 
     def _marks(self) -> list[Line2D]:
         ways = Line2D([], [], marker="o", color=style.MUTED, markersize=6, linewidth=1.8, label="way and measurements")
-        return [ways, *legend_of(self._records, self._world, ["no-go", "base", "best", "level", "failed"])]
+        return [ways, *places.legend_of(self._records, self._world, ["no-go", "base", "best", "level", "failed"])]
 
 
 def _blank(world: World) -> tuple[FigureCanvasAgg, Axes]:

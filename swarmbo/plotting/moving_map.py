@@ -13,7 +13,7 @@ from matplotlib.colors import Colormap, ListedColormap, Normalize
 from swarmbo.plotting import style
 from swarmbo.plotting.history import World, driven_by, failures, path_of, stops_of
 from swarmbo.plotting.places import draw_bases, draw_failed, draw_sensors, draw_stops, draw_ways
-from swarmbo.plotting.surface import Lattice, lattice_order, level_lines
+from swarmbo.plotting.surface import Lattice, level_lines, world_lattice
 from swarmbo.records import RoundRecord
 
 _RECENT = 6  # rounds of which paths are drawn broad: those of a long run would hide the map
@@ -22,14 +22,6 @@ _DISC_PT = 12.2  # across a robot, with its edge
 _BANDS = 14  # colours of a map: few enough that a GIF compresses, and the edge of a band reads as a contour line
 
 Drawn = dict[str, Sequence[Artist]]  # by what they are, in the order of drawing
-
-
-def _true_level(world: World) -> list[Float[np.ndarray, "k 2"]]:
-    """Lines on which the true field is at the level, where it is known on a lattice."""
-    if world.points is None or world.values is None or world.level is None:
-        return []
-    found = lattice_order(world.points, bool(world.no_go))
-    return [] if found is None else level_lines(found[0], found[0].image(world.values[found[1]]), world.level)
 
 
 class MovingMap:
@@ -51,7 +43,8 @@ class MovingMap:
     ) -> None:
         self.ax, self._lattice, self._agents, self._world = ax, lattice, tuple(agents), world
         self._link_colour, self._level = link_colour, level
-        self._true_lines = _true_level(world) if level is not None and world.frames is None else []
+        found = None if level is None or world.frames is not None else world_lattice(world)
+        self._true_lines = [] if found is None else level_lines(found[0], found[0].image(found[1]), level or 0.0)
         self.image = ax.imshow(
             np.ma.masked_all(lattice.shown.shape),
             extent=lattice.extent,
@@ -89,6 +82,7 @@ class MovingMap:
         broad: dict[str, Any] = {"width": 0.9} if is_crowded else {"width": 1.6, "path_effects": style.cased(3.0)}
         best = records[-1].best if self._world.goal == "peak" else None
         told = {one.agent: one.battery for one in records[-1].samples if isinstance(one.battery, float)}
+        charged = [(index, agent) for index, agent in enumerate(agents) if agent in told]
         star, spots = None if best is None else np.array(best.location), np.array(list(ends.values()))
         spots, star = self.side_by_side(spots, star, bool(told))
         heads = dict(zip(agents, spots, strict=True))
@@ -104,12 +98,7 @@ class MovingMap:
             "links": self._lines(pairs, linestyles=(0, (2, 1.5)), **look),
             "recommendation": self._recommendation(records[-1]),
             "best": [] if star is None else ax.plot(*star, **style.BEST),
-            "batteries": [
-                box
-                for index, agent in enumerate(agents)
-                if agent in told
-                for box in self._battery(index, heads[agent], told[agent])
-            ],
+            "batteries": [box for i, a in charged for box in self._battery(i, heads[a], told[a])],
             "robots": [artist for index, agent in enumerate(agents) for artist in self._robot(index, heads[agent])],
         }
 

@@ -16,14 +16,7 @@ from swarmbo.plotting.history import World, agents_of, driven_by, failures, stop
 from swarmbo.records import RoundRecord
 
 _SENSORS: dict[str, Any] = {"marker": "s", "linewidths": 0.9, "edgecolors": style.INK, "clip_on": False, "zorder": 5}
-_SPOTS: dict[str, Any] = {
-    "marker": "o",
-    "linewidths": 0.9,
-    "edgecolors": "white",
-    "color": style.VERMILLION,
-    "clip_on": False,
-    "zorder": 6,
-}
+_SPOTS: dict[str, Any] = {**_SENSORS, "marker": "o", "edgecolors": "white", "color": style.VERMILLION, "zorder": 6}
 _EARLIER: dict[str, Any] = {"color": style.VERMILLION, "alpha": 0.35, "s": 7, "linewidths": 0, "zorder": 3.5}
 _AWAKE, _ASLEEP = "white", "#9aa3ad"
 
@@ -72,19 +65,14 @@ def draw_terrain(ax: Axes, world: World) -> list[Artist]:
 def plot_paths(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
     """Draw where each robot measured, joined by what it drove: a square at the start, dots, crosses where it failed.
 
-    Args:
-        ax: Where to draw.
-        records: The rounds, from the first on.
-
     Returns:
         The axes; each path is a line labelled with its agent.
     """
     agents = agents_of(records)
     width, ways = 1.7 if len(agents) <= 8 else 1.2, [driven_by(records, agent) for agent in agents]
     look: dict[str, Any] = {"clip_on": False, "zorder": 4}  # robots may stand on the very edge
-    for agent, line in zip(
-        agents, draw_ways(ax, ways, width, path_effects=style.cased(width + 1.5), **look), strict=True
-    ):
+    lines = draw_ways(ax, ways, width, path_effects=style.cased(width + 1.5), **look)
+    for agent, line in zip(agents, lines, strict=True):
         line.set_label(agent)
     draw_stops(ax, [stops_of(records, agent) for agent in agents], 3.2 * width, zorder=4.2)
     start: dict[str, Any] = {"marker": "s", "markeredgecolor": "white", "markeredgewidth": 1.2, "zorder": 4.4}
@@ -97,12 +85,7 @@ def plot_findings(ax: Axes, records: Sequence[RoundRecord], with_best: bool = Tr
     """Mark the best measurement and the recommendation after the last of these rounds.
 
     Args:
-        ax: Where to draw.
-        records: The rounds, from the first on.
         with_best: Whether to mark the best measurement; where the field changes, it says little.
-
-    Returns:
-        The axes.
     """
     best, recommendation = records[-1].best, records[-1].recommendation
     if recommendation is not None:
@@ -135,12 +118,7 @@ def plot_sensors(ax: Axes, records: Sequence[RoundRecord], standpoints: Mapping[
     """Draw sensors and what they looked at in the last of these rounds, over faint marks of all earlier looks.
 
     Args:
-        ax: Where to draw.
-        records: The rounds, from the first on.
         standpoints: Where the sensors stand.
-
-    Returns:
-        The axes.
     """
     earlier = [sample.location for record in records for sample in record.samples if not sample.declined]
     if earlier:
@@ -197,7 +175,9 @@ def legend_of(records: Sequence[RoundRecord], world: World, names: Sequence[str]
     marks = {name: Line2D([], [], **look) for name, (is_there, look) in there.items() if is_there}
     marks |= {name: style.legend_mark(look) for name, (is_there, look) in found.items() if is_there}
     if world.level is not None:
-        marks["level"] = style.legend_level(world.level, world.unit)
+        label = f"level {world.level:g} {world.unit}".rstrip()
+        marks["level"] = Line2D([], [], color=style.INK, linewidth=1.8, label=label)
         if has_truth:
-            marks["true level"] = style.legend_true_level()
+            dashes = style.TRUE_LEVEL["linestyles"][0]
+            marks["true level"] = Line2D([], [], color=style.INK, linewidth=1.3, linestyle=dashes, label="true level")
     return [marks[name] for name in names if name in marks]

@@ -28,13 +28,8 @@ def plot_regret(ax: Axes, records: Sequence[RoundRecord], unit: str = "", moves:
     zero is seen and not dropped.
 
     Args:
-        ax: Where to draw.
         records: The rounds; those without a score leave gaps.
-        unit: Unit of the outcome.
         moves: Whether the field changes: then simple regret is that of each round, and batch regret is not drawn.
-
-    Returns:
-        The axes.
     """
     rounds = _rounds(records)
     simple = _scores(records, lambda score: score.simple_regret)
@@ -61,12 +56,7 @@ def plot_map_error(ax: Axes, records: Sequence[RoundRecord], unit: str = "") -> 
     """Draw the root mean squared error of the belief's mean against rounds.
 
     Args:
-        ax: Where to draw.
         records: The rounds; those without a map error leave gaps.
-        unit: Unit of the outcome.
-
-    Returns:
-        The axes.
     """
     rounds, error = _rounds(records), _scores(records, lambda score: score.map_rmse)
     ax.plot(rounds, error, "-o", color=style.GREEN, markersize=3.2, label="posterior mean against the truth")
@@ -82,11 +72,7 @@ def plot_level_score(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
     """Draw how well the belief's mean says where the field exceeds the level that is watched.
 
     Args:
-        ax: Where to draw.
         records: The rounds; those without a score leave gaps.
-
-    Returns:
-        The axes.
     """
     rounds, score = _rounds(records), _scores(records, lambda score: score.level_f1)
     ax.plot(rounds, score, "-o", color=style.PURPLE, markersize=3.2, label="F1 of the area above the level")
@@ -98,15 +84,7 @@ def plot_level_score(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
 
 
 def plot_declined(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
-    """Draw how many agents measured in each round, and how many declined to.
-
-    Args:
-        ax: Where to draw.
-        records: The rounds.
-
-    Returns:
-        The axes.
-    """
+    """Draw how many agents measured in each round, and how many declined to."""
     rounds = _rounds(records)
     measured = np.array([sum(not sample.declined for sample in record.samples) for record in records])
     without = np.array([sum(sample.declined for sample in record.samples) for record in records])
@@ -134,15 +112,9 @@ def plot_best(
     take nearly all of the axis, it ends above them, and triangles on its edge stand for them.
 
     Args:
-        ax: Where to draw.
-        records: The rounds.
         maximum: The true maximum, where it is known.
-        unit: Unit of the outcome.
         maxima: The true maximum in every round, where it changes; then there is no best so far, and none is drawn.
         maximum_is: What to call the maximum.
-
-    Returns:
-        The axes.
     """
     rounds = _rounds(records)
     if maxima is not None:
@@ -153,15 +125,11 @@ def plot_best(
     std = np.array([np.nan if r.recommendation is None else r.recommendation.std for r in records])
     if taken:
         ax.plot(*np.array(taken).T, "o", color=_FAINT, markersize=2.8, label=_MEASUREMENTS, zorder=1.5)
-    ax.fill_between(
-        rounds, mean - 2 * std, mean + 2 * std, step="post", color=style.VERMILLION, alpha=0.16, linewidth=0
-    )
+    faint: dict[str, Any] = {"step": "post", "color": style.VERMILLION, "alpha": 0.16, "linewidth": 0}
+    ax.fill_between(rounds, mean - 2 * std, mean + 2 * std, **faint)
     steps: dict[str, Any] = {"linestyle": "-", "drawstyle": "steps-post"}
-    thin: dict[str, Any] = {
-        "color": style.VERMILLION,
-        "linewidth": 1.2,
-        "zorder": 3.5,
-    }  # over the best, where both agree
+    # over the best, where both agree
+    thin: dict[str, Any] = {"color": style.VERMILLION, "linewidth": 1.2, "zorder": 3.5}
     ax.plot(rounds, mean, label="recommendation ± 2 std", **thin, **steps)
     if maxima is None:
         ax.plot(rounds, best, color=style.BLUE, linewidth=2.2, label="best so far", zorder=3, **steps)
@@ -205,10 +173,6 @@ def regret_figure(records: Sequence[RoundRecord], world: World) -> Figure:
 
     Of a field that is not watched for its peak: map error, and how well it is told where a level is exceeded. Where
     agents declined to measure, also how many did.
-
-    Args:
-        records: The rounds of a run.
-        world: The world of the run.
 
     Returns:
         A figure of one panel to four; four stand in two rows.
@@ -290,8 +254,7 @@ def _scores(records: Sequence[RoundRecord], part: Callable[[Score], float | None
 
 
 def _rounds_axis(ax: Axes, rounds: np.ndarray) -> Axes:
-    ax.set_xlabel("round")
-    ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+    style.rounds_axis(ax)
     margin = max(0.5, 0.02 * float(rounds[-1] - rounds[0]))
     ax.set_xlim(float(rounds[0]) - margin, float(rounds[-1]) + margin)
     return ax

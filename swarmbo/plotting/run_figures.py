@@ -12,11 +12,11 @@ from swarmbo.plotting import style
 from swarmbo.plotting.agent_maps import AgentViews, agent_maps_figure
 from swarmbo.plotting.animation import write_animation
 from swarmbo.plotting.belief_map import belief_map_figure
-from swarmbo.plotting.error_traffic import error_traffic_figure
 from swarmbo.plotting.factor_graph import factor_graph_figure
 from swarmbo.plotting.formats import Formats
 from swarmbo.plotting.history import World
 from swarmbo.plotting.regret import regret_figure
+from swarmbo.plotting.traces import error_traffic_figure
 from swarmbo.plotting.traffic import faults_figure, total_traffic, traffic_figure
 from swarmbo.plotting.variables import variables_figure
 from swarmbo.records import NetworkRecord, RoundRecord
@@ -43,7 +43,6 @@ def write_figures(
 
     Args:
         records: The rounds of the run, from the first on; it need not be complete.
-        world: Its world.
         settings: The settings of the run's belief about a field; None draws no maps.
         folder: Where to; it is made.
         fused: Whether each agent had a belief of its own. Maps then show the exact belief of all measurements pooled,

@@ -6,12 +6,13 @@ from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.path import Path as Outline
+from matplotlib.ticker import MaxNLocator
 from scipy.optimize import isotonic_regression
 from scipy.sparse.csgraph import connected_components
 
@@ -47,10 +48,8 @@ from swarmbo.boundary.look import (
 METHOD_COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK, "#a0a8b0")
 METHOD_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 
-_FILES: dict[Any, Any] = {
-    "pdf.fonttype": 42,  # letters as letters, which publishers ask for
-    "svg.hashsalt": "swarmbo",  # names of parts are drawn at random without it
-}
+# fonts of type 42 are letters as letters, which publishers ask for; without a salt SVG's names of parts are random
+_FILES: dict[Any, Any] = {"pdf.fonttype": 42, "svg.hashsalt": "swarmbo"}
 
 
 def new_figure(width: float, height: float, layout: Literal["constrained", "compressed"] = "constrained") -> Figure:
@@ -71,16 +70,28 @@ def save(figure: Figure, path: Path, dpi: int = 150) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     written_as = path.suffix[1:].lower() or "png"
     undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    told: dict[str, Any] = {"format": written_as, "dpi": dpi, "metadata": undated.get(written_as)}
     with replacing(path) as file, mpl.rc_context(_FILES):
-        figure.savefig(
-            file,
-            format=written_as,
-            dpi=dpi,
-            bbox_inches="tight",
-            pad_inches=0.12,
-            metadata=undated.get(written_as),
-        )
+        figure.savefig(file, bbox_inches="tight", pad_inches=0.12, **told)
     return path
+
+
+def pixels(canvas: FigureCanvasAgg) -> UInt8[np.ndarray, "height width 3"]:
+    """Picture on a canvas, as bytes of red, green and blue."""
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+def rounds_axis(ax: Axes) -> None:
+    """Label the x axis with rounds, at whole numbers."""
+    ax.set_xlabel("round")
+    ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+
+
+def legend_below(figure: Figure, ax: Axes, columns: int | None = None) -> None:
+    """Legend of one axes below the whole figure, if something is labelled there."""
+    handles, labels = ax.get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside lower center", ncols=columns or len(labels))
 
 
 def with_unit(label: str, unit: str) -> str:
@@ -165,16 +176,6 @@ MAXIMUM: dict[str, Any] = {
 
 LEVEL: dict[str, Any] = {"colors": [INK], "linewidths": 1.8, "zorder": 3}  # no colour of an agent
 TRUE_LEVEL: dict[str, Any] = {**LEVEL, "linewidths": 1.3, "linestyles": [(0, (2.5, 1.6))]}
-
-
-def legend_level(level: float, unit: str) -> Line2D:
-    """The line of a level as it stands in a legend."""
-    return Line2D([], [], color=LEVEL["colors"][0], linewidth=1.8, label=f"level {level:g} {unit}".rstrip())
-
-
-def legend_true_level() -> Line2D:
-    """The line of the true level as it stands in a legend."""
-    return Line2D([], [], color=INK, linewidth=1.3, linestyle=TRUE_LEVEL["linestyles"][0], label="true level")
 
 
 def name_figure(figure: Figure, *parts: str) -> None:

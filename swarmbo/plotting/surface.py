@@ -1,7 +1,7 @@
 """A scalar field over the plane: an image with contours where it is known everywhere, discs where only at sites."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,16 +53,18 @@ def lattice_over(world: World, resolution: int = 128) -> Lattice:
     side = (high - low).max() / (resolution - 1)
     nx, ny = (max(2, round(float(length) / float(side)) + 1) for length in high - low)
     if world.points is None or len(world.points) < 3 or lattice_order(world.points, bool(world.no_go)) is not None:
-        return Lattice(
-            np.linspace(low[0], high[0], nx), np.linspace(low[1], high[1], ny), np.ones((ny, nx), dtype=bool)
-        )
-    x, y = np.linspace(low[0], high[0], 2 * nx), np.linspace(low[1], high[1], 2 * ny)
-    everywhere = Lattice(x, y, np.ones((2 * ny, 2 * nx), dtype=bool))
+        return _even(low, high, nx, ny)
+    everywhere = _even(low, high, 2 * nx, 2 * ny)
     sites = cKDTree(world.points)
     to_neighbour = np.asarray(sites.query(world.points, k=2)[0])[:, 1]
     spacing = float(np.quantile(to_neighbour, 0.9))
     distance = np.asarray(sites.query(everywhere.points)[0])
-    return Lattice(x, y, (distance <= max(_REACH * spacing, 2 * side)).reshape(2 * ny, 2 * nx))
+    return replace(everywhere, shown=(distance <= max(_REACH * spacing, 2 * side)).reshape(2 * ny, 2 * nx))
+
+
+def _even(low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], nx: int, ny: int) -> Lattice:
+    x, y = np.linspace(low[0], high[0], nx), np.linspace(low[1], high[1], ny)
+    return Lattice(x, y, np.ones((ny, nx), dtype=bool))
 
 
 def lattice_order(points: Float[np.ndarray, "m 2"], has_holes: bool = False) -> tuple[Lattice, np.ndarray] | None:
@@ -81,6 +83,12 @@ def lattice_order(points: Float[np.ndarray, "m 2"], has_holes: bool = False) -> 
     if holes.any():
         which[holes] = cKDTree(points).query(lattice.points[holes])[1]
     return (lattice, which) if even else None
+
+
+def world_lattice(world: World) -> tuple[Lattice, Float[np.ndarray, " m"]] | None:
+    """The lattice on which the truth is known, and its values there; None without such."""
+    found = None if world.points is None else lattice_order(world.points, bool(world.no_go))
+    return None if found is None or world.values is None else (found[0], world.values[found[1]])
 
 
 def plot_lattice(
@@ -108,32 +116,6 @@ def plot_lattice(
     return ax
 
 
-def plot_sites(
-    ax: Axes,
-    points: Float[np.ndarray, "m 2"],
-    values: Float[np.ndarray, " m"],
-    colours: Colormap = style.MEAN_COLOURS,
-    limits: tuple[float, float] | None = None,
-    label: str = "",
-) -> Axes:
-    """Draw values known only at sites as coloured discs, with a colour bar if there is a label."""
-    size = float(np.clip(9000 / max(len(points), 1), 8, 70))
-    discs = ax.scatter(
-        points[:, 0],
-        points[:, 1],
-        c=values,
-        s=size,
-        cmap=colours,
-        norm=normalise(values, limits),
-        edgecolors="white",
-        linewidths=0.5,
-        zorder=1,
-    )
-    if label:
-        add_colour_bar(ax, discs, label)
-    return ax
-
-
 def plot_field(
     ax: Axes,
     points: Float[np.ndarray, "m 2"],
@@ -149,7 +131,11 @@ def plot_field(
     if found is not None and min(found[0].shown.shape) >= _FEWEST_LINES:
         lattice, order = found
         return plot_lattice(ax, lattice, values[order], colours, limits, label, n_contours)
-    return plot_sites(ax, points, values, colours, limits, label)
+    size, discs = float(np.clip(9000 / max(len(points), 1), 8, 70)), {"edgecolors": "white", "linewidths": 0.5}
+    marks = ax.scatter(*points.T, c=values, s=size, cmap=colours, norm=normalise(values, limits), zorder=1, **discs)
+    if label:
+        add_colour_bar(ax, marks, label)
+    return ax
 
 
 def add_colour_bar(ax: Axes | Sequence[Axes], mappable: ScalarMappable, label: str) -> None:

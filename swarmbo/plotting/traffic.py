@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from swarmbo.metrics import links_of, sharing_links_of
+from swarmbo.metrics import agreement_traffic, links_of, sharing_links_of, sharing_traffic
 from swarmbo.plotting import style
 from swarmbo.records import EdgeTraffic, LinkReport, NetworkRecord, RoundRecord, Traffic
 
@@ -20,13 +20,8 @@ def plot_traffic(ax: Axes, records: Sequence[RoundRecord], count: Count = "messa
     """Draw one count of the traffic against rounds, coordination below and sharing of measurements on top.
 
     Args:
-        ax: Where to draw.
-        records: The rounds.
         count: ``messages`` (between two agents), ``transmissions`` (a relayed message counts once a hop), or ``bytes``
             (encoded size, once a message).
-
-    Returns:
-        The axes.
     """
     coordination = [getattr(r.report.traffic if r.report else Traffic(), count) for r in records]
     sharing = [getattr(r.sharing, count) for r in records]
@@ -39,14 +34,11 @@ def plot_traffic(ax: Axes, records: Sequence[RoundRecord], count: Count = "messa
 
 def total_traffic(records: Sequence[RoundRecord]) -> Traffic:
     """All that crossed the links in some rounds."""
-    return sum((r.sharing + (r.report.traffic if r.report else Traffic()) for r in records), Traffic())
+    return agreement_traffic(records) + sharing_traffic(records)
 
 
 def traffic_figure(records: Sequence[RoundRecord]) -> Figure:
     """Messages, transmissions and bytes against rounds.
-
-    Args:
-        records: The rounds of a run.
 
     Returns:
         A figure of three panels; of two where no message was relayed, so that transmissions are the messages.
@@ -59,8 +51,7 @@ def traffic_figure(records: Sequence[RoundRecord]) -> Figure:
         panels = figure.subplots(1, len(counts))
         for ax, count in zip(panels, counts, strict=True):
             plot_traffic(ax, records, count)
-        handles, labels = panels[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=2)
+        style.legend_below(figure, panels[0], 2)
     return figure
 
 
@@ -74,12 +65,7 @@ def plot_fates(ax: Axes, records: Sequence[RoundRecord], to: For = "agree") -> A
     """Draw what became of the messages to agree, or to share, over links with faults, against rounds.
 
     Args:
-        ax: Where to draw.
-        records: The rounds.
         to: What the messages are for.
-
-    Returns:
-        The axes.
     """
     edges = [EdgeTraffic() if (links := _OF[to](record)) is None else links.total for record in records]
     total = sum(edges, EdgeTraffic())
@@ -98,12 +84,8 @@ def plot_age(ax: Axes, records: Sequence[RoundRecord], to: For = "agree") -> Axe
     """Draw how old news were when they arrived: in the mean, and on the quickest and the slowest edge.
 
     Args:
-        ax: Where to draw.
         records: The rounds; those in which nothing arrived have no age.
         to: What the messages are for.
-
-    Returns:
-        The axes.
     """
     reports = [(record.round, links) for record in records if (links := _OF[to](record)) is not None]
     known = [(number, links) for number, links in reports if links.total.arrived]
@@ -123,11 +105,7 @@ def plot_failures(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
     """Draw what failed against rounds: measurements, agents that were silent or had no choice, clashes.
 
     Args:
-        ax: Where to draw.
         records: The rounds. One whose step failed counts all its measurements as failed.
-
-    Returns:
-        The axes.
     """
     counts = _failures(records)
     _stacked(ax, [record.round for record in records], counts)
@@ -143,11 +121,7 @@ def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
     Rounds that went on without somebody are shaded.
 
     Args:
-        ax: Where to draw.
         network: The rounds.
-
-    Returns:
-        The axes.
     """
     rounds = [record.round for record in network]
     counts = {
@@ -177,7 +151,6 @@ def faults_figure(records: Sequence[RoundRecord], network: Sequence[NetworkRecor
     """Figure of faults over time, a panel for each kind that there was.
 
     Args:
-        records: The rounds of a run.
         network: The same of a fleet's network.
 
     Returns:
@@ -241,10 +214,9 @@ def _stacked(
 
 
 def _of_rounds(ax: Axes, rounds: Sequence[int], top: float, ticks: MaxNLocator | None = None) -> None:
-    ax.set_xlabel("round")
+    style.rounds_axis(ax)
     ax.set_xlim(rounds[0] - 0.6, rounds[-1] + 0.6)
     ax.set_ylim(0.0, top or 1.0)
-    ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
     ax.yaxis.set_major_locator(ticks or MaxNLocator(6, integer=True, min_n_ticks=1))
     ax.yaxis.set_major_formatter(EngFormatter(sep=""))
     ax.grid(visible=False, axis="x")

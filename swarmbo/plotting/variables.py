@@ -8,7 +8,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.ticker import FixedLocator, MaxNLocator
+from matplotlib.ticker import FixedLocator
 
 from swarmbo.plotting import style
 from swarmbo.plotting.history import World
@@ -20,11 +20,6 @@ _MOST_NAMES = 40
 
 def plot_variables(ax: Axes, records: Sequence[RoundRecord], world: World) -> Axes:
     """Draw every joint point that was evaluated, as shares of the variables' ranges; a cross where it failed.
-
-    Args:
-        ax: Where to draw.
-        records: The rounds.
-        world: Their world.
 
     Returns:
         The axes; the image is its only one.
@@ -39,8 +34,7 @@ def plot_variables(ax: Axes, records: Sequence[RoundRecord], world: World) -> Ax
         marks: dict[str, Any] = {"color": style.VERMILLION, "markersize": 5.0, "clip_on": False, "label": "failed"}
         ax.plot(failed, np.full(len(failed), -0.5), "x", **marks)
     ax.set_title("Evaluated")
-    ax.set_xlabel("round")
-    ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+    style.rounds_axis(ax)
     return _name_rows(ax, world)
 
 
@@ -68,10 +62,6 @@ def plot_found(ax: Axes, records: Sequence[RoundRecord], world: World) -> Axes:
 def variables_figure(records: Sequence[RoundRecord], world: World) -> Figure:
     """All joint points of a run, beside what was found.
 
-    Args:
-        records: The rounds of a run.
-        world: Its world.
-
     Returns:
         A figure of two panels.
     """
@@ -90,17 +80,8 @@ def _share(world: World, location: Sequence[float]) -> Float[np.ndarray, " d"]:
 
 
 def _shares(ax: Axes, shares: Float[np.ndarray, "d k"], sides: tuple[float, float]) -> AxesImage:
-    extent = (*sides, len(shares) - 0.5, -0.5)
-    image = ax.imshow(
-        shares,
-        extent=extent,
-        origin="upper",
-        cmap=style.MEAN_COLOURS,
-        vmin=0.0,
-        vmax=1.0,
-        aspect="auto",
-        interpolation="nearest",
-    )
+    colours: dict[str, Any] = {"cmap": style.MEAN_COLOURS, "vmin": 0.0, "vmax": 1.0, "interpolation": "nearest"}
+    image = ax.imshow(shares, extent=(*sides, len(shares) - 0.5, -0.5), origin="upper", aspect="auto", **colours)
     ax.grid(visible=False)
     return image
 

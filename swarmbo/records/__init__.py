@@ -11,11 +11,12 @@ from swarmbo.records.rounds import (
     Sample as Sample,
     Score as Score,
 )
-from swarmbo.records.solve_report import SolveReport as SolveReport, Status as Status
-from swarmbo.records.traffic import (
+from swarmbo.records.solve_report import (
     EdgeTraffic as EdgeTraffic,
     LinkReport as LinkReport,
     NetworkRecord as NetworkRecord,
+    SolveReport as SolveReport,
+    Status as Status,
     Traffic as Traffic,
     by_name as by_name,
 )

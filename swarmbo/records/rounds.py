@@ -8,8 +8,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 from msgspec.structs import astuple
 
-from swarmbo.records.solve_report import SolveReport
-from swarmbo.records.traffic import LinkReport, Traffic
+from swarmbo.records.solve_report import LinkReport, SolveReport, Traffic
 
 
 class Query(msgspec.Struct, frozen=True, eq=False):

@@ -21,9 +21,7 @@ class Labels(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, env: Any, truth: "GroundTruth | None") -> "Labels":
-        """Labels of the truth, or without it the environment's attribute ``labels``, a table; other than text is
-        ignored.
-        """
+        """Labels of the truth, or without it the texts in the environment's table ``labels``."""
         if truth is not None:
             return cls(truth.name, truth.unit, truth.axis_unit)
         told = getattr(env.unwrapped, "labels", None)

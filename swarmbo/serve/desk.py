@@ -13,7 +13,7 @@ from typing import Any, cast
 from msgspec import UnsetType
 from msgspec.structs import replace
 
-from swarmbo.deciding.rows import place_names
+from swarmbo.deciding.tables import place_names
 from swarmbo.errors import ConfigError, UnknownQueryError
 from swarmbo.evaluations import Event, Ledger
 from swarmbo.serve.messages import Asked, AskRequest, Best, Refusal, Refused, State, TellRequest, Told, Waiting

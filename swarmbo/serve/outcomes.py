@@ -5,7 +5,7 @@ from math import fsum
 from typing import NamedTuple
 
 from swarmbo.boundary.values import LARGEST_OUTCOME
-from swarmbo.deciding.rows import place_names
+from swarmbo.deciding.tables import place_names
 from swarmbo.evaluations import Event, Ledger
 from swarmbo.problem import Problem
 from swarmbo.records import Query

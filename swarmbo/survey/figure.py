@@ -39,7 +39,7 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
         handles = panels[0].get_legend_handles_labels()[0]
         if plan.level is not None and np.nanmin(found.mean) < plan.level < np.nanmax(found.mean):
             panels[0].contour(found.x, found.y, lattice.image(found.mean.ravel()), levels=[plan.level], **style.LEVEL)
-            handles.append(style.legend_level(plan.level, ""))
+            handles.append(Line2D([], [], color=style.INK, linewidth=1.8, label=f"level {plan.level:g}"))
         panels[0].set_ylabel(coordinates.columns[1])
         mark: dict[str, Any] = {
             "marker": "o",

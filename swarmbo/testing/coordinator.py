@@ -35,19 +35,9 @@ def check_joint_policy(make: Callable[[], Any]) -> None:
         rng = np.random.default_rng(0)
         sides = rng.random((6, n))
         history = Dataset(domain.from_unit(sides), -((sides - 0.4) ** 2).sum(axis=1), np.full((6, 3), np.nan))
-        situation = JointSituation(
-            graph=graph,
-            domain=domain,
-            history=history,
-            pending=domain.from_unit(rng.random((1, n))),
-            outcomes="total",
-            links=None,
-            round=8,
-            horizon=None,
-            seed=3,
-            initial=4,
-            structure="known",
-        )
+        known: dict[str, Any] = {"graph": graph, "domain": domain, "history": history, "outcomes": "total"}
+        known |= {"links": None, "round": 8, "horizon": None, "seed": 3, "initial": 4, "structure": "known"}
+        situation = JointSituation(pending=domain.from_unit(rng.random((1, n))), **known)
         given = history.X.copy(), history.totals.copy(), situation.pending.copy()
         chosen, report = make().decide_joint(situation, Auto())
         point = claim_point(chosen, np.zeros(n), np.ones(n), where)
@@ -116,12 +106,8 @@ def check_coordinator(make: Callable[[], Any]) -> None:
         >>> sb.testing.check_coordinator(sb.MaxSum)
         >>> sb.testing.check_coordinator(sb.ADMM)
     """
-    checks = {
-        "solve": _check_tables,
-        "maximise": _check_functions,
-        "decide_joint": check_joint_policy,
-        "decide": check_field_policy,
-    }
+    checks = {"solve": _check_tables, "maximise": _check_functions}
+    checks |= {"decide_joint": check_joint_policy, "decide": check_field_policy}
     offered = [check for name, check in checks.items() if hasattr(make(), name)]
     claim(offered, type(make()).__name__, "no method to choose by", f"one of {', '.join(checks)}")
     for check in offered:
@@ -177,13 +163,10 @@ def _check_choice(
     named = list(solution.report.violated)
     claim_equal(named, broken, f"{where}: factors in report.violated", f"those that are -inf at the choice, {broken}")
     status = solution.report.status
-    claim(
-        bool(broken) == (status == "infeasible"), f"{where}: the status", status, "'infeasible' for what is forbidden"
-    )
-    every = [
-        utility(dict(zip(sizes, indices, strict=True)))
-        for indices in itertools.product(*(range(size) for size in sizes.values()))
-    ]
+    is_told = bool(broken) == (status == "infeasible")
+    claim(is_told, f"{where}: the status", status, "'infeasible' for what is forbidden")
+    choices = itertools.product(*(range(size) for size in sizes.values()))
+    every = [utility(dict(zip(sizes, indices, strict=True))) for indices in choices]
     best, mean = max(every), float(np.mean(every))
     claim(value >= mean, f"{where}: the sum at the assignment", f"{value:.6g}", f"at least the mean of all, {mean:.6g}")
     _check_said_of_optimum(solution.report, value, best, where)
@@ -196,9 +179,8 @@ def _check_choice(
     if isinstance(make(), Coordination):
         by_agents = solve_with_agents(make(), graph, tables, InProcess().open(graph.agents, links))
         told = by_agents.assignment, by_agents.value, by_agents.upper_bound
-        claim_equal(
-            told, (over.assignment, over.value, over.upper_bound), f"{where}: what agents choose", "what solve() does"
-        )
+        solved = over.assignment, over.value, over.upper_bound
+        claim_equal(told, solved, f"{where}: what agents choose", "what solve() does")
         _claim_same_traffic(by_agents.report, over.report, where)
 
 
@@ -218,16 +200,14 @@ def _check_agreement(make: Callable[[], Any], functions: Bowls, links: "nx.Graph
     claim_offers(agreement, "point", "value", "report")
     point = claim_point(agreement.point, low, high, where)
     value = float(total_value(functions, point[None])[0])
-    claim_close(
-        agreement.value, value, f"{where}: the value {agreement.value:.6g}", f"{value:.6g}, the sum at the point"
-    )
+    says = f"{where}: the value {agreement.value:.6g}", f"{value:.6g}, the sum at the point"
+    claim_close(agreement.value, value, *says)
     drawn = low + (high - low) * np.random.default_rng(0).random((256, len(low)))
     mean = float(total_value(functions, drawn).mean())
     claim(value >= mean, f"{where}: the sum at the point", f"{value:.6g}", f"at least the mean of the box, {mean:.6g}")
     best = float(total_value(functions, functions.starts).max()) if len(functions.starts) else -np.inf
-    claim(
-        value >= best - 1e-9, f"{where}: the sum at the point", f"{value:.6g}", f"at least that of a start, {best:.6g}"
-    )
+    wanted = f"at least that of a start, {best:.6g}"
+    claim(value >= best - 1e-9, f"{where}: the sum at the point", f"{value:.6g}", wanted)
     again = make().maximise(functions, None, 1)
     claim_equal(np.asarray(again.point), point, f"{where}: the point for the same seed", "the same")
     over = make().maximise(functions, links, 1)
@@ -241,9 +221,8 @@ def _check_agreement(make: Callable[[], Any], functions: Bowls, links: "nx.Graph
 
 def _check_said_of_optimum(report: SolveReport, value: float, best: float, where: str) -> None:
     if report.status == "exact":
-        claim_close(
-            value, best, f"{where}: the sum of what is said to be 'exact', {value:.6g}", f"the most, {best:.6g}"
-        )
+        what = f"{where}: the sum of what is said to be 'exact', {value:.6g}"
+        claim_close(value, best, what, f"the most, {best:.6g}")
     gap = report.gap
     if value == -np.inf:
         claim(gap is None, f"{where}: the gap of a forbidden choice", gap, "None")
@@ -251,9 +230,7 @@ def _check_said_of_optimum(report: SolveReport, value: float, best: float, where
 
 
 def _claim_same_traffic(by_agents: SolveReport, fast: SolveReport, where: str) -> None:
-    ended = by_agents.status, by_agents.violated
-    claim(
-        (fast.status, fast.violated) == ended, f"{where}: status and violated", (fast.status, fast.violated), str(ended)
-    )
+    ended, said = (by_agents.status, by_agents.violated), (fast.status, fast.violated)
+    claim(said == ended, f"{where}: status and violated", said, str(ended))
     sent = by_agents.traffic
     claim(fast.traffic == sent, f"{where}: the traffic", str(fast.traffic), f"what agents send, {sent}")

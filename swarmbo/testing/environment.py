@@ -80,11 +80,8 @@ def _check_api(env: Any, cycles: int) -> None:
         try:
             parallel_api_test(env, num_cycles=cycles)
         except AssertionError as error:
-            raised = (
-                " ".join(str(error).split())
-                or f"a bare assertion, {traceback.extract_tb(error.__traceback__)[-1].line}"
-            )
-            refuse("PettingZoo's parallel_api_test", raised, "a world that passes it")
+            bare = f"a bare assertion, {traceback.extract_tb(error.__traceback__)[-1].line}"
+            refuse("PettingZoo's parallel_api_test", " ".join(str(error).split()) or bare, "a world that passes it")
 
 
 def _check_spaces(env: Any) -> None:
@@ -122,9 +119,8 @@ def _check_told(env: Any, cycles: int) -> None:
             claim(space.contains(env.state()), "state()", env.state(), f"one in its space, {space}")
         for agent in sorted(live):
             reward, flags = rewards[agent], (terminations[agent], truncations[agent])
-            claim(
-                np.isfinite(reward), f"the reward of {agent!r}", reward, "a finite number, also where nothing came out"
-            )
+            wanted = "a finite number, also where nothing came out"
+            claim(np.isfinite(reward), f"the reward of {agent!r}", reward, wanted)
             are_bools = all(isinstance(flag, bool) for flag in flags)
             claim(are_bools, f"termination and truncation of {agent!r}", flags, "bools")
             _check_info(env, agent, infos[agent])
@@ -149,9 +145,8 @@ def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
     may_decline = hasattr(env.unwrapped, "prices")
     if may_decline:
         sampled = info.get("sampled")
-        claim(
-            isinstance(sampled, bool), f"'sampled' in infos of {agent!r}", sampled, "a bool: measurements have a price"
-        )
+        told = f"'sampled' in infos of {agent!r}"
+        claim(isinstance(sampled, bool), told, sampled, "a bool: measurements have a price")
     outcomes = dict(info.get("factors", {}))
     if "measurement" in info:
         outcomes["measurement"] = info["measurement"]
@@ -178,9 +173,8 @@ def _check_stop(env: Any, what: str, stop: Any, box: Any) -> None:
     where = np.append(stop["location"], box.high[-1]) if hasattr(env.unwrapped, "prices") else stop["location"]
     claim(box.contains(where), f"the location of {what}", stop["location"], f"one in the action space, {box}")
     report = Report.of(stop)
-    claim(
-        "measurement" not in stop or np.isfinite(report.outcome), what, stop, "a finite number; left out if it failed"
-    )
+    is_number = "measurement" not in stop or np.isfinite(report.outcome)
+    claim(is_number, what, stop, "a finite number; left out if it failed")
     is_known = "noise_std" not in stop or ("measurement" in stop and np.isfinite(report.noise_std))
     claim(is_known, what, stop, "a noise >= 0 of a measurement that is there; left out if it is not known")
 

@@ -4,23 +4,22 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
-import networkx as nx
 import numpy as np
-from gymnasium.spaces import Box
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pettingzoo import ParallelEnv
 
-from swarmbo.errors import ConfigError
+from swarmbo.acquisition.situation import NEVER
+from swarmbo.boundary.values import short
+from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Measurement, News
 from swarmbo.records import Goal
 from swarmbo.spaces import Domain
 from swarmbo.worlds.infos import Infos, Report, Step
-from swarmbo.worlds.protocol import Offers, Positions
-from swarmbo.worlds.travel import WorldTravel
+from swarmbo.worlds.protocol import EnvironmentWorld, Offers, Positions
 
 
-class FieldWorld:
+class FieldWorld(EnvironmentWorld):
     """A sensing environment as its team sees it: places, links and measurements; never the ground truth.
 
     Args:
@@ -43,17 +42,12 @@ class FieldWorld:
                 "agents have different action spaces; wanted boxes with the same number of coordinates",
                 at="$.environment",
             )
-        self._env, self._world = env, cast(Any, env.unwrapped)
+        super().__init__(env)
         agents, d = tuple(env.possible_agents), domains[0].n_dims - self.may_decline
         self.boxes = {agent: Domain(own.low[:d], own.high[:d]) for agent, own in zip(agents, domains, strict=True)}
         low, high = zip(*((own.low, own.high) for own in self.boxes.values()), strict=True)
         box = Domain(np.min(low, axis=0), np.max(high, axis=0))
         self.problem = Problem.of_field(agents, box, self.task, self.level, priced=self.may_decline)
-
-    @property
-    def horizon(self) -> int | None:
-        """Rounds in an episode, if the environment states them."""
-        return getattr(self._world, "max_cycles", None)
 
     @property
     def may_decline(self) -> bool:
@@ -77,10 +71,6 @@ class FieldWorld:
         """Watched level; None without one."""
         level = getattr(self._world, "level", None)
         return None if level is None else float(level)
-
-    def links(self) -> "nx.Graph[str] | None":
-        """Present communication links; None if unknown."""
-        return self._world.interaction_graph() if hasattr(self._world, "interaction_graph") else None
 
     def sites(self) -> Float[np.ndarray, "k d"] | None:
         """All measurable places; None if unknown."""
@@ -132,10 +122,7 @@ class FieldWorld:
         """None, as one step is one measurement."""
 
     def actions(
-        self,
-        point: Mapping[str, float],
-        agents: Sequence[str],
-        now: Positions | None = None,
+        self, point: Mapping[str, float], agents: Sequence[str], now: Positions | None = None
     ) -> dict[str, np.ndarray]:
         """Measurement locations of agents, inside their spaces and in their number type.
 
@@ -145,10 +132,8 @@ class FieldWorld:
         sent = self.problem.places_of(point)
         actions: dict[str, np.ndarray] = {}
         for agent in (agent for agent in agents if agent in self._env.agents):
-            space = cast(Box, self._env.action_space(agent))  # checked by Domain.of_space
             place = sent[agent] if agent in sent else now.get(agent, middle)
-            wanted = np.append(place, float(agent in sent)) if self.may_decline else place
-            actions[agent] = np.clip(wanted.astype(space.dtype), space.low, space.high)
+            actions[agent] = self._within(agent, np.append(place, float(agent in sent)) if self.may_decline else place)
         return actions
 
     def news(self, sent: Mapping[str, float] | None, step: Step) -> News:
@@ -164,6 +149,32 @@ class FieldWorld:
             for agent in problem.agents
         }
         return news_of_measurements(problem, found)
+
+
+class WorldTravel:
+    """Travel times of an environment with ``travel_rounds``, and optional ``rounds_left`` and ``base``."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+
+    def rounds(
+        self, agent: str, origins: Float[np.ndarray, "n d"], places: Float[np.ndarray, "m d"]
+    ) -> Int[np.ndarray, "n m"]:
+        """Fewest rounds from each origin to each place."""
+        told, wanted = np.asarray(self._world.travel_rounds(agent, origins, places)), (len(origins), len(places))
+        if told.shape != wanted or told.dtype.kind not in "iu" or (told < 0).any():
+            got = f"travel_rounds({agent!r}, …): got {short(told)} of shape {told.shape} and type {told.dtype}"
+            raise ShapeError(f"{got}; wanted whole numbers {wanted}, >= 0")
+        return told
+
+    def rounds_left(self, agent: str) -> int:
+        """Number of rounds for which an agent can still move."""
+        return int(self._world.rounds_left(agent)) if hasattr(self._world, "rounds_left") else NEVER
+
+    def base(self, agent: str) -> Float[np.ndarray, " d"] | None:
+        """Location where it has to be back by then; None: anywhere."""
+        place = self._world.base(agent) if hasattr(self._world, "base") else None
+        return None if place is None else np.asarray(place, dtype=float)
 
 
 def measurements_of(
@@ -198,12 +209,7 @@ def news_of_measurements(
 ) -> News:
     """Report of a round for a team, from its agents' measurements by ``measurements_of``, in the problem's order."""
     ended = {agent: measurement for agent, (measurement, _) in found.items() if measurement is not None}
-    return News(
-        problem.joint({agent: measurement.place for agent, measurement in ended.items()}),
-        None,
-        {agent: measurement.outcome for agent, measurement in ended.items()},
-        noise={
-            agent: measurement.noise_std for agent, measurement in ended.items() if not np.isnan(measurement.noise_std)
-        },
-        on_the_way=tuple(stop for _, stops in found.values() for stop in stops),
-    )
+    place = problem.joint({agent: measurement.place for agent, measurement in ended.items()})
+    outcomes = {agent: measurement.outcome for agent, measurement in ended.items()}
+    noise = {agent: own.noise_std for agent, own in ended.items() if not np.isnan(own.noise_std)}
+    return News(place, None, outcomes, noise=noise, on_the_way=tuple(stop for _, own in found.values() for stop in own))

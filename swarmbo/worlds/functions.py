@@ -1,10 +1,9 @@
 """Worlds of agents that jointly set the variables of one function."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
-import networkx as nx
 import numpy as np
 from gymnasium.spaces import Box
 from jaxtyping import Float
@@ -18,7 +17,7 @@ from swarmbo.problem.data import News
 from swarmbo.settings import convert
 from swarmbo.spaces import Domain
 from swarmbo.worlds.infos import Infos, Report, Step
-from swarmbo.worlds.protocol import Offers, Positions
+from swarmbo.worlds.protocol import EnvironmentWorld, Offers, Positions
 
 _AT = "$.environment"
 
@@ -41,7 +40,7 @@ class ToldGraph(msgspec.Struct, frozen=True):
     outcomes: OutcomeMode = "total"
 
 
-class FunctionWorld:
+class FunctionWorld(EnvironmentWorld):
     """A function as its team sees it: variables, factors, links and outcomes; never the ground truth.
 
     Variables in no factor stay in the middle of their range.
@@ -57,8 +56,7 @@ class FunctionWorld:
     """
 
     def __init__(self, env: "ParallelEnv[str, Any, Any]", told: ToldGraph | None = None) -> None:
-        self._env = env
-        self._world: Any = env.unwrapped
+        super().__init__(env)
         if told is None:
             told = convert(self._told(), ToldGraph, f"{_AT}.factor_graph")
         self.agents = tuple(env.possible_agents)
@@ -87,11 +85,8 @@ class FunctionWorld:
 
     def _told(self) -> Any:
         if not hasattr(self._world, "factor_graph"):
-            raise ConfigError(
-                "got an environment without factor_graph(); make its team with Team.for_env(env, measurement=…), which "
-                "load_state_dict then brings to a saved state",
-                at=_AT,
-            )
+            fix = "make its team with Team.for_env(env, measurement=…), which load_state_dict brings to a saved state"
+            raise ConfigError(f"got an environment without factor_graph(); {fix}", at=_AT)
         return self._world.factor_graph()
 
     def _ordered(self, scopes: Mapping[str, Sequence[str]], owners: Mapping[str, str] | None) -> FactorGraph:
@@ -102,15 +97,6 @@ class FunctionWorld:
         acted = {variable: self.variable_owners[variable] for variable in inside}
         graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners=acted)
         return FactorGraph(graph.factors, graph.scopes, graph.factor_owners, tuple(inside), tuple(acted.values()))
-
-    @property
-    def horizon(self) -> int | None:
-        """Rounds in an episode, if the environment states them."""
-        return getattr(self._world, "max_cycles", None)
-
-    def links(self) -> "nx.Graph[str] | None":
-        """Present communication links; None if unknown."""
-        return self._world.interaction_graph() if hasattr(self._world, "interaction_graph") else None
 
     def sites(self) -> Float[np.ndarray, "k d"] | None:
         """None: any joint point in bounds can be evaluated."""
@@ -131,19 +117,12 @@ class FunctionWorld:
         """None: one step is one evaluation, so none continues."""
 
     def actions(
-        self,
-        point: Mapping[str, float],
-        agents: Sequence[str],
-        now: Positions | None = None,
+        self, point: Mapping[str, float], agents: Sequence[str], now: Positions | None = None
     ) -> dict[str, np.ndarray]:
         """Actions that jointly set a joint point, inside the agents' spaces and in their number type."""
         values = dict(zip(self.variables, self.place(point), strict=True))
-        actions: dict[str, np.ndarray] = {}
-        for agent in agents:
-            space = cast(Box, self._env.action_space(agent))  # checked in __init__
-            own = np.array([values[variable] for variable in self._own[agent]])
-            actions[agent] = np.clip(own.astype(space.dtype), space.low, space.high)
-        return actions
+        own = {agent: np.array([values[variable] for variable in self._own[agent]]) for agent in agents}
+        return {agent: self._within(agent, action) for agent, action in own.items()}
 
     def point(self, infos: Infos) -> dict[str, float] | None:
         """Evaluated joint point, as reported by agents; None unless all report."""

@@ -45,11 +45,7 @@ class OneShotWorld(FunctionWorld):
     """
 
     def __init__(
-        self,
-        env: "ParallelEnv[str, Any, Any]",
-        measurement: Measurement,
-        scopes: Scopes | None = None,
-        hold: int = 1,
+        self, env: "ParallelEnv[str, Any, Any]", measurement: Measurement, scopes: Scopes | None = None, hold: int = 1
     ) -> None:
         if not callable(measurement):
             got = f"got {measurement!r}; wanted a function of (observation, reward, info)"
@@ -74,10 +70,7 @@ class OneShotWorld(FunctionWorld):
         self._held, self._steps = None, []
 
     def actions(
-        self,
-        point: Mapping[str, float],
-        agents: Sequence[str],
-        now: Positions | None = None,
+        self, point: Mapping[str, float], agents: Sequence[str], now: Positions | None = None
     ) -> dict[str, np.ndarray]:
         """Actions that begin an evaluation of a joint point, of the live agents."""
         live = [agent for agent in agents if agent in self._env.agents]
@@ -103,9 +96,8 @@ class OneShotWorld(FunctionWorld):
         is_over = all(step.terminations.get(agent) or step.truncations.get(agent) for agent in step.observations)
         if len(self._steps) < self._hold and not is_over:
             return None
-        acted = self._held
         values = {agent: self._mean(agent) for agent in self._parts}
-        point = None if acted is None else self._acted(acted)
+        point = None if self._held is None else self._acted(self._held)
         self.begin({})
         return self._news(sent, point, sum(values.values()) if self.outcomes == "total" else values)
 
@@ -142,9 +134,8 @@ class OneShotWorld(FunctionWorld):
 def _told(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> ToldGraph:
     """Variables of the agents' actions, and factors of scopes between agents."""
     if isinstance(env, AECEnv):
-        raise ConfigError(
-            "got an AEC environment; wanted a ParallelEnv, as pettingzoo.utils.aec_to_parallel makes one", at=_AT
-        )
+        got = "got an AEC environment; wanted a ParallelEnv, as pettingzoo.utils.aec_to_parallel makes one"
+        raise ConfigError(got, at=_AT)
     if not env.possible_agents:
         raise ConfigError("the environment has no agents", at=_AT)
     boxes = {agent: _box(agent, env.action_space(agent)) for agent in env.possible_agents}

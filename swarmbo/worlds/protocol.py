@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
-from pettingzoo import AECEnv
+from pettingzoo import AECEnv, ParallelEnv
 
 from swarmbo.acquisition import Travel
 from swarmbo.boundary.values import short
@@ -46,6 +46,28 @@ class Offers:
     level: float | None = None
     sites: Float[np.ndarray, "k d"] | None = None
     travel: Travel | None = None
+
+
+class EnvironmentWorld:
+    """Parts of a world that all environments have."""
+
+    def __init__(self, env: "ParallelEnv[str, Any, Any]") -> None:
+        self._env: ParallelEnv[str, Any, Any] = env
+        self._world: Any = env.unwrapped
+
+    @property
+    def horizon(self) -> int | None:
+        """Rounds in an episode, if the environment states them."""
+        return getattr(self._world, "max_cycles", None)
+
+    def links(self) -> "nx.Graph[str] | None":
+        """Present communication links; None if unknown."""
+        return self._world.interaction_graph() if hasattr(self._world, "interaction_graph") else None
+
+    def _within(self, agent: str, action: np.ndarray) -> np.ndarray:
+        """Action inside an agent's space, a box, and in its number type."""
+        space: Any = self._env.action_space(agent)
+        return np.clip(action.astype(space.dtype), space.low, space.high)
 
 
 class World(Protocol):
@@ -89,10 +111,7 @@ class World(Protocol):
         ...
 
     def actions(
-        self,
-        point: Mapping[str, float],
-        agents: Sequence[str],
-        now: Positions | None = None,
+        self, point: Mapping[str, float], agents: Sequence[str], now: Positions | None = None
     ) -> dict[str, np.ndarray]:
         """Actions that together evaluate a joint point, inside the agents' spaces and in their number type.
 

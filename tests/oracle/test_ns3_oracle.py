@@ -60,7 +60,8 @@ def process_of(env):
 def test_the_closed_form_has_the_sinr_of_ns3(world, interference, shadowing_db, seed):
     env = world(topology=None, topology_seed=seed, interference=interference, shadowing_db=shadowing_db)
     for powers in np.random.default_rng(seed).uniform(1.0, 25.0, (5, 12)):
-        told = env._world.radio.sinr(env.network, env.topology, env.topology.users, powers)
+        rates = env._world.radio.user_rates(env.network, env.topology, env.topology.users, powers)[0]
+        told = np.expm1(rates * np.log(2.0) / env.network.bandwidth_mhz)
         assert 10.0 * np.log10(told / env.network.sinr(powers[None])[0]) == pytest.approx(0.0, abs=1e-9)
         assert env.outcomes(powers) == pytest.approx(env.network.factor_values(powers[None])[0], rel=1e-9)
 

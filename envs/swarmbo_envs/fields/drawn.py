@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
@@ -9,8 +10,9 @@ from scipy.spatial.distance import cdist
 
 from swarmbo import kernels
 from swarmbo.boundary import rng
-from swarmbo_envs.fields.field import Change, Field, FieldInTime, Surface, lattice, summit, with_surface
+from swarmbo_envs.fields.field import Change, Field, FieldInTime, Surface, lattice, summit
 from swarmbo_envs.fields.settings import ChangeSettings, DrawSettings, PlumeSettings
+from swarmbo_envs.shared import Place, Places, Values
 
 _N_FEATURES = 1024
 _MAX_SITES = 4096
@@ -23,16 +25,8 @@ _SURVEYED = range(0, 100, 2)  # rounds searched for the range of the concentrati
 _SURVEY_POINTS = 120
 
 
-@dataclass(frozen=True, eq=False)
-class Raised:
-    """A function plus a mean."""
-
-    mean: float
-    about_mean: Surface
-
-    def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
-        """Values at places, m."""
-        return self.mean + self.about_mean(X)
+def _raised(X: Places, mean: float, about_mean: Surface) -> Values:
+    return mean + about_mean(X)
 
 
 def drawn(settings: DrawSettings) -> Surface:
@@ -40,7 +34,7 @@ def drawn(settings: DrawSettings) -> Surface:
     lengthscales = np.full(2, settings.lengthscale_m)
     generator = rng.stream(settings.seed, "robot_team", "field")
     about_mean = kernels.draw(generator, settings.kernel, lengthscales, settings.std**2, _N_FEATURES)
-    return Raised(settings.mean, about_mean)
+    return partial(_raised, mean=settings.mean, about_mean=about_mean)
 
 
 class DrawnInTime:
@@ -61,8 +55,9 @@ class DrawnInTime:
     def surface(self, round_number: float) -> Surface:
         """Function of one round: sines and cosines over locations, whose weights rotate with time."""
         (sines, cosines), phase = self._weights, self._over_rounds * round_number
+        # cos(a + b) and sin(a + b) in products: only the weights change from round to round, not the features
         turned = sines * np.cos(phase) - cosines * np.sin(phase), sines * np.sin(phase) + cosines * np.cos(phase)
-        return Raised(self._mean, kernels.FourierDraw(self._over_places, *turned))
+        return partial(_raised, mean=self._mean, about_mean=kernels.FourierDraw(self._over_places, *turned))
 
 
 def drawn_in_time(settings: DrawSettings, max_sites: int) -> FieldInTime:
@@ -80,23 +75,9 @@ def _first(
 ) -> Field:
     """Field of round 0 of one that changes; the candidate sites are a lattice."""
     low, high, surface = np.zeros(2), np.array(size_m), change.surface(0)
-    blank = Field(
-        name=name,
-        quantity=quantity,
-        unit=unit,
-        low=low,
-        high=high,
-        sites=lattice(low, high, min(max_sites, _MAX_SITES)),
-        sites_only=False,
-        interpolated=False,
-        points=lattice(low, high, _MAX_MOVING_POINTS),
-        surface=surface,
-        maximum=0.0,
-        argmax=low,
-        minimum=0.0,
-        reach_m=0.15 * float(high.max()),
-    )
-    return with_surface(blank, surface)
+    sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_MOVING_POINTS)
+    blank = Field(name, low, high, sites, points, surface, 0.0, low, 0.0, quantity, unit)
+    return blank.with_surface(surface)
 
 
 def _title(settings: DrawSettings) -> str:
@@ -110,23 +91,9 @@ def drawn_field(settings: DrawSettings, max_sites: int) -> Field:
     per_lengthscale = 4  # dense enough to have a point on the slope of every peak
     dense = np.prod(per_lengthscale * high / settings.lengthscale_m)
     maximum, argmax = summit(surface, lattice(low, high, int(np.clip(dense, 1024, 4 * _MAX_SITES))), low, high)
-    sites = lattice(low, high, min(max_sites, _MAX_SITES))
-    return Field(
-        name=f"{_title(settings)})",
-        quantity="value",
-        unit="",
-        low=low,
-        high=high,
-        sites=sites,
-        sites_only=False,
-        interpolated=False,
-        points=lattice(low, high, _MAX_EVALUATION_POINTS),
-        surface=surface,
-        maximum=maximum,
-        argmax=argmax,
-        minimum=float(surface(sites).min()),
-        reach_m=0.15 * float(high.max()),
-    )
+    sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_EVALUATION_POINTS)
+    minimum = float(surface(sites).min())
+    return Field(f"{_title(settings)})", low, high, sites, points, surface, maximum, argmax, minimum)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +104,7 @@ class Puffs:
     heights: Float[np.ndarray, " n"]
     variances: Float[np.ndarray, " n"]
 
-    def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
+    def __call__(self, X: Places) -> Values:
         """Sum at places on the map."""
         return np.exp(-0.5 * cdist(X, self.middles, "sqeuclidean") / self.variances) @ self.heights
 
@@ -203,7 +170,7 @@ def plume_field(settings: PlumeSettings, max_sites: int) -> FieldInTime:
     return FieldInTime(first, plume, 0.0, _highest(plume, low, high))
 
 
-def _highest(plume: Plume, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"]) -> float:
+def _highest(plume: Plume, low: Place, high: Place) -> float:
     """Approximate largest concentration in any round, which occurs if the wind drops or plumes meet."""
     turns = np.arange(8) * np.pi / 4
     rings = [step * plume.radius * np.stack([np.cos(turns), np.sin(turns)], axis=1) for step in (0, 1, 2)]

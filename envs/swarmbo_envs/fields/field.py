@@ -3,17 +3,20 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
+from scipy.interpolate import RegularGridInterpolator
 from scipy.optimize import minimize
 
 from swarmbo.boundary.projection import Frame, LocalProjection
+from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo_envs.fields.settings import Task
+from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, grid_points
 
-Surface = Callable[[Float[np.ndarray, "k 2"]], Float[np.ndarray, " k"]]
+Surface = Callable[[Places], Values]
 _KEPT = 4  # cached rounds: a step asks for its own again and again
 T = TypeVar("T")
 
@@ -34,7 +37,7 @@ class Field:
         maximum: Largest value over all measurable locations.
         argmax: Location of the maximum.
         minimum: Smallest value at the sites.
-        reach_m: Sensible travel distance of a round.
+        least_reach_m: Travel distance of a round with which robots get from site to site.
         digest: Hash of the data behind the settings; empty without data.
         projection: Projection of longitudes and latitudes to the map; ``projection.degrees(places)`` inverts it. None
             if coordinates are metres.
@@ -44,25 +47,25 @@ class Field:
     """
 
     name: str
-    quantity: str
-    unit: str
-    low: Float[np.ndarray, " 2"]
-    high: Float[np.ndarray, " 2"]
-    sites: Float[np.ndarray, "k 2"]
-    sites_only: bool
-    interpolated: bool
+    low: Place
+    high: Place
+    sites: Places
     points: Float[np.ndarray, "m 2"]
     surface: Surface
     maximum: float
-    argmax: Float[np.ndarray, " 2"]
+    argmax: Place
     minimum: float
-    reach_m: float
+    quantity: str = "value"
+    unit: str = ""
+    sites_only: bool = False
+    interpolated: bool = False
+    least_reach_m: float = 0.0
     digest: str = ""
     projection: LocalProjection | None = None
     frame: Frame | None = None
-    gaps: Bool[np.ndarray, "rows columns"] | None = None
+    gaps: Marks | None = None
 
-    def value(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
+    def value(self, X: Places) -> Values:
         """Values at locations on the map; outside locations are moved to the edge."""
         return self.surface(np.clip(np.asarray(X, dtype=float), self.low, self.high))
 
@@ -73,12 +76,33 @@ class Field:
         told = (self.points, self.value(self.points), self.maximum, self.argmax, self.unit, "m", self.name, self.value)
         return GroundTruth(*told, goal=task, level=level, at_round=at_round)
 
+    @property
+    def reach_m(self) -> float:
+        """Sensible travel distance of a round: 15 % of the map's longer side, or more."""
+        return max(0.15 * float((self.high - self.low).max()), self.least_reach_m)
+
+    def with_surface(self, surface: Surface) -> "Field":
+        """Other values on the same map; the summit is searched again."""
+        places = self.sites if self.sites_only else self.points
+        values = surface(places)
+        maximum, argmax = float(values.max()), places[values.argmax()]
+        if not self.sites_only:
+            maximum, argmax = summit(surface, places, self.low, self.high)
+        return replace(self, surface=surface, maximum=maximum, argmax=argmax, minimum=float(values.min()))
+
+    def require_on_map(self, place: Place, at: str) -> None:
+        """Refuse a place beyond the corners of the map."""
+        low, high = self.low, self.high
+        if not ((place >= low) & (place <= high)).all():
+            sides = f"x from {low[0]:g} to {high[0]:g} m and y from {low[1]:g} to {high[1]:g} m"
+            raise ConfigError(f"got {place.tolist()}; wanted a location on the map, {sides}", at=at)
+
     @cached_property
-    def raster(self) -> Float[np.ndarray, "rows columns"]:
+    def raster(self) -> Rows:
         """Values over the whole map for pictures, south row first, 160 cells along the longer side."""
         columns, rows = np.maximum(2, np.ceil(160 * (self.high - self.low) / (self.high - self.low).max())).astype(int)
         xs, ys = np.linspace(self.low[0], self.high[0], columns), np.linspace(self.low[1], self.high[1], rows)
-        return self.value(np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)).reshape(rows, columns)
+        return self.value(grid_points(xs, ys)).reshape(rows, columns)
 
 
 def seen_values(minimum: float, maximum: float, noise_std: float) -> tuple[float, float]:
@@ -87,18 +111,16 @@ def seen_values(minimum: float, maximum: float, noise_std: float) -> tuple[float
     return minimum - margin, maximum + margin
 
 
-def lattice(low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], n_points: int) -> Float[np.ndarray, "k 2"]:
+def lattice(low: Place, high: Place, n_points: int) -> Places:
     """At most ``n_points`` locations in rows and columns over a rectangle, in nearly square cells, edges included."""
     width, height = high - low
     columns = int(np.clip(np.sqrt(n_points * width / height), 2, n_points // 2))
     rows = max(2, n_points // columns)
     xs, ys = np.linspace(low[0], high[0], columns), np.linspace(low[1], high[1], rows)
-    return np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
+    return grid_points(xs, ys)
 
 
-def summit(
-    surface: Surface, places: Float[np.ndarray, "k 2"], low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"]
-) -> tuple[float, Float[np.ndarray, " 2"]]:
+def summit(surface: Surface, places: Places, low: Place, high: Place) -> tuple[float, Place]:
     """Maximum of a smooth field and its location: best of ``places``, then local searches from the ten best.
 
     ``places`` must be dense enough to have one on the slope of the highest peak.
@@ -108,7 +130,7 @@ def summit(
     best_value, best_place = float(values.max()), places[values.argmax()]
     scale = float(np.ptp(values)) or 1.0
 
-    def depth(unit: Float[np.ndarray, " 2"]) -> float:
+    def depth(unit: Place) -> float:
         return -float(surface((low + unit * size)[None])[0]) / scale
 
     for start in places[np.argsort(-values, kind="stable")[:10]]:
@@ -118,6 +140,21 @@ def summit(
         if value > best_value:
             best_value, best_place = value, place
     return best_value, best_place
+
+
+class Bilinear:
+    """Values between the cell centres of a rectilinear grid; ``xs`` and ``ys`` are rising coordinates.
+
+    Beyond the grid it extrapolates if ``is_endless``, and else refuses.
+    """
+
+    def __init__(self, xs: np.ndarray, ys: np.ndarray, values: Rows, *, is_endless: bool = False) -> None:
+        beyond: dict[str, Any] = {"bounds_error": False, "fill_value": None} if is_endless else {}
+        self._interpolator = RegularGridInterpolator((ys, xs), values, **beyond)
+
+    def __call__(self, X: Places) -> Values:
+        """Values at places on the grid."""
+        return self._interpolator(X[:, ::-1])
 
 
 class Change(Protocol):
@@ -157,43 +194,38 @@ class FieldInTime:
         """Projection of longitudes and latitudes to the map; None if coordinates are metres."""
         return self.first.projection
 
+    @property
+    def digest(self) -> str:
+        """Hash of the data behind the settings; empty without data."""
+        return self.first.digest
+
     def at(self, round_number: int) -> Field:
         """Field of a round, with its own summit."""
         if self._change is None:
             return self.first
-        return _remembered(self._fields, round_number, lambda: with_surface(self.first, self._surface(round_number)))
+        if round_number not in self._fields:
+            _keep(self._fields, round_number, self.first.with_surface(self._surface(round_number)))
+        return self._fields[round_number]
 
-    def value(self, X: Float[np.ndarray, "k 2"], round_number: int) -> Float[np.ndarray, " k"]:
+    def value(self, X: Places, round_number: int) -> Values:
         """Values of a round at locations on the map, without the search for its summit."""
         return self.first.value(X) if self._change is None else self._surface(round_number)(X)
 
     def _surface(self, round_number: int) -> Surface:
         assert self._change is not None
-        change = self._change
-        return _remembered(self._surfaces, round_number, lambda: change.surface(round_number))
+        if round_number not in self._surfaces:
+            _keep(self._surfaces, round_number, self._change.surface(round_number))
+        return self._surfaces[round_number]
 
 
-def _remembered(known: dict[int, T], key: int, make: Callable[[], T]) -> T:
-    """Cached value of a key, or a new one; only the last few are kept."""
-    if key not in known:
-        while len(known) >= _KEPT:
-            del known[next(iter(known))]
-        known[key] = make()
-    return known[key]
+def _keep(known: dict[int, T], key: int, value: T) -> None:
+    """Add a value to a cache of the last few."""
+    while len(known) >= _KEPT:
+        del known[next(iter(known))]
+    known[key] = value
 
 
-def with_surface(field: Field, surface: Surface) -> Field:
-    """Field with other values on the same map; its summit is searched again."""
-    places = field.sites if field.sites_only else field.points
-    values = surface(places)
-    top = int(values.argmax())
-    maximum, argmax = float(values[top]), places[top]
-    if not field.sites_only:
-        maximum, argmax = summit(surface, places, field.low, field.high)
-    return replace(field, surface=surface, maximum=maximum, argmax=argmax, minimum=float(values.min()))
-
-
-def spread(rng: np.random.Generator, sites: Float[np.ndarray, "k 2"], n_places: int) -> Float[np.ndarray, "n_places 2"]:
+def spread(rng: np.random.Generator, sites: Places, n_places: int) -> Float[np.ndarray, "n_places 2"]:
     """Random sites, separated from each other.
 
     Sites are taken in random order, each at least half the side of a site's share of the map from those before it; this
@@ -202,11 +234,12 @@ def spread(rng: np.random.Generator, sites: Float[np.ndarray, "k 2"], n_places: 
     order = sites[rng.permutation(len(sites))]
     apart = 0.5 * float(np.sqrt(np.prod(np.ptp(sites, axis=0)) / n_places))
     while True:
-        chosen: list[Float[np.ndarray, " 2"]] = []
+        chosen: list[Place] = []
         free = np.ones(len(order), dtype=bool)
         while len(chosen) < n_places and free.any():
             site = order[free.argmax()]
             chosen.append(site)
+            # sites at the same location count once, however small the distance has become
             free &= (((order - site) ** 2).sum(axis=1) >= apart**2) & (order != site).any(axis=1)
         if len(chosen) == n_places:
             return np.array(chosen)

@@ -1,8 +1,8 @@
 """Fields from measurements in a CSV file, still or changing, as sites only or interpolated."""
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -12,8 +12,9 @@ from scipy.spatial import ConvexHull, KDTree, QhullError
 from swarmbo.boundary.csv_measurements import Measurements, read_measurements
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import kernel_matrix
-from swarmbo_envs.fields.field import Field, FieldInTime, Surface, lattice, summit, with_surface
+from swarmbo_envs.fields.field import Field, FieldInTime, Surface, lattice, summit
 from swarmbo_envs.fields.settings import MeasuredSettings
+from swarmbo_envs.shared import Place, Places, Values, digest, nearest
 
 _MAX_SITES = 4096
 _MAX_EVALUATION_POINTS = 2500
@@ -31,15 +32,13 @@ def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.fiel
             or (``interpolated``) a thousandth of the usual distance between neighbours, or the sites are too few: 2 for
             ``only``, 3 that are not on one line for ``interpolated``.
     """
-    return field_of(read_measurements(settings.columns, at), settings, max_sites, at, title)
+    return _field_of(read_measurements(settings.columns, at), settings, max_sites, at, title)
 
 
-def field_of(
-    measurements: Measurements, settings: MeasuredSettings, max_sites: int, at: str = "$.field", title: str = ""
+def _field_of(
+    measurements: Measurements, settings: MeasuredSettings, max_sites: int, at: str, title: str = ""
 ) -> Field:
-    """Field of measurements already read; see ``measured_field``."""
     sites, values = distinct(measurements.places, measurements.values)
-    digest = hashlib.blake2b(np.column_stack([sites, values]).astype("<f8").tobytes(), digest_size=16).hexdigest()
     if len(sites) < 2:
         raise ConfigError(f"got {len(sites)} distinct sites in {settings.csv!r}; wanted at least 2", at=f"{at}.csv")
     _refuse_near_sites(sites, settings, at)
@@ -48,47 +47,23 @@ def field_of(
     margin = np.where(size < 0.01 * size.max(), 0.01 * size.max(), 0.0)
     low, high = sites.min(axis=0) - margin, sites.max(axis=0) + margin
     title = title or f"{Path(settings.csv).stem} {settings.value}"
+    known: dict[str, Any] = {
+        "quantity": settings.value,
+        "unit": settings.unit,
+        "digest": digest(np.column_stack([sites, values])),
+        "projection": measurements.projection,
+    }
     if settings.sites == "only":
-        spacing = _distance_to_next(sites)
-        return Field(
-            name=f"{title} (measured sites only)",
-            quantity=settings.value,
-            unit=settings.unit,
-            low=low,
-            high=high,
-            sites=sites,
-            sites_only=True,
-            interpolated=False,
-            points=sites,
-            surface=NearestSite(sites, values),
-            maximum=float(values.max()),
-            argmax=sites[values.argmax()],
-            minimum=float(values.min()),
-            reach_m=max(0.15 * float(size.max()), 1.5 * float(spacing.max())),
-            digest=digest,
-            projection=measurements.projection,
-        )
+        known |= {"sites_only": True, "least_reach_m": 1.5 * float(_distance_to_next(sites).max())}
+        ends = float(values.max()), sites[values.argmax()], float(values.min())
+        title, surface = f"{title} (measured sites only)", NearestSite(sites, values)
+        return Field(title, low, high, sites, sites, surface, *ends, **known)
     hull, surface = Hull(sites, at), Kriging(sites, values)
     candidates = _spread(hull, sites, low, high, min(max_sites, _MAX_SITES))
-    maximum, argmax = summit(surface, np.concatenate([sites, lattice(low, high, _MAX_SITES)]), low, high)
-    return Field(
-        name=f"{title} (interpolated)",
-        quantity=settings.value,
-        unit=settings.unit,
-        low=low,
-        high=high,
-        sites=candidates,
-        sites_only=False,
-        interpolated=True,
-        points=_spread(hull, sites, low, high, _MAX_EVALUATION_POINTS),
-        surface=surface,
-        maximum=maximum,
-        argmax=argmax,
-        minimum=float(surface(candidates).min()),
-        reach_m=0.15 * float(size.max()),
-        digest=digest,
-        projection=measurements.projection,
-    )
+    points = _spread(hull, sites, low, high, _MAX_EVALUATION_POINTS)
+    summit_of = summit(surface, np.concatenate([sites, lattice(low, high, _MAX_SITES)]), low, high)
+    ends, known["interpolated"] = (*summit_of, float(surface(candidates).min())), True
+    return Field(f"{title} (interpolated)", low, high, candidates, points, surface, *ends, **known)
 
 
 class NearestSite:
@@ -97,7 +72,7 @@ class NearestSite:
     def __init__(self, sites: Float[np.ndarray, "n 2"], values: Float[np.ndarray, " n"]) -> None:
         self._tree, self._values = KDTree(sites), values
 
-    def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
+    def __call__(self, X: Places) -> Values:
         """Values at locations on the map."""
         return self._values[self._tree.query(X)[1]]
 
@@ -121,7 +96,7 @@ class Kriging:
         self._level = float(ones @ cho_solve(factor, values)) / float(ones @ cho_solve(factor, ones))
         self._weights = cho_solve(factor, values - self._level)
 
-    def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
+    def __call__(self, X: Places) -> Values:
         """Values at locations on the map."""
         return (
             self._level
@@ -142,9 +117,7 @@ class Hull:
                 at=f"{at}.sites",
             ) from None
 
-    def lattice(
-        self, low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], n_points: int
-    ) -> Float[np.ndarray, "k 2"]:
+    def lattice(self, low: Place, high: Place, n_points: int) -> Places:
         """Points of a lattice over a rectangle that lie in the hull, edge included: nearly ``n_points``, and no more.
 
         There may be none if ``n_points`` is small or the hull is a sliver between the points.
@@ -160,14 +133,14 @@ class Hull:
                 best = finer
         return best
 
-    def _covered(self, places: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "j 2"]:
+    def _covered(self, places: Places) -> Float[np.ndarray, "j 2"]:
         beyond = (places - self._centre) / self._scale @ self._equations[:, :2].T + self._equations[:, 2]
         return places[(beyond <= 1e-9).all(axis=1)]
 
 
-def thinned(sites: Float[np.ndarray, "n 2"], n_points: int) -> Float[np.ndarray, "k 2"]:
+def thinned(sites: Float[np.ndarray, "n 2"], n_points: int) -> Places:
     """At most ``n_points`` of the sites, spread evenly by farthest-point selection from the one nearest their mean."""
-    chosen = [int(((sites - sites.mean(axis=0)) ** 2).sum(axis=1).argmin())]
+    chosen = [nearest(sites, sites.mean(axis=0))]
     gap = np.full(len(sites), np.inf)
     while len(chosen) < min(n_points, len(sites)):
         gap = np.minimum(gap, ((sites - sites[chosen[-1]]) ** 2).sum(axis=1))
@@ -175,9 +148,7 @@ def thinned(sites: Float[np.ndarray, "n 2"], n_points: int) -> Float[np.ndarray,
     return sites[np.sort(chosen)]
 
 
-def _spread(
-    hull: Hull, sites: Float[np.ndarray, "n 2"], low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"], n: int
-) -> Float[np.ndarray, "k 2"]:
+def _spread(hull: Hull, sites: Float[np.ndarray, "n 2"], low: Place, high: Place, n: int) -> Places:
     """At most n points over the hull: a lattice, or the sites if it covers n / 2 at most and they are more."""
     places = hull.lattice(low, high, n)
     if len(places) > n / 2 or len(places) >= len(sites):
@@ -192,14 +163,11 @@ def _refuse_near_sites(sites: Float[np.ndarray, "n 2"], settings: MeasuredSettin
     if spacing.min() >= wanted:
         return
     one = int(spacing.argmin())
-    squared = ((sites - sites[one]) ** 2).sum(axis=1)
-    squared[one] = np.inf
-    pair = f"{sites[one].tolist()} and {sites[squared.argmin()].tolist()}"
-    raise ConfigError(
-        f"got sites {pair}, {spacing[one]:.3g} m apart; wanted at least {wanted:.3g} m: give rows of one site the "
-        "same coordinates, and their values are averaged",
-        at=f"{at}.csv",
-    )
+    others = np.delete(sites, one, axis=0)
+    pair = f"{sites[one].tolist()} and {others[nearest(others, sites[one])].tolist()}"
+    fix = "give rows of one site the same coordinates, and their values are averaged"
+    got = f"got sites {pair}, {spacing[one]:.3g} m apart; wanted at least {wanted:.3g} m"
+    raise ConfigError(f"{got}: {fix}", at=f"{at}.csv")
 
 
 def _distance_to_next(sites: Float[np.ndarray, "n 2"]) -> Float[np.ndarray, " n"]:
@@ -249,14 +217,13 @@ class Stations:
         return Kriging(self.sites, values) if self._interpolated else NearestSite(self.sites, values)
 
 
-def measured_in_time(settings: MeasuredSettings, max_sites: int, at: str = "$.field", title: str = "") -> FieldInTime:
+def measured_in_time(settings: MeasuredSettings, max_sites: int, at: str = "$.field") -> FieldInTime:
     """Field of a CSV file, changing in time if it has a time column; see ``measured_field``."""
     read = read_measurements(settings.columns, at)
-    still = field_of(read, settings, max_sites, at, title)
+    still = _field_of(read, settings, max_sites, at)
     if read.times is None:
         return FieldInTime(still)
     table = np.column_stack([read.places, read.times, read.values])
     stations = Stations(table, settings.time_step, settings.sites == "interpolated", at)
-    digest = hashlib.blake2b(table.astype("<f8").tobytes(), digest_size=16).hexdigest()
-    first = with_surface(replace(still, digest=digest), stations.surface(0))
+    first = replace(still, digest=digest(table)).with_surface(stations.surface(0))
     return FieldInTime(first, stations, float(table[:, 3].min()), float(table[:, 3].max()))

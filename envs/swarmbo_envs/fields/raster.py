@@ -1,6 +1,5 @@
 """Fields from rasters: georeferenced GeoTIFFs, and NumPy arrays."""
 
-import hashlib
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,15 +7,15 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Num
-from scipy.interpolate import RegularGridInterpolator
 from scipy.ndimage import distance_transform_edt
 
 from swarmbo.boundary.extras import needed
-from swarmbo.boundary.missing import marked
+from swarmbo.boundary.missing import KEEP_ALL, doubt, marked
 from swarmbo.boundary.projection import Frame, LocalProjection
 from swarmbo.errors import ConfigError, DataWarning
-from swarmbo_envs.fields.field import Field, lattice
+from swarmbo_envs.fields.field import Bilinear, Field, lattice
 from swarmbo_envs.fields.settings import RasterFieldSettings
+from swarmbo_envs.shared import Marks, Place, Places, Rows, Values, digest, grid_points, marked_sums
 
 _MOST_PIXELS = 10**8
 _MAX_EVALUATION_POINTS = 2500
@@ -42,7 +41,7 @@ class Raster:
     """
 
     values: Num[np.ndarray, "rows columns"]
-    masked: Bool[np.ndarray, "rows columns"]
+    masked: Marks
     edges: tuple[float, float, float, float]
     is_placed: bool
     is_north_up: bool
@@ -76,9 +75,8 @@ def read_geotiff(path: str, what: str, at: str, band: int = 1) -> Raster:
                     crs=file.crs,
                 )
     except rasterio.errors.RasterioError as error:
-        raise ConfigError(
-            f"got {path!r}, which cannot be read ({error}); wanted a GeoTIFF, or an array (.npy)", at=at
-        ) from None
+        got = f"got {path!r}, which cannot be read ({error})"
+        raise ConfigError(f"{got}; wanted a GeoTIFF, or an array (.npy)", at=at) from None
 
 
 def read_array(path: str, at: str) -> Raster:
@@ -132,30 +130,24 @@ def raster_field(
     found = surface(places)
     best = int(found.argmax())
     kind = "" if raster.crs is None else f" ({raster.crs.to_string()})"
+    kind = " (longitudes and latitudes, projected)" if raster.in_degrees else kind
     return Field(
-        name=f"{Path(settings.raster).stem}{' (longitudes and latitudes, projected)' if raster.in_degrees else kind}",
+        name=f"{Path(settings.raster).stem}{kind}",
         quantity=settings.value,
         unit=settings.unit,
         low=low,
         high=high,
         sites=sites,
-        sites_only=False,
-        interpolated=False,
         points=lattice(low, high, _MAX_EVALUATION_POINTS),
         surface=surface,
         maximum=float(found[best]),
         argmax=places[best],
         minimum=float(surface(sites).min()),
-        reach_m=0.15 * float(high.max()),
-        digest=_digest(np.where(known, values, np.nan), raster.edges),
+        digest=digest(np.where(known, values, np.nan), repr(raster.edges).encode()),
         projection=surface.projection,
         frame=surface.frame(raster),
         gaps=None if squares.all() else surface.touched(~squares),
     )
-
-
-def _digest(values: Float[np.ndarray, "rows columns"], edges: tuple[float, float, float, float]) -> str:
-    return hashlib.blake2b(values.astype("<f8").tobytes() + repr(edges).encode(), digest_size=16).hexdigest()
 
 
 def _read(settings: RasterFieldSettings, at: str) -> Raster:
@@ -187,9 +179,7 @@ def _read(settings: RasterFieldSettings, at: str) -> Raster:
     return tiff
 
 
-def _unknown(
-    settings: RasterFieldSettings, raster: Raster, at: str, *, may_have_gaps: bool
-) -> Bool[np.ndarray, "rows columns"]:
+def _unknown(settings: RasterFieldSettings, raster: Raster, at: str, *, may_have_gaps: bool) -> Marks:
     """Cells of a raster without a value; warns about them, or refuses them."""
     values = raster.values.astype(float)
     unknown = raster.masked | ~np.isfinite(values)
@@ -199,7 +189,7 @@ def _unknown(
         marks, doubtful = settings.missing, dict[float, int]()
     else:
         marks, doubtful = _marks(values[~unknown])
-        keep = " (missing = [] takes all numbers as they are)" if marks else ""
+        keep = KEEP_ALL if marks else ""
     for number in marks:
         here = ~unknown & (values == number)
         unknown = unknown | here
@@ -213,12 +203,8 @@ def _unknown(
             at=at,
         )
     for number, count in doubtful.items():
-        warnings.warn(
-            f"{at}: {path} holds {number:.10g} in {count:,} of {size:,} cells. It may mark a gap, but is "
-            f"used as a value. missing = [{number:.10g}] leaves it out, missing = [] keeps all",
-            DataWarning,
-            stacklevel=2,
-        )
+        here = f"{at}: {path} holds {number:.10g} in {count:,} of {size:,} cells"
+        warnings.warn(f"{here}. {doubt(number)}", DataWarning, stacklevel=2)
     if unknown.any():
         told = f"{at}: {unknown.sum():,} of {size:,} cells of {path} have no value and are no-go"
         warnings.warn(f"{told}: {why}", DataWarning, stacklevel=2)
@@ -244,14 +230,13 @@ def _marks(values: Float[np.ndarray, " n"]) -> tuple[list[float], dict[float, in
 
 def _placing(
     xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " rows"], tiff: Raster, at: str
-) -> tuple[Float[np.ndarray, " 2"], LocalProjection | None, float]:
+) -> tuple[Place, LocalProjection | None, float]:
     """Size of the map in m, its projection, and the length of the raster's unit in m."""
     if not tiff.in_degrees:
         metres = 1.0 if tiff.crs is None else float(tiff.crs.linear_units_factor[1])
         return np.array([xs[-1] - xs[0], ys[-1] - ys[0]]) * metres, None, metres
     along_x, along_y = np.linspace(xs[0], xs[-1], _EDGE), np.linspace(ys[0], ys[-1], _EDGE)
-    around = np.stack(np.meshgrid([xs[0], xs[-1]], [ys[0], ys[-1]]), axis=-1).reshape(-1, 2)
-    whole = LocalProjection.about(around, at)
+    whole = LocalProjection.about(grid_points(xs[[0, -1]], ys[[0, -1]]), at)
 
     def edge(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return whole.metres(np.column_stack(np.broadcast_arrays(x, y)))
@@ -265,39 +250,35 @@ def _placing(
 
 
 class _Cells:
-    """Values interpolated between cell centres, at locations on the map.
-
-    ``xs`` and ``ys`` are the columns' and rows' coordinates in the unit of the raster, rising; ``projection`` is None
-    for coordinates in ``unit_m`` metres.
-    """
+    """Values between cell centres, at locations on the map, projected or in units of ``unit_m``."""
 
     def __init__(
         self,
         xs: Float[np.ndarray, " columns"],
         ys: Float[np.ndarray, " rows"],
-        values: Float[np.ndarray, "rows columns"],
-        size: Float[np.ndarray, " 2"],
+        values: Rows,
+        size: Place,
         projection: LocalProjection | None,
         unit_m: float,
     ) -> None:
         self._xs, self._ys = xs, ys
+        self._low, self._high = np.array([xs[0], ys[0]]), np.array([xs[-1], ys[-1]])
         self.size, self.projection, self._unit_m = size, projection, unit_m
-        self._interpolator = RegularGridInterpolator((ys, xs), values, method="linear")
+        self._between = Bilinear(xs, ys, values)
 
-    def __call__(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
+    def __call__(self, X: Places) -> Values:
         """Values at locations on the map."""
-        low, high = np.array([self._xs[0], self._ys[0]]), np.array([self._xs[-1], self._ys[-1]])
-        return self._interpolator(np.clip(self._own(X), low, high)[:, ::-1])
+        return self._between(np.clip(self._own(X), self._low, self._high))
 
-    def _own(self, X: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
+    def _own(self, X: Places) -> Places:
         """Convert locations on the map to the coordinates of the raster."""
         if self.projection is None:
-            return X / self._unit_m + np.array([self._xs[0], self._ys[0]])
+            return X / self._unit_m + self._low
         own = self.projection.degrees(X)
         own[:, 0] += 360.0 * np.round((self._xs.mean() - own[:, 0]) / 360.0)
         return own
 
-    def touched(self, squares: Bool[np.ndarray, "rows columns"]) -> Bool[np.ndarray, "own_rows own_columns"]:
+    def touched(self, squares: Marks) -> Bool[np.ndarray, "own_rows own_columns"]:
         """Mark the map cells that touch marked squares between four cell centres, south row first.
 
         Without a projection the squares are the map's own cells. With a projection the map has about as many cells.
@@ -305,15 +286,13 @@ class _Cells:
         if self.projection is None:
             return squares
         rows, columns = np.minimum(squares.shape, _MOST_GAP_CELLS)
-        corners = np.meshgrid(np.linspace(0.0, self.size[0], columns + 1), np.linspace(0.0, self.size[1], rows + 1))
-        own = self._own(np.stack(corners, axis=-1).reshape(-1, 2)).reshape(rows + 1, columns + 1, 2)
-        steps = np.array([self._xs[1] - self._xs[0], self._ys[1] - self._ys[0]])
-        units = (own - np.array([self._xs[0], self._ys[0]])) / steps
+        xs, ys = np.linspace(0.0, self.size[0], columns + 1), np.linspace(0.0, self.size[1], rows + 1)
+        own = self._own(grid_points(xs, ys)).reshape(rows + 1, columns + 1, 2)
+        units = (own - self._low) / np.array([self._xs[1] - self._xs[0], self._ys[1] - self._ys[0]])
         around = np.stack([units[:-1, :-1], units[:-1, 1:], units[1:, :-1], units[1:, 1:]])
         first = np.clip(np.floor(around.min(axis=0) - _BEND), 0, None).astype(int)
         last = np.minimum(np.ceil(around.max(axis=0) + _BEND).astype(int), squares.shape[::-1])
-        sums = np.zeros((squares.shape[0] + 1, squares.shape[1] + 1), dtype=np.int64)
-        sums[1:, 1:] = squares.cumsum(axis=0).cumsum(axis=1)
+        sums = marked_sums(squares)
         (x0, y0), (x1, y1) = np.moveaxis(first, 2, 0), np.moveaxis(last, 2, 0)
         return sums[y1, x1] - sums[y0, x1] - sums[y1, x0] + sums[y0, x0] > 0
 
@@ -323,8 +302,8 @@ class _Cells:
             return None
         return Frame(raster.crs, (float(self._xs[0]), float(self._ys[0])), self._unit_m)
 
-    def middles(self) -> Float[np.ndarray, "k 2"]:
+    def middles(self) -> Places:
         """Cell centres on the map; the maximum is at one of them, or on the edge."""
-        own = np.stack(np.meshgrid(self._xs, self._ys), axis=-1).reshape(-1, 2)
+        own = grid_points(self._xs, self._ys)
         places = (own - own[0]) * self._unit_m if self.projection is None else self.projection.metres(own)
         return places[((places >= 0.0) & (places <= self.size)).all(axis=1)]

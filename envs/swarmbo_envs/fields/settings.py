@@ -1,42 +1,33 @@
 """Settings of fields, and tasks for which a field is measured."""
 
-import json
-from typing import Annotated, Any, Literal, Protocol
-
-import msgspec
+from typing import Annotated, Any, Literal
 
 from swarmbo.boundary.csv_measurements import CsvColumns
 from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import KernelName, require_kernel
 from swarmbo.settings import Settings, Whole, convert, require, within
+from swarmbo_envs.shared import Pair, kind_of
+from swarmbo_envs.simulated_world import WorldSettings
 
 Task = Literal["peak", "map", "level"]
-Pair = tuple[float, float]
 Window = tuple[int, int, int, int]
 CellSide = Annotated[float, within(1e-6, 1e9, "a length", "m")]
 
 
-class Watched(Protocol):
-    """Settings that name a task."""
+class FieldWorldSettings(WorldSettings, frozen=True):
+    """Settings that every world over a field has."""
 
-    @property
-    def task(self) -> Task:
-        """Maximum, whole field, or region above a level."""
-        ...
+    field: dict[str, Any] | None = None
+    task: Task = "peak"
+    level: float | None = None
 
-    @property
-    def level(self) -> float | None:
-        """Watched level, in the unit of the field."""
-        ...
-
-
-def require_level(settings: Watched) -> None:
-    """Refuse a level without the task, and the task without a level; call it from ``__post_init__``."""
-    if settings.task == "level":
-        require(settings, "level", lambda value: value is not None, "the level that is watched, for the task 'level'")
-    else:
-        require(settings, "level", lambda value: value is None, "no level, or the task 'level'")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.task == "level":
+            require(self, "level", lambda it: it is not None, "the level that is watched, for the task 'level'")
+        else:
+            require(self, "level", lambda it: it is None, "no level, or the task 'level'")
 
 
 class ElevationSettings(Settings, frozen=True):
@@ -88,13 +79,10 @@ class MeasuredSettings(Settings, frozen=True):
     missing: list[float] | None = None
 
     def __post_init__(self) -> None:
-        require(self, "missing", lambda value: value is None or len(value) <= 16, "at most 16 numbers")
-        require(
-            self,
-            "time_step",
-            lambda value: value is None or (self.time is not None and 1e-9 <= value <= 1e12),
-            "a time from 1e-9 to 1e12, beside the column `time`",
-        )
+        super().__post_init__()
+        _require_few(self)
+        is_step = self.time_step is None or (self.time is not None and 1e-9 <= self.time_step <= 1e12)
+        require(self, "time_step", lambda _: is_step, "a time from 1e-9 to 1e12, beside the column `time`")
 
     @property
     def columns(self) -> CsvColumns:
@@ -131,13 +119,13 @@ class RasterFieldSettings(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, "missing", lambda value: value is None or len(value) <= 16, "at most 16 numbers")
-        require(
-            self,
-            "cell_m",
-            lambda value: not isinstance(value, list) or len(value) == 2,
-            "a width in m, or [width, height]",
-        )
+        _require_few(self)
+        is_pair = not isinstance(self.cell_m, list) or len(self.cell_m) == 2
+        require(self, "cell_m", lambda _: is_pair, "a width in m, or [width, height]")
+
+
+def _require_few(settings: MeasuredSettings | RasterFieldSettings) -> None:
+    require(settings, "missing", lambda value: value is None or len(value) <= 16, "at most 16 numbers")
 
 
 class SurveySettings(Settings, frozen=True):
@@ -169,11 +157,9 @@ class ChangeSettings(Settings, frozen=True):
 
 
 def _require_region(settings: "DrawSettings | PlumeSettings") -> None:
-    def is_region(sides: Pair) -> bool:
-        return all(1e-6 <= side <= 1e12 for side in sides) and max(sides) < 1e6 * min(sides)
-
-    told = "width and height from 1e-6 to 1e12 m, neither a million times the other"
-    require(settings, "size_m", is_region, told)
+    sides, told = settings.size_m, "width and height from 1e-6 to 1e12 m, neither a million times the other"
+    is_region = all(1e-6 <= side <= 1e12 for side in sides) and max(sides) < 1e6 * min(sides)
+    require(settings, "size_m", lambda _: is_region, told)
 
 
 class DrawSettings(Settings, frozen=True):
@@ -184,9 +170,9 @@ class DrawSettings(Settings, frozen=True):
         lengthscale_m: Its lengthscale, 1e-6 to 1e12 m, and within a million times the longer side and its reciprocal.
         std: Prior standard deviation, 1e-12 to 1e12.
         mean: Prior mean, -1e12 to 1e12.
-    seed: Number of the draw; the field is the same after every reset.
+        seed: Number of the draw; the field is the same after every reset.
         size_m: Width and height of the region, each 1e-6 to 1e12 m, neither a million times the other.
-    time: Its change in time; None for a static field.
+        time: Its change in time; None for a static field.
     """
 
     kernel: KernelName = "matern52"
@@ -245,18 +231,11 @@ class PlumeSettings(Settings, frozen=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         _require_region(self)
-        require(
-            self,
-            "sources",
-            lambda places: (
-                places is None
-                or (
-                    1 <= len(places) <= 16
-                    and all(0 <= x <= self.size_m[0] and 0 <= y <= self.size_m[1] for x, y in places)
-                )
-            ),
-            "1 to 16 places [x, y] in the region",
-        )
+        width, height = self.size_m
+        if self.sources is not None:
+            are_within = all(0 <= x <= width and 0 <= y <= height for x, y in self.sources)
+            are_few = 1 <= len(self.sources) <= 16
+            require(self, "sources", lambda _: are_few and are_within, "1 to 16 places [x, y] in the region")
 
 
 class CarriedSettings(Settings, frozen=True):
@@ -302,30 +281,11 @@ def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bo
     if table is None:
         return ElevationSettings(elevation="jacksboro")
     by_key = _MOVING if moving else _STILL
-    kinds = [key for key in by_key if key in table]
-    if len(kinds) != 1:
-        got = ", ".join(map(repr, table)) or "an empty table"
-        fix = "; a table given whole takes the place of another: field = { csv = FILE, … }" if len(kinds) > 1 else ""
-        raise ConfigError(f"got {got}; wanted exactly one of the keys {', '.join(map(repr, by_key))}{fix}", at=at)
-    settings = convert(table, by_key[kinds[0]], at=at)
+    fix = "; a table given whole takes the place of another: field = { csv = FILE, … }"
+    settings = convert(table, by_key[kind_of(table, by_key, at, fix)], at=at)
     if not moving and (path := _path_of_time(settings)) is not None:
         raise ConfigError("got a field that changes; wanted none here: swarmbo/sensor_field-v0 takes it", at=at + path)
     return settings
-
-
-def plain_settings(settings: Any, digest: str, moving: bool = False) -> dict[str, Any]:
-    """Identity of a world over a field as plain JSON: settings with defaults, without the render mode.
-
-    ``digest`` of the field's data replaces the path of a file.
-    """
-    table = msgspec.to_builtins(field_settings(settings.field, moving=moving))
-    for key in ("csv", "raster"):
-        if key in table:
-            table[key] = f"data {digest}"
-    plain = {**msgspec.to_builtins(settings), "field": table}
-    del plain["render_mode"]
-    # tuples become lists, as in a state that was written to a file
-    return json.loads(json.dumps(plain))
 
 
 def _path_of_time(settings: FieldSettings) -> str | None:

@@ -1,7 +1,8 @@
 """Sums of terms, each over some variables, with a known maximum."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
@@ -9,7 +10,9 @@ from jaxtyping import Float
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError, ShapeError
 
-Term = Callable[[Float[np.ndarray, "m a"]], Float[np.ndarray, " m"]]
+Points = Float[np.ndarray, "m a"]
+Values = Float[np.ndarray, " m"]
+Term = Callable[[Points], Values]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +124,15 @@ class AdditiveFunction:
             raise ConfigError(f"got {dict(bounds)}; wanted (low, high) for every variable", at="$.bounds")
         low, high = np.array(sides, dtype=float).T
         scopes = {"all": tuple(range(len(variables)))}
-        return cls(name, low, high, scopes, {"all": _ByName(function, variables)}, maximum=maximum, variables=variables)
+        return cls(
+            name,
+            low,
+            high,
+            scopes,
+            {"all": partial(_by_name, function=function, variables=variables)},
+            maximum=maximum,
+            variables=variables,
+        )
 
     @property
     def n_variables(self) -> int:
@@ -176,67 +187,36 @@ class AdditiveFunction:
         if not self.is_unbounded:
             fixed = (old <= 0.0) | (old >= 1.0)
             new = np.where(fixed, old, new)
-        terms: dict[str, Term] = {}
+        place, terms = self.low + new * sides, dict[str, Term]()
         for factor, scope in self.scopes.items():
-            index = list(scope)
+            term, i = self.terms[factor], list(scope)
             if self.is_unbounded:
-                inner = _Stretched(
-                    self.terms[factor], self.low[index] + new[index] * sides[index], self.argmax[index], powers[index]
-                )
+                terms[factor] = partial(_stretched, term=term, new=place[i], old=self.argmax[i], factor=powers[i])
             else:
-                inner = _Bent(self.terms[factor], self.low[index], sides[index], old[index], new[index], powers[index])
-            terms[factor] = inner
-        return AdditiveFunction(
-            name=self.name + (", moved" if move else "") + (", rescaled" if rescale else ""),
-            low=self.low,
-            high=self.high,
-            scopes=self.scopes,
-            terms=terms,
-            argmax=self.low + new * sides,
-            maximum=self.maximum,
-            is_unbounded=self.is_unbounded,
-            variables=self.variables,
-        )
+                bend = np.stack([old, new, powers])[:, i]
+                terms[factor] = partial(_bent, term=term, low=self.low[i], sides=sides[i], move=bend)
+        name = self.name + (", moved" if move else "") + (", rescaled" if rescale else "")
+        return replace(self, name=name, terms=terms, argmax=place)
 
 
-@dataclass(frozen=True, eq=False)
-class _ByName:
+# terms are partial functions of this module, so that they can be pickled
+
+
+def _by_name(X: Points, function: Callable[..., float], variables: tuple[str, ...]) -> Values:
     """A function of named variables, at points one a row."""
-
-    function: Callable[..., float]
-    variables: tuple[str, ...]
-
-    def __call__(self, X: Float[np.ndarray, "m a"]) -> Float[np.ndarray, " m"]:
-        return np.array([float(self.function(**dict(zip(self.variables, x, strict=True)))) for x in X.tolist()])
+    return np.array([float(function(**dict(zip(variables, x, strict=True)))) for x in X.tolist()])
 
 
-@dataclass(frozen=True, eq=False)
-class _Stretched:
-    """x -> term(old + factor (x - new))."""
-
-    term: Term
-    new: Float[np.ndarray, " a"]
-    old: Float[np.ndarray, " a"]
-    factor: Float[np.ndarray, " a"]
-
-    def __call__(self, X: Float[np.ndarray, "m a"]) -> Float[np.ndarray, " m"]:
-        return self.term(self.old + self.factor * (X - self.new))
+def _stretched(X: Points, term: Term, new: np.ndarray, old: np.ndarray, factor: np.ndarray) -> Values:
+    """X -> term(old + factor (x - new))."""
+    return term(old + factor * (X - new))
 
 
-@dataclass(frozen=True, eq=False)
-class _Bent:
-    """x -> term(bent x), each axis onto itself; see ``AdditiveFunction.moved``."""
-
-    term: Term
-    low: Float[np.ndarray, " a"]
-    sides: Float[np.ndarray, " a"]
-    old: Float[np.ndarray, " a"]
-    new: Float[np.ndarray, " a"]
-    power: Float[np.ndarray, " a"]
-
-    def __call__(self, X: Float[np.ndarray, "m a"]) -> Float[np.ndarray, " m"]:
-        inside = (self.old > 0.0) & (self.old < 1.0)
-        old, at = np.where(inside, self.old, 0.5), np.where(inside, self.new, 0.5) ** self.power
-        k = np.where(inside, old * (1.0 - at) / (at * (1.0 - old)), 1.0)
-        u = np.clip((X - self.low) / self.sides, 0.0, 1.0) ** self.power
-        return self.term(self.low + self.sides * (k * u / (1.0 - u + k * u)))
+def _bent(X: Points, term: Term, low: np.ndarray, sides: np.ndarray, move: np.ndarray) -> Values:
+    """X -> term(bent x), each axis onto itself, for rows old, new and power; see ``AdditiveFunction.moved``."""
+    old, new, power = move
+    inside = (old > 0.0) & (old < 1.0)
+    old, at = np.where(inside, old, 0.5), np.where(inside, new, 0.5) ** power
+    k = np.where(inside, old * (1.0 - at) / (at * (1.0 - old)), 1.0)
+    u = np.clip((X - low) / sides, 0.0, 1.0) ** power
+    return term(low + sides * (k * u / (1.0 - u + k * u)))

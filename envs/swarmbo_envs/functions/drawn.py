@@ -9,10 +9,7 @@ from scipy.optimize import minimize
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo.kernels import draw
-from swarmbo_envs.functions.additive_function import AdditiveFunction, Term
-
-Points = Float[np.ndarray, "m a"]
-Values = Float[np.ndarray, " m"]
+from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values
 
 TRIMODAL = (
     (10, 3, 3),

@@ -1,7 +1,8 @@
-"""An additive function as a PettingZoo environment, and the state of its episodes."""
+"""An additive function as a PettingZoo environment: its settings, owners of its factors, and rules."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any, Literal
 
 import msgspec
 import networkx as nx
@@ -9,16 +10,88 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from swarmbo.boundary.rng import sobol, stream
+from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
+from swarmbo.settings import Count, Whole, require, within
 from swarmbo_envs.functions.additive_function import AdditiveFunction
 from swarmbo_envs.functions.library import get
-from swarmbo_envs.functions.settings import FunctionSettings, share_out
-from swarmbo_envs.saved_state import SavedState, WorldEpisode
-from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
+from swarmbo_envs.saved_state import WorldEpisode
+from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, WorldSettings
 
 _N_TRUTH_POINTS = 1024
+
+
+class FunctionSettings(WorldSettings, frozen=True):
+    """Arguments of the function world; see ``FunctionWorld``."""
+
+    function: str = "powell"
+    parameters: dict[str, Any] = msgspec.field(default_factory=dict)
+    moved: bool = False
+    rescaled: bool = False
+    function_seed: Whole = 0
+    outcomes: Literal["total", "per-factor"] = "total"
+    structure: Literal["known", "hidden"] = "known"
+    agents: Annotated[int, within(1, 4096)] | None = None
+    relative_noise: Annotated[float, within(0, 10, "a share")] = 0.0
+    max_cycles: Count = 100
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "parameters", _are_within_reason, "counts up to 4096, other numbers from 1e-6 to 1e6 in size")
+        require(
+            self,
+            "outcomes",
+            lambda value: value == "total" or self.structure == "known",
+            "'total' where the structure is hidden: outcomes per factor would reveal it",
+        )
+
+
+def _are_within_reason(parameters: dict[str, Any]) -> bool:
+    counts = [value for value in parameters.values() if isinstance(value, int)]
+    others = [abs(value) for value in parameters.values() if isinstance(value, float)]
+    return all(value <= 4096 for value in counts) and all(value == 0.0 or 1e-6 <= value <= 1e6 for value in others)
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """Owner of each factor and variable; each agent owns at least one variable."""
+
+    agents: tuple[str, ...]
+    factors: dict[str, str]
+    variables: dict[str, str]
+
+    def of(self, agent: str) -> tuple[str, ...]:
+        """Variables that an agent sets, in the function's order."""
+        return tuple(variable for variable, owner in self.variables.items() if owner == agent)
+
+
+def share_out(variables: Sequence[str], scopes: Mapping[str, Sequence[str]], n_agents: int | None) -> Ownership:
+    """Give every factor and every variable one owner, so that every agent owns a variable.
+
+    A variable belongs to the owner of the first factor that it is in. A factor without new variables belongs to the
+    owner of its first variable. Factors that add variables are dealt out evenly, in order, by default one per agent.
+    Variables in no factor go to the last agent.
+    """
+    brings: list[str] = []
+    seen: set[str] = set()
+    for factor, scope in scopes.items():
+        if not seen.issuperset(scope):
+            brings.append(factor)
+        seen.update(scope)
+    count = len(brings) if n_agents is None else n_agents
+    if count > len(brings):
+        wanted = f"wanted at most {len(brings)}, one per factor with new variables"
+        raise ConfigError(f"got {count} agents; {wanted}", at="$.agents")
+    agents = tuple(f"agent_{i}" for i in range(count))
+    leader = {factor: agents[place * count // len(brings)] for place, factor in enumerate(brings)}
+    owner_of: dict[str, str] = {}
+    factors: dict[str, str] = {}
+    for factor, scope in scopes.items():
+        factors[factor] = leader[factor] if factor in leader else owner_of[scope[0]]
+        for variable in scope:
+            owner_of.setdefault(variable, factors[factor])
+    return Ownership(agents, factors, {variable: owner_of.get(variable, agents[-1]) for variable in variables})
 
 
 @dataclass
@@ -134,13 +207,13 @@ and that did not fail |
 
     def interaction_graph(self) -> "nx.Graph[str]":
         """Links of agents whose variables share a factor; all pairs if the structure is hidden."""
+        own = self._owners
         graph: nx.Graph[str] = nx.Graph()
         graph.add_nodes_from(self.possible_agents)
-        if self.settings.structure == "hidden" or self.settings.outcomes == "total":
-            graph.add_edges_from((a, b) for a in self.possible_agents for b in self.possible_agents if a < b)
-            return graph
-        for factor, scope in self._scopes.items():
-            owners = {self._owners.factors[factor], *(self._owners.variables[variable] for variable in scope)}
+        joined: Sequence[Collection[str]] = [self.possible_agents]
+        if self.settings.outcomes == "per-factor":  # the structure is known then
+            joined = [{own.factors[f], *(own.variables[v] for v in scope)} for f, scope in self._scopes.items()]
+        for owners in joined:
             graph.add_edges_from((a, b) for a in owners for b in owners if a < b)
         return graph
 
@@ -149,7 +222,7 @@ and that did not fail |
         f = self.function
         if f.maximum is None or f.argmax is None:
             return None
-        unit = sobol(_N_TRUTH_POINTS, f.n_variables, stream(0, "truth points"))
+        unit = rng.sobol(_N_TRUTH_POINTS, f.n_variables, rng.stream(0, "truth points"))
         points = f.low + unit * (f.high - f.low)
         return GroundTruth(points, f.value(points), f.maximum, f.argmax, "", "", f.name, f.value)
 
@@ -187,13 +260,12 @@ and that did not fail |
         true = float(values.sum())
         episode.best.append(float(np.fmax(so_far, true if np.isfinite(true) else np.nan)))
         names = {"episode": episode.number, "round": episode.round}
-        luck = stream(episode.seed, "environment", "failure", **names).random()
+        luck = rng.stream(episode.seed, "environment", "failure", **names).random()
         if luck < self.settings.failure_rate:
             values, error = np.full_like(values, np.nan), "lost"
-        rng = stream(episode.seed, "environment", "noise", **names)
-        by_factor = self._noise_std / np.sqrt(len(values)) * rng.standard_normal(len(values))
-        of_total = self._noise_std * stream(episode.seed, "environment", "total noise", **names).standard_normal()
-        noisy = values + by_factor
+        by_factor = rng.stream(episode.seed, "environment", "noise", **names).standard_normal(len(values))
+        of_total = self._noise_std * rng.stream(episode.seed, "environment", "total noise", **names).standard_normal()
+        noisy = values + self._noise_std / np.sqrt(len(values)) * by_factor
         total = float(values.sum() + of_total)
         infos: Infos = {}
         for agent, columns in self._columns.items():
@@ -228,23 +300,13 @@ and that did not fail |
         }
 
     def _description(self) -> dict[str, Any]:
-        settings = msgspec.to_builtins(self.settings)
-        settings.pop("render_mode")
-        return cast(dict[str, Any], settings) | {"name": self.function.name}
-
-    def _read(self, saved: SavedState) -> Episode:
-        return Episode(
-            **saved.common,
-            setting=saved.array("setting", "f", (self.function.n_variables,)),
-            last=saved.array("last", "f", (len(self.possible_agents),)),
-            best=saved.array("best", "f", (saved.plain.round,)).tolist(),
-        )
+        return super()._description() | {"name": self.function.name}
 
     def _picture(self) -> NDArray[np.uint8]:
-        from swarmbo_envs.functions.rendering import frame  # figures take a second to import
+        from swarmbo_envs.pictures import function_frame  # figures take a second to import
 
         episode = self._current()
-        return frame(self.function, episode.setting, episode.best, self.max_cycles)
+        return function_frame(self.function, episode.setting, episode.best, self.max_cycles)
 
     def _text(self) -> str:
         episode = self._current()

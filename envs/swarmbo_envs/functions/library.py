@@ -9,14 +9,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from swarmbo.errors import ConfigError
-from swarmbo_envs.functions.additive_function import AdditiveFunction, Term
+from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values
 from swarmbo_envs.functions.drawn import additive_gp, blocks, trimodal, wells
-
-Points = Float[np.ndarray, "m a"]
-Values = Float[np.ndarray, " m"]
 
 
 def _whole(
@@ -25,6 +21,15 @@ def _whole(
     low, high = np.array(low, dtype=float), np.array(high, dtype=float)
     scope = {"f": tuple(range(len(low)))}
     return AdditiveFunction(name, low, high, scope, {"f": term}, np.array(argmax, dtype=float), maximum, everywhere)
+
+
+def _alike(
+    name: str, term: Term, scopes: dict[str, tuple[int, ...]], low: float, high: float, maximum: float = 0.0
+) -> AdditiveFunction:
+    """A function of equal terms, defined everywhere, in a cube; its maximum is at 0."""
+    n = sum(map(len, scopes.values()))
+    terms, middle = dict.fromkeys(scopes, term), np.zeros(n)
+    return AdditiveFunction(name, np.full(n, low), np.full(n, high), scopes, terms, middle, maximum, is_unbounded=True)
 
 
 def _one_or_blocks(n_variables: int, size: int) -> dict[str, tuple[int, ...]]:
@@ -63,7 +68,6 @@ def shekel(m: int = 10) -> AdditiveFunction:
     if m not in _SHEKEL_MAXIMA:
         raise ConfigError(f"got m = {m}; wanted 5, 7 or 10", at="$.environment.m")
     maximum, argmax = _SHEKEL_MAXIMA[m]
-
     return _whole(f"Shekel-{m}", partial(_shekel, m=m), np.zeros(4), np.full(4, 10.0), argmax, maximum)
 
 
@@ -165,12 +169,7 @@ def _powell(X: Points) -> Values:
 
 def powell(n_variables: int = 24) -> AdditiveFunction:
     """Powell's singular function, negated, in blocks of 4; the DuMBO paper's eq. (66) lacks the brackets."""
-    scopes = blocks(n_variables, 4)
-    low, high = np.full(n_variables, -4.0), np.full(n_variables, 5.0)
-    terms = dict.fromkeys(scopes, _powell)
-    return AdditiveFunction(
-        f"Powell-{n_variables}", low, high, scopes, terms, np.zeros(n_variables), 0.0, is_unbounded=True
-    )
+    return _alike(f"Powell-{n_variables}", _powell, blocks(n_variables, 4), -4.0, 5.0)
 
 
 def _rastrigin(X: Points) -> Values:
@@ -179,12 +178,7 @@ def _rastrigin(X: Points) -> Values:
 
 def rastrigin(n_variables: int = 100, block: int = 5) -> AdditiveFunction:
     """Rastrigin, negated, in blocks of consecutive variables; the DuMBO paper's eq. (67) lacks the brackets."""
-    scopes = blocks(n_variables, block)
-    low, high = np.full(n_variables, -5.12), np.full(n_variables, 5.12)
-    terms = dict.fromkeys(scopes, _rastrigin)
-    return AdditiveFunction(
-        f"Rastrigin-{n_variables}", low, high, scopes, terms, np.zeros(n_variables), 0.0, is_unbounded=True
-    )
+    return _alike(f"Rastrigin-{n_variables}", _rastrigin, blocks(n_variables, block), -5.12, 5.12)
 
 
 def _branin(X: Points) -> Values:
@@ -220,11 +214,7 @@ def _negative_ackley(X: Points) -> Values:
 def ackley(n_variables: int = 5, block: int | None = None) -> AdditiveFunction:
     """Ackley, negated, on [-32.768, 32.768]^d; one factor, or one for every ``block`` variables; maximum 0 at 0."""
     n, edge = n_variables, 32.768
-    scopes = _one_or_blocks(n, n if block is None else block)
-    terms: dict[str, Term] = dict.fromkeys(scopes, _negative_ackley)
-    return AdditiveFunction(
-        f"Ackley-{n}", np.full(n, -edge), np.full(n, edge), scopes, terms, np.zeros(n), 0.0, is_unbounded=True
-    )
+    return _alike(f"Ackley-{n}", _negative_ackley, _one_or_blocks(n, n if block is None else block), -edge, edge)
 
 
 def ackley_positive(n_variables: int = 5) -> AdditiveFunction:
@@ -247,8 +237,7 @@ def _zakharov(X: Points) -> Values:
 
 def zakharov(n_variables: int = 4) -> AdditiveFunction:
     """Zakharov, negated, one factor."""
-    n = n_variables
-    return _whole(f"Zakharov-{n}", _zakharov, np.full(n, -5.0), np.full(n, 10.0), np.zeros(n), 0.0, True)
+    return _alike(f"Zakharov-{n_variables}", _zakharov, {"f": tuple(range(n_variables))}, -5.0, 10.0)
 
 
 def _drop_wave(X: Points) -> Values:
@@ -258,7 +247,7 @@ def _drop_wave(X: Points) -> Values:
 
 def drop_wave() -> AdditiveFunction:
     """Drop-wave in two variables; maximum 1 at 0."""
-    return _whole("Drop-wave", _drop_wave, [-5.12, -5.12], [5.12, 5.12], [0.0, 0.0], 1.0, True)
+    return _alike("Drop-wave", _drop_wave, {"f": (0, 1)}, -5.12, 5.12, maximum=1.0)
 
 
 def _eggholder(X: Points) -> Values:

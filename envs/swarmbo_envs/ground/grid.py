@@ -10,6 +10,7 @@ from scipy.ndimage import distance_transform_edt, label
 
 from swarmbo.errors import ConfigError
 from swarmbo_envs.ground.regions import Region
+from swarmbo_envs.shared import Marks, Mask, Place, Places
 
 _NODE_OFF_CORNER = 0.05  # sides of a cell between a bend and the corner, so that paths do not touch it
 _MOST_NODES = 3000  # all pairs are computed
@@ -44,12 +45,12 @@ class Ground:
 
     def __init__(
         self,
-        low: Float[np.ndarray, " 2"],
-        high: Float[np.ndarray, " 2"],
+        low: Place,
+        high: Place,
         regions: Sequence[Region] = (),
         cells: int = 128,
         clearance_m: float = 0.0,
-        anchors: Mapping[str, Float[np.ndarray, " 2"]] | None = None,
+        anchors: Mapping[str, Place] | None = None,
         at: str = "$.no_go",
     ) -> None:
         self.low, self.high, self.regions = low, high, tuple(regions)
@@ -82,7 +83,7 @@ class Ground:
                 at="$.route_cells",
             )
 
-    def touched(self, finer: int = 1) -> Bool[np.ndarray, "rows columns"]:
+    def touched(self, finer: int = 1) -> Marks:
         """Cells that regions touch, with their clearance; ``finer`` divides each side of a cell."""
         out = np.zeros(tuple(self.shape[::-1] * finer), dtype=bool)
         for region in self.regions:
@@ -99,24 +100,24 @@ class Ground:
         """Hash of the blocked cells."""
         return hashlib.sha256(np.packbits(self.blocked).tobytes() + str(self.blocked.shape).encode()).hexdigest()
 
-    def part_of(self, places: Float[np.ndarray, "k 2"]) -> Int[np.ndarray, " k"]:
+    def part_of(self, places: Places) -> Int[np.ndarray, " k"]:
         """Number of the connected part of each place; 0 if it touches a blocked cell."""
         column, row = self._cells_of(places).T
         return np.where(self.is_free(places), self.parts[row, column], 0)
 
-    def is_free(self, places: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
+    def is_free(self, places: Places) -> Mask:
         """Mask of places that touch no blocked cell."""
         return np.ones(len(places), dtype=bool) if self.is_open else self.sees(places, places)
 
-    def sees(self, starts: Float[np.ndarray, "k 2"], ends: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
+    def sees(self, starts: Places, ends: Places) -> Mask:
         """Mask of straight segments, each from a start to its end, that touch no blocked cell."""
         if self.is_open:
             return np.ones(len(starts), dtype=bool)
         from swarmbo_envs.ground.sight import free_segments  # numba takes a second to import
 
-        return free_segments(_plain(starts), _plain(ends), self.blocked, self.grid)
+        return free_segments(as_rows(starts), as_rows(ends), self.blocked, self.grid)
 
-    def is_free_around(self, place: Float[np.ndarray, " 2"], reach_m: float) -> bool:
+    def is_free_around(self, place: Place, reach_m: float) -> bool:
         """True if the square about a place touches no blocked cell."""
         if self.is_open:
             return True
@@ -133,7 +134,7 @@ class Ground:
         """Possible bends of paths: slightly off the convex corners of blocked cells."""
         b = self.blocked
         corners = {(-1, -1): b[:-1, :-1], (1, -1): b[:-1, 1:], (-1, 1): b[1:, :-1], (1, 1): b[1:, 1:]}
-        found: list[Float[np.ndarray, "k 2"]] = []
+        found: list[Places] = []
         for (x, y), here in corners.items():
             beside = corners[(-x, y)] | corners[(x, -y)]
             row, column = np.nonzero(here & ~beside & ~corners[(-x, -y)])
@@ -148,11 +149,12 @@ class Ground:
 
         return sights(self.nodes, self.nodes, self.blocked, self.grid)
 
-    def _cells_of(self, places: Float[np.ndarray, "k 2"]) -> Int[np.ndarray, "k 2"]:
+    def _cells_of(self, places: Places) -> Int[np.ndarray, "k 2"]:
         return np.clip(np.floor((places - self.low) / self.cell), 0, self.shape - 1).astype(int)
 
 
-def _plain(places: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
+def as_rows(places: Float[np.ndarray, "k c"]) -> Float[np.ndarray, "k c"]:
+    """Places as the compiled loops take them: floats in C order."""
     return np.ascontiguousarray(places, dtype=float)
 
 
@@ -191,16 +193,12 @@ def widest_shut(ground: Ground) -> float | None:
     return (2 * shut + 1) * side
 
 
-def _is_shut(fine: Bool[np.ndarray, "rows columns"], cells: Bool[np.ndarray, "rows columns"]) -> bool:
+def _is_shut(fine: Marks, cells: Marks) -> bool:
     """True if cells join parts of the blocked area, or separate parts of the free area."""
     return _joins(cells, cells & fine, _AROUND) or _joins(~(cells & fine), ~cells, None)
 
 
-def _joins(
-    whole: Bool[np.ndarray, "rows columns"],
-    parts: Bool[np.ndarray, "rows columns"],
-    around: Int[np.ndarray, "3 3"] | None,
-) -> bool:
+def _joins(whole: Marks, parts: Marks, around: Int[np.ndarray, "3 3"] | None) -> bool:
     """True if a connected part of ``whole`` holds several of the ``parts``."""
     (inner, n), (outer, _) = label(parts, around), label(whole, around)
     holder = np.zeros(n + 1, dtype=int)

@@ -6,16 +6,15 @@ from typing import Any, Literal
 
 import contourpy
 import numpy as np
-from jaxtyping import Bool, Float
 from scipy.ndimage import label
 
 from swarmbo.boundary.geojson import holds, read_polygons
 from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Settings, convert, require
-from swarmbo_envs.fields.raster import Frame, Raster, read_array, read_geotiff
+from swarmbo_envs.fields import raster as rasters
+from swarmbo_envs.shared import Marks, Mask, Pair, Place, Places, kind_of, marked_sums
 
-Pair = tuple[float, float]
 Edges = tuple[float, float, float, float]  # west, south, east, north
 _MOST_CORNERS = 100_000
 _SPECK = 1e-3  # of the map's longer side: smaller coordinates in metres are probably degrees
@@ -27,19 +26,15 @@ class CornersSettings(Settings, frozen=True):
     """A polygon.
 
     Args:
-    corners: At least 3 [x, y] in order, m on the map; the last is joined to the first.
+        corners: At least 3 [x, y] in order, m on the map; the last is joined to the first.
     """
 
     corners: list[Pair]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self,
-            "corners",
-            lambda corners: len(corners) >= 3 and bool(np.isfinite(corners).all()),
-            "at least 3 [x, y] of finite numbers",
-        )
+        is_polygon = len(self.corners) >= 3 and bool(np.isfinite(self.corners).all())
+        require(self, "corners", lambda _: is_polygon, "at least 3 [x, y] of finite numbers")
 
 
 class GeoJSONSettings(Settings, frozen=True):
@@ -75,16 +70,10 @@ class RasterSettings(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self,
-            "extent",
-            _are_edges,
-            "[west, south, east, north] of finite numbers, west below east and south below north",
-        )
-
-
-def _are_edges(edges: Edges | None) -> bool:
-    return edges is None or (bool(np.isfinite(edges).all()) and edges[0] < edges[2] and edges[1] < edges[3])
+        if self.extent is not None:
+            (west, south, east, north), wanted = self.extent, "west below east and south below north"
+            are_edges = bool(np.isfinite(self.extent).all()) and west < east and south < north
+            require(self, "extent", lambda _: are_edges, f"[west, south, east, north] of finite numbers, {wanted}")
 
 
 RegionSettings = CornersSettings | GeoJSONSettings | RasterSettings
@@ -105,26 +94,22 @@ class Region:
         edges: West, south, east and north edge of the raster, m.
     """
 
-    rings: Sequence[Float[np.ndarray, "k 2"]]
-    marked: Bool[np.ndarray, "rows columns"] | None = None
+    rings: Sequence[Places]
+    marked: Marks | None = None
     edges: Edges = (0.0, 0.0, 0.0, 0.0)
 
     @classmethod
-    def of_cells(cls, marked: Bool[np.ndarray, "rows columns"], edges: Edges) -> "Region":
+    def of_cells(cls, marked: Marks, edges: Edges) -> "Region":
         """Region of marked cells of a raster, south row first, with edges in m."""
         return cls(_outlines(marked, edges), marked, edges)
 
-    def touched(
-        self, low: Float[np.ndarray, " 2"], cell: Float[np.ndarray, " 2"], shape: tuple[int, ...], clearance_m: float
-    ) -> Bool[np.ndarray, "rows columns"]:
+    def touched(self, low: Place, cell: Place, shape: tuple[int, ...], clearance_m: float) -> Marks:
         """Cells of a map that the region, widened by the clearance along each axis, touches."""
-        return (
-            self._by_rings(low, cell, shape, clearance_m)
-            if self.marked is None
-            else self._by_marks(self.marked, low, cell, shape, clearance_m)
-        )
+        if self.marked is None:
+            return self._by_rings(low, cell, shape, clearance_m)
+        return self._by_marks(self.marked, low, cell, shape, clearance_m)
 
-    def holds(self, places: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
+    def holds(self, places: Places) -> Mask:
         """Mask of places in the region; on its border either result is possible."""
         if self.marked is not None:
             west, south, east, north = self.edges
@@ -135,9 +120,7 @@ class Region:
             return inside & self.marked[np.clip(row, 0, rows - 1), np.clip(column, 0, columns - 1)]
         return holds(self.rings, places)
 
-    def _by_rings(
-        self, low: Float[np.ndarray, " 2"], cell: Float[np.ndarray, " 2"], shape: tuple[int, ...], clearance_m: float
-    ) -> Bool[np.ndarray, "rows columns"]:
+    def _by_rings(self, low: Place, cell: Place, shape: tuple[int, ...], clearance_m: float) -> Marks:
         """Mark cells near an edge, and all connected cells of a part that lies within."""
         from swarmbo_envs.ground.sight import mark_segments  # numba takes a second to import
 
@@ -152,18 +135,10 @@ class Region:
         within = np.append(False, self.holds(low + (np.column_stack([column, row]) + 0.5) * cell))
         return touched | within[parts]
 
-    def _by_marks(
-        self,
-        marked: Bool[np.ndarray, "rows columns"],
-        low: Float[np.ndarray, " 2"],
-        cell: Float[np.ndarray, " 2"],
-        shape: tuple[int, ...],
-        clearance_m: float,
-    ) -> Bool[np.ndarray, "rows columns"]:
+    def _by_marks(self, marked: Marks, low: Place, cell: Place, shape: tuple[int, ...], clearance_m: float) -> Marks:
         """Mark cells that a marked cell of the raster overlaps, by cumulative sums over the raster."""
         west, south, east, north = self.edges
-        sums = np.zeros((marked.shape[0] + 1, marked.shape[1] + 1), dtype=np.int64)
-        sums[1:, 1:] = marked.cumsum(axis=0).cumsum(axis=1)
+        sums = marked_sums(marked)
         ends: list[tuple[np.ndarray, np.ndarray]] = []
         for axis, (first, last, n_own) in enumerate(((west, east, marked.shape[1]), (south, north, marked.shape[0]))):
             edges = low[axis] + np.arange(shape[1 - axis] + 1) * cell[axis]
@@ -178,10 +153,10 @@ class Region:
 
 def read_regions(
     tables: Sequence[Mapping[str, Any]] | None,
-    low: Float[np.ndarray, " 2"],
-    high: Float[np.ndarray, " 2"],
+    low: Place,
+    high: Place,
     projection: LocalProjection | None = None,
-    frame: Frame | None = None,
+    frame: rasters.Frame | None = None,
     at: str = "$.no_go",
 ) -> list[Region]:
     """Regions that tables describe, each of a kind given by its key.
@@ -198,11 +173,7 @@ def read_regions(
     found: list[Region] = []
     for number, table in enumerate(tables or ()):
         here = f"{at}[{number}]"
-        kinds = [key for key in _KINDS if key in table]
-        if len(kinds) != 1:
-            got = ", ".join(map(repr, table)) or "an empty table"
-            raise ConfigError(f"got {got}; wanted exactly one of the keys {', '.join(map(repr, _KINDS))}", at=here)
-        settings = convert(dict(table), _KINDS[kinds[0]], at=here)
+        settings = convert(dict(table), _KINDS[kind_of(table, _KINDS, here)], at=here)
         if isinstance(settings, CornersSettings):
             found.append(Region([np.array(settings.corners, dtype=float)]))
         elif isinstance(settings, GeoJSONSettings):
@@ -215,11 +186,7 @@ def read_regions(
 
 
 def _of_geojson(
-    settings: GeoJSONSettings,
-    size: Float[np.ndarray, " 2"],
-    projection: LocalProjection | None,
-    frame: Frame | None,
-    at: str,
+    settings: GeoJSONSettings, size: Place, projection: LocalProjection | None, frame: rasters.Frame | None, at: str
 ) -> list[Region]:
     polygons = read_polygons(settings.geojson, f"{at}.geojson")
     on_map = projection.metres if projection is not None else None if frame is None else frame.of_degrees
@@ -234,38 +201,26 @@ def _of_geojson(
         raise ConfigError(f"{got}; wanted degrees, or coordinates = 'metres' on the map", at=at)
     if on_map is None:
         got = "got degrees" if settings.coordinates else f"got {settings.geojson!r}, whose numbers look like degrees,"
-        wanted = (
-            "coordinates = 'metres' if they are metres on it, or a field that lies on Earth, in degrees or projected"
-        )
-        raise ConfigError(f"{got} on a map in metres; wanted {wanted}", at=at)
+        fix = "coordinates = 'metres' if they are metres on it, or a field that lies on Earth, in degrees or projected"
+        raise ConfigError(f"{got} on a map in metres; wanted {fix}", at=at)
     return [Region([on_map(ring) for ring in rings]) for rings in polygons]
 
 
-def _like_degrees(
-    polygons: Sequence[Sequence[Float[np.ndarray, "k 2"]]], size: Float[np.ndarray, " 2"]
-) -> tuple[bool, bool]:
-    """Pair: corners can be longitudes and latitudes, and they look like it on a map of ``size`` m.
-
-    They do if in metres most polygons would be specks of less than a thousandth of the map.
-    """
+def _like_degrees(polygons: Sequence[Sequence[Places]], size: Place) -> tuple[bool, bool]:
+    """Pair: corners can be longitudes and latitudes, and they look like it on a map of ``size`` m."""
+    # they do if in metres most polygons would be specks of less than a thousandth of the map
     corners = np.concatenate([rings[0] for rings in polygons])
     can_be = bool((np.abs(corners - [90.0, 0.0]) <= [270.0, 90.0]).all())
     widths = np.array([np.ptp(rings[0], axis=0).max() for rings in polygons])
     return can_be, can_be and bool(np.median(widths) < _SPECK * size.max())
 
 
-def _of_raster(
-    settings: RasterSettings,
-    low: Float[np.ndarray, " 2"],
-    high: Float[np.ndarray, " 2"],
-    frame: Frame | None,
-    at: str,
-) -> Region:
+def _of_raster(settings: RasterSettings, low: Place, high: Place, frame: rasters.Frame | None, at: str) -> Region:
     path = settings.raster
     is_tiff = path.lower().endswith((".tif", ".tiff"))
     if not is_tiff and not path.lower().endswith(".npy"):
         raise ConfigError(f"got {path!r}; wanted a .npy array or a GeoTIFF (.tif)", at=f"{at}.raster")
-    raster = _read_tiff(settings, at) if is_tiff else read_array(path, f"{at}.raster")
+    raster = _read_tiff(settings, at) if is_tiff else rasters.read_array(path, f"{at}.raster")
     values, told = raster.values, raster.edges if raster.is_placed else None
     if settings.extent is None and told is not None and frame is not None and raster.crs is not None:
         if raster.crs != frame.crs:
@@ -281,20 +236,18 @@ def _of_raster(
     return Region.of_cells(np.ascontiguousarray(marked[::-1]), edges)  # south row first
 
 
-def _read_tiff(settings: RasterSettings, at: str) -> Raster:
+def _read_tiff(settings: RasterSettings, at: str) -> rasters.Raster:
     """First band of a GeoTIFF, whose edges are those of the map if no extent is given."""
-    tiff = read_geotiff(settings.raster, "a GeoTIFF of no-go regions", f"{at}.raster")
+    tiff = rasters.read_geotiff(settings.raster, "a GeoTIFF of no-go regions", f"{at}.raster")
     if settings.extent is None and tiff.is_placed and (tiff.in_degrees or not tiff.is_north_up):
         got = "in degrees" if tiff.in_degrees else "that is turned"
         raise ConfigError(f"got a raster {got}; wanted its extent, in m on the map", at=f"{at}.extent")
     return tiff
 
 
-def _outlines(marked: Bool[np.ndarray, "rows columns"], edges: Edges) -> list[Float[np.ndarray, "k 2"]]:
-    """Outlines of the marked cells of a raster, half a cell within them at their corners.
-
-    For pictures only: in a raster with many pieces blocks of cells are marked, until the pieces are few enough.
-    """
+def _outlines(marked: Marks, edges: Edges) -> list[Places]:
+    """Outlines of the marked cells of a raster, half a cell within them at their corners, for pictures only."""
+    # in a raster with many pieces blocks of cells are marked, until the pieces are few enough
     west, south, east, north = edges
     rows, columns = marked.shape
     dx, dy = (east - west) / columns, (north - south) / rows

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.boundary.compiling import compiled
+from swarmbo_envs.shared import Marks, Mask, Place, Places
 
 _SLACK = 1e-9
 _THERE = 1e-7  # sides of a cell: within this distance a robot is at a place, and need not turn to it
@@ -26,12 +27,7 @@ def _clipped(p: float, q: float, low: float, high: float) -> tuple[float, float]
 
 
 @compiled()
-def mark_segments(
-    starts: Float[np.ndarray, "k 2"],
-    ends: Float[np.ndarray, "k 2"],
-    around: Float[np.ndarray, " 2"],
-    cells: Bool[np.ndarray, "rows columns"],
-) -> None:
+def mark_segments(starts: Places, ends: Places, around: Place, cells: Marks) -> None:
     """Mark the cells within a distance of segments, along each axis; all in sides of a cell from the corner."""
     rows, columns = cells.shape
     for k in range(len(starts)):
@@ -50,7 +46,7 @@ def mark_segments(
 
 
 @compiled()
-def _is_free(px: float, py: float, qx: float, qy: float, blocked: Bool[np.ndarray, "rows columns"], grid: Grid) -> bool:
+def _is_free(px: float, py: float, qx: float, qy: float, blocked: Marks, grid: Grid) -> bool:
     """True if a segment (m) touches no blocked cell; outside points are moved to the edge."""
     west, south, width, height = grid
     px, py, qx, qy = (px - west) / width, (py - south) / height, (qx - west) / width, (qy - south) / height
@@ -71,12 +67,7 @@ def _is_free(px: float, py: float, qx: float, qy: float, blocked: Bool[np.ndarra
 
 
 @compiled()
-def free_segments(
-    starts: Float[np.ndarray, "k 2"],
-    ends: Float[np.ndarray, "k 2"],
-    blocked: Bool[np.ndarray, "rows columns"],
-    grid: Grid,
-) -> Bool[np.ndarray, " k"]:
+def free_segments(starts: Places, ends: Places, blocked: Marks, grid: Grid) -> Mask:
     """Mask of segments (m) that touch no blocked cell."""
     out = np.empty(len(starts), dtype=np.bool_)
     for k in range(len(starts)):
@@ -105,7 +96,7 @@ def _straight(dx: float, dy: float, speed: float, wind_x: float, wind_y: float) 
 
 @compiled()
 def times_of(
-    starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"], speed: float, wind: Float[np.ndarray, " 2"]
+    starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"], speed: float, wind: Place
 ) -> Float[np.ndarray, "n m"]:
     """Times of straight courses from each start to each end, without regard to obstacles."""
     out = np.empty((len(starts), len(ends)))
@@ -117,10 +108,7 @@ def times_of(
 
 @compiled()
 def sights(
-    starts: Float[np.ndarray, "n 2"],
-    ends: Float[np.ndarray, "m 2"],
-    blocked: Bool[np.ndarray, "rows columns"],
-    grid: Grid,
+    starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"], blocked: Marks, grid: Grid
 ) -> Bool[np.ndarray, "n m"]:
     """Mask of ends visible from each start."""
     out = np.empty((len(starts), len(ends)), dtype=np.bool_)
@@ -137,7 +125,7 @@ def arrivals(
     times: Float[np.ndarray, " n"],
     headings: Float[np.ndarray, " n"],
     motor: tuple[float, float, float, float],
-    blocked: Bool[np.ndarray, "rows columns"],
+    blocked: Marks,
     grid: Grid,
 ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
     """Arrival at places from nodes by the last straight course.
@@ -176,7 +164,7 @@ def returns(
     left: Float[np.ndarray, " n"],
     courses: Float[np.ndarray, " n"],
     motor: tuple[float, float, float, float],
-    blocked: Bool[np.ndarray, "rows columns"],
+    blocked: Marks,
     grid: Grid,
 ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"]]:
     """Time that a robot needs from poses over a first node to the nodes' common goal, and that node (-1: no path).

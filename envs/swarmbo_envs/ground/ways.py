@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.sparse.csgraph import shortest_path
 
-from swarmbo_envs.ground.grid import Ground
+from swarmbo_envs.ground.grid import Ground, as_rows
+from swarmbo_envs.shared import Place, Pose
 
 _NOWHERE = -9999  # scipy's mark for no predecessor
 
@@ -67,11 +68,11 @@ class Ways:
         """Times of straight courses, without regard to obstacles."""
         from swarmbo_envs.ground.sight import times_of  # numba takes a second to import
 
-        return times_of(_plain(starts), _plain(ends), self.speed_m_s, np.array(self.wind))
+        return times_of(as_rows(starts), as_rows(ends), self.speed_m_s, np.array(self.wind))
 
-    def fan(self, pose: Float[np.ndarray, " 3"]) -> Fan:
+    def fan(self, pose: Pose) -> Fan:
         """Paths from a pose to all bends."""
-        own, here = self.ground.nodes, _plain(pose[None, :2])
+        own, here = self.ground.nodes, as_rows(pose[None, :2])
         first = self._seen_times(here, own)[0]
         # over the first bend a, then along scipy's paths
         total = first[:, None] + self._between[0] if len(own) else np.zeros((0, 0))
@@ -86,7 +87,13 @@ class Ways:
                 break
             before = self._between[1][via[node], node]
             parent = 0 if node == via[node] or before == _NOWHERE else int(before) + 1
-            self._go_on(nodes, times, headings, parents, parent, int(node) + 1)
+            offset = nodes[node + 1] - nodes[parent]
+            course = float(np.arctan2(offset[1], offset[0])) if offset.any() else float(headings[parent])
+            straight = self.straight_times(nodes[parent][None], nodes[node + 1][None])[0, 0]
+            turn = turn_between(headings[parent], course)
+            # turns add to the times of paths that were chosen without them: the plan stays one that can be driven
+            times[node + 1] = times[parent] + turn / self.turn_rate_rad_s + straight
+            headings[node + 1], parents[node + 1] = course, parent
         return Fan(nodes, times, headings, parents)
 
     def arrivals(
@@ -96,19 +103,19 @@ class Ways:
         from swarmbo_envs.ground.sight import arrivals
 
         ground = self.ground
-        return arrivals(_plain(places), fan.nodes, fan.times, fan.headings, self._motor, ground.blocked, ground.grid)
+        return arrivals(as_rows(places), fan.nodes, fan.times, fan.headings, self._motor, ground.blocked, ground.grid)
 
-    def bends(self, fan: Fan, last: int) -> list[Float[np.ndarray, " 2"]]:
+    def bends(self, fan: Fan, last: int) -> list[Place]:
         """Bends of the path to a bend, that one included, the pose left out."""
-        out: list[Float[np.ndarray, " 2"]] = []
+        out: list[Place] = []
         while last > 0:
             out.append(fan.nodes[last])
             last = int(fan.parents[last])
         return out[::-1]
 
-    def homeward(self, place: Float[np.ndarray, " 2"]) -> Homeward:
+    def homeward(self, place: Place) -> Homeward:
         """Paths from all bends to a place."""
-        own, home = self.ground.nodes, _plain(place[None])
+        own, home = self.ground.nodes, as_rows(place[None])
         last = self._seen_times(own, home)[:, 0]
         total = self._between[0] + last if len(own) else np.zeros((0, 0))
         via = total.argmin(axis=1) if len(own) else np.zeros(0, dtype=int)
@@ -135,7 +142,7 @@ class Ways:
         from swarmbo_envs.ground.sight import returns
 
         ground, found = self.ground, homeward
-        return returns(_plain(poses), found.nodes, found.left, found.courses, self._motor, ground.blocked, ground.grid)
+        return returns(as_rows(poses), found.nodes, found.left, found.courses, self._motor, ground.blocked, ground.grid)
 
     def times_between(
         self, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
@@ -164,6 +171,7 @@ class Ways:
     @cached_property
     def _reversed(self) -> Int[np.ndarray, "n n"]:
         """Bend before the last on each path of the graph with all courses reversed."""
+        # in a current the way back takes another time, so the tree towards a place is not that from it
         if not any(self.wind):
             return self._between[1]
         nodes = self.ground.nodes
@@ -182,31 +190,13 @@ class Ways:
             return times
         from swarmbo_envs.ground.sight import sights
 
-        return np.where(sights(_plain(starts), _plain(ends), self.ground.blocked, self.ground.grid), times, np.inf)
-
-    def _go_on(
-        self,
-        nodes: Float[np.ndarray, "n 2"],
-        times: Float[np.ndarray, " n"],
-        headings: Float[np.ndarray, " n"],
-        parents: Int[np.ndarray, " n"],
-        parent: int,
-        node: int,
-    ) -> None:
-        offset = nodes[node] - nodes[parent]
-        course = float(np.arctan2(offset[1], offset[0])) if offset.any() else float(headings[parent])
-        straight = self.straight_times(nodes[parent][None], nodes[node][None])[0, 0]
-        turn = turn_between(headings[parent], course)
-        times[node] = times[parent] + turn / self.turn_rate_rad_s + straight
-        headings[node], parents[node] = course, parent
+        return np.where(sights(as_rows(starts), as_rows(ends), self.ground.blocked, self.ground.grid), times, np.inf)
 
 
 def turn_between(heading: float, course: float) -> float:
     """Angle from one heading to another, 0 to pi; 0 if one is NaN."""
-    if np.isnan(heading) or np.isnan(course):
-        return 0.0
     gap = float(np.mod(course - heading, 2 * np.pi))
-    return min(gap, 2 * np.pi - gap)
+    return 0.0 if np.isnan(gap) else min(gap, 2 * np.pi - gap)
 
 
 def _least_sums(A: Float[np.ndarray, "n k"], B: Float[np.ndarray, "k m"]) -> Float[np.ndarray, "n m"]:
@@ -215,7 +205,3 @@ def _least_sums(A: Float[np.ndarray, "n k"], B: Float[np.ndarray, "k m"]) -> Flo
     for k in range(len(B)):
         np.minimum(out, A[:, k, None] + B[k], out=out)
     return out
-
-
-def _plain(places: Float[np.ndarray, "k c"]) -> Float[np.ndarray, "k c"]:
-    return np.ascontiguousarray(places, dtype=float)

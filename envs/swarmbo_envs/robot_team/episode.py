@@ -1,17 +1,27 @@
-"""Episode state of the robot team, its observations and text map."""
+"""State of an episode of robots, and the movers and sensors that change it."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import gymnasium
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
-from swarmbo_envs.fields.field import Field, seen_values
+from swarmbo.boundary import rng
+from swarmbo.errors import ConfigError
+from swarmbo_envs.fields.field import Field
+from swarmbo_envs.robot_team import motion
+from swarmbo_envs.robot_team.settings import RobotTeamSettings, Rules
 from swarmbo_envs.saved_state import WorldEpisode
+from swarmbo_envs.shared import Mask, Path, Place, Places, Pose, Values, nearest
 
-_LAST = 3  # index of the last good measurement
-_SHADES = " .:-=+*#%@"
-_COLUMNS, _ROWS = 64, 24
+if TYPE_CHECKING:
+    from swarmbo_envs.robot_team.scene import Scene
+
+Robots = Float[np.ndarray, "robots 2"]  # a place of each
+Tracks = Float[np.ndarray, "robots k 2"]  # places of each at all moments of a round
+_MOST_ON_THE_WAY = 64  # measurements of one robot in a round
 
 
 @dataclass
@@ -32,7 +42,7 @@ class Episode(WorldEpisode):
 
     poses: Float[np.ndarray, "robots 3"]
     last: Float[np.ndarray, " robots"]
-    measured: Bool[np.ndarray, " k"]
+    measured: Mask
     trails: list[Float[np.ndarray, "points 2"]]
     samples: Float[np.ndarray, "n 4"]
     on_the_way: Float[np.ndarray, "m 4"]
@@ -41,38 +51,140 @@ class Episode(WorldEpisode):
     engine: Float[np.ndarray, "robots n"]
 
 
-def observation_ends(
-    field: Field, noise_std: float, has_battery: bool
-) -> tuple[Float[np.ndarray, " c"], Float[np.ndarray, " c"]]:
-    """Least and largest x, y, heading, last good measurement, share of rounds left, and share of a battery."""
-    least, most = seen_values(field.minimum, field.maximum, noise_std)
-    low, high = [*field.low, -np.pi, least, 0.0], [*field.high, np.pi, most, 1.0]
-    return np.array(low + [0.0] * has_battery), np.array(high + [1.0] * has_battery)
+Stops = Callable[[float], Values]
+"""Distances after which a robot measures on a drive of some length, m, rising."""
 
 
-def observe(
-    episode: Episode, max_cycles: int, box: gymnasium.spaces.Box, charge: Float[np.ndarray, " robots"] | None = None
-) -> Float[np.ndarray, "robots c"]:
-    """Observations of all robots, clipped into the box of one; its lower bound if nothing was measured."""
-    last = np.where(np.isnan(episode.last), box.low[_LAST], episode.last)
-    left = np.full(len(last), episode.share_left(max_cycles))
-    seen = [episode.poses, last, left] if charge is None else [episode.poses, last, left, charge]
-    return np.clip(np.column_stack(seen), box.low, box.high)
+@dataclass(frozen=True, eq=False)
+class Drive:
+    """Drive of a robot in a round; ``stops`` are its positions after the requested distances."""
+
+    pose: Pose
+    trace: Places
+    length_m: float
+    busy_s: float
+    is_done: bool
+    stops: Places
+    failure: str | None = None
 
 
-def text_map(field: Field, episode: Episode, max_cycles: int) -> str:
-    """Text map of the field, higher is denser, with the robots' numbers on it, and a line per robot."""
-    xs = np.linspace(field.low[0], field.high[0], _COLUMNS)
-    ys = np.linspace(field.high[1], field.low[1], _ROWS)
-    values = field.value(np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)).reshape(_ROWS, _COLUMNS)
-    share = (values - values.min()) / (np.ptp(values) or 1.0)
-    cells = np.array(list(_SHADES))[(share * (len(_SHADES) - 1)).round().astype(int)]
-    for robot, (x, y, _) in enumerate(episode.poses):
-        column, row = np.abs(xs - x).argmin(), np.abs(ys - y).argmin()
-        cells[row, column] = str(robot % 10)
-    lines = [f"{field.name}: round {episode.round} of {max_cycles}", *("".join(row) for row in cells)]
-    for robot, (x, y, heading) in enumerate(episode.poses):
-        measurement = episode.samples[episode.samples[:, 0] == robot][-1, 3]
-        seen = "failed" if np.isnan(measurement) else f"{measurement:.4g} {field.unit}".rstrip()
-        lines.append(f"robot_{robot}: x {x:.1f} m, y {y:.1f} m, heading {np.degrees(heading):.0f}°, measured {seen}")
-    return "\n".join(lines) + "\n"
+class Mover(ABC):
+    """Mover of robots, one at a time; by default without reserves, planning with full speed.
+
+    Attributes:
+        pace: Share of their largest speed and turn rate that robots plan with.
+        reserve: Share by which a battery must outlast the planned return to base.
+        off_m: Largest distance of robots from their path, and from their base when they are at it, m.
+    """
+
+    pace: float = 1.0
+    reserve: float = 0.0
+    off_m: float = 0.0
+
+    def begin(self, poses: Float[np.ndarray, "robots 3"]) -> Float[np.ndarray, "robots n"]:
+        """Initial state of the mover; no columns if it has none."""
+        return np.empty((len(poses), 0))
+
+    @abstractmethod
+    def drive(self, episode: Episode, robot: int, path: Path, end: Place | None, stops: Stops) -> Drive:
+        """Drive a path within the round's time, updating the mover's own state in the episode.
+
+        ``end`` is the exact end of the path, if known; ``stops`` the distances of measurements en route.
+        """
+
+    def scene(self, width: int, height: int) -> "Scene | None":
+        """Three-dimensional scene in pictures of a size in pixels; None without a renderer."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Ideal(Mover):
+    """Robots that obey their equations of motion exactly, clipped to the map."""
+
+    low: Place
+    high: Place
+
+    def drive(self, episode: Episode, robot: int, path: Path, end: Place | None, stops: Stops) -> Drive:
+        """Drive all of a path."""
+        pose, length = episode.poses[robot], motion.length(path)
+        there = motion.advance(pose, path)
+        there[:2] = np.clip(there[:2], self.low, self.high) if end is None else end
+        places = motion.places_along(pose, path, stops(length))
+        return Drive(there, motion.trace(pose, path), length, float(path[:, 0].sum()), True, places)
+
+
+@dataclass(frozen=True, eq=False)
+class Sensors:
+    """One sensor per robot; noise and failures come from streams named by robot and round."""
+
+    settings: RobotTeamSettings
+    rules: Rules
+    field: Field
+    agents: Sequence[str]
+
+    def __post_init__(self) -> None:
+        if self.is_used_on_the_way and self.field.sites_only:
+            at = "$.samples_per_leg" if self.rules.samples_per_leg else "$.sample_every_m"
+            raise ConfigError(
+                "got a field that can be measured at its sites only; wanted another field, or none en route", at=at
+            )
+
+    @property
+    def is_used_on_the_way(self) -> bool:
+        """True if robots also measure while they drive."""
+        return self.rules.samples_per_leg > 0 or self.rules.sample_every_m is not None
+
+    def require_few(self, longest_m: float) -> None:
+        """Refuse too many measurements en route, for the longest drive of a round."""
+        if (every := self.rules.sample_every_m) is not None and longest_m / every > _MOST_ON_THE_WAY:
+            got = f"got {every:g} m, up to {longest_m / every:.0f} measurements on the way of a round"
+            raise ConfigError(f"{got}; wanted at most {_MOST_ON_THE_WAY}", at="$.sample_every_m")
+
+    def stops(self, length_m: float) -> Values:
+        """Distances after which a robot measures on a drive of some length, without its end."""
+        rules = self.rules
+        if rules.sample_every_m is not None:
+            return np.arange(1, np.ceil(length_m / rules.sample_every_m - 1e-6)) * rules.sample_every_m
+        count = rules.samples_per_leg if length_m > 0 else 0
+        return np.arange(1, count + 1) * length_m / (rules.samples_per_leg + 1)
+
+    def measure(
+        self, episode: Episode, robot: int, distance: float = 0.0, reached: bool = True, measurable: bool = True
+    ) -> dict[str, Any]:
+        """Measure with one robot at its position, unless nothing is ``measurable`` there; return its info."""
+        location, site = episode.poses[robot, :2].copy(), -1
+        # a robot near a site measures it: rovers stop a little off
+        if measurable and self.field.sites_only:
+            site = nearest(self.field.sites, location)
+            location = self.field.sites[site].copy()
+        told = self._read(episode, robot, location) if measurable else {}
+        if told and site >= 0:
+            episode.measured[site] = True
+        episode.samples = np.vstack([episode.samples, [robot, *location, told.get("measurement", np.nan)]])
+        return {
+            **told,
+            "location": location,
+            "cost": self.settings.travel_cost * distance,
+            "distance": distance,
+            "reached": reached,
+            "interpolated": self.field.interpolated,
+        }
+
+    def sample(self, episode: Episode, robot: int, location: Place, number: int) -> dict[str, Any]:
+        """Measure en route, by the number of the measurement in this round."""
+        told = self._read(episode, robot, location, sample=number)
+        row = [robot, *location, told.get("measurement", np.nan)]
+        episode.on_the_way = np.vstack([episode.on_the_way, row])
+        return {**told, "location": location.copy()}
+
+    def _read(self, episode: Episode, robot: int, location: Place, **which: int) -> dict[str, float]:
+        """Read a robot's sensor at a place; empty if it fails."""
+        # named streams make a robot's draws independent of all actions, so compared methods meet equal noise
+        where = {"agent": self.agents[robot], "round": episode.round, "episode": episode.number, **which}
+        if rng.stream(episode.seed, "robot_team", "failure", **where).random() < self.settings.failure_rate:
+            return {}
+        noise_std = self.rules.noise_stds[robot]
+        noise = noise_std * rng.stream(episode.seed, "robot_team", "noise", **where).standard_normal()
+        measurement = float(self.field.value(location[None])[0] + noise)
+        episode.last[robot] = measurement
+        return {"measurement": measurement, **({"noise_std": noise_std} if self.rules.is_noise_told else {})}

@@ -12,6 +12,7 @@ from swarmbo_envs.fields.field import Field
 from swarmbo_envs.ground import Ground, Region, Ways
 from swarmbo_envs.ground.grid import widest_shut
 from swarmbo_envs.robot_team.settings import MOST_CELLS, RobotTeamSettings
+from swarmbo_envs.shared import Place, Places, grid_points
 
 _PLACES_FOR_MAXIMUM = 400  # along the longer side
 # cells in the width of a passage that is surely open, along an axis and across
@@ -45,20 +46,13 @@ def laid_out(
         regions = [*regions, Region.of_cells(field.gaps, (west, south, east, north))]
     named = {f"$.{name}[{n}]": np.array(X, dtype=float) for name, Xs in anchors.items() for n, X in enumerate(Xs or ())}
     for name, place in named.items():
-        if not ((place >= field.low) & (place <= field.high)).all():
-            raise ConfigError(
-                f"got {place.tolist()}; wanted a location on the map, x from {field.low[0]:g} to {field.high[0]:g} m "
-                f"and y from {field.low[1]:g} to {field.high[1]:g} m",
-                at=name,
-            )
+        field.require_on_map(place, name)
     ground = Ground(field.low, field.high, regions, cells, clearance_m, named, at)
     _tell_of_shut(ground, field.sites, named, at)
     return _measurable(field, ground, at), ground
 
 
-def _tell_of_shut(
-    ground: Ground, sites: Float[np.ndarray, "k 2"], anchors: Mapping[str, Float[np.ndarray, " 2"]], at: str
-) -> None:
+def _tell_of_shut(ground: Ground, sites: Places, anchors: Mapping[str, Place], at: str) -> None:
     """Warn about the widest closed passage, if it matters."""
     if (width := widest_shut(ground)) is None:
         return
@@ -80,7 +74,7 @@ def _tell_of_shut(
         warnings.warn(f"{at}: {told}: {fix}", DataWarning, stacklevel=3)
 
 
-def _gain(ground: Ground, finer: Ground, sites: Float[np.ndarray, "k 2"]) -> str:
+def _gain(ground: Ground, finer: Ground, sites: Places) -> str:
     """Gain of finer cells, in words; empty if it does not matter."""
     free, then_free = ground.part_of(sites) > 0, finer.part_of(sites) > 0
     if (gained := float((then_free & ~free).mean())) >= _SHARE:
@@ -110,14 +104,13 @@ def _measurable(field: Field, ground: Ground, at: str) -> Field:
     return replace(field, sites=sites, points=points, maximum=maximum, argmax=best, minimum=minimum)
 
 
-def _highest(field: Field, ground: Ground, sites: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " 2"]:
+def _highest(field: Field, ground: Ground, sites: Places) -> Place:
     """Best free place of a lattice over the map, then of ever finer ones about the best so far."""
     best, half = (field.low + field.high) / 2, (field.high - field.low) / 2
     found = sites[field.value(sites).argmax()]
     steps = np.linspace(-1.0, 1.0, _PLACES_FOR_MAXIMUM + 1)
     for _ in range(3):
-        offsets = np.stack(np.meshgrid(steps, steps), axis=-1).reshape(-1, 2)
-        places = np.clip(best + offsets * half, field.low, field.high)
+        places = np.clip(best + grid_points(steps, steps) * half, field.low, field.high)
         places = np.vstack([found, places[ground.part_of(places) > 0]])
         found = best = places[field.value(places).argmax()]
         half, steps = half * 4 / _PLACES_FOR_MAXIMUM, np.linspace(-1.0, 1.0, 41)
@@ -146,13 +139,10 @@ def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarra
     return nearest_free_sites(starts, field.sites) if field.sites_only else starts
 
 
-def nearest_free_sites(
-    starts: Float[np.ndarray, "robots 2"], sites: Float[np.ndarray, "k 2"]
-) -> Float[np.ndarray, "robots 2"]:
+def nearest_free_sites(starts: Float[np.ndarray, "robots 2"], sites: Places) -> Float[np.ndarray, "robots 2"]:
     """For each start in turn, the nearest site that is still free."""
-    free, chosen = np.ones(len(sites), dtype=bool), np.empty(len(starts), dtype=int)
-    for robot, start in enumerate(starts):
-        squared = np.where(free, ((sites - start) ** 2).sum(axis=1), np.inf)
-        chosen[robot] = squared.argmin()
-        free[chosen[robot]] = False
+    free, chosen = np.ones(len(sites), dtype=bool), list[int]()
+    for start in starts:
+        chosen.append(int(np.where(free, ((sites - start) ** 2).sum(axis=1), np.inf).argmin()))
+        free[chosen[-1]] = False
     return sites[chosen]

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from swarmbo_envs.ground import Ground, Ways
 from swarmbo_envs.ground.ways import Homeward, turn_between
+from swarmbo_envs.shared import Mask, Path, Place, Places, Pose, Values
 
 _FULL_TURN = 2 * np.pi
 _POINTS_PER_ARC = 24
@@ -23,10 +24,10 @@ class Unicycle:
 
     speed_m_s: float
     turn_rate_rad_s: float
-    low: Float[np.ndarray, " 2"]
-    high: Float[np.ndarray, " 2"]
+    low: Place
+    high: Place
 
-    def paths(self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2 3"]:
+    def paths(self, pose: Pose, goals: Places) -> Float[np.ndarray, "k 2 3"]:
         """Commands (k, 2, 3) of the quickest known path to each goal; the heading on arrival is free.
 
         Compares turning on the spot and driving straight with an arc to the left or right at full speed and full turn
@@ -41,13 +42,7 @@ class Unicycle:
         quickest = options[:, :, :, 0].sum(axis=2).argmin(axis=0)
         return options[quickest, np.arange(len(goals))]
 
-    def travel_time(self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
-        """Duration of the quickest known path to each goal, in s."""
-        return self.paths(pose, goals)[:, :, 0].sum(axis=1)
-
-    def is_within(
-        self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"], time_s: float
-    ) -> Bool[np.ndarray, " k"]:
+    def is_within(self, pose: Pose, goals: Places, time_s: float) -> Mask:
         """Mask of goals whose quickest known path takes at most ``time_s``; arcs are tried if turns are too slow."""
         turn, distance = self._turns(pose, goals)
         within = np.abs(turn) / self.turn_rate_rad_s + distance / self.speed_m_s <= time_s
@@ -56,17 +51,13 @@ class Unicycle:
             within[left] = self._arc(pose, goals[left], side)[:, :, 0].sum(axis=1) <= time_s
         return within
 
-    def _turns(
-        self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"]
-    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+    def _turns(self, pose: Pose, goals: Places) -> tuple[Values, Values]:
         """Turn to face each goal, and the distance to it."""
         offset = goals - pose[:2]
         distance = np.hypot(offset[:, 0], offset[:, 1])
         return np.where(distance > 0, wrap_angle(np.arctan2(offset[:, 1], offset[:, 0]) - pose[2]), 0.0), distance
 
-    def _turn_then_drive(
-        self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"]
-    ) -> Float[np.ndarray, "k 2 3"]:
+    def _turn_then_drive(self, pose: Pose, goals: Places) -> Float[np.ndarray, "k 2 3"]:
         turn, distance = self._turns(pose, goals)
         path = np.zeros((len(goals), 2, 3))
         path[:, 0, 0] = np.abs(turn) / self.turn_rate_rad_s
@@ -75,9 +66,7 @@ class Unicycle:
         path[:, 1, 1] = self.speed_m_s
         return path
 
-    def _arc(
-        self, pose: Float[np.ndarray, " 3"], goals: Float[np.ndarray, "k 2"], side: float
-    ) -> Float[np.ndarray, "k 2 3"]:
+    def _arc(self, pose: Pose, goals: Places, side: float) -> Float[np.ndarray, "k 2 3"]:
         """Arc to one side (1 left, -1 right), then the tangent to the goal; infinite durations if there is none."""
         radius, rate = self.speed_m_s / self.turn_rate_rad_s, side * self.turn_rate_rad_s
         start = pose[2] - side * np.pi / 2  # direction from the circle's centre to the robot
@@ -96,9 +85,7 @@ class Unicycle:
         path[~possible, :, 0] = np.inf
         return path
 
-    def _stays_on_map(
-        self, centre: Float[np.ndarray, " 2"], radius: float, start: float, side: float, sweep: Float[np.ndarray, " k"]
-    ) -> np.ndarray:
+    def _stays_on_map(self, centre: Place, radius: float, start: float, side: float, sweep: Values) -> np.ndarray:
         """Mask of arcs on the map; an arc's extremes are its ends and its points due east, north, west and south."""
         slack = 1e-9 * (self.high - self.low).max()
         inside = np.ones(sweep.shape, dtype=bool)
@@ -113,7 +100,7 @@ class Unicycle:
         return inside
 
 
-def cut(path: Float[np.ndarray, "s 3"], time_s: float, spare_s: float = 0.0) -> Float[np.ndarray, "s 3"]:
+def cut(path: Path, time_s: float, spare_s: float = 0.0) -> Path:
     """Part of a path driven within a time; all of it if at most ``spare_s`` would remain."""
     if path[:, 0].sum() <= time_s + spare_s:
         return path.copy()
@@ -123,12 +110,12 @@ def cut(path: Float[np.ndarray, "s 3"], time_s: float, spare_s: float = 0.0) -> 
     return np.column_stack([durations, path[:, 1:]])
 
 
-def length(path: Float[np.ndarray, "s 3"]) -> float:
+def length(path: Path) -> float:
     """Metres driven along a path."""
     return float(path[:, 0] @ path[:, 1])
 
 
-def advance(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, " 3"]:
+def advance(pose: Pose, path: Path) -> Pose:
     """Pose at the end of a path: the unicycle's equations of motion, integrated exactly."""
     x, y, heading = (float(value) for value in pose)
     for duration, speed, rate in path:
@@ -140,16 +127,14 @@ def advance(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Fl
     return np.array([x, y, wrap_angle(heading).item()])
 
 
-def ends_of_arcs(pose: Float[np.ndarray, " 3"], segments: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, "k 2"]:
+def ends_of_arcs(pose: Pose, segments: Float[np.ndarray, "k 3"]) -> Places:
     """End points of segments that all begin at one pose."""
     turn = segments[:, 2] * segments[:, 0]
     chord = segments[:, 1] * segments[:, 0] * np.sinc(turn / _FULL_TURN)
     return pose[:2] + chord[:, None] * np.column_stack([np.cos(pose[2] + turn / 2), np.sin(pose[2] + turn / 2)])
 
 
-def poses_at(
-    pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"], times: Float[np.ndarray, " k"]
-) -> Float[np.ndarray, "k 3"]:
+def poses_at(pose: Pose, path: Path, times: Values) -> Float[np.ndarray, "k 3"]:
     """Poses on a path at rising times in s from its beginning; a robot stays at the end."""
     out, here, begin = np.tile(pose, (len(times), 1)), pose, 0.0
     for number, segment in enumerate(path):
@@ -162,9 +147,7 @@ def poses_at(
     return out
 
 
-def places_along(
-    pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"], distances: Float[np.ndarray, " k"]
-) -> Float[np.ndarray, "k 2"]:
+def places_along(pose: Pose, path: Path, distances: Values) -> Places:
     """Points at rising distances along a path, m."""
     out, here, begin = np.tile(pose[:2], (len(distances), 1)), pose, 0.0
     for segment in path:
@@ -177,7 +160,7 @@ def places_along(
     return out
 
 
-def trace(pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "k 2"]:
+def trace(pose: Pose, path: Path) -> Places:
     """Points along a path, for drawing: arcs sampled, straight segments by their ends."""
     points, here = [pose[:2]], pose
     for segment in path:
@@ -219,7 +202,7 @@ class Driver:
         """True without blocked cells and current."""
         return self.ground.is_open and not any(self.wind)
 
-    def arrivals(self, pose: Float[np.ndarray, " 3"], places: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, "k 2"]:
+    def arrivals(self, pose: Pose, places: Places) -> Places:
         """Earliest known arrival times at places, s, and headings there; infinite if unreachable."""
         if self.is_plain:
             paths = self.unicycle.paths(pose, places)
@@ -232,7 +215,7 @@ class Driver:
         heading[straight[sooner]] = _last_headings(pose, paths[sooner])
         return np.column_stack([when, heading])
 
-    def path(self, pose: Float[np.ndarray, " 3"], place: Float[np.ndarray, " 2"]) -> Float[np.ndarray, "s 3"] | None:
+    def path(self, pose: Pose, place: Place) -> Path | None:
         """Quickest known path to a place; None if there is none."""
         if self.is_plain:
             return self.unicycle.paths(pose, place[None])[0]
@@ -246,23 +229,15 @@ class Driver:
                 return paths[0]
         return self._courses(pose, [*self.ways.bends(fan, int(by[0])), place])
 
-    def homeward(self, base: Float[np.ndarray, " 2"]) -> Homeward:
-        """Paths to a base from any pose."""
-        return self.ways.homeward(base)
-
-    def home_times(self, homeward: Homeward, poses: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, " k"]:
-        """Time from poses to the base."""
-        return self.ways.returns(homeward, poses)[0]
-
-    def path_home(self, homeward: Homeward, pose: Float[np.ndarray, " 3"]) -> Float[np.ndarray, "s 3"]:
-        """Path to the base; its duration and that of its remainder equal ``home_times``."""
-        node, stops = int(self.ways.returns(homeward, pose[None])[1][0]), list[Float[np.ndarray, " 2"]]()
+    def path_home(self, homeward: Homeward, pose: Pose) -> Path:
+        """Path to the base; its duration and that of its remainder are those of ``Ways.returns``."""
+        node, stops = int(self.ways.returns(homeward, pose[None])[1][0]), list[Place]()
         while node >= 0:
             stops.append(homeward.nodes[node])
             node = int(homeward.following[node])
         return self._courses(pose, stops)
 
-    def _courses(self, pose: Float[np.ndarray, " 3"], stops: list[Float[np.ndarray, " 2"]]) -> Float[np.ndarray, "s 3"]:
+    def _courses(self, pose: Pose, stops: list[Place]) -> Path:
         """Turns on the spot and straight courses from stop to stop."""
         here, heading, path = pose[:2], float(pose[2]), list[tuple[float, float, float]]()
         rate = self.unicycle.turn_rate_rad_s
@@ -278,9 +253,7 @@ class Driver:
             here, heading = stop, course
         return np.array(path).reshape(-1, 3)
 
-    def _arcs(
-        self, pose: Float[np.ndarray, " 3"], places: Float[np.ndarray, "k 2"]
-    ) -> tuple[Float[np.ndarray, "k 2 3"], np.ndarray]:
+    def _arcs(self, pose: Pose, places: Places) -> tuple[Float[np.ndarray, "k 2 3"], np.ndarray]:
         """The unicycle's own paths, and a mask of unobstructed ones."""
         paths = self.unicycle.paths(pose, places)
         across = 2 * self.unicycle.speed_m_s / self.unicycle.turn_rate_rad_s
@@ -289,5 +262,5 @@ class Driver:
         return paths, self.ground.sees(ends_of_arcs(pose, paths[:, 0]), places)
 
 
-def _last_headings(pose: Float[np.ndarray, " 3"], paths: Float[np.ndarray, "k s 3"]) -> Float[np.ndarray, " k"]:
+def _last_headings(pose: Pose, paths: Float[np.ndarray, "k s 3"]) -> Values:
     return wrap_angle(pose[2] + (paths[:, :, 0] * paths[:, :, 2]).sum(axis=1))

@@ -1,4 +1,4 @@
-"""The robot team as a PettingZoo environment."""
+"""The robot team as a PettingZoo environment: its observations, saved states and text map."""
 
 from typing import Any
 
@@ -8,19 +8,26 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from swarmbo.records import GroundTruth
-from swarmbo_envs.fields.field import Field
+from swarmbo_envs.fields.field import Field, seen_values
 from swarmbo_envs.fields.landscape import build_field
-from swarmbo_envs.fields.settings import Task, require_table
+from swarmbo_envs.fields.settings import require_table
+from swarmbo_envs.fields.world import FieldWorld
 from swarmbo_envs.ground import Ground
-from swarmbo_envs.robot_team.episode import Episode, observation_ends, observe
+from swarmbo_envs.robot_team.episode import Episode
 from swarmbo_envs.robot_team.laid_out import laid_out
+from swarmbo_envs.robot_team.safety import NEVER, SLACK
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
 from swarmbo_envs.robot_team.world import World
 from swarmbo_envs.saved_state import SavedState
-from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
+from swarmbo_envs.shared import Place, Places, grid_points
+from swarmbo_envs.simulated_world import Array, Infos
+
+# of the text map
+_SHADES = " .:-=+*#%@"
+_COLUMNS, _ROWS = 64, 24
 
 
-class RobotTeam(SimulatedWorld[RobotTeamSettings, Episode], arguments=RobotTeamSettings, name="robot_team_v0"):
+class RobotTeam(FieldWorld[RobotTeamSettings, Episode, Field], arguments=RobotTeamSettings, name="robot_team_v0"):
     """Robots drive over a map and measure a field; together they search for its maximum, map it, or watch a level.
 
     Every robot is a unicycle with bounds on speed and turn rate. In each round every agent names a location; its robot
@@ -113,32 +120,19 @@ measurement (unit of the field; the lower bound while there is none; clipped int
 
     def __init__(self, **arguments: Any) -> None:
         settings = self._settings_of(require_table(arguments))
-        field_of_it = build_field(settings.field, settings.max_sites)
-        self._set_up(settings, *laid_out(field_of_it, {"starts": settings.starts}))
+        field = build_field(settings.field, settings.max_sites)
+        self._set_up(settings, *laid_out(field, {"starts": settings.starts}))
 
     def _set_up(self, settings: RobotTeamSettings, field: Field, ground: Ground) -> None:
-        """Build the world from the settings of a version, the measurable field, and the ground that robots may drive
-        on.
-        """
+        """Build the world of a version on the measurable field, and on the ground that robots may drive on."""
         super().__init__(settings, [f"robot_{i}" for i in range(settings.robots)])
         self.field, self.ground = field, ground
-        self._world = World(settings, field, self.possible_agents, ground)
-        seen = observation_ends(field, max(self._world.rules.noise_stds), self._world.rules.batteries is not None)
-        self._set_spaces(
-            dict.fromkeys(self.possible_agents, (field.low, field.high)),
-            dict.fromkeys(self.possible_agents, seen),
-            (np.tile(seen[0], settings.robots), np.tile(seen[1], settings.robots)),
-        )
-
-    @property
-    def task(self) -> Task:
-        """Aim of the team: ``peak``, ``map`` or ``level``."""
-        return self.settings.task
-
-    @property
-    def level(self) -> float | None:
-        """Watched level; None for other tasks."""
-        return self.settings.level
+        self._world = world = World(settings, field, self.possible_agents, ground)
+        least, most = seen_values(field.minimum, field.maximum, max(world.rules.noise_stds))
+        low, high = [*field.low, -np.pi, least, 0.0], [*field.high, np.pi, most, 1.0]
+        if world.rules.batteries is not None:
+            low, high = [*low, 0.0], [*high, 1.0]
+        self._set_alike(dict.fromkeys(self.possible_agents, (field.low, field.high)), (np.array(low), np.array(high)))
 
     @property
     def round_time_s(self) -> float:
@@ -161,17 +155,19 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         return {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        """Drive every robot towards its location for one round, and measure."""
         infos = dict(zip(asked, self._world.drive(episode, list(asked.values())), strict=True))
         return infos, {agent: info.get("measurement", 0.0) - info["cost"] for agent, info in infos.items()}
 
-    def candidates(self, agent: str) -> Float[np.ndarray, "k 2"]:
+    def candidates(self, agent: str) -> Places:
         """Sites that an agent can reach and measure this round, in the order of ``field.sites``; may be empty.
 
         Raises:
             ConfigError: If there is no such agent.
         """
-        return self._world.candidates(self._current(), self._number_of(agent))
+        world, episode, robot = self._world, self._current(), self._number_of(agent)
+        if world.homes.is_due(episode, robot):  # it has one candidate, its stop on the return
+            return np.empty((0, 2)) if self.field.sites_only else world.homes.homebound(episode, robot)[None]
+        return self.field.sites[world.reachable(episode, robot)]
 
     def travel_rounds(
         self, agent: str, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
@@ -181,23 +177,26 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         Returns:
             0 if the agent is already there; ``np.iinfo(int).max // 4`` if there is no path.
         """
-        origins, places = (np.asarray(X, dtype=float).reshape(-1, 2) for X in (origins, places))
-        return self._world.travel_rounds(self._number_of(agent), origins, places)
+        starts, ends = (np.asarray(X, dtype=float).reshape(-1, 2) for X in (origins, places))
+        times = self._world.drivers[self._number_of(agent)].ways.times_between(starts, ends)
+        rounds, there = np.full(times.shape, NEVER), np.isfinite(times)
+        rounds[there] = np.ceil(times[there] / (self.round_time_s * SLACK))
+        return rounds
 
     def rounds_left(self, agent: str) -> int:
         """Whole rounds that an agent can drive on its battery; ``np.iinfo(int).max // 4`` without a battery."""
         return self._world.homes.rounds_left(self._current(), self._number_of(agent))
 
-    def base(self, agent: str) -> Float[np.ndarray, " 2"] | None:
+    def base(self, agent: str) -> Place | None:
         """Base where an agent charges its battery; None without one."""
         robot, episode = self._number_of(agent), self._current()
         return None if self._world.rules.batteries is None else episode.bases[robot].copy()
 
-    def no_go(self) -> list[list[Float[np.ndarray, "k 2"]]]:
+    def no_go(self) -> list[list[Places]]:
         """Regions that no robot enters, for figures: each a list of rings, a hole being a ring within another."""
         return [[ring.copy() for ring in region.rings] for region in self.ground.regions]
 
-    def sites(self) -> Float[np.ndarray, "k 2"]:
+    def sites(self) -> Places:
         """All measurable sites: ``candidates`` of all agents, over all rounds."""
         return self.field.sites
 
@@ -210,66 +209,67 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         return self.field.truth(self.settings.task, self.settings.level)
 
     def _description(self) -> dict[str, Any]:
-        return self._world.description()
+        plain = super()._description()
+        if self.settings.rovers is None:
+            plain.pop("physics", None)  # equal to worlds saved before this setting existed
+        return plain if self.ground.is_open else {**plain, "no_go": f"data {self.ground.digest}"}
+
+    def _names(self) -> list[str]:
+        """Arrays of an episode that have a fixed shape; version 0 has only the first."""
+        names = ["poses", "last", "measured"]
+        names += ["batteries", "bases"] if self.settings.version > 0 else []
+        return names if self.settings.rovers is None else [*names, "engine"]
 
     def _arrays(self, episode: Episode) -> dict[str, Any]:
-        arrays = {name: getattr(episode, name) for name in ("poses", "last", "measured", "samples")}
-        arrays |= {
-            "trail_ends": np.cumsum([len(trail) for trail in episode.trails]),
-            "trails": np.concatenate(episode.trails),
-        }
-        if self.settings.version > 0:
-            arrays |= {name: getattr(episode, name) for name in ("batteries", "bases", "on_the_way")}
-        return arrays if self.settings.rovers is None else {**arrays, "engine": episode.engine}
+        names = [*self._names(), "samples", *(["on_the_way"] if self.settings.version > 0 else [])]
+        trails, ends = np.concatenate(episode.trails), np.cumsum([len(trail) for trail in episode.trails])
+        return {name: getattr(episode, name) for name in names} | {"trail_ends": ends, "trails": trails}
 
     def _read(self, saved: SavedState) -> Episode:
         plain, robots = saved.plain, self.settings.robots
-        poses = saved.array("poses", "f", (robots, 3))
-        last = saved.array("last", "f", (robots,))
-        measured = saved.array("measured", "b", (len(self.field.sites),))
-        samples = saved.array("samples", "f", (robots * (plain.round + 1), 4))
+        episode = saved.restore(self._begin(plain.seed, plain.number), self._names())
         ends = saved.array("trail_ends", "i", (robots,))
         trails = saved.array("trails", "f", (int(ends[-1]), 2))
-        engine = np.empty((robots, 0))
-        batteries, bases, on_the_way = np.full(robots, np.inf), poses[:, :2].copy(), np.empty((0, 4))
-        if self.settings.version > 0:
-            batteries, bases = saved.array("batteries", "f", (robots,)), saved.array("bases", "f", (robots, 2))
-            on_the_way = saved.array("on_the_way", "f", (saved.rows_of("on_the_way"), 4))
-            is_one = np.isin(on_the_way[:, 0], np.arange(robots)).all() and np.isfinite(on_the_way[:, :3]).all()
-            saved.hold(bool(is_one), "measurements on the way of its robots")
-            saved.hold(bool((batteries >= 0.0).all() and np.isfinite(bases).all()), "batteries >= 0, and bases")
-        if self.settings.rovers is not None:
-            engine = saved.array("engine", "f", (robots, self._world.mover.n_state))
-            saved.hold(bool(np.isfinite(engine).all()), "an engine's state that is finite")
         saved.hold(bool((np.diff(ends, prepend=0) > 0).all()), "'trail_ends' that rise from above 0")
-        saved.hold(
-            bool((samples[:, 0] == np.tile(np.arange(robots), plain.round + 1)).all()), "one sample per robot and round"
-        )
-        saved.hold(all(np.isfinite(known).all() for known in (poses, trails, samples[:, :3])), "places that are finite")
-        return Episode(
-            **saved.common,
-            poses=poses,
-            last=last,
-            measured=measured,
-            trails=np.split(trails, ends[:-1]),
-            samples=samples,
-            on_the_way=on_the_way,
-            batteries=batteries,
-            bases=bases,
-            engine=engine,
-        )
+        episode.trails = np.split(trails, ends[:-1])
+        episode.samples = samples = saved.array("samples", "f", (robots * (plain.round + 1), 4))
+        is_each = bool((samples[:, 0] == np.tile(np.arange(robots), plain.round + 1)).all())
+        saved.hold(is_each, "one sample per robot and round")
+        known = episode.poses, trails, samples[:, :3], episode.bases, episode.engine
+        saved.hold(all(np.isfinite(array).all() for array in known), "places and an engine's state that are finite")
+        saved.hold(bool((episode.batteries >= 0.0).all()), "batteries >= 0")
+        if self.settings.version > 0:
+            episode.on_the_way = rows = saved.array("on_the_way", "f", (saved.rows_of("on_the_way"), 4))
+            is_one = np.isin(rows[:, 0], np.arange(robots)).all() and np.isfinite(rows[:, :3]).all()
+            saved.hold(bool(is_one), "measurements on the way of its robots")
+        else:
+            episode.bases = episode.poses[:, :2].copy()
+        return episode
+
+    def _rows(self, episode: Episode) -> Array:
+        left = np.full(len(episode.last), episode.share_left(self.max_cycles))
+        charge = self._world.homes.charge(episode)
+        return np.column_stack([episode.poses, episode.last, left, *([] if charge is None else [charge])])
 
     def _picture(self) -> NDArray[np.uint8]:
-        from swarmbo_envs.robot_team.rendering import frame  # figures take a second to import
+        from swarmbo_envs.pictures import robot_frame  # figures take a second to import
 
-        return frame(self._world, self._current(), self.interaction_graph(), self.max_cycles)
+        return robot_frame(self._world, self._current())
 
     def _text(self) -> str:
-        from swarmbo_envs.robot_team.episode import text_map
-
-        return text_map(self.field, self._current(), self.max_cycles)
-
-    def _observe(self, episode: Episode) -> dict[str, Array]:
-        box, charge = self._observation_spaces[self.possible_agents[0]], self._world.homes.charge(episode)
-        seen = observe(episode, self.max_cycles, box, charge)
-        return dict(zip(self.possible_agents, seen, strict=True))
+        """Map of the field, higher is denser, with the robots' numbers on it, and a line per robot."""
+        field, episode = self.field, self._current()
+        xs = np.linspace(field.low[0], field.high[0], _COLUMNS)
+        ys = np.linspace(field.high[1], field.low[1], _ROWS)
+        values = field.value(grid_points(xs, ys)).reshape(_ROWS, _COLUMNS)
+        share = (values - values.min()) / (np.ptp(values) or 1.0)
+        cells = np.array(list(_SHADES))[(share * (len(_SHADES) - 1)).round().astype(int)]
+        for robot, (x, y, _) in enumerate(episode.poses):
+            cells[np.abs(ys - y).argmin(), np.abs(xs - x).argmin()] = str(robot % 10)
+        lines = [f"{field.name}: round {episode.round} of {self.max_cycles}", *("".join(row) for row in cells)]
+        for robot, (x, y, heading) in enumerate(episode.poses):
+            measurement = episode.samples[episode.samples[:, 0] == robot][-1, 3]
+            seen = "failed" if np.isnan(measurement) else f"{measurement:.4g} {field.unit}".rstrip()
+            turned = f"heading {np.degrees(heading):.0f}°"
+            lines.append(f"robot_{robot}: x {x:.1f} m, y {y:.1f} m, {turned}, measured {seen}")
+        return "\n".join(lines) + "\n"

@@ -14,7 +14,7 @@ from swarmbo_envs.robot_team.settings import RobotTeamV1Settings
 from swarmbo_envs.simulated_world import plain
 
 if TYPE_CHECKING:
-    from swarmbo_envs.robot_team.physics.scene import Scene
+    from swarmbo_envs.robot_team.scene import Scene
 
 
 # in rover lengths between centres: from here on two rovers never touch
@@ -96,7 +96,7 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
             extra.
 
     Warns:
-            DataWarning: If cells close a passage to sites, or rovers may pass through each other.
+        DataWarning: If cells close a passage to sites, or rovers may pass through each other.
 
     Example:
         >>> import numpy as np
@@ -111,17 +111,20 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
         (False, [True])
 
     Version history:
-            * v1: no-go regions, heterogeneous robots, batteries, separation, a current, and rovers in MuJoCo (0.1.0).
+        * v1: no-go regions, heterogeneous robots, batteries, separation, a current, and rovers in MuJoCo (0.1.0).
     """
 
     def __init__(self, **arguments: Any) -> None:
         settings = convert(require_table(plain(arguments)), RobotTeamV1Settings)
-        if settings.rovers is not None and settings.robots > 1:
-            _tell_of_contact(settings.separation_m, settings.rovers.rover_m)
+        rover_m = 0.0 if settings.rovers is None else settings.rovers.rover_m
+        if settings.robots > 1 and settings.separation_m < _LENGTHS_APART * rover_m:
+            told = f"$.separation_m: at {settings.separation_m:g} m rovers of {rover_m:g} m may pass through each other"
+            fix = f"separation_m = {_LENGTHS_APART * rover_m:g} or more keeps them apart"
+            why = "since their drives are simulated separately"
+            warnings.warn(f"{told}, {why}; {fix}", DataWarning, stacklevel=2)
         field = build_field(settings.field, settings.max_sites)
         regions = read_regions(settings.no_go, field.low, field.high, field.projection, field.frame)
-        clearance = settings.clearance_m + (0.0 if settings.rovers is None else settings.rovers.rover_m)
-        anchors = {"starts": settings.starts, "bases": settings.bases}
+        anchors, clearance = {"starts": settings.starts, "bases": settings.bases}, settings.clearance_m + rover_m
         self._set_up(settings, *laid_out(field, anchors, regions, settings.route_cells, clearance))
 
     def scene(self, width: int, height: int) -> "Scene | None":
@@ -131,14 +134,3 @@ class RobotTeamV1(RobotTeam, arguments=RobotTeamV1Settings, name="robot_team_v1"
             MissingPackageError: If this machine cannot render without a display.
         """
         return self._world.mover.scene(width, height)
-
-
-def _tell_of_contact(separation_m: float, rover_m: float) -> None:
-    """Warn if rovers may pass through each other, as each drives in a separate simulation."""
-    if separation_m < _LENGTHS_APART * rover_m:
-        warnings.warn(
-            f"$.separation_m: at {separation_m:g} m rovers of {rover_m:g} m may pass through each other, since their "
-            f"drives are simulated separately. separation_m = {_LENGTHS_APART * rover_m:g} or more keeps them apart",
-            DataWarning,
-            stacklevel=3,
-        )

@@ -10,9 +10,10 @@ from scipy.spatial import KDTree
 from swarmbo.errors import ConfigError
 from swarmbo_envs.ground.ways import Homeward
 from swarmbo_envs.robot_team import motion
-from swarmbo_envs.robot_team.episode import Episode
-from swarmbo_envs.robot_team.motion import Driver, poses_at
+from swarmbo_envs.robot_team.episode import Episode, Robots, Tracks
+from swarmbo_envs.robot_team.motion import Driver
 from swarmbo_envs.robot_team.settings import Rules
+from swarmbo_envs.shared import Mask, Path, Place, Places, Values
 
 _MOMENTS = 512  # of a round
 _MOST_BASES = 1024
@@ -43,32 +44,19 @@ class Spacing:
     off_m: float = 0.0
 
     @property
-    def moments(self) -> Float[np.ndarray, " k"]:
+    def moments(self) -> Values:
         """Moments at which paths are compared, s."""
         return np.linspace(0.0, self.round_time_s, _MOMENTS + 1)
 
     def least(self, robot: int) -> Float[np.ndarray, " robots"]:
         """Least distance of a robot from each other one at these moments, m; 0 from itself."""
         both = self.speeds[robot] + np.array(self.speeds)
+        # between two moments a pair nears by what both drive in half the time, as one of the moments is that near
         out = self.separation_m + self.off_m + both * self.round_time_s / _MOMENTS / 2.0
         out[robot] = 0.0
         return out
 
-    def standing(self, places: Float[np.ndarray, "robots 2"]) -> Float[np.ndarray, "robots k 2"]:
-        """Locations of robots at all moments, if they stay."""
-        return np.repeat(places[:, None], _MOMENTS + 1, axis=1)
-
-    def driving(self, pose: Float[np.ndarray, " 3"], path: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "k 3"]:
-        """Poses of a robot on a path at all moments."""
-        return poses_at(pose, path, self.moments)
-
-    def stops(
-        self,
-        robot: int,
-        own: Float[np.ndarray, "k 2"],
-        others: Float[np.ndarray, "robots k 2"],
-        bases: Float[np.ndarray, "robots 2"] | None,
-    ) -> Iterator[int]:
+    def stops(self, robot: int, own: Places, others: Tracks, bases: Robots | None) -> Iterator[int]:
         """Moments at which a robot may stop and stay, the last first; the first moment is always among them.
 
         ``others`` are the paths of earlier robots and the positions of later ones. A robot does not stay near others'
@@ -90,9 +78,7 @@ class Spacing:
                 yield moment
         yield 0
 
-    def is_clear(
-        self, robot: int, places: Float[np.ndarray, "k 2"], others: Float[np.ndarray, "robots 2"]
-    ) -> Bool[np.ndarray, " k"]:
+    def is_clear(self, robot: int, places: Places, others: Robots) -> Mask:
         """Mask of places far enough from the others' positions."""
         least = self.least(robot) + self.off_m
         least[robot] = 0.0
@@ -101,31 +87,19 @@ class Spacing:
         squared = self._squared(robot, self.off_m)[near]
         return (((places[:, None] - others[near]) ** 2).sum(axis=2) >= squared).all(axis=1)
 
-    def tracked(self, driven: Float[np.ndarray, "s 2"]) -> Float[np.ndarray, "k 2"]:
+    def tracked(self, driven: Float[np.ndarray, "s 2"]) -> Places:
         """Path of a robot resampled at the moments."""
         at = np.linspace(0.0, len(driven) - 1.0, _MOMENTS + 1)
         return np.column_stack([np.interp(at, np.arange(len(driven)), driven[:, axis]) for axis in range(2)])
 
-    def _may_meet(
-        self,
-        robot: int,
-        own: Float[np.ndarray, "k 2"],
-        others: Float[np.ndarray, "robots k 2"],
-        bases: Float[np.ndarray, "robots 2"] | None,
-    ) -> Bool[np.ndarray, " robots"]:
+    def _may_meet(self, robot: int, own: Places, others: Tracks, bases: Robots | None) -> Bool[np.ndarray, " robots"]:
         """Mask of others that (or whose base) the robot may come near in this round."""
         speeds = np.array(self.speeds)
         room = self.least(robot) + (speeds[robot] + speeds) * self.round_time_s
         within = np.hypot(*(others[:, 0] - own[0]).T) <= 1.01 * room
         return within if bases is None else within | (np.hypot(*(bases - own[0]).T) <= 1.01 * room)
 
-    def _stops_at_any_time(
-        self,
-        robot: int,
-        own: Float[np.ndarray, "k 2"],
-        others: Float[np.ndarray, "robots k 2"],
-        bases: Float[np.ndarray, "robots 2"] | None,
-    ) -> Iterator[int]:
+    def _stops_at_any_time(self, robot: int, own: Places, others: Tracks, bases: Robots | None) -> Iterator[int]:
         nearest = np.array([KDTree(track).query(own)[0] for track in others])
         passes = (nearest**2 >= self._squared(robot)[:, None]).all(axis=0)
         end = len(own) if passes.all() else int(passes.argmin())
@@ -182,7 +156,7 @@ class Homes:
             episode.batteries[robot] - self._times(episode, robot, episode.poses[robot, None])[0] < self.round_time_s
         )
 
-    def homebound(self, episode: Episode, robot: int) -> Float[np.ndarray, " 2"]:
+    def homebound(self, episode: Episode, robot: int) -> Place:
         """Location that a robot on its return reaches in a round."""
         pose, driver = episode.poses[robot], self.drivers[robot]
         whole = self.path(episode, robot)
@@ -191,23 +165,21 @@ class Homes:
             return episode.bases[robot].copy()
         return np.clip(motion.advance(pose, path)[:2], driver.ground.low, driver.ground.high)
 
-    def cut_home(self, robot: int, whole: Float[np.ndarray, "s 3"]) -> Float[np.ndarray, "s 3"]:
+    def cut_home(self, robot: int, whole: Path) -> Path:
         """Part of a robot's return path that a round takes, including the slack that ``lasts_for`` permits."""
         return motion.cut(whole, self.round_time_s * SLACK, 2.0 * self._slack(robot))
 
-    def path(self, episode: Episode, robot: int) -> Float[np.ndarray, "s 3"]:
+    def path(self, episode: Episode, robot: int) -> Path:
         """Whole return path of a robot."""
         return self.drivers[robot].path_home(self._ways(episode, robot), episode.poses[robot])
 
-    def lasts(
-        self, episode: Episode, robot: int, times: Float[np.ndarray, " k"], poses: Float[np.ndarray, "k 3"]
-    ) -> Bool[np.ndarray, " k"]:
+    def lasts(self, episode: Episode, robot: int, times: Values, poses: Float[np.ndarray, "k 3"]) -> Mask:
         """Mask of drives of some time, to some pose each, after which the battery lasts for the return."""
         if self.rules.batteries is None:
             return np.ones(len(times), dtype=bool)
         return times + self._times(episode, robot, poses) <= episode.batteries[robot]
 
-    def lasts_for(self, episode: Episode, robot: int, path: Float[np.ndarray, "s 3"]) -> bool:
+    def lasts_for(self, episode: Episode, robot: int, path: Path) -> bool:
         """True if the battery lasts for a path and the return from its end, up to rounding."""
         if self.rules.batteries is None:
             return True
@@ -222,13 +194,13 @@ class Homes:
             left = max(0.0, float(episode.batteries[robot] - time_s))
             episode.batteries[robot] = self.rules.batteries[robot] if self.is_home(episode, robot) else left
 
-    def require(self, starts: Float[np.ndarray, "robots 2"], agents: Sequence[str]) -> None:
+    def require(self, starts: Robots, agents: Sequence[str]) -> None:
         """Refuse batteries that do not last from a start to its base."""
         if self.rules.batteries is None or self.rules.bases is None:
             return
         for robot, (start, base) in enumerate(zip(starts, np.array(self.rules.bases, dtype=float), strict=True)):
             driver = self.drivers[robot]
-            home = float(driver.home_times(driver.homeward(base), np.array([[*start, np.nan]]))[0])
+            home = float(driver.ways.returns(driver.ways.homeward(base), np.array([[*start, np.nan]]))[0][0])
             # a heading is drawn at reset: it may have to turn about first
             home += np.pi / driver.unicycle.turn_rate_rad_s * bool((start != base).any())
             home *= 1.0 + self.reserve
@@ -241,9 +213,9 @@ class Homes:
         """Seconds by which a path may exceed the battery, to allow for rounding."""
         return 0.0 if self.rules.batteries is None else (SLACK - 1) * self.rules.batteries[robot]
 
-    def _times(self, episode: Episode, robot: int, poses: Float[np.ndarray, "k 3"]) -> Float[np.ndarray, " k"]:
+    def _times(self, episode: Episode, robot: int, poses: Float[np.ndarray, "k 3"]) -> Values:
         """Time that a battery must last at poses, for the return."""
-        return self.drivers[robot].home_times(self._ways(episode, robot), poses) * (1.0 + self.reserve)
+        return self.drivers[robot].ways.returns(self._ways(episode, robot), poses)[0] * (1.0 + self.reserve)
 
     def _ways(self, episode: Episode, robot: int) -> Homeward:
         """Paths to a robot's base, computed once per base."""
@@ -253,5 +225,5 @@ class Homes:
         if key not in self._known:
             if len(self._known) >= _MOST_BASES:
                 self._known.clear()
-            self._known[key] = driver.homeward(base)
+            self._known[key] = driver.ways.homeward(base)
         return self._known[key]

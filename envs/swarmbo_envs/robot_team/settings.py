@@ -6,11 +6,11 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
-from swarmbo.settings import Count, Distance, Fraction, NoiseStd, NonNegative, Probability, Settings, require, within
-from swarmbo_envs.fields.settings import Task, require_level
+from swarmbo.settings import Distance, Fraction, NoiseStd, NonNegative, Settings, require, within
+from swarmbo_envs.fields.settings import FieldWorldSettings
+from swarmbo_envs.shared import Pair
 
 MOST_CELLS = 512  # along the longer side of a map, for path search
-Pair = tuple[float, float]
 Speed = Annotated[float, within(1e-6, 1e12, "a speed", "m/s")]
 TurnRate = Annotated[float, within(1e-6, 1e6, "a turn rate", "rad/s")]
 Duration = Annotated[float, within(1e-6, 1e12, "a time", "s")]
@@ -20,17 +20,17 @@ Number = TypeVar("Number")
 class MujocoSettings(Settings, frozen=True):
     """Rovers in MuJoCo.
 
-    rover_m: Length of a rover, 0.05 to 100 m; all its other sizes are in proportion. pace: Share of its largest speed
-    and turn rate that a rover plans with, > 0 and at most 1: the rest is a reserve
-        for slopes.
-    reserve: Share by which a battery must outlast the planned return to base, >= 0. relief_m: Height range of the
-    terrain, m. Default: the field's own heights if it is an elevation, else a
-        twentieth of the map's longer side, or less so that no slope is beyond 19°.
-    smoothing_cells: Standard deviation of the Gaussian that smooths the terrain, in its cells, 0 to 16. terrain_cells:
-    Cells of the terrain along the map's longer side, 8 to 1024. friction: Friction of wheels on the ground, 0 to 10:
-    about the tangent of the steepest slope that they can
-        climb.
-    step_s: Step of the integration, 0.0001 to 0.02 s.
+    Args:
+        rover_m: Length of a rover, 0.05 to 100 m; all its other sizes are in proportion.
+        pace: Share of its largest speed and turn rate that a rover plans with, > 0 and at most 1: the rest is a reserve
+            for slopes.
+        reserve: Share by which a battery must outlast the planned return to base, >= 0.
+        relief_m: Height range of the terrain, m. Default: the field's own heights if it is an elevation, else a
+            twentieth of the map's longer side, or less so that no slope is beyond 19°.
+        smoothing_cells: Standard deviation of the Gaussian that smooths the terrain, in its cells, 0 to 16.
+        terrain_cells: Cells of the terrain along the map's longer side, 8 to 1024.
+        friction: Friction of wheels on the ground, 0 to 10: about the tangent of the steepest slope that they climb.
+        step_s: Step of the integration, 0.0001 to 0.02 s.
     """
 
     rover_m: Annotated[float, within(0.05, 100, "a length", "m")] = 3.0
@@ -74,36 +74,24 @@ class Rules:
     sample_every_m: float | None = None
 
 
-class RobotTeamSettings(Settings, frozen=True):
+class RobotTeamSettings(FieldWorldSettings, frozen=True):
     """Arguments of the robot team; see ``RobotTeam``."""
 
     version: ClassVar[int] = 0
 
     robots: Annotated[int, within(1, 256)] = 4
-    field: dict[str, Any] | None = None
-    task: Task = "peak"
-    level: float | None = None
     starts: list[Pair] | None = None
     speed_m_s: Speed = 5.0
     turn_rate_rad_s: TurnRate = 0.5
     round_time_s: Duration | None = None
     radio_range_m: Distance | None = None
-    noise_std: NoiseStd = 0.0
-    failure_rate: Probability = 0.0
     travel_cost: Annotated[float, within(0, 1e12, "a cost per metre")] = 0.0
-    max_cycles: Count = 25
     max_sites: Annotated[int, within(4, 10**6)] = 16_384
-    render_mode: Literal["rgb_array", "ansi", "human"] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_level(self)
-        require(
-            self,
-            "starts",
-            lambda starts: starts is None or len(starts) == self.robots,
-            f"one [x, y] per robot: {self.robots}",
-        )
+        is_each = self.starts is None or len(self.starts) == self.robots
+        require(self, "starts", lambda _: is_each, f"one [x, y] per robot: {self.robots}")
 
     @property
     def rovers(self) -> MujocoSettings | None:
@@ -142,44 +130,22 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        each_one = f"for each of {self.robots} robots"
         for name in ("speed_m_s", "turn_rate_rad_s", "radio_range_m", "noise_std", "battery_s"):
-            require(
-                self,
-                name,
-                lambda value: not isinstance(value, list) or len(value) == self.robots,
-                f"a number, or one for each of {self.robots} robots",
-            )
-        require(
-            self,
-            "bases",
-            lambda bases: bases is None or len(bases) in (1, self.robots),
-            f"one [x, y], or one for each of {self.robots} robots",
-        )
-        require(
-            self,
-            "sample_every_m",
-            lambda value: value is None or self.samples_per_leg == 0,
-            "none together with samples_per_leg: state one of them, for where robots measure on the way",
-        )
+            given = getattr(self, name)
+            is_each = not isinstance(given, list) or len(given) == self.robots
+            require(self, name, lambda _, holds=is_each: holds, f"a number, or one {each_one}")
+        n_bases = None if self.bases is None else len(self.bases)
+        require(self, "bases", lambda _: n_bases in (None, 1, self.robots), f"one [x, y], or one {each_one}")
+        one_of_them = "none together with samples_per_leg: state one of them, for where robots measure on the way"
+        require(self, "sample_every_m", lambda it: it is None or self.samples_per_leg == 0, one_of_them)
         slowest = min(each(self.speed_m_s, self.robots))
-        require(
-            self,
-            "wind",
-            lambda wind: bool(np.hypot(*wind) < 0.95 * slowest),
-            f"[east, north] in m/s, less than 95 % of the slowest robot's speed, {slowest:g} m/s",
-        )
-        require(
-            self,
-            "separation_m",
-            lambda value: value == 0.0 or self.bases is None or len(self.bases) == self.robots,
-            "0 where robots share a base",
-        )
-        require(
-            self,
-            "wind",
-            lambda wind: self.rovers is None or not any(wind),
-            "no current, [0, 0]: physics = 'mujoco' moves robots with wheels",
-        )
+        below = f"[east, north] in m/s, less than 95 % of the slowest robot's speed, {slowest:g} m/s"
+        require(self, "wind", lambda wind: bool(np.hypot(*wind) < 0.95 * slowest), below)
+        are_own = n_bases in (None, self.robots)
+        require(self, "separation_m", lambda it: it == 0.0 or are_own, "0 where robots share a base")
+        on_wheels = "no current, [0, 0]: physics = 'mujoco' moves robots with wheels"
+        require(self, "wind", lambda wind: self.rovers is None or not any(wind), on_wheels)
 
     @property
     def rovers(self) -> MujocoSettings | None:

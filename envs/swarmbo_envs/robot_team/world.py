@@ -5,22 +5,20 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo_envs.fields.field import Field, spread
-from swarmbo_envs.fields.settings import plain_settings
+from swarmbo_envs.fields.world import RadioLinks
 from swarmbo_envs.ground import Ground
-from swarmbo_envs.radio import RadioLinks
 from swarmbo_envs.robot_team import motion
-from swarmbo_envs.robot_team.episode import Episode
+from swarmbo_envs.robot_team.episode import Episode, Ideal, Mover, Robots, Sensors, Tracks
 from swarmbo_envs.robot_team.laid_out import checked_starts
 from swarmbo_envs.robot_team.motion import Driver
-from swarmbo_envs.robot_team.moving import Ideal, Mover
-from swarmbo_envs.robot_team.safety import NEVER, SLACK, Homes, Spacing
-from swarmbo_envs.robot_team.sensing import Sensors
+from swarmbo_envs.robot_team.safety import SLACK, Homes, Spacing
 from swarmbo_envs.robot_team.settings import RobotTeamSettings
+from swarmbo_envs.shared import Path, Place, Pose
 
 
 class World:
@@ -35,26 +33,19 @@ class World:
         limits = list(zip(rules.speeds, rules.turn_rates, strict=True))
         self.round_time_s = settings.round_time_s or max(np.pi / rate + field.reach_m / speed for speed, rate in limits)
         self.mover = self._mover(limits)
-        made = {
-            (speed, rate): Driver(
-                motion.Unicycle(speed * self.mover.pace, rate * self.mover.pace, field.low, field.high),
-                self.ground,
-                rules.wind,
-            )
-            for speed, rate in limits
-        }
+        made: dict[tuple[float, float], Driver] = {}
+        for speed, rate in dict.fromkeys(limits):
+            own = motion.Unicycle(speed * self.mover.pace, rate * self.mover.pace, field.low, field.high)
+            made[speed, rate] = Driver(own, self.ground, rules.wind)
         self.drivers = [made[limit] for limit in limits]
         self.homes = Homes(rules, self.drivers, self.round_time_s, self.mover.reserve, self.mover.off_m)
         diagonal = float(np.hypot(*(field.high - field.low)))
         self.radio_ranges_m = rules.radio_ranges or (0.5 * diagonal,) * len(agents)
         self._links = RadioLinks(agents)
         self._fastest = [speed + float(np.hypot(*rules.wind)) for speed in rules.speeds]  # over ground
-        self.spacing = (
-            Spacing(rules.separation_m, self._fastest, self.round_time_s, self.mover.off_m)
-            if rules.separation_m
-            else None
-        )
-        self.sensors = Sensors(settings, field, agents)
+        apart = Spacing(rules.separation_m, self._fastest, self.round_time_s, self.mover.off_m)
+        self.spacing = apart if rules.separation_m else None
+        self.sensors = Sensors(settings, rules, field, agents)
         self.sensors.require_few(max(self._fastest) * self.round_time_s)
         self._starts = checked_starts(settings, field)
         self._there_m = 1e-9 * float((field.high - field.low).max())
@@ -67,16 +58,9 @@ class World:
         """Mover of the robots: a physics engine if the settings name one."""
         if (rovers := self.settings.rovers) is None:
             return Ideal(self.field.low, self.field.high)
-        from swarmbo_envs.robot_team.physics.rovers import Rovers  # needs an extra
+        from swarmbo_envs.robot_team.rovers import Rovers  # needs an extra
 
         return Rovers.on(self.field, self.ground, rovers, limits, self.round_time_s)
-
-    def description(self) -> dict[str, Any]:
-        """Identity of this world as plain JSON: all settings but the render mode, data files by their content."""
-        plain = plain_settings(self.settings, self.field.digest)
-        if self.settings.rovers is None:
-            plain.pop("physics", None)  # equal to worlds saved before this setting existed
-        return plain if self.ground.is_open else {**plain, "no_go": f"data {self.ground.digest}"}
 
     def begin(self, seed: int, number: int) -> Episode:
         """Begin an episode with every robot at its start and nothing measured."""
@@ -125,22 +109,6 @@ class World:
         possible[possible] = self.homes.lasts(episode, robot, when[possible], there)
         return near[possible]
 
-    def candidates(self, episode: Episode, robot: int) -> Float[np.ndarray, "k 2"]:
-        """Locations that a robot can measure in this round; for a robot due at its base, its stop on the return."""
-        if self.homes.is_due(episode, robot):
-            return np.empty((0, 2)) if self.field.sites_only else self.homes.homebound(episode, robot)[None]
-        return self.field.sites[self.reachable(episode, robot)]
-
-    def travel_rounds(
-        self, robot: int, origins: Float[np.ndarray, "n 2"], places: Float[np.ndarray, "m 2"]
-    ) -> Int[np.ndarray, "n m"]:
-        """Least number of rounds from each origin to each place, without first turns; ``NEVER`` without a path."""
-        times = self.drivers[robot].ways.times_between(origins, places)
-        rounds = np.full(times.shape, NEVER)
-        there = np.isfinite(times)
-        rounds[there] = np.ceil(times[there] / (self.round_time_s * SLACK))
-        return rounds
-
     def measure(
         self, episode: Episode, robot: int, distance: float = 0.0, reached: bool = True, measurable: bool = True
     ) -> dict[str, Any]:
@@ -150,22 +118,14 @@ class World:
             info["battery"] = float(charge[robot])
         return info
 
-    def drive(self, episode: Episode, places: Sequence[Float[np.ndarray, " 2"]]) -> list[dict[str, Any]]:
+    def drive(self, episode: Episode, places: Sequence[Place]) -> list[dict[str, Any]]:
         """Play one round of all robots, in the order of their numbers, and return their infos; changes the episode."""
-        tracks = None if self.spacing is None else self.spacing.standing(episode.poses[:, :2])
+        here = episode.poses[:, None, :2]
+        tracks = None if self.spacing is None else np.repeat(here, len(self.spacing.moments), axis=1)
         return [self._drive_and_measure(episode, robot, place, tracks) for robot, place in enumerate(places)]
 
-    def _drive_and_measure(
-        self,
-        episode: Episode,
-        robot: int,
-        place: Float[np.ndarray, " 2"],
-        tracks: Float[np.ndarray, "robots k 2"] | None,
-    ) -> dict[str, Any]:
-        """Play one robot's round and return its info.
-
-        ``tracks`` are the positions of all robots at every moment, if separation is kept; the robot's row changes.
-        """
+    def _drive_and_measure(self, episode: Episode, robot: int, place: Place, tracks: Tracks | None) -> dict[str, Any]:
+        """Play one robot's round and return its info; its row of ``tracks`` changes, if separation is kept."""
         pose, is_open, is_due = episode.poses[robot], True, self.homes.is_due(episode, robot)
         if is_due:
             goal, is_open = episode.bases[robot], not self.field.sites_only
@@ -208,14 +168,8 @@ class World:
             info["path"] = drive.trace
         return info | ({"on_the_way": stops} if self.sensors.is_used_on_the_way else {})
 
-    def _way(
-        self, episode: Episode, robot: int, goal: Float[np.ndarray, " 2"], *, is_due: bool
-    ) -> tuple[Float[np.ndarray, "s 3"], Float[np.ndarray, " 2"]]:
-        """Whole path that a robot sets out on, and its end.
-
-        It leads to the base if the robot could not return from its stop at the end of the round; it is empty without a
-        path to the goal.
-        """
+    def _way(self, episode: Episode, robot: int, goal: Place, *, is_due: bool) -> tuple[Path, Place]:
+        """Whole path that a robot sets out on, and its end; empty without a path to the goal."""
         pose, driver = episode.poses[robot], self.drivers[robot]
         if is_due:
             return self.homes.path(episode, robot), goal
@@ -224,15 +178,14 @@ class World:
             return np.zeros((0, 3)), pose[:2].copy()
         if self.homes.lasts_for(episode, robot, motion.cut(path, self.round_time_s * SLACK)):
             return path, goal
+        # it could not return from its stop at the end of the round: it returns at once
         return self.homes.path(episode, robot), episode.bases[robot].copy()
 
-    def _kept_apart(
-        self, episode: Episode, robot: int, path: Float[np.ndarray, "s 3"], tracks: Float[np.ndarray, "robots k 2"]
-    ) -> Float[np.ndarray, "s 3"]:
+    def _kept_apart(self, episode: Episode, robot: int, path: Path, tracks: Tracks) -> Path:
         """Longest part of a path that keeps the separation and lets the robot reach its base."""
         assert self.spacing is not None
         pose, moments = episode.poses[robot], self.spacing.moments
-        own = self.spacing.driving(pose, path)[:, :2]
+        own = motion.poses_at(pose, path, moments)[:, :2]
         bases = None if self.rules.batteries is None else episode.bases
         for moment in self.spacing.stops(robot, own, tracks, bases):
             part = path if moment == len(moments) - 1 else motion.cut(path, float(moments[moment]))
@@ -241,9 +194,7 @@ class World:
                 return part
         raise AssertionError("the first moment is always one at which it may stay")
 
-    def _free_place(
-        self, pose: Float[np.ndarray, " 3"], place: Float[np.ndarray, " 2"]
-    ) -> tuple[Float[np.ndarray, " 2"], bool]:
+    def _free_place(self, pose: Pose, place: Place) -> tuple[Place, bool]:
         """Goal for a requested location, and True if unchanged: without a path it is the nearest site."""
         if self.ground.is_open:
             return place, True
@@ -253,7 +204,7 @@ class World:
         near = np.where(self._parts == part, ((self.field.sites - place) ** 2).sum(axis=1), np.inf)
         return (self.field.sites[near.argmin()] if np.isfinite(near).any() else pose[:2]).copy(), False
 
-    def _require_apart(self, starts: Float[np.ndarray, "robots 2"]) -> None:
+    def _require_apart(self, starts: Robots) -> None:
         if self.spacing is None:
             return
         bases = starts if self.rules.bases is None else np.array(self.rules.bases)
@@ -266,9 +217,7 @@ class World:
                     at="$.separation_m",
                 )
 
-    def _site_to_sample(
-        self, episode: Episode, robot: int, place: Float[np.ndarray, " 2"]
-    ) -> tuple[Float[np.ndarray, " 2"], bool, bool]:
+    def _site_to_sample(self, episode: Episode, robot: int, place: Place) -> tuple[Place, bool, bool]:
         """Goal if only sites can be measured, True if unchanged, and True if it is still open."""
         sites = self.field.sites
         squared = np.where(episode.measured, np.inf, ((sites - place) ** 2).sum(axis=1))

@@ -10,6 +10,7 @@ from swarmbo.kernels import kernel_matrix
 from swarmbo_envs.fields.field import FieldInTime, lattice
 from swarmbo_envs.fields.measured import thinned
 from swarmbo_envs.sensor_field.stations import SensorFieldSettings
+from swarmbo_envs.shared import Values
 
 _MOST_KNOTS = 144
 # compared with the truth: in a drawn field a step costs little else
@@ -56,11 +57,8 @@ class Scorer:
         return float(candidates[np.argmax([_log_likelihood(places, values, length) for length in candidates])])
 
     def _share_kept(self, truth: Float[np.ndarray, " m"]) -> float:
-        """Share of the deviation from the mean that remains after a round: the least autocorrelation of the truth per
-        round.
-
-        A filter forgets by the same share in every round, also if the truth hardly changes at first.
-        """
+        """Share of the deviation from the mean that remains after a round, by the truth's least autocorrelation."""
+        # a filter forgets by the same share in every round, also if the truth hardly changes at first
         if not self._field.moves:
             return 1.0
         now, shares = truth - truth.mean(), list[float]()
@@ -71,24 +69,24 @@ class Scorer:
             shares.append(float(np.clip(now @ then / size, 0.0, 1.0)) ** (1.0 / lag) if size > 0.0 else 1.0)
         return min(shares)
 
-    def begin(self) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]:
+    def begin(self) -> tuple[Values, Float[np.ndarray, "k k"]]:
         """Prior of the knots: deviation from the mean, and its covariance."""
         return np.zeros(len(self.knots)), self._prior.copy()
 
     def after_a_round(
-        self, mean: Float[np.ndarray, " k"], covariance: Float[np.ndarray, "k k"]
-    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]:
+        self, mean: Values, covariance: Float[np.ndarray, "k k"]
+    ) -> tuple[Values, Float[np.ndarray, "k k"]]:
         """Belief after one more round of change."""
         share = self._kept
         return share * mean, share**2 * covariance + (1.0 - share**2) * self._prior
 
     def learned(
         self,
-        mean: Float[np.ndarray, " k"],
+        mean: Values,
         covariance: Float[np.ndarray, "k k"],
         places: Float[np.ndarray, "n 2"],
         values: Float[np.ndarray, " n"],
-    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]:
+    ) -> tuple[Values, Float[np.ndarray, "k k"]]:
         """Belief after samples of one round, at places in m with noisy values."""
         if not len(places):
             return mean, covariance
@@ -103,11 +101,11 @@ class Scorer:
         # keeps the covariance symmetric over hundreds of rounds
         return mean, 0.5 * (covariance + covariance.T)
 
-    def map(self, mean: Float[np.ndarray, " k"]) -> Float[np.ndarray, " m"]:
+    def map(self, mean: Values) -> Float[np.ndarray, " m"]:
         """Expected values at ``points``: up to 512 of the field's evaluation points, evenly spread."""
         return self._level + self._to_points @ mean
 
-    def score(self, mean: Float[np.ndarray, " k"], round_number: int) -> float:
+    def score(self, mean: Values, round_number: int) -> float:
         """Score of a belief against the truth of a round, larger is better: minus root mean squared error, or F1."""
         expected, truth, level = self.map(mean), self._truth(round_number), self._settings.level
         if level is None:

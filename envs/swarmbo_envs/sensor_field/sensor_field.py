@@ -1,26 +1,30 @@
-"""The sensor field as a PettingZoo environment."""
+"""The sensor field as a PettingZoo environment, and its rules."""
 
 from typing import Any
 
 import networkx as nx
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import NDArray
 
+from swarmbo.boundary import rng
 from swarmbo.records import GroundTruth
+from swarmbo_envs.fields.field import FieldInTime, seen_values
 from swarmbo_envs.fields.landscape import build_field_in_time
-from swarmbo_envs.fields.settings import Task, require_table
-from swarmbo_envs.radio import RadioLinks
+from swarmbo_envs.fields.settings import require_table
+from swarmbo_envs.fields.world import FieldWorld, RadioLinks
 from swarmbo_envs.saved_state import SavedState
-from swarmbo_envs.sensor_field.stations import SensorFieldSettings, Stations
-from swarmbo_envs.sensor_field.world import Episode, World, observation_ends, observe
-from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld
+from swarmbo_envs.sensor_field.scorer import Scorer
+from swarmbo_envs.sensor_field.stations import Episode, SensorFieldSettings, Stations
+from swarmbo_envs.shared import Place, Places, Pose
+from swarmbo_envs.simulated_world import Array, Infos
 
 _DEFAULT_FIELD: dict[str, Any] = {"gp": {"lengthscale_m": 600.0, "time": {"lengthscale_rounds": 12.0}}}
 _MAX_SITES = 2048
 
 
-class SensorField(SimulatedWorld[SensorFieldSettings, Episode], arguments=SensorFieldSettings, name="sensor_field_v0"):
+class SensorField(
+    FieldWorld[SensorFieldSettings, Episode, FieldInTime], arguments=SensorFieldSettings, name="sensor_field_v0"
+):
     """Static sensors watch a field, each within its own box, and sample when a measurement justifies its energy.
 
     In each round every sensor names a location in its box, and chooses to sample or not. A sample takes energy, and
@@ -117,73 +121,129 @@ class SensorField(SimulatedWorld[SensorFieldSettings, Episode], arguments=Sensor
             arguments["field"] = _DEFAULT_FIELD
         settings = self._settings_of(require_table(arguments))
         super().__init__(settings, [f"sensor_{i}" for i in range(settings.sensors)])
-        self.field = build_field_in_time(settings.field, _MAX_SITES)
-        self.stations = Stations(settings, self.field.first)
-        self._world = World(settings, self.field, self.stations, self.possible_agents)
+        self.field = field = build_field_in_time(settings.field, _MAX_SITES)
+        self.stations = Stations(settings, field.first)
+        self._scorer = None if settings.task == "peak" else Scorer(settings, field)
         self._links = RadioLinks(self.possible_agents)
-        seen, reach = observation_ends(self._world), zip(self.stations.low, self.stations.high, strict=True)
-        self._set_spaces(
-            {
-                agent: (np.append(low, 0.0), np.append(high, 1.0))
-                for agent, (low, high) in zip(self.possible_agents, reach, strict=True)
-            },
-            dict.fromkeys(self.possible_agents, seen),
-            (np.tile(seen[0], settings.sensors), np.tile(seen[1], settings.sensors)),
-        )
-
-    @property
-    def task(self) -> Task:
-        """Aim of the team: ``peak``, ``map`` or ``level``."""
-        return self.settings.task
-
-    @property
-    def level(self) -> float | None:
-        """Watched level; None for other tasks."""
-        return self.settings.level
+        least, most = seen_values(field.minimum, field.maximum, settings.noise_std)
+        # x, y, last good measurement, share of the battery, share of rounds left
+        seen = np.array([*field.first.low, least, 0.0, 0.0]), np.array([*field.first.high, most, 1.0, 1.0])
+        reach = [(np.append(low, 0.0), np.append(high, 1.0)) for low, high in self.stations.boxes]
+        self._set_alike(dict(zip(self.possible_agents, reach, strict=True)), seen)
 
     @property
     def score(self) -> float:
-        """Score of the belief behind the rewards, larger is better: minus its map error, or its F1; 0 for the task
-        ``peak``.
+        """Score of the belief behind the rewards, larger is better: minus its map error, or its F1.
 
-        A round's rewards of all sensors plus costs equal its increase.
+        A round's rewards of all sensors plus costs equal its increase. It is 0 for the task ``peak``.
         """
         return self._current().score
 
-    def _settings_changed(self) -> None:
-        self._world = World(self.settings, self.field, self.stations, self.possible_agents)
-
     def _begin(self, seed: int, number: int) -> Episode:
-        return self._world.begin(seed, number)
+        """Begin with every sensor pointed at its own position and nothing measured."""
+        n, places = len(self.possible_agents), self.stations.places
+        if self.field.first.sites_only:
+            places = np.array([self.stations.nearest_spot(sensor, place) for sensor, place in enumerate(places)])
+        mean, covariance = (np.zeros(0), np.zeros((0, 0))) if self._scorer is None else self._scorer.begin()
+        sampled, failed = np.zeros((2, n), dtype=bool)
+        nothing = np.full(n, np.nan)
+        return Episode(
+            seed, number, 0, True, places.copy(), nothing, np.zeros(n), sampled, failed, mean, covariance, score=0.0
+        )
 
     def _first_infos(self, episode: Episode) -> Infos:
         """Sample at every sensor's position, at no cost."""
-        infos = {agent: self._world.measure(episode, sensor) for sensor, agent in enumerate(self.agents)}
-        self._world.learn(episode, infos)
+        infos = {agent: self._measure(episode, sensor, 0.0) for sensor, agent in enumerate(self.agents)}
+        self._learn(episode, infos)
         return infos
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        infos = {agent: self._world.look(episode, sensor, asked[agent]) for sensor, agent in enumerate(asked)}
-        return infos, self._world.rewards(infos, self._world.learn(episode, infos))
+        infos = {agent: self._look(episode, sensor, asked[agent]) for sensor, agent in enumerate(asked)}
+        share = self._learn(episode, infos) / len(infos)
+        if self._scorer is None:
+            return infos, {agent: info.get("measurement", 0.0) - info["cost"] for agent, info in infos.items()}
+        return infos, {agent: share - info["cost"] for agent, info in infos.items()}
 
-    def candidates(self, agent: str) -> Float[np.ndarray, "k 2"]:
+    def _look(self, episode: Episode, sensor: int, action: Pose) -> dict[str, Any]:
+        """Play one sensor's round: ``action`` has a location, and a number that asks for a sample from 0.5 on."""
+        if action[2] < 0.5 or not self._can_sample(episode, sensor):
+            episode.sampled[sensor] = episode.failed[sensor] = False
+            return self._info(episode, sensor, None, 0.0)
+        only_sites = self.field.first.sites_only
+        episode.spots[sensor] = self.stations.nearest_spot(sensor, action[:2]) if only_sites else action[:2]
+        episode.spent_j[sensor] += self.settings.sample_energy_j
+        return self._measure(episode, sensor, self.settings.sample_energy_j)
+
+    def _measure(self, episode: Episode, sensor: int, energy_j: float) -> dict[str, Any]:
+        """Measure with one sensor at its location, updating the episode; return its info."""
+        settings, spot = self.settings, episode.spots[sensor]
+        where = {"agent": self.possible_agents[sensor], "round": episode.round, "episode": episode.number}
+        failed = rng.stream(episode.seed, "sensor_field", "failure", **where).random() < settings.failure_rate
+        measurement = None
+        if not failed:
+            noise = settings.noise_std * rng.stream(episode.seed, "sensor_field", "noise", **where).standard_normal()
+            measurement = float(self.field.value(spot[None], episode.round)[0] + noise)
+            episode.last[sensor] = measurement
+        episode.sampled[sensor], episode.failed[sensor] = True, failed
+        return self._info(episode, sensor, measurement, energy_j)
+
+    def _info(self, episode: Episode, sensor: int, measurement: float | None, energy_j: float) -> dict[str, Any]:
+        measured = {} if measurement is None else {"measurement": measurement}
+        return {
+            **measured,
+            "location": episode.spots[sensor].copy(),
+            "sampled": bool(episode.sampled[sensor]),
+            "energy_j": energy_j,
+            "left_j": self._left_j(episode, sensor),
+            "cost": self.settings.energy_price * energy_j,
+        }
+
+    def _left_j(self, episode: Episode, sensor: int) -> float:
+        return float((np.inf if self.settings.battery_j is None else self.settings.battery_j) - episode.spent_j[sensor])
+
+    def _can_sample(self, episode: Episode, sensor: int) -> bool:
+        # sums of energies may exceed a battery by rounding
+        return self._left_j(episode, sensor) >= self.settings.sample_energy_j * (1.0 - 1e-12)
+
+    def _learn(self, episode: Episode, infos: Infos) -> float:
+        """Update the world's own belief with a round's samples; return the increase of its score."""
+        if self._scorer is None:
+            return 0.0
+        mean, covariance = episode.knots_mean, episode.knots_covariance
+        if episode.round:
+            mean, covariance = self._scorer.after_a_round(mean, covariance)
+        made = [info for info in infos.values() if "measurement" in info]
+        places = np.array([info["location"] for info in made]).reshape(-1, 2)
+        values = np.array([info["measurement"] for info in made])
+        episode.knots_mean, episode.knots_covariance = self._scorer.learned(mean, covariance, places, values)
+        before, episode.score = episode.score, self._scorer.score(episode.knots_mean, episode.round)
+        return episode.score - before
+
+    def _rows(self, episode: Episode) -> Array:
+        n, battery = len(self.possible_agents), self.settings.battery_j
+        # a battery of 0 J is empty from the first
+        charge = np.ones(n) if battery is None else 1.0 - episode.spent_j / battery if battery else np.zeros(n)
+        left = np.full(n, episode.share_left(self.max_cycles))
+        return np.column_stack([episode.spots, episode.last, charge, left])
+
+    def candidates(self, agent: str) -> Places:
         """Locations that an agent can sample in this round; empty once its energy does not suffice.
 
         Raises:
             ConfigError: If there is no such agent.
         """
         episode, sensor = self._current(), self._number_of(agent)
-        return self.stations.spots[sensor][: None if self._world.can_sample(episode, sensor) else 0]
+        return self.stations.spots[sensor][: None if self._can_sample(episode, sensor) else 0]
 
-    def sites(self) -> Float[np.ndarray, "k 2"]:
+    def sites(self) -> Places:
         """All locations offered to any sensor, without duplicates."""
         return np.unique(np.concatenate(self.stations.spots), axis=0)
 
     def prices(self) -> dict[str, float]:
         """Price of a sample for each agent, in the unit of the field; abstaining costs nothing."""
-        return dict.fromkeys(self.possible_agents, self._world.price)
+        return dict.fromkeys(self.possible_agents, self.settings.energy_price * self.settings.sample_energy_j)
 
-    def standpoints(self) -> dict[str, Float[np.ndarray, " 2"]]:
+    def standpoints(self) -> dict[str, Place]:
         """Fixed positions of the agents."""
         return dict(zip(self.possible_agents, self.stations.places, strict=True))
 
@@ -195,41 +255,31 @@ class SensorField(SimulatedWorld[SensorFieldSettings, Episode], arguments=Sensor
         """Noise-free field of the present round, and of other rounds by its ``at``; for metrics and figures."""
         return self._truth(self._current().round)
 
-    def _description(self) -> dict[str, Any]:
-        return self._world.description()
-
-    def _read(self, saved: SavedState) -> Episode:
-        world, n = self._world, len(self.possible_agents)
-        k = 0 if world.scorer is None else len(world.scorer.knots)
-        spots, spent = saved.array("spots", "f", (n, 2)), saved.array("spent_j", "f", (n,))
-        saved.hold(bool(np.isfinite(spots).all()), "spots that are finite")
-        saved.hold(bool((np.isfinite(spent) & (spent >= 0.0)).all()), "'spent_j' of 0 or more")
-        return Episode(
-            **saved.common,
-            spots=spots,
-            last=saved.array("last", "f", (n,)),
-            spent_j=spent,
-            sampled=saved.array("sampled", "b", (n,)),
-            failed=saved.array("failed", "b", (n,)),
-            knots_mean=saved.array("knots_mean", "f", (k,)),
-            knots_covariance=saved.array("knots_covariance", "f", (k, k)),
-            score=float(saved.array("score", "f", ())),
-        )
-
-    def _picture(self) -> NDArray[np.uint8]:
-        from swarmbo_envs.sensor_field.rendering import frame  # figures take a second to import
-
-        return frame(self._world, self._current(), self.interaction_graph(), self.max_cycles)
-
     def _truth(self, round_number: int) -> GroundTruth:
         at_round = self._truth if self.field.moves else None
         return self.field.at(round_number).truth(self.settings.task, self.settings.level, at_round)
 
+    def _read(self, saved: SavedState) -> Episode:
+        episode = super()._read(saved)
+        saved.hold(bool(np.isfinite(episode.spots).all()), "spots that are finite")
+        spent = episode.spent_j
+        saved.hold(bool((np.isfinite(spent) & (spent >= 0.0)).all()), "'spent_j' of 0 or more")
+        return episode
+
+    def _picture(self) -> NDArray[np.uint8]:
+        from swarmbo_envs.pictures import sensor_frame  # figures take a second to import
+
+        return sensor_frame(self.field, self.stations, self._current(), self.interaction_graph(), self.max_cycles)
+
     def _text(self) -> str:
-        from swarmbo_envs.sensor_field.world import text_table
-
-        return text_table(self._world, self._current(), self.max_cycles)
-
-    def _observe(self, episode: Episode) -> dict[str, Array]:
-        seen = observe(episode, self._world, self._observation_spaces[self.possible_agents[0]])
-        return dict(zip(self.possible_agents, seen, strict=True))
+        episode, field = self._current(), self.field.first
+        lines = [f"{field.name}: round {episode.round} of {self.max_cycles}, {int(episode.sampled.sum())} sampled"]
+        for sensor, agent in enumerate(self.possible_agents):
+            seen = "saved its energy"
+            if episode.failed[sensor]:
+                seen = "failed"
+            elif episode.sampled[sensor]:
+                seen = f"measured {episode.last[sensor]:.4g} {field.unit}".rstrip()
+            (x, y), spent = episode.spots[sensor], np.round(episode.spent_j[sensor], 9)
+            lines.append(f"{agent}: x {x:.1f} m, y {y:.1f} m, {seen}, {spent:g} J spent")
+        return "\n".join(lines) + "\n"

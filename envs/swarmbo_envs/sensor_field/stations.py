@@ -1,54 +1,68 @@
-"""Settings of a sensor field, its stations, and each sensor's candidate locations."""
+"""Settings of a sensor field, state of its episodes, and its stations with each sensor's candidate locations."""
 
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
-from swarmbo.settings import Count, Distance, NoiseStd, Probability, Settings, Whole, require, within
+from swarmbo.settings import Distance, Whole, require, within
 from swarmbo_envs.fields.field import Field, spread
 from swarmbo_envs.fields.measured import thinned
-from swarmbo_envs.fields.settings import Task, require_level
+from swarmbo_envs.fields.settings import FieldWorldSettings, Task
+from swarmbo_envs.saved_state import WorldEpisode
+from swarmbo_envs.shared import Pair, Place, Places, Values, nearest
 
-Pair = tuple[float, float]
 _LLOYD_STEPS = 20
 _SLACK = 1.0 + 1e-9
 
 
-class SensorFieldSettings(Settings, frozen=True):
+class SensorFieldSettings(FieldWorldSettings, frozen=True):
     """Arguments of the sensor field; see ``SensorField``."""
 
     sensors: Annotated[int, within(1, 1024)] = 24
-    field: dict[str, Any] | None = None
     task: Task = "map"
-    level: float | None = None
     places: list[Pair] | None = None
     place_seed: Whole = 0
     reach_m: Distance | None = None
     spots: Annotated[int, within(1, 1024)] = 25
     radio_range_m: Distance | None = None
-    noise_std: NoiseStd = 0.0
-    failure_rate: Probability = 0.0
     sample_energy_j: Annotated[float, within(0, 1e12, "an energy", "J")] = 1.0
     energy_price: Annotated[float, within(0, 1e12, "a price per joule")] = 0.0
     battery_j: Annotated[float, within(0, 1e15, "an energy", "J")] | None = None
-    max_cycles: Count = 25
-    render_mode: Literal["rgb_array", "ansi", "human"] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_level(self)
-        require(
-            self,
-            "places",
-            lambda places: places is None or len(places) == self.sensors,
-            f"one [x, y] per sensor: {self.sensors}",
-        )
+        is_each = self.places is None or len(self.places) == self.sensors
+        require(self, "places", lambda _: is_each, f"one [x, y] per sensor: {self.sensors}")
+
+
+@dataclass
+class Episode(WorldEpisode):
+    """State of an episode, in addition to the fields of all worlds.
+
+    Args:
+        spots: Location that each sensor is pointed at, m.
+        last: Last good measurement of each sensor; NaN while there is none.
+        sampled: Mask of sensors that sampled in the last round.
+        failed: Mask of samples that failed.
+        knots_mean: Belief behind the rewards, see ``Scorer``; empty with the task ``peak``.
+        score: Quality of that belief; 0 with the task ``peak``.
+    """
+
+    spots: Float[np.ndarray, "n 2"]
+    last: Float[np.ndarray, " n"]
+    spent_j: Float[np.ndarray, " n"]
+    sampled: Bool[np.ndarray, " n"]
+    failed: Bool[np.ndarray, " n"]
+    knots_mean: Values
+    knots_covariance: Float[np.ndarray, "k k"]
+    score: float
 
 
 class Stations:
@@ -65,39 +79,36 @@ class Stations:
         self.low = np.minimum(self.low, [spots.min(axis=0) for spots in self.spots])
         self.high = np.maximum(self.high, [spots.max(axis=0) for spots in self.spots])
 
-    def _own_spots(self, sensor: int, field: Field, n_spots: int) -> Float[np.ndarray, "k 2"]:
+    def _own_spots(self, sensor: int, field: Field, n_spots: int) -> Places:
         """Candidate locations of a sensor: sites in its box, thinned evenly to ``n_spots`` if they are a lattice."""
         place = self.places[sensor]
         own = field.sites[(np.abs(field.sites - place) <= self.reach_m * _SLACK).all(axis=1)]
         if not len(own):
-            return field.sites[[((field.sites - place) ** 2).sum(axis=1).argmin()]]
+            return field.sites[[nearest(field.sites, place)]]
         return own if field.sites_only else thinned(own, n_spots)
 
-    def nearest_spot(self, sensor: int, place: Float[np.ndarray, " 2"]) -> Float[np.ndarray, " 2"]:
+    @property
+    def boxes(self) -> list[tuple[Place, Place]]:
+        """South-west and north-east corner of each sensor's box."""
+        return list(zip(self.low, self.high, strict=True))
+
+    def nearest_spot(self, sensor: int, place: Place) -> Place:
         """Candidate of a sensor that is nearest to a place."""
         own = self.spots[sensor]
-        return own[((own - place) ** 2).sum(axis=1).argmin()]
+        return own[nearest(own, place)]
 
 
-def _checked_places(settings: SensorFieldSettings, field: Field) -> Float[np.ndarray, "n 2"]:
+def _checked_places(settings: SensorFieldSettings, field: Field) -> Places:
     places = np.array(settings.places, dtype=float)
     for i, place in enumerate(places):
-        if not ((place >= field.low) & (place <= field.high)).all():
-            raise ConfigError(
-                f"got {place.tolist()}; wanted a location on the map, x from {field.low[0]:g} to {field.high[0]:g} m "
-                f"and y from {field.low[1]:g} to {field.high[1]:g} m",
-                at=f"$.places[{i}]",
-            )
+        field.require_on_map(place, f"$.places[{i}]")
         if (place == places[:i]).all(axis=1).any():
             raise ConfigError(f"got {place.tolist()} twice; wanted different locations", at=f"$.places[{i}]")
     return places
 
 
-def _even_places(settings: SensorFieldSettings, field: Field) -> Float[np.ndarray, "n 2"]:
-    """Positions that divide the sites evenly: random ones, each moved to the mean of the sites nearest to it.
-
-    Source: Lloyd 1982, Least squares quantization in PCM.
-    """
+def _even_places(settings: SensorFieldSettings, field: Field) -> Places:
+    """Positions that divide the sites evenly: random, each moved to the mean of its nearest sites (Lloyd 1982)."""
     if settings.sensors > len(field.sites):
         raise ConfigError(f"got {settings.sensors}; wanted at most one per site: {len(field.sites)}", at="$.sensors")
     places = spread(rng.stream(settings.place_seed, "sensor_field", "places"), field.sites, settings.sensors)
@@ -109,13 +120,14 @@ def _even_places(settings: SensorFieldSettings, field: Field) -> Float[np.ndarra
     return places
 
 
-def _covering_reach(places: Float[np.ndarray, "n 2"], field: Field) -> float:
+def _covering_reach(places: Places, field: Field) -> float:
     """Smallest reach with which every site is in a box, and no box is a point."""
+    # boxes: the larger of the distances along the two axes counts
     to_nearest = np.asarray(KDTree(places).query(field.sites, p=np.inf)[0])
     return max(float(to_nearest.max()), 0.01 * float((field.high - field.low).max()))
 
 
-def _connecting_range(places: Float[np.ndarray, "n 2"]) -> float:
+def _connecting_range(places: Places) -> float:
     """Radio range slightly above the smallest at which relays connect all sensors."""
     distances = cdist(places, places)
     longest = float(minimum_spanning_tree(distances).toarray().max()) if len(places) > 1 else 1.0

@@ -1,12 +1,13 @@
 """Capacity of a WLAN in closed form with its gradient, and utilities of the users' rates."""
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+
+from swarmbo_envs.shared import Values, digest
 
 _NEPERS_PER_DB = np.log(10.0) / 10.0
 UtilityName = Literal["sum", "proportional-fair", "minimum-rate", "cell-minimum", "users-above"]
@@ -84,12 +85,12 @@ class Network:
 
     def sinr(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
         """Ratio of signal to interference and noise at every user for joint powers in dBm; 0 for an absent user."""
-        power = np.exp(_NEPERS_PER_DB * np.asarray(X, dtype=float))
-        wanted, unwanted = self.gains
+        power, (wanted, unwanted) = _milliwatts(X), self.gains
         return power @ wanted.T / (self.noise_mw + power @ unwanted.T)
 
     def user_capacities(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
         """Capacity of every user, Mbit/s; 0 for an absent user."""
+        # log1p: far users have an SINR below the rounding of 1 + SINR
         return self.bandwidth_mhz / np.log(2.0) * np.log1p(self.sinr(X))
 
     def factor_values(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
@@ -100,25 +101,23 @@ class Network:
         """Capacity of the network, Mbit/s."""
         return self.user_capacities(X).sum(axis=1)
 
-    def value_and_gradient(self, x: Float[np.ndarray, " k"]) -> tuple[float, Float[np.ndarray, " k"]]:
+    def value_and_gradient(self, x: Values) -> tuple[float, Values]:
         """Capacity of the network, and its gradient in Mbit/s per dB, at powers in dBm.
 
         ∂C_u/∂P_j = (W / ln 2) (g_j / received_u - h_j / disturbance_u), with received = disturbance + wanted signal, g
         of all signals and h of interference alone; and dP_j/dx_j = P_j ln(10) / 10.
         """
-        power = np.exp(_NEPERS_PER_DB * np.asarray(x, dtype=float))
-        wanted, unwanted = self.gains
+        power, (wanted, unwanted) = _milliwatts(x), self.gains
         signal, disturbance = wanted @ power, self.noise_mw + unwanted @ power
         value = self.bandwidth_mhz / np.log(2.0) * float(np.log1p(signal / disturbance).sum())
         return value, self.gradient(x, np.ones(len(signal)))
 
-    def gradient(self, x: Float[np.ndarray, " k"], weights: Float[np.ndarray, " m"]) -> Float[np.ndarray, " k"]:
+    def gradient(self, x: Values, weights: Float[np.ndarray, " m"]) -> Values:
         """Gradient of a weighted sum of the users' capacities, in Mbit/s per dB; see ``value_and_gradient``.
 
         For a function of the capacities, ``weights`` are its derivatives.
         """
-        power = np.exp(_NEPERS_PER_DB * np.asarray(x, dtype=float))
-        wanted, unwanted = self.gains
+        power, (wanted, unwanted) = _milliwatts(x), self.gains
         signal, disturbance = wanted @ power, self.noise_mw + unwanted @ power
         slope = (wanted + unwanted).T @ (weights / (disturbance + signal)) - unwanted.T @ (weights / disturbance)
         return self.bandwidth_mhz / np.log(2.0) * _NEPERS_PER_DB * power * slope
@@ -126,21 +125,18 @@ class Network:
     @cached_property
     def digest(self) -> str:
         """Hash of the network's content."""
-        parts = (
-            self.loss_db.astype("<f8"),
-            self.serving.astype("<i8"),
-            self.present.astype("<i1"),
-            self.disturbs.astype("<i1"),
-            np.array([self.noise_mw, self.bandwidth_mhz], dtype="<f8"),
-            np.array(self.loss_db.shape, dtype="<i8"),
-        )
-        return hashlib.blake2b(b"".join(part.tobytes() for part in parts), digest_size=16).hexdigest()
+        numbers = np.array([self.noise_mw, self.bandwidth_mhz])
+        return digest(self.loss_db, self.serving, self.present, self.disturbs, numbers, np.array(self.loss_db.shape))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Network) and self.digest == other.digest
 
     def __hash__(self) -> int:
         return hash(self.digest)
+
+
+def _milliwatts(dbm: np.ndarray) -> np.ndarray:
+    return np.exp(_NEPERS_PER_DB * np.asarray(dbm, dtype=float))
 
 
 @dataclass(frozen=True)

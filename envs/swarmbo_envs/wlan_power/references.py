@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -11,6 +12,7 @@ from scipy.special import expit
 
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
+from swarmbo_envs.shared import Pair, Values
 from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility
 
 # from 64 on, the default topologies of seeds 0 to 19 give the same maximum to 1e-6 Mbit/s
@@ -65,46 +67,46 @@ def best_known(
     return tuple(place.tolist()), float(utility.value(network, place[None])[0])
 
 
-def _starts(network: Network, starts: int) -> list[Float[np.ndarray, " k"]]:
+def _starts(network: Network, starts: int) -> list[Values]:
     k = network.n_points
     unit = sobol(starts, k, stream(0, "best known powers"))
     unit[1::2] = np.round(unit[1::2])
     return [np.ones(k), *unit]
 
 
-def _climbed(network: Network, low: float, high: float, starts: int, utility: Utility) -> Float[np.ndarray, " k"]:
+def _climbed(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
     k = network.n_points
     best, place = -np.inf, np.full(k, low)
+    descent = _descent if utility.name == "sum" else _fair_descent
     for start in _starts(network, starts):
-        end = minimize(
-            _descent if utility.name == "sum" else _fair_descent,
-            low + start * (high - low),
-            args=(network,),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(low, high)] * k,
-            options={"ftol": 1e-13, "gtol": 1e-7},
-        )
-        if -end.fun > best:
-            best, place = -float(end.fun), np.asarray(end.x, dtype=float)
+        value, end = _end(descent, low + start * (high - low), (network,), (low, high), ftol=1e-13, gtol=1e-7)
+        if value > best:
+            best, place = value, end
     return place
 
 
-def _descent(x: Float[np.ndarray, " k"], network: Network) -> tuple[float, Float[np.ndarray, " k"]]:
+def _end(
+    descent: Callable[..., Any], x: Float[np.ndarray, " k"], args: tuple[Any, ...], ends: Pair, **options: float
+) -> tuple[float, Float[np.ndarray, " k"]]:
+    """Value and place at the end of one climb; ``descent`` returns both the negative value and its gradient."""
+    named: Any = {"jac": True, "method": "L-BFGS-B", "bounds": [ends] * len(x), "options": options}
+    found = minimize(descent, x, args, **named)
+    return -float(found.fun), np.asarray(found.x, dtype=float)
+
+
+def _descent(x: Values, network: Network) -> tuple[float, Values]:
     value, gradient = network.value_and_gradient(x)
     return -value, -gradient
 
 
-def _fair_descent(x: Float[np.ndarray, " k"], network: Network) -> tuple[float, Float[np.ndarray, " k"]]:
+def _fair_descent(x: Values, network: Network) -> tuple[float, Values]:
     rates = network.user_capacities(x[None])[0]
     there = network.present & (rates > FLOOR_MBPS)
     worth = np.log(np.maximum(rates, FLOOR_MBPS)) * network.present
     return -float(worth.sum()), -network.gradient(x, np.where(there, 1.0 / np.maximum(rates, FLOOR_MBPS), 0.0))
 
 
-def _rough_descent(
-    x: Float[np.ndarray, " k"], network: Network, utility: Utility, sharpness: float
-) -> tuple[float, Float[np.ndarray, " k"]]:
+def _rough_descent(x: Values, network: Network, utility: Utility, sharpness: float) -> tuple[float, Values]:
     """Smooth surrogate of the utility in logarithms of rates; closer to it with larger ``sharpness``."""
     rates = np.maximum(network.user_capacities(x[None])[0], FLOOR_MBPS)
     there = network.present
@@ -121,21 +123,12 @@ def _rough_descent(
     return -value, -network.gradient(x, weights)
 
 
-def _polished(network: Network, low: float, high: float, starts: int, utility: Utility) -> Float[np.ndarray, " k"]:
-    k, ends = network.n_points, list[Float[np.ndarray, " k"]]()
+def _polished(network: Network, low: float, high: float, starts: int, utility: Utility) -> Values:
+    ends = list[Values]()
     for start in _starts(network, starts):
         x = low + start * (high - low)
         for sharpness in _SHARPNESS:
-            found = minimize(
-                _rough_descent,
-                x,
-                args=(network, utility, sharpness),
-                jac=True,
-                method="L-BFGS-B",
-                bounds=[(low, high)] * k,
-                options={"maxiter": 60},
-            )
-            x = np.asarray(found.x, dtype=float)
+            _, x = _end(_rough_descent, x, (network, utility, sharpness), (low, high), maxiter=60)
         ends.append(x)
     if utility.name == "users-above" and 0 < network.present.sum() <= _MOST_REMOVED:
         ends.append(_after_removals(network, low, high, utility.rate_mbps))
@@ -145,9 +138,7 @@ def _polished(network: Network, low: float, high: float, starts: int, utility: U
     return polished[int(utility.value(network, np.array(polished)).argmax())]
 
 
-def _by_turns(
-    network: Network, low: float, high: float, utility: Utility, x: Float[np.ndarray, " k"]
-) -> Float[np.ndarray, " k"]:
+def _by_turns(network: Network, low: float, high: float, utility: Utility, x: Values) -> Values:
     """Coordinate search: each power at its best level, the others fixed, until none improves."""
     levels, best, unchanged, i = np.linspace(low, high, _LEVELS), float(utility.value(network, x[None])[0]), 0, 0
     while unchanged < len(x):
@@ -163,13 +154,11 @@ def _by_turns(
 
 def _least_powers(
     network: Network, wanted: Bool[np.ndarray, " m"], sinr: float, low: float, high: float
-) -> tuple[Float[np.ndarray, " k"], bool]:
-    """Least powers in mW, none below the lowest, at which wanted users have an SINR; and their feasibility.
-
-    The needs of each access point's most demanding user, or the lowest power, form a linear system. A positive solution
-    is the least one, and at most the least powers for all needs; other users may then be the most demanding. So powers
-    only rise from one system to the next, and the iteration ends after a few of finitely many systems.
-    """
+) -> tuple[Values, bool]:
+    """Least powers in mW, none below the lowest, at which wanted users have an SINR; and their feasibility."""
+    # The needs of each access point's most demanding user, or the lowest power, form a linear system. A positive
+    # solution is the least one; other users may then be the most demanding. So powers only rise from one system to the
+    # next, and the iteration ends after a few of finitely many systems.
     gains, disturbing = network.gains
     users, serving = np.flatnonzero(wanted), network.serving[wanted]
     own = gains[users, serving]
@@ -196,7 +185,7 @@ def _least_powers(
     return power, False
 
 
-def _fairest(network: Network, low: float, high: float) -> Float[np.ndarray, " k"]:
+def _fairest(network: Network, low: float, high: float) -> Values:
     there = network.present
     best = np.full(network.n_points, high)
     if not there.any():
@@ -213,7 +202,7 @@ def _fairest(network: Network, low: float, high: float) -> Float[np.ndarray, " k
     return best
 
 
-def _after_removals(network: Network, low: float, high: float, rate_mbps: float) -> Float[np.ndarray, " k"]:
+def _after_removals(network: Network, low: float, high: float, rate_mbps: float) -> Values:
     """Powers at which all users have a rate except removed ones, each time the user with the least."""
     wanted = network.present.copy()
     sinr = (2.0 ** (rate_mbps / network.bandwidth_mhz) - 1.0) * (1.0 + 1e-9)
@@ -236,7 +225,7 @@ class Reference:
     """
 
     label: str
-    powers: Float[np.ndarray, " k"]
+    powers: Values
     value: float
     evaluations: int
 
@@ -278,13 +267,8 @@ def references(
     drawn = low + stream(seed, "random powers").random((budget, k)) * (high - low)
     middle = np.full(k, (low + high) / 2.0)
 
-    def value(X: np.ndarray) -> np.ndarray:
-        return utility.value(network, X)
-
-    def outcomes(X: np.ndarray) -> np.ndarray:
-        return utility.factor_values(network, X)
-
-    settled, used = _independent(outcomes, middle, grid, budget)
+    value = functools.partial(utility.value, network)
+    settled, used = _independent(functools.partial(utility.factor_values, network), middle, grid, budget)
     return {
         "maximum": _best("all at maximum", value, np.full((1, k), high)),
         "equal": _best("best equal power", value, np.repeat(even[:, None], k, axis=1)),
@@ -300,8 +284,8 @@ def _best(label: str, value: Callable[[np.ndarray], np.ndarray], tried: Float[np
 
 
 def _independent(
-    outcomes: Callable[[np.ndarray], np.ndarray], x: Float[np.ndarray, " k"], grid: np.ndarray, budget: int
-) -> tuple[Float[np.ndarray, " k"], int]:
+    outcomes: Callable[[np.ndarray], np.ndarray], x: Values, grid: np.ndarray, budget: int
+) -> tuple[Values, int]:
     """Every access point tries the levels in an order shifted by its index, so that not all are loud together."""
     k, used, levels = len(x), 0, len(grid)
     while used + levels < budget:
@@ -314,9 +298,7 @@ def _independent(
     return x, used + 1
 
 
-def _greedy(
-    value: Callable[[np.ndarray], np.ndarray], x: Float[np.ndarray, " k"], grid: np.ndarray, budget: int
-) -> Reference:
+def _greedy(value: Callable[[np.ndarray], np.ndarray], x: Values, grid: np.ndarray, budget: int) -> Reference:
     best, used, turn, unchanged = float(value(x[None])[0]), 1, 0, 0
     while used < budget and unchanged < len(x):
         tried = np.repeat(x[None], min(len(grid), budget - used), axis=0)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, UInt8
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
@@ -11,10 +11,12 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from swarmbo.boundary import look
+from swarmbo_envs.pictures import Picture, bytes_of, write_beside
+from swarmbo_envs.shared import Values, grid_points
 from swarmbo_envs.wlan_power.network import Network, Utility
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
 from swarmbo_envs.wlan_power.topology import Topology, distances, path_loss_db
-from swarmbo_envs.wlan_power.world import Episode
+from swarmbo_envs.wlan_power.world import Episode, World
 
 _RESOLUTION = 160  # pixels of the map along its longer side
 _MARGIN = 0.06
@@ -23,22 +25,16 @@ _DISTURBERS = {"audible": "access points in range of the serving one (dashed)", 
 _SINR_DB = (-20.0, 40.0)
 
 
-def frame(
-    topology: Topology,
-    hears: Bool[np.ndarray, "k k"],
-    network: Network,
-    episode: Episode,
-    settings: WlanPowerSettings,
-    utility: Utility,
-) -> UInt8[np.ndarray, "height width 3"]:
+def frame(world: World, network: Network, episode: Episode) -> Picture:
     """Draw the map, the capacity of each user, the powers, and the network's capacity so far."""
+    settings, utility = world.settings, world.utility
     with look.applied():
         figure = Figure(figsize=(12.0, 6.4), dpi=100, layout="constrained")
         canvas = FigureCanvasAgg(figure)
         parts: Any = [["map", "powers"], ["map", "users"], ["map", "total"]]
         axes: Any = figure.subplot_mosaic(parts, width_ratios=[1.25, 1.0])
         capacities = network.user_capacities(episode.powers[None])[0]
-        _draw_map(figure, axes["map"], topology, hears, network, episode)
+        _draw_map(figure, axes["map"], world, network, episode)
         _draw_powers(axes["powers"], episode, settings)
         _draw_users(axes["users"], network, capacities, settings)
         _draw_total(axes["total"], episode, settings, utility)
@@ -48,18 +44,12 @@ def frame(
             f"{_found(episode, capacities, settings, utility)} for {network.n_users.sum()} users{left}",
             f"interference from {_disturbers(settings, network)}",
         )
-        figure.suptitle(
-            " · ".join(parts),
-            x=0.01,
-            ha="left",
-            fontsize=10.5,
-        )
-        canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+        figure.suptitle(" · ".join(parts), x=0.01, ha="left", fontsize=10.5)
+        return bytes_of(canvas)
 
 
 def sinr_map(
-    topology: Topology, network: Network, powers: Float[np.ndarray, " k"], places: Float[np.ndarray, "m 2"]
+    topology: Topology, network: Network, powers: Values, places: Float[np.ndarray, "m 2"]
 ) -> Float[np.ndarray, " m"]:
     """SINR in dB of a user at each place (m), served by the access point of least path loss, without shadowing."""
     loss = path_loss_db(distances(topology.access_points, places))
@@ -79,36 +69,23 @@ def _disturbers(settings: WlanPowerSettings, network: Network) -> str:
     return text if network.n_points <= _NUMBERED else text.partition(" (")[0]
 
 
-def _draw_map(
-    figure: Figure,
-    ax: Axes,
-    topology: Topology,
-    hears: Bool[np.ndarray, "k k"],
-    network: Network,
-    episode: Episode,
-) -> None:
+def _draw_map(figure: Figure, ax: Axes, world: World, network: Network, episode: Episode) -> None:
+    topology = world.topology
     low = np.minimum(topology.low, topology.access_points.min(axis=0))
     high = np.maximum(topology.high, topology.access_points.max(axis=0))
     margin = max(_MARGIN * float((high - low).max()), 10.0)
     low, high = low - margin, high + margin
     nx, ny = np.maximum(2, np.round(_RESOLUTION * (high - low) / (high - low).max())).astype(int)
     x, y = np.linspace(low[0], high[0], nx), np.linspace(low[1], high[1], ny)
-    places = np.column_stack([axis.ravel() for axis in np.meshgrid(x, y)])
-    sinr = sinr_map(topology, network, episode.powers, places).reshape(ny, nx)
-    image = ax.imshow(
-        sinr,
-        origin="lower",
-        extent=(low[0], high[0], low[1], high[1]),
-        cmap=look.MEAN_COLOURS,
-        norm=Normalize(*_SINR_DB),
-        interpolation="bilinear",
-    )
+    sinr = sinr_map(topology, network, episode.powers, grid_points(x, y)).reshape(ny, nx)
+    style: dict[str, Any] = {"cmap": look.MEAN_COLOURS, "norm": Normalize(*_SINR_DB), "interpolation": "bilinear"}
+    image = ax.imshow(sinr, origin="lower", extent=(low[0], high[0], low[1], high[1]), **style)
     bar = figure.colorbar(image, ax=ax, shrink=0.8, pad=0.02, extend="both")
     bar.outline.set_visible(False)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
     ax.set_title("SINR from the nearest access point (dB)")
     ax.grid(visible=False)
     points, users = topology.access_points, episode.users
-    here, heard = network.present, np.argwhere(np.triu(hears))
+    here, heard = network.present, np.argwhere(np.triu(world.hears))
     served = np.stack([users[here], points[network.serving[here]]], axis=1)
     is_small = len(points) <= _NUMBERED
     if is_small:  # else lines and colours would hide the map
@@ -128,18 +105,7 @@ def _draw_map(
     ax.scatter(*points.T, s=120 * room, c=colours, marker="^", edgecolors=look.INK, linewidths=1.0 * room, zorder=5)
     numbered = zip(points, episode.powers, strict=True) if is_small else ()
     for i, (place, power) in enumerate(numbered):
-        ax.annotate(
-            f"{i}: {power:.0f} dBm",
-            place,
-            xytext=(0, 9),
-            textcoords="offset points",
-            ha="center",
-            color="white",
-            weight="bold",
-            fontsize=8,
-            path_effects=look.cased(2.2, look.INK),
-            zorder=6,
-        )
+        write_beside(ax, f"{i}: {power:.0f} dBm", place, (0, 9), ha="center", fontsize=8)
     ax.set(xlabel="east (m)", ylabel="north (m)", xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
 
 
@@ -157,7 +123,8 @@ def _draw_powers(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> Non
     ax.set_title("Power (dBm)")
     ax.set(ylim=(foot, high), xlabel="access point")
     ax.set_yticks(np.linspace(low, high, 4))
-    _number(ax, numbers)
+    ax.set_xticks(numbers, [str(i) for i in numbers])
+    ax.grid(visible=False, axis="x")
 
 
 def _found(episode: Episode, capacities: Float[np.ndarray, " m"], settings: WlanPowerSettings, utility: Utility) -> str:
@@ -188,16 +155,9 @@ def _draw_total(ax: Axes, episode: Episode, settings: WlanPowerSettings, utility
     ax.plot(rounds, episode.totals, "o", ms=3, color=look.MUTED, label="this round")
     if len(rounds):
         if not settings.changes:
-            ax.plot(
-                rounds, np.fmax.accumulate(episode.totals), color=look.BLUE, drawstyle="steps-post", label="best so far"
-            )
+            best = np.fmax.accumulate(episode.totals)
+            ax.plot(rounds, best, color=look.BLUE, drawstyle="steps-post", label="best so far")
         ax.legend(loc="lower right")
     what = utility.label or f"sum {settings.objective}"
     ax.set_title(f"{what[0].upper()}{what[1:]} ({utility.unit})")
     ax.set(xlabel="round", xlim=(0, settings.max_cycles))
-
-
-def _number(ax: Axes, centres: Any) -> None:
-    """Access points by number."""
-    ax.set_xticks(centres, [str(i) for i in range(len(centres))])
-    ax.grid(visible=False, axis="x")

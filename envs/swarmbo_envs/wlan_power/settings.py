@@ -4,10 +4,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from swarmbo.errors import ConfigError
-from swarmbo.settings import Count, NoiseStd, Probability, Settings, Whole, convert, require, within
-
-Pair = tuple[float, float]
+from swarmbo.settings import Count, Probability, Settings, Whole, convert, require, within
+from swarmbo_envs.shared import Pair, kind_of
+from swarmbo_envs.simulated_world import WorldSettings
 
 _LARGEST_M = 1e6
 
@@ -33,12 +32,8 @@ class GeneratedSettings(Settings, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self,
-            "area_m",
-            lambda sides: all(1.0 <= side <= _LARGEST_M for side in sides),
-            "width and height from 1 to 1e6 m",
-        )
+        are_within = all(1.0 <= side <= _LARGEST_M for side in self.area_m)
+        require(self, "area_m", lambda _: are_within, "width and height from 1 to 1e6 m")
 
 
 class StatedSettings(Settings, frozen=True):
@@ -56,10 +51,10 @@ class StatedSettings(Settings, frozen=True):
 
 
 class FileSettings(Settings, frozen=True):
-    """Access points and users from a CSV file with the columns ``kind`` (``access_point`` or ``user``), ``x_m``,
-    ``y_m``.
+    """Access points and users from a CSV file.
 
-    An optional column ``access_point`` has the index of a user's, from 0 in the order of the rows.
+    Its columns are ``kind`` (``access_point`` or ``user``), ``x_m`` and ``y_m``. An optional column
+    ``access_point`` has the index of a user's, from 0 in the order of the rows.
 
     Args:
         csv: Path of the file; relative to the current directory.
@@ -75,11 +70,7 @@ class GeneratorSettings(Settings, frozen=True):
 
 
 TopologySettings = GeneratedSettings | StatedSettings | FileSettings
-_TABLE_BY_KEY: dict[str, Any] = {
-    "generated": GeneratorSettings,
-    "access_points": StatedSettings,
-    "csv": FileSettings,
-}
+_KINDS: dict[str, Any] = {"generated": GeneratorSettings, "access_points": StatedSettings, "csv": FileSettings}
 
 
 def topology_settings(table: dict[str, Any] | None, at: str = "$.topology") -> TopologySettings:
@@ -91,11 +82,7 @@ def topology_settings(table: dict[str, Any] | None, at: str = "$.topology") -> T
     """
     if table is None:
         return GeneratedSettings()
-    kinds = [key for key in _TABLE_BY_KEY if key in table]
-    if len(kinds) != 1:
-        got = ", ".join(map(repr, table)) or "an empty table"
-        raise ConfigError(f"got {got}; wanted exactly one of the keys 'generated', 'access_points', 'csv'", at=at)
-    settings = convert(table, _TABLE_BY_KEY[kinds[0]], at=at)
+    settings = convert(table, _KINDS[kind_of(table, _KINDS, at)], at=at)
     return settings.generated if isinstance(settings, GeneratorSettings) else settings
 
 
@@ -122,7 +109,7 @@ class SimulationSettings(Settings, frozen=True):
     user_power_dbm: Annotated[float, within(-100, 100, "a power", "dBm")] = 20.0
 
 
-class WlanPowerSettings(Settings, frozen=True):
+class WlanPowerSettings(WorldSettings, frozen=True):
     """Arguments of the WLAN; see ``WlanPower``."""
 
     topology: dict[str, Any] | None = None
@@ -139,45 +126,28 @@ class WlanPowerSettings(Settings, frozen=True):
     interference: Literal["audible", "all"] = "audible"
     audible_dbm: Annotated[float, within(-200, 100, "a level", "dBm")] = -82.0
     outcomes: Literal["per-factor", "total"] = "per-factor"
-    noise_std: NoiseStd = 0.0
-    failure_rate: Probability = 0.0
     mobility_m: Annotated[float, within(0, _LARGEST_M, "a distance", "m")] = 0.0
     leave_rate: Probability = 0.0
     return_rate: Probability = 0.0
     departures: list[tuple[int, int]] = msgspec.field(default_factory=list)
     max_cycles: Count = 60
-    render_mode: Literal["rgb_array", "ansi", "human"] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
-            self,
-            "power_dbm",
-            lambda pair: -100.0 <= pair[0] < pair[1] <= 100.0,
-            "lowest < highest, from -100 to 100 dBm",
-        )
-        require(
-            self,
-            "departures",
-            lambda pairs: all(at >= 1 and user >= 0 for at, user in pairs),
-            "[round >= 1, index of a user >= 0] of each",
-        )
+        lowest, highest = self.power_dbm
+        are_powers = -100.0 <= lowest < highest <= 100.0
+        require(self, "power_dbm", lambda _: are_powers, "lowest < highest, from -100 to 100 dBm")
+        are_stated = all(at >= 1 and user >= 0 for at, user in self.departures)
+        require(self, "departures", lambda _: are_stated, "[round >= 1, index of a user >= 0] of each")
         if self.utility == "users-above":
-            require(
-                self,
-                "rate_mbps",
-                lambda value: value is not None and 0.0 < value <= 1e6,
-                "the rate to have, above 0 to 1e6 Mbit/s, for the utility 'users-above'",
-            )
+            is_rate = self.rate_mbps is not None and 0.0 < self.rate_mbps <= 1e6
+            wanted = "the rate to have, above 0 to 1e6 Mbit/s, for the utility 'users-above'"
+            require(self, "rate_mbps", lambda _: is_rate, wanted)
         else:
             require(self, "rate_mbps", lambda value: value is None, "no rate, or the utility 'users-above'")
         if self.utility == "minimum-rate":
-            require(
-                self,
-                "utility",
-                lambda _: self.outcomes == "total",
-                "outcomes = 'total', since the least of all is no sum over access points, or 'cell-minimum', which is",
-            )
+            fix = "since the least of all is no sum over access points, or 'cell-minimum', which is"
+            require(self, "utility", lambda _: self.outcomes == "total", f"outcomes = 'total', {fix}")
         if self.objective == "throughput":
             require(self, "objective", lambda _: self.radio == "ns3", "'capacity', or radio = 'ns3'")
             require(self, "bandwidth_mhz", lambda value: value in (20.0, 40.0), "20 or 40 MHz, a channel of 802.11n")

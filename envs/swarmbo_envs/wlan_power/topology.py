@@ -1,23 +1,19 @@
 """Topology of a WLAN: locations of access points and users, and losses between them."""
 
-import csv
-import hashlib
 import math
 from dataclasses import dataclass
-from io import TextIOWrapper
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial.distance import cdist
 
-from swarmbo.boundary.files import open_regular
+from swarmbo.boundary.csv_rows import finite, read_table
 from swarmbo.boundary.rng import stream
-from swarmbo.boundary.values import is_plain
 from swarmbo.errors import ConfigError
+from swarmbo_envs.shared import Pair, Place, Places, digest
 from swarmbo_envs.wlan_power.settings import (
     GeneratedSettings,
     StatedSettings,
-    TopologySettings,
     WlanPowerSettings,
     topology_settings,
 )
@@ -53,7 +49,7 @@ def noise_dbm(bandwidth_mhz: float, noise_figure_db: float) -> float:
     return float(-174.0 + 10.0 * np.log10(1e6 * bandwidth_mhz) + noise_figure_db)
 
 
-def distances(A: Float[np.ndarray, "k 2"], B: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "k m"]:
+def distances(A: Places, B: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "k m"]:
     """Distances from every location of one list to every location of another, m."""
     return np.hypot(*np.moveaxis(A[:, None] - B[None], -1, 0))
 
@@ -84,22 +80,20 @@ class Topology:
         high: North-east corner.
     """
 
-    access_points: Float[np.ndarray, "k 2"]
+    access_points: Places
     users: Float[np.ndarray, "m 2"]
     serving: Int[np.ndarray, " m"] | None
     between_db: Float[np.ndarray, "k k"]
     to_users_db: Float[np.ndarray, "k m"]
-    low: Float[np.ndarray, " 2"]
-    high: Float[np.ndarray, " 2"]
+    low: Place
+    high: Place
 
     @property
     def digest(self) -> str:
         """Hash of the topology's content."""
         serving = np.full(len(self.users), -1) if self.serving is None else self.serving
-        sizes = np.array([len(self.access_points), len(self.users)])
-        floats = (self.access_points, self.users, self.between_db, self.to_users_db, self.low, self.high)
-        parts = [array.astype("<f8") for array in floats] + [array.astype("<i8") for array in (serving, sizes)]
-        return hashlib.blake2b(b"".join(part.tobytes() for part in parts), digest_size=16).hexdigest()
+        places = self.access_points, self.users, self.between_db, self.to_users_db, self.low, self.high
+        return digest(*places, serving, np.array([len(self.access_points), len(self.users)]))
 
     def hears(self, power_dbm: float, audible_dbm: float) -> Bool[np.ndarray, "k k"]:
         """Pairs of access points in range of each other at the largest power; symmetric, like the loss."""
@@ -118,14 +112,12 @@ def topology_of(settings: WlanPowerSettings) -> Topology:
     table = topology_settings(settings.topology)
     if isinstance(table, GeneratedSettings):
         return _generated(table, settings)
-    return _stated(table, settings)
+    return _stated(table if isinstance(table, StatedSettings) else _read(table.csv), settings)
 
 
 def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topology:
-    """Draw access points in turn, each in range of at least two earlier ones, so that none is isolated.
-
-    A location that does not fit is drawn again with its shadowing.
-    """
+    """Draw access points in turn, each in range of at least two earlier ones, so that none is isolated."""
+    # a location that does not fit is drawn again with its shadowing
     k, area, std = table.access_points, np.array(table.area_m), settings.shadowing_db
     rng = stream(settings.topology_seed, "topology", "access points")
     obstacles = stream(settings.topology_seed, "topology", "shadowing")
@@ -160,9 +152,7 @@ def _generated(table: GeneratedSettings, settings: WlanPowerSettings) -> Topolog
     )
 
 
-def _dealt_out(
-    places: Float[np.ndarray, "k 2"], m: int, radius: float, area: Float[np.ndarray, " 2"], seed: int
-) -> Float[np.ndarray, "m 2"]:
+def _dealt_out(places: Places, m: int, radius: float, area: Place, seed: int) -> Float[np.ndarray, "m 2"]:
     """Place users evenly in discs around the access points in turn; users outside the area move to its edge."""
     rng = stream(seed, "topology", "users")
     away, angle = radius * np.sqrt(rng.random(m)), 2.0 * np.pi * rng.random(m)
@@ -170,8 +160,7 @@ def _dealt_out(
     return np.clip(places[np.arange(m) % len(places)] + offsets, 0.0, area)
 
 
-def _stated(table: TopologySettings, settings: WlanPowerSettings) -> Topology:
-    stated = table if isinstance(table, StatedSettings) else _read(table.csv)  # pyright: ignore[reportAttributeAccessIssue]
+def _stated(stated: StatedSettings, settings: WlanPowerSettings) -> Topology:
     points = np.array(stated.access_points, dtype=float).reshape(-1, 2)
     users = np.array(stated.users, dtype=float).reshape(-1, 2)
     if not len(points):
@@ -181,65 +170,45 @@ def _stated(table: TopologySettings, settings: WlanPowerSettings) -> Topology:
             raise ConfigError("got a location that is not finite or beyond 1e6 m", at=f"$.topology.{name}")
     if len(np.unique(points, axis=0)) < len(points):
         raise ConfigError("got two access points at one location", at="$.topology.access_points")
-    if (given := stated.serving) is not None and (
-        len(given) != len(users) or not all(0 <= index < len(points) for index in given)
-    ):
-        raise ConfigError(
-            f"got {given!r:.60}; wanted one index from 0 to {len(points) - 1} for each of {len(users)} users",
-            at="$.topology.serving",
-        )
+    serving = None if stated.serving is None else np.array(stated.serving, dtype=int)
+    if serving is not None and (len(serving) != len(users) or not ((serving >= 0) & (serving < len(points))).all()):
+        wanted = f"wanted one index from 0 to {len(points) - 1} for each of {len(users)} users"
+        raise ConfigError(f"got {stated.serving!r:.60}; {wanted}", at="$.topology.serving")
     between = shadowing_between(settings.topology_seed, settings.shadowing_db, len(points))
     to_users = shadowing_to_users(settings.topology_seed, settings.shadowing_db, len(points), len(users))
-    serving = None if given is None else np.array(given, dtype=int)
     everything = np.vstack([points, users])
     return Topology(points, users, serving, between, to_users, everything.min(axis=0), everything.max(axis=0))
 
 
 def _read(path: str) -> StatedSettings:
-    at = "$.topology.csv"
-    points: list[tuple[float, float]] = []
-    users: list[tuple[float, float]] = []
-    serving: list[int | None] = []
-    try:
-        with open_regular(path) as raw, TextIOWrapper(raw, newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, skipinitialspace=True)
-            if missing := {"kind", "x_m", "y_m"} - {(name or "").strip() for name in reader.fieldnames or ()}:
-                raise ConfigError(f"got no column {', '.join(sorted(missing))} in {path!r}", at=at)
-            for row in reader:
-                cells = {(key or "").strip(): value for key, value in row.items() if isinstance(value, str)}
-                place = (_number(cells, "x_m", reader.line_num), _number(cells, "y_m", reader.line_num))
-                kind = cells["kind"].strip()
-                if kind == "access_point":
-                    points.append(place)
-                elif kind == "user":
-                    users.append(place)
-                    serving.append(_index(cells, reader.line_num))
-                else:
-                    raise ConfigError(f"line {reader.line_num}: got {kind!r}; wanted 'access_point' or 'user'", at=at)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"cannot read {path!r}: {reason}; wanted a CSV file", at=at) from None
+    at, places, serving = "$.topology.csv", {"access_point": list[Pair](), "user": list[Pair]()}, list[int | None]()
+    header, rows = read_table(path, at)
+    if missing := {"kind", "x_m", "y_m"} - set(header):
+        raise ConfigError(f"got no column {', '.join(sorted(missing))} in {path!r}", at=at)
+    for line, row in rows:
+        cells = dict(zip(header, row, strict=False))
+        kind, place = cells["kind"], (_number(cells, "x_m", line), _number(cells, "y_m", line))
+        if kind not in places:
+            raise ConfigError(f"line {line}: got {kind!r}; wanted 'access_point' or 'user'", at=at)
+        places[kind].append(place)
+        if kind == "user":
+            serving.append(_index(cells, line))
     chosen = [index for index in serving if index is not None]
     if chosen and len(chosen) < len(serving):
         raise ConfigError("got an access_point for some users only; wanted it for all, or none", at=at)
-    return StatedSettings(access_points=points, users=users, serving=chosen or None)
+    return StatedSettings(access_points=places["access_point"], users=places["user"], serving=chosen or None)
 
 
 def _number(cells: dict[str, str], column: str, line: int) -> float:
-    try:
-        number = float(text) if is_plain(text := cells.get(column, "")) else math.nan
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        got = cells.get(column, "")
+    number = finite(got := cells.get(column, ""))
+    if math.isnan(number):
         raise ConfigError(f"line {line}, column {column!r}: got {got!r}; wanted a finite number", at="$.topology.csv")
     return number
 
 
 def _index(cells: dict[str, str], line: int) -> int | None:
-    text = cells.get("access_point", "").strip()
+    text = cells.get("access_point", "")
     if text and not (text.isdecimal() and text.isascii()):
-        raise ConfigError(
-            f"line {line}, column 'access_point': got {text!r}; wanted an index from 0", at="$.topology.csv"
-        )
+        got = f"line {line}, column 'access_point': got {text!r}"
+        raise ConfigError(f"{got}; wanted an index from 0", at="$.topology.csv")
     return int(text) if text else None

@@ -1,6 +1,5 @@
 """Power control in a WLAN as a PettingZoo environment."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -8,17 +7,18 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from swarmbo.boundary.rng import sobol, stream
+from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
-from swarmbo_envs.saved_state import SavedState
 from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld
 from swarmbo_envs.wlan_power.network import Network, Utility
 from swarmbo_envs.wlan_power.references import Reference, best_known, references
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
-from swarmbo_envs.wlan_power.world import Episode, World, move_users
+from swarmbo_envs.wlan_power.world import Episode, World
 
 _N_TRUTH_POINTS = 1024
+# settings that change the duration of a simulation and not its result
+_ONLY_TIME = ("processes", "timeout_s")
 
 
 class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerSettings, name="wlan_power_v0"):
@@ -105,13 +105,13 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
 
     def __init__(self, **arguments: Any) -> None:
         s = self._settings_of(arguments)
-        self._world = World.of(s)
-        super().__init__(s, self._world.agents)
-        self.topology, self.hears, self._heard = self._world.topology, self._world.hears, self._world.heard
+        self._world = world = World.of(s)
+        super().__init__(s, world.agents)
+        self.topology, self.hears, self.factors = world.topology, world.hears, world.factors
+        self._heard = [np.flatnonzero(row) for row in world.hears]
         k = len(self.possible_agents)
-        self.variables, self.factors = tuple(f"power_{i}" for i in range(k)), self._world.factors
-        low, high = s.power_dbm
-        self._low, self._high = low, high
+        self.variables = tuple(f"power_{i}" for i in range(k))
+        self._low, self._high = low, high = s.power_dbm
         last = np.full(k, LARGEST)
         self._set_spaces(
             dict.fromkeys(self.possible_agents, ([low], [high])),
@@ -121,8 +121,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             },
             (np.concatenate([[low] * k, -last, [0.0]]), np.concatenate([[high] * k, last, [1.0]])),
         )
-        self._first = self._world.network(self.topology.users, np.ones(len(self.topology.users), dtype=bool))
-        self._now = self._first
+        self._first = world.network(self.topology.users, np.ones(len(self.topology.users), dtype=bool))
 
     def _settings_changed(self) -> None:
         self._world = replace(self._world, settings=self.settings)
@@ -130,20 +129,21 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     @property
     def network(self) -> Network:
         """Noise-free network as it is now; before any round, the initial one."""
-        return self._now
+        if self._episode is None or not self.settings.changes:
+            return self._first
+        return self._world.network(self._episode.users, self._episode.present)
 
     def factor_graph(self) -> dict[str, Any]:
         """Prior knowledge of the network as plain data: one factor per access point, over the powers in its range.
 
         Has ``bounds`` and ``variable_owners`` per variable, ``scopes`` and ``owners`` per factor, and ``outcomes``.
         """
-        scopes = [sorted([i, *heard.tolist()]) for i, heard in enumerate(self._heard)]
+        own = [sorted([i, *heard.tolist()]) for i, heard in enumerate(self._heard)]
+        scopes = [[self.variables[j] for j in scope] for scope in own]
         return {
             "bounds": dict.fromkeys(self.variables, (self._low, self._high)),
             "variable_owners": dict(zip(self.variables, self.possible_agents, strict=True)),
-            "scopes": {
-                factor: [self.variables[j] for j in scope] for factor, scope in zip(self.factors, scopes, strict=True)
-            },
+            "scopes": dict(zip(self.factors, scopes, strict=True)),
             "owners": dict(zip(self.factors, self.possible_agents, strict=True)),
             "outcomes": self.settings.outcomes,
         }
@@ -180,7 +180,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         def value(X: Array) -> Array:
             return utility.value(network, X)
 
-        unit = sobol(_N_TRUTH_POINTS, k, stream(0, "truth points"))
+        unit = rng.sobol(_N_TRUTH_POINTS, k, rng.stream(0, "truth points"))
         points = self._low + unit * (self._high - self._low)
         labels = self.labels
         told = (points, value(points), maximum, powers, labels["unit"], labels["axis_unit"], labels["name"], value)
@@ -199,28 +199,25 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         Empty if users walk, leave or return. For throughput, the powers are tuned by the closed form and simulated once
         by ns-3; failed simulations are left out.
         """
+        found = self._references(budget, seed)
         if self.settings.objective == "capacity":
-            return {self._label(reference): reference.value for reference in self._references(budget, seed)}
-        given = {self._label(way): self._first_total(way.powers) for way in self._references(budget, seed)}
+            return {label: reference.value for label, reference in found.items()}
+        users = self.topology.users
+        given = {label: self._world.outcomes(self._first, users, way.powers)[1] for label, way in found.items()}
         return {label: total for label, total in given.items() if np.isfinite(total)}
 
     def reference_points(self, budget: int, seed: int = 0) -> dict[str, Array]:
         """Powers (k,) that the baselines end at, dBm."""
-        return {self._label(reference): reference.powers for reference in self._references(budget, seed)}
+        return {label: reference.powers for label, reference in self._references(budget, seed).items()}
 
-    def _label(self, reference: Reference) -> str:
-        is_tuned_elsewhere = self.settings.objective == "throughput" and reference.evaluations > 1
-        return f"{reference.label}, by the closed form" if is_tuned_elsewhere else reference.label
-
-    def _first_total(self, powers: Array) -> float:
-        """Noise-free utility of the initial network; NaN if a simulation failed."""
-        return self._world.outcomes(self._first, self.topology.users, powers)[1]
-
-    def _references(self, budget: int, seed: int) -> list[Reference]:
+    def _references(self, budget: int, seed: int) -> dict[str, Reference]:
+        """Results of the baselines by label, which says if their powers were tuned elsewhere."""
         if self.settings.changes:
-            return []
-        arguments: dict[str, Any] = {"budget": budget, "seed": seed, "utility": self.utility}
-        return list(references(self._first, self._low, self._high, **arguments).values())
+            return {}
+        found = references(self._first, self._low, self._high, budget=budget, seed=seed, utility=self.utility).values()
+        is_elsewhere = self.settings.objective == "throughput"
+        by = [", by the closed form" if is_elsewhere and reference.evaluations > 1 else "" for reference in found]
+        return {reference.label + how: reference for reference, how in zip(found, by, strict=True)}
 
     def worst_off(self, powers: ArrayLike) -> dict[str, float]:
         """Least rates of any access point and any user at joint powers, Mbit/s, without noise.
@@ -263,13 +260,11 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         self._set_query(number)
 
     def _begin(self, seed: int, number: int) -> Episode:
-        """Begin with all powers in the middle of their range and all users present."""
-        self._now = self._first
         return self._world.begin(seed, number)
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
         self._transmit(episode, np.concatenate(list(asked.values())))
-        infos = self._world.measure(episode, self._now)
+        infos = self._world.measure(episode, self.network)
         share = len(asked) if self.settings.outcomes == "total" else 1
         return infos, {agent: info.get("measurement", 0.0) / share for agent, info in infos.items()}
 
@@ -284,17 +279,15 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         episode = self._current()
         episode.round += 1
         self._transmit(episode, np.array(powers, dtype=float))
+        total = np.nan if measurement is None else measurement
         if self._world.radio is None:
-            total = self._world.outcomes(self._now, episode.users, episode.powers)[1]
-        else:
-            total = np.nan if measurement is None else measurement
+            total = self._world.outcomes(self.network, episode.users, episode.powers)[1]
         episode.totals.append(total)
 
     def _transmit(self, episode: Episode, powers: Array) -> None:
         episode.powers = powers
         if self.settings.changes:
-            move_users(episode, self.settings, self.topology)
-            self._now = self._world.network(episode.users, episode.present)
+            self._world.move_users(episode)
 
     @property
     def source(self) -> dict[str, Any]:
@@ -302,11 +295,9 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return self._world.source
 
     def outcomes(self, powers: ArrayLike) -> Array:
-        """Noise-free utility of each access point at joint powers with the current users (k,); NaN if a simulation
-        failed.
-        """
+        """Noise-free utility (k,) of each access point at joint powers, with the current users; NaN if it failed."""
         users = self.topology.users if self._episode is None else self._episode.users
-        return self._world.outcomes(self._now, users, np.asarray(powers, dtype=float))[0]
+        return self._world.outcomes(self.network, users, np.asarray(powers, dtype=float))[0]
 
     def state(self) -> Array:
         """All powers, all last good measurements (the lower bound while there is none), the share of rounds left."""
@@ -320,30 +311,22 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             for i, agent in enumerate(self.possible_agents)
         }
 
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continue as every world does; users are where they were."""
-        super().set_state(state)
-        episode = self._current()
-        self._now = self._world.network(episode.users, episode.present) if self.settings.changes else self._first
-
     def _description(self) -> dict[str, Any]:
-        return self._world.description()
-
-    def _read(self, saved: SavedState) -> Episode:
-        k, m = len(self.possible_agents), len(self.topology.users)
-        return Episode(
-            **saved.common,
-            powers=saved.array("powers", "f", (k,)),
-            last=saved.array("last", "f", (k,)),
-            totals=saved.array("totals", "f", (saved.plain.round,)).tolist(),
-            users=saved.array("users", "f", (m, 2)),
-            present=saved.array("present", "b", (m,)),
-        )
+        settings: dict[str, Any] = {**super()._description(), "topology": self.topology.digest}
+        # as states had it before there were other utilities and radios, so that those can be read
+        if self.settings.utility == "sum":
+            del settings["utility"], settings["rate_mbps"]
+        simulation, radio = settings.pop("simulation"), self._world.radio
+        if radio is None:
+            del settings["objective"]
+            return settings
+        settings |= {f"simulation.{key}": simulation[key] for key in simulation if key not in _ONLY_TIME}
+        return settings | {"ns3": radio.version}
 
     def _picture(self) -> NDArray[np.uint8]:
         from swarmbo_envs.wlan_power.rendering import frame  # figures take a second to import
 
-        return frame(self.topology, self.hears, self._now, self._current(), self.settings, self.utility)
+        return frame(self._world, self.network, self._current())
 
     def close(self) -> None:
         """End the simulators; a step after that starts new ones."""

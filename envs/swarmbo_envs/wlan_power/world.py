@@ -3,22 +3,19 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError
 from swarmbo_envs.saved_state import WorldEpisode
+from swarmbo_envs.shared import Values
 from swarmbo_envs.wlan_power.network import Network, Utility
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
 from swarmbo_envs.wlan_power.topology import Topology, noise_dbm, topology_of
 
 if TYPE_CHECKING:
     from swarmbo_envs.wlan_power.ns3 import Failure, Ns3Radio
-
-# settings that change the duration of a simulation and not its result
-_ONLY_TIME = ("processes", "timeout_s")
 
 
 @dataclass
@@ -33,37 +30,11 @@ class Episode(WorldEpisode):
         present: Mask of present users (m,).
     """
 
-    powers: Float[np.ndarray, " k"]
-    last: Float[np.ndarray, " k"]
+    powers: Values
+    last: Values
     totals: list[float]
     users: Float[np.ndarray, "m 2"]
     present: Bool[np.ndarray, " m"]
-
-
-def move_users(episode: Episode, settings: WlanPowerSettings, topology: Topology) -> None:
-    """Move users between two rounds: they walk, leave, return. Changes the episode.
-
-    Steps are normal along each axis and reflected at the edge of the area. A user with a stated departure leaves then,
-    for good unless it returns by chance.
-    """
-    names = {"episode": episode.number, "round": episode.round}
-    if settings.mobility_m:
-        steps = stream(episode.seed, "environment", "mobility", **names).standard_normal(episode.users.shape)
-        episode.users = _reflected(episode.users + settings.mobility_m * steps, topology.low, topology.high)
-    if settings.leave_rate or settings.return_rate:
-        luck = stream(episode.seed, "environment", "churn", **names).random(len(episode.present))
-        episode.present = np.where(episode.present, luck >= settings.leave_rate, luck < settings.return_rate)
-    for at, user in settings.departures:
-        if at == episode.round:
-            episode.present[user] = False
-
-
-def _reflected(
-    places: Float[np.ndarray, "m 2"], low: Float[np.ndarray, " 2"], high: Float[np.ndarray, " 2"]
-) -> Float[np.ndarray, "m 2"]:
-    sides = np.maximum(high - low, np.finfo(float).tiny)
-    phase = np.mod(places - low, 2.0 * sides)
-    return np.clip(low + np.minimum(phase, 2.0 * sides - phase), low, high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +58,11 @@ class World:
             if user >= m:
                 raise ConfigError(f"got user {user}; wanted one from 0 to {m - 1}", at=f"$.departures[{place}]")
         hears = topology.hears(settings.power_dbm[1], settings.audible_dbm)
-        return cls(settings, topology, hears, _ns3(settings) if settings.radio == "ns3" else None)
+        if settings.radio != "ns3":
+            return cls(settings, topology, hears, None)
+        from swarmbo_envs.wlan_power.ns3 import Ns3Radio  # loaded for ns-3 only
+
+        return cls(settings, topology, hears, Ns3Radio(settings.objective, settings.simulation))
 
     @property
     def agents(self) -> list[str]:
@@ -100,11 +75,6 @@ class World:
         return tuple(f"capacity_{i}" for i in range(len(self.hears)))
 
     @property
-    def heard(self) -> list[Int[np.ndarray, " h"]]:
-        """Indices of the other access points in range of each."""
-        return [np.flatnonzero(row) for row in self.hears]
-
-    @property
     def source(self) -> dict[str, Any]:
         """Source and kind of outcomes, plain data."""
         named: dict[str, Any] = {"objective": self.settings.objective, "radio": self.settings.radio}
@@ -114,27 +84,32 @@ class World:
             named["rate_mbps"] = self.settings.rate_mbps
         return named if self.radio is None else named | self.radio.source
 
-    def description(self) -> dict[str, Any]:
-        """Identity of this world as plain JSON; files by their content."""
-        settings: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self.settings))  # lists, no tuples
-        del settings["render_mode"], settings["topology"]
-        # as states had it before there were others, so that those can be read
-        if self.settings.utility == "sum":
-            del settings["utility"], settings["rate_mbps"]
-        simulation = settings.pop("simulation")
-        if self.radio is None:
-            del settings["objective"]
-        else:
-            settings |= {f"simulation.{key}": simulation[key] for key in simulation if key not in _ONLY_TIME}
-            settings["ns3"] = self.radio.version
-        return settings | {"topology": self.topology.digest}
-
     def begin(self, seed: int, number: int) -> Episode:
         """Begin an episode with all powers in the middle of their range, all users present, and nothing measured."""
         k, users = len(self.hears), self.topology.users
         middle = np.full(k, sum(self.settings.power_dbm) / 2.0)
         present = np.ones(len(users), dtype=bool)
         return Episode(seed, number, 0, True, middle, np.full(k, np.nan), [], users.copy(), present)
+
+    def move_users(self, episode: Episode) -> None:
+        """Move users between two rounds: they walk, leave, return. Changes the episode.
+
+        Steps are normal along each axis and reflected at the edge of the area. A user with a stated departure leaves
+        then, for good unless it returns by chance.
+        """
+        settings, names = self.settings, {"episode": episode.number, "round": episode.round}
+        if settings.mobility_m:
+            steps = stream(episode.seed, "environment", "mobility", **names).standard_normal(episode.users.shape)
+            # reflection: the phase of a wave that goes to and fro between the edges
+            low, sides = self.topology.low, np.maximum(self.topology.high - self.topology.low, np.finfo(float).tiny)
+            phase = np.mod(episode.users + settings.mobility_m * steps - low, 2.0 * sides)
+            episode.users = np.clip(low + np.minimum(phase, 2.0 * sides - phase), low, self.topology.high)
+        if settings.leave_rate or settings.return_rate:
+            luck = stream(episode.seed, "environment", "churn", **names).random(len(episode.present))
+            episode.present = np.where(episode.present, luck >= settings.leave_rate, luck < settings.return_rate)
+        for at, user in settings.departures:
+            if at == episode.round:
+                episode.present[user] = False
 
     def network(self, users: Float[np.ndarray, "m 2"], present: Bool[np.ndarray, " m"]) -> Network:
         """Noise-free network with users at locations, m, of which some are present."""
@@ -151,7 +126,7 @@ class World:
         return Utility(self.settings.utility, self.settings.rate_mbps or 0.0)
 
     def rates(
-        self, network: Network, users: Float[np.ndarray, "m 2"], powers: Float[np.ndarray, " k"]
+        self, network: Network, users: Float[np.ndarray, "m 2"], powers: Values
     ) -> "Float[np.ndarray, 'runs m'] | Failure":
         """Rates of users by the radio, Mbit/s, without noise, in each of its runs; or the reason of a failure."""
         if self.radio is None:
@@ -159,7 +134,7 @@ class World:
         return self.radio.user_rates(network, self.topology, users, powers)
 
     def outcomes(
-        self, network: Network, users: Float[np.ndarray, "m 2"], powers: Float[np.ndarray, " k"]
+        self, network: Network, users: Float[np.ndarray, "m 2"], powers: Values
     ) -> "tuple[Float[np.ndarray, ' k'], float, Failure | None]":
         """Noise-free utility of each access point and of the network, or NaN with the reason of a failure."""
         utility = self.utility
@@ -200,9 +175,3 @@ class World:
                 info["error"] = str(why or "lost")
             infos[agent] = info
         return infos
-
-
-def _ns3(settings: WlanPowerSettings) -> "Ns3Radio":
-    from swarmbo_envs.wlan_power.ns3 import Ns3Radio  # loaded for ns-3 only
-
-    return Ns3Radio(settings.objective, settings.simulation)

@@ -10,7 +10,7 @@ from swarmbo.agent import Agent, run
 from swarmbo.deciding.candidates import random_candidates
 from swarmbo.transport import InProcess
 from swarmbo.worlds import FieldWorld, Step
-from swarmbo.worlds.travel import WorldTravel
+from swarmbo.worlds.fields import WorldTravel
 
 
 class OwnWays(WorldTravel):

@@ -12,7 +12,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.records import Traffic
 from swarmbo.transport import Envelope, InProcess
 from swarmbo.worlds import FieldWorld
-from swarmbo.worlds.travel import WorldTravel
+from swarmbo.worlds.fields import WorldTravel
 from swarmbo_envs import robot_team_v0, robot_team_v1
 
 from .in_world import InWorld

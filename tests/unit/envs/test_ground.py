@@ -89,11 +89,11 @@ def test_who_stops_on_the_way_home_finds_the_rest_of_it_or_better(ends, heading,
     if not free.part_of(np.stack([start, base])).all():
         return
     driver = Driver(Unicycle(2.0, 0.5, LOW, HIGH), free, wind)
-    home, pose = driver.homeward(base), np.array([*start, heading])
-    path, whole = driver.path_home(home, pose), driver.home_times(home, pose[None])[0]
+    home, pose = driver.ways.homeward(base), np.array([*start, heading])
+    path, whole = driver.path_home(home, pose), driver.ways.returns(home, pose[None])[0][0]
     assert path[:, 0].sum() == pytest.approx(whole)
     np.testing.assert_allclose(advance(pose, path)[:2], base, atol=1e-6)
-    rest = driver.home_times(home, advance(pose, cut(path, share * whole))[None])[0]
+    rest = driver.ways.returns(home, advance(pose, cut(path, share * whole))[None])[0][0]
     assert rest <= (1 - share) * whole + 1e-6
 
 

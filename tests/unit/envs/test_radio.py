@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from swarmbo_envs.radio import RadioLinks, links_in_range
+from swarmbo_envs.fields.world import RadioLinks, links_in_range
 
 places = st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=1, max_size=8)
 

@@ -16,9 +16,9 @@ from scipy.spatial import KDTree
 import swarmbo as sb
 from swarmbo.errors import ConfigError, MissingPackageError
 from swarmbo_envs import robot_team_v1
-from swarmbo_envs.robot_team.physics import MujocoSettings
-from swarmbo_envs.robot_team.physics.model import Terrain
-from swarmbo_envs.robot_team.physics.simulator import Follower
+from swarmbo_envs.robot_team.rover_model import Terrain
+from swarmbo_envs.robot_team.rovers import Follower
+from swarmbo_envs.robot_team.settings import MujocoSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*may pass through each other:swarmbo.errors.DataWarning")
 has_mujoco = pytest.mark.skipif(find_spec("mujoco") is None, reason="needs the extra `mujoco`")

@@ -5,7 +5,7 @@ import pytest
 from swarmbo.errors import ConfigError
 from swarmbo_envs import sensor_field_v0
 from swarmbo_envs.fields import build_field_in_time
-from swarmbo_envs.fields.picture import FieldPicture
+from swarmbo_envs.pictures import FieldPicture
 
 STILL = {"gp": {"lengthscale_m": 300.0, "size_m": [900.0, 600.0]}}
 MOVING = {"gp": {"lengthscale_m": 300.0, "size_m": [900.0, 600.0], "time": {"lengthscale_rounds": 4.0}}}

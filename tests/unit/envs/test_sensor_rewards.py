@@ -59,7 +59,7 @@ def test_the_score_is_that_of_the_metrics_by_which_runs_are_judged(task, field, 
     env = sensor_field_v0.parallel_env(sensors=6, field=field, task=task, **more, max_cycles=4)
     env.reset(seed=2)
     for _ in episode(env, np.random.default_rng(0)):
-        scorer, state = env._world.scorer, env.get_state()["arrays"]
+        scorer, state = env._scorer, env.get_state()["arrays"]
         truth = env.ground_truth().value(scorer.points)
         believed = scorer.map(state["knots_mean"])
         expected = -map_rmse(believed, truth) if task == "map" else level_f1(believed, truth, more["level"])
@@ -72,7 +72,7 @@ def test_where_all_sites_are_knots_the_belief_is_that_of_a_gaussian_process(seri
     """Oracle: scikit-learn, with all data at once."""
     env = sensor_field_v0.parallel_env(sensors=5, field=series, noise_std=noise_std, max_cycles=5)
     _, infos = env.reset(seed=0)
-    scorer, seen = env._world.scorer, [infos]
+    scorer, seen = env._scorer, [infos]
     seen += [infos for *_, infos in episode(env, np.random.default_rng(3))]
     samples = [(info["location"], info["measurement"]) for infos in seen for info in infos.values() if info["sampled"]]
     X, y = np.array([place for place, _ in samples]), np.array([value for _, value in samples])
@@ -88,7 +88,7 @@ def test_of_a_field_that_changes_it_is_the_process_whose_old_data_fade_by_a_shar
     """Oracle: the regression over places and rounds with all data at once, of covariance k(x, x') share^|t - t'|."""
     env = sensor_field_v0.parallel_env(sensors=5, field={**series, "time": "t"}, noise_std=0.2, max_cycles=5)
     _, infos = env.reset(seed=0)
-    scorer, seen = env._world.scorer, [infos]
+    scorer, seen = env._scorer, [infos]
     seen += [infos for *_, infos in episode(env, np.random.default_rng(3))]
     samples = [
         (*info["location"], number, info["measurement"])

@@ -13,7 +13,7 @@ import swarmbo as sb
 from swarmbo.cli import app
 from swarmbo.coordination.plan import traced
 from swarmbo.interchange import TableProblem, read_problem, write_problem
-from swarmbo.plotting.solve_trace import solve_trace_figure
+from swarmbo.plotting.traces import solve_trace_figure
 
 RING = sb.FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{(i + 1) % 7}"] for i in range(7)})
 TREE = sb.FactorGraph.from_scopes({"t": ["p", "q"], "u": ["q", "r"]})

@@ -22,7 +22,7 @@ from swarmbo.routing import DecMCTS, RoutePlanner, Routes
 from swarmbo.routing.pilot import FREE, Tour
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess, Routes as RadioRoutes
-from swarmbo.worlds.travel import WorldTravel
+from swarmbo.worlds.fields import WorldTravel
 from swarmbo_envs import robot_team_v0
 
 DOMAIN = Domain(np.zeros(2), np.array([100.0, 60.0]))

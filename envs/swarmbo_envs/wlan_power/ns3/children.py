@@ -1,6 +1,7 @@
 """Simulators in child processes: started once, sent one configuration after another, replaced when they fail."""
 
 import contextlib
+import functools
 import json
 import os
 import queue
@@ -34,10 +35,6 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.words}" if self.words else self.reason
-
-
-def _anything(question: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
-    return True
 
 
 class Children:
@@ -75,16 +72,8 @@ class Children:
         processes: int = 1,
         timeout_s: float = 120.0,
         most_uses: int = 1000,
-        is_answer: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] = _anything,
+        is_answer: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] | None = None,
     ) -> None:
-        self._arguments = {
-            "command": tuple(command),
-            "environment": None if environment is None else dict(environment),
-            "processes": processes,
-            "timeout_s": timeout_s,
-            "most_uses": most_uses,
-            "is_answer": is_answer,
-        }
         self._command, self._environment = tuple(command), environment
         self._timeout_s, self._most_uses, self._is_answer = timeout_s, most_uses, is_answer
         self._n_processes = processes
@@ -94,7 +83,9 @@ class Children:
         self._asked = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, (self._arguments,)
+        own = {"environment": self._environment, "processes": self._n_processes, "timeout_s": self._timeout_s}
+        more = {"most_uses": self._most_uses, "is_answer": self._is_answer}
+        return functools.partial(Children, self._command, **own, **more), ()
 
     def start(self) -> Failure | None:
         """Start one child now, as a check."""
@@ -133,17 +124,16 @@ class Children:
                     return started
                 child = started
             answer = child.ask(question, self._timeout_s)
-            if not isinstance(answer, Failure) and not self._fits(question, answer):
-                answer = Failure("the simulator answered with what is no answer")
+            if not isinstance(answer, Failure):
+                is_fit = self._is_answer is None or self._is_answer(question, answer)
+                is_fit = is_fit and answer.get("id") == question["id"]
+                answer = answer if is_fit else Failure("the simulator answered with what is no answer")
             return answer
         finally:
             if child is not None and isinstance(answer, Failure):
                 child.end()
                 child = None
             self._places.put(child)
-
-    def _fits(self, question: Mapping[str, Any], answer: Answer) -> bool:
-        return answer.get("id") == question["id"] and self._is_answer(question, answer)
 
     def _started(self) -> "_Child | Failure":
         try:
@@ -155,10 +145,6 @@ class Children:
             child.end()
             return told if isinstance(told, Failure) else Failure("the simulator did not say that it is ready")
         return child
-
-
-def _made(arguments: dict[str, Any]) -> Children:
-    return Children(**arguments)
 
 
 class _Child:

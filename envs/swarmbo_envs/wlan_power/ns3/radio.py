@@ -179,11 +179,7 @@ class Ns3Radio:
         return [first] if self.objective == "capacity" else list(range(first, first + self.settings.runs))
 
     def user_rates(
-        self,
-        network: Network,
-        topology: Topology,
-        users: Float[np.ndarray, "m 2"],
-        powers: Float[np.ndarray, " k"],
+        self, network: Network, topology: Topology, users: Float[np.ndarray, "m 2"], powers: Float[np.ndarray, " k"]
     ) -> Float[np.ndarray, "runs m"] | Failure:
         """Rates of users at locations (m, 2) in each run, Mbit/s (0 if absent), or the failure; powers in dBm."""
         rates = np.zeros((len(self.runs), len(network.present)))
@@ -199,36 +195,12 @@ class Ns3Radio:
             row[network.present] = by_user
         return rates
 
-    def sinr(
-        self,
-        network: Network,
-        topology: Topology,
-        users: Float[np.ndarray, "m 2"],
-        powers: Float[np.ndarray, " k"],
-    ) -> Float[np.ndarray, " m"] | Failure:
-        """Ratio of signal to interference and noise at every user, by ns-3's received powers; 0 if absent."""
-        sinr = np.zeros(len(network.present))
-        if network.present.any():
-            question = self._question(network, topology, users, powers) | {
-                "objective": "capacity",
-                "run": self.settings.run,
-            }
-            answer = self._children.ask([question])[0]
-            if isinstance(answer, Failure):
-                return answer
-            sinr[network.present] = answer["sinr"]
-        return sinr
-
     def close(self) -> None:
         """End the child processes; the next question starts new ones."""
         self._children.close()
 
     def _question(
-        self,
-        network: Network,
-        topology: Topology,
-        users: Float[np.ndarray, "m 2"],
-        powers: Float[np.ndarray, " k"],
+        self, network: Network, topology: Topology, users: Float[np.ndarray, "m 2"], powers: Float[np.ndarray, " k"]
     ) -> dict[str, Any]:
         there = network.present
         s = self.settings

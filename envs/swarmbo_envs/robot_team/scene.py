@@ -11,8 +11,9 @@ from matplotlib.colors import to_rgb
 from swarmbo.boundary import look
 from swarmbo.boundary.extras import needed
 from swarmbo.errors import MissingPackageError
-from swarmbo_envs.robot_team.physics.model import Terrain
+from swarmbo_envs.robot_team.rover_model import Terrain
 from swarmbo_envs.robot_team.settings import MujocoSettings
+from swarmbo_envs.shared import Places, Pose
 
 _SIDE = 10.0  # the map's longer side in the scene, whose unit is no metre
 _RELIEF = 0.16  # of that, least drawn height of the terrain
@@ -79,7 +80,7 @@ class Scene:
         mujoco.mjr_readPixels(pixels, None, view, self._screen)
         return pixels[::-1].copy()
 
-    def pixels(self, places: Float[np.ndarray, "k 2"], above: float = 0.0) -> Float[np.ndarray, "k 2"]:
+    def pixels(self, places: Places, above: float = 0.0) -> Places:
         """Pixels of places on the ground (m) in the last picture: columns from the left, rows from the top.
 
         ``above`` is a height over the ground in lengths of a drawn rover.
@@ -101,12 +102,12 @@ class Scene:
         self._screen.free()
         self._gl.free()
 
-    def _placed(self, places: Float[np.ndarray, "k 2"], above: float = 0.0) -> Float[np.ndarray, "k 3"]:
+    def _placed(self, places: Places, above: float = 0.0) -> Float[np.ndarray, "k 3"]:
         """Coordinates of places on the ground in the scene."""
         heights = self._terrain.heights_at(places) * self.higher + above * self._length
         return np.column_stack([places - self._middle, heights]) * self._scale
 
-    def _frame(self, pose: Float[np.ndarray, " 3"]) -> Float[np.ndarray, "3 3"]:
+    def _frame(self, pose: Pose) -> Float[np.ndarray, "3 3"]:
         """Orientation of a rover on the slope as drawn."""
         drawn = replace(self._terrain, heights=self._terrain.heights * self.higher)
         return drawn.upright(pose[:2], float(pose[2]), 0.4 * self._length)

@@ -1,18 +1,22 @@
-"""The error of the map that every agent has, against rounds and against what sharing took."""
+"""Errors of maps, and values of a solve, against rounds and against what was sent."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from swarmbo.belief import ExactGPSettings
+from swarmbo.coordination.plan import TraceRow
 from swarmbo.plotting import style
 from swarmbo.plotting.agent_maps import error_of, records_of
+from swarmbo.plotting.formats import Formats
 from swarmbo.plotting.history import World, agents_of, belief_after
 from swarmbo.records import RoundRecord, Score
 
@@ -73,38 +77,21 @@ def plot_errors(ax: Axes, traces: ErrorTraces, at: Float[np.ndarray, " n"], unit
     """Draw map errors: of the agents' own views with their range, of all data pooled, and of agents left alone.
 
     Args:
-        ax: Where to draw.
         traces: The errors.
         at: What they are drawn against (n,).
-        unit: Unit of the outcome.
-
-    Returns:
-        The axes.
     """
     low, mean, high = traces.fused
     is_alone, is_pooled = np.isfinite(traces.alone), np.isfinite(traces.pooled)
-    ax.plot(
-        at[is_alone],
-        traces.alone[is_alone],
-        "o-",
-        color=style.ORANGE,
-        markersize=2.6,
-        label="own data alone, mean over agents",
-    )
+    label = "own data alone, mean over agents"
+    ax.plot(at[is_alone], traces.alone[is_alone], "o-", color=style.ORANGE, markersize=2.6, label=label)
     is_seen = bool(np.nanmax(high - low, initial=0.0) > _SEEN * np.nanmax(high, initial=0.0))
     if is_seen:
         look: dict[str, Any] = {"facecolor": style.SKY, "alpha": 0.5, "edgecolor": style.BLUE, "linewidth": 0.8}
         ax.fill_between(at, low, high, label="fused, best to worst agent", **look)
     label = "fused, mean over agents" if is_seen else "fused, all agents alike"
     ax.plot(at, mean, "o-", color=style.BLUE, markersize=3.2, label=label)
-    ax.plot(
-        at[is_pooled],
-        traces.pooled[is_pooled],
-        color=style.INK,
-        linewidth=1.3,
-        linestyle=(0, (4, 2.4)),
-        label="all data pooled",
-    )
+    dashed: dict[str, Any] = {"color": style.INK, "linewidth": 1.3, "linestyle": (0, (4, 2.4))}
+    ax.plot(at[is_pooled], traces.pooled[is_pooled], label="all data pooled", **dashed)
     ax.set_ylabel(style.with_unit("map RMSE", unit))
     ax.set_ylim(bottom=0.0)
     return ax
@@ -117,7 +104,6 @@ def error_traffic_figure(records: Sequence[RoundRecord], world: World, settings:
     hyper-parameters that the record of the round holds.
 
     Args:
-        records: The rounds of a run, from the first on.
         world: Its world, with the truth.
         settings: Kernel and priors of the run's belief.
     """
@@ -125,13 +111,64 @@ def error_traffic_figure(records: Sequence[RoundRecord], world: World, settings:
     with style.applied():
         figure = style.new_figure(10.6, 4.2)
         by_round, by_bytes = figure.subplots(1, 2, sharey=True)
-        plot_errors(by_round, traces, traces.rounds, world.unit).set_xlabel("round")
-        by_round.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+        style.rounds_axis(plot_errors(by_round, traces, traces.rounds, world.unit))
         plot_errors(by_bytes, traces, traces.shared_kb, "").set_xlabel("kB sent so far to share measurements")
         by_bytes.set_ylabel("")
         by_bytes.set_xlim(left=0.0)
-        handles, labels = by_round.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        style.legend_below(figure, by_round)
         name = f"{world.name} · " if world.name else ""
         figure.suptitle(f"{name}error of the map, agent by agent", x=0.01, ha="left", fontsize=12.5)
     return figure
+
+
+def plot_solve_trace(
+    ax: Axes, rows: Sequence[TraceRow], told: Callable[[float], float] = float, *, by_bytes: bool = False
+) -> Axes:
+    """Draw the best value so far, and its bound, as steps against rounds or bytes; ``told`` names costs."""
+    places = np.array([row.traffic.bytes if by_bytes else row.round for row in rows], dtype=float)
+
+    def line(numbers: Sequence[float | None]) -> np.ndarray:
+        return np.array([np.nan if x is None or not math.isfinite(x) else told(x) for x in numbers])
+
+    values, bounds = line([row.value for row in rows]), line([row.bound for row in rows])
+    marks: dict[str, Any] = {"marker": "o", "markersize": 4.0} if len(rows) <= 30 else {}
+    ax.step(places, values, where="post", color=style.BLUE, label="best choice so far", **marks)
+    if not np.isnan(bounds).all():
+        ax.step(places, bounds, where="post", color=style.VERMILLION, label="no choice is beyond", **marks)
+        ax.fill_between(places, values, bounds, step="post", color=style.VERMILLION, alpha=0.12, linewidth=0.0)
+    if np.isnan(values).all():
+        return style.say(ax, "every choice so far is forbidden")
+    style.rounds_axis(ax)
+    if by_bytes:
+        ax.set_xlabel("bytes sent")
+        ax.xaxis.set_major_formatter(EngFormatter(sep=""))
+        ax.xaxis.set_major_locator(MaxNLocator(6))
+    return ax
+
+
+def solve_trace_figure(rows: Sequence[TraceRow], title: str, label: str, told: Callable[[float], float]) -> Figure:
+    """The trace against rounds and against bytes."""
+    with style.applied():
+        figure = style.new_figure(8.8, 3.7)
+        left, right = figure.subplots(1, 2, sharey=True)
+        plot_solve_trace(left, rows, told)
+        plot_solve_trace(right, rows, told, by_bytes=True)
+        left.set_ylabel(label)
+        left.set_title(title)
+        style.legend_below(figure, left, 2)
+    return figure
+
+
+def draw_solve_trace(
+    rows: Sequence[TraceRow],
+    path: Path,
+    title: str,
+    label: str,
+    told: Callable[[float], float] = float,
+    formats: Formats | None = None,
+) -> Path:
+    """Write the figure of a trace; a path without an ending takes that of the format."""
+    drawn_as = formats or Formats()
+    path = path if path.suffix else path.with_suffix(f".{drawn_as.figures}")
+    with style.applied():
+        return style.save(solve_trace_figure(rows, title, label, told), path, drawn_as.dpi)

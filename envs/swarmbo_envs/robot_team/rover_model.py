@@ -11,11 +11,11 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
-from scipy.interpolate import RegularGridInterpolator
 from scipy.ndimage import gaussian_filter
 
-from swarmbo_envs.fields.field import Field
+from swarmbo_envs.fields.field import Bilinear, Field
 from swarmbo_envs.robot_team.settings import MujocoSettings
+from swarmbo_envs.shared import Place, Places, Rows, Values, grid_points
 
 _RELIEF = 0.05  # of the map's longer side, if the field is no elevation
 _STEEPEST = 0.35  # largest slope then: 19 degrees
@@ -55,9 +55,9 @@ class Terrain:
 
     xs: Float[np.ndarray, " columns"]
     ys: Float[np.ndarray, " rows"]
-    heights: Float[np.ndarray, "rows columns"]
-    low: Float[np.ndarray, " 2"]
-    high: Float[np.ndarray, " 2"]
+    heights: Rows
+    low: Place
+    high: Place
 
     @classmethod
     def of(cls, field: Field, settings: MujocoSettings) -> "Terrain":
@@ -67,8 +67,8 @@ class Terrain:
         columns, rows = np.maximum(4, np.ceil(settings.terrain_cells * size / size.max() - 1e-9)).astype(int)
         xs = np.linspace(field.low[0] - margin, field.high[0] + margin, columns)
         ys = np.linspace(field.low[1] - margin, field.high[1] + margin, rows)
-        places = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
-        values = gaussian_filter(field.value(places).reshape(rows, columns), settings.smoothing_cells, mode="nearest")
+        values = field.value(grid_points(xs, ys)).reshape(rows, columns)
+        values = gaussian_filter(values, settings.smoothing_cells, mode="nearest")
         values -= values.min()
         relief, span = settings.relief_m, float(values.max())
         if relief is None and span > 0.0 and (field.quantity, field.unit) != ("elevation", "m"):
@@ -83,11 +83,11 @@ class Terrain:
         """Height range; 1 if the terrain is level, as the engine needs a positive height."""
         return float(self.heights.max()) or 1.0
 
-    def heights_at(self, places: Float[np.ndarray, "k 2"]) -> Float[np.ndarray, " k"]:
+    def heights_at(self, places: Places) -> Values:
         """Heights at places on the ground, bilinear, m."""
-        return self._between(np.asarray(places, dtype=float)[:, ::-1])
+        return self._between(np.asarray(places, dtype=float))
 
-    def upright(self, place: Float[np.ndarray, " 2"], heading: float, reach_m: float) -> Float[np.ndarray, "3 3"]:
+    def upright(self, place: Place, heading: float, reach_m: float) -> Float[np.ndarray, "3 3"]:
         """Frame of a body that stands on a slope: columns are ahead, left and up.
 
         ``heading`` is that of the ahead axis seen from above, rad; ``reach_m`` the distance over which the slope is
@@ -103,8 +103,8 @@ class Terrain:
         return np.column_stack([ahead, np.cross(up, ahead), up])
 
     @cached_property
-    def _between(self) -> RegularGridInterpolator:
-        return RegularGridInterpolator((self.ys, self.xs), self.heights, bounds_error=False, fill_value=None)  # pyright: ignore[reportArgumentType]
+    def _between(self) -> Bilinear:
+        return Bilinear(self.xs, self.ys, self.heights, is_endless=True)
 
 
 def mjcf(terrain: Terrain, settings: MujocoSettings, speed_m_s: float, turn_rate_rad_s: float) -> str:

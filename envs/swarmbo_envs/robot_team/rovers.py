@@ -1,6 +1,6 @@
-"""One rover in MuJoCo: it is put on the ground, and follows a route."""
+"""Rovers in MuJoCo: each follows its route on the ground, and is recovered from failures."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import atan2, cos, hypot, pi, sqrt
 from typing import Any, Literal
 
@@ -8,8 +8,15 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.boundary.extras import needed
-from swarmbo_envs.robot_team.physics.model import HALF_TRACK, SIDES, WHEEL, Terrain, mjcf
+from swarmbo.errors import ConfigError
+from swarmbo_envs.fields.field import Field
+from swarmbo_envs.ground import Ground
+from swarmbo_envs.robot_team import motion
+from swarmbo_envs.robot_team.episode import Drive, Episode, Mover, Stops
+from swarmbo_envs.robot_team.rover_model import HALF_TRACK, SIDES, WHEEL, Terrain, mjcf
+from swarmbo_envs.robot_team.scene import Scene
 from swarmbo_envs.robot_team.settings import MujocoSettings
+from swarmbo_envs.shared import Path, Place, Places, Pose
 
 _SHARP = 0.35  # rad: bend of a route from which on the rover stops and turns
 _AHEAD_S, _AHEAD = 0.8, 1.0  # look-ahead of pure pursuit: this time at full speed, at least so many lengths
@@ -26,6 +33,10 @@ _ASTRAY = 0.75  # rover lengths off its path at which it is stopped, so that it 
 _STANDS_M_S = 0.05
 _CLOSE = 0.25  # rover lengths from the end of its route at which it has arrived
 _DROP = 0.02  # rover lengths above the ground from which it is let down
+_MAP = 20.0  # least size of a map in rover lengths
+_STRIDE = 0.2  # of a rover's length: largest motion of a wheel in a step
+_MOST_STEPS = 1_000_000
+_TRACE = 10  # control moments between two points of a trace: a second
 Failure = Literal["tipped over", "stuck", "off its way", "battery empty"]
 
 
@@ -36,7 +47,7 @@ class Follower:
     Source: pure pursuit, Coulter 1992 (CMU-RI-TR-92-01), with stops at sharp bends.
     """
 
-    route: Float[np.ndarray, "k 2"]
+    route: Places
     speed_m_s: float
     turn_rate_rad_s: float
     length_m: float
@@ -69,7 +80,7 @@ class Follower:
             return hypot(x - self._points[0][0], y - self._points[0][1])
         return min(self._nearest(piece, x, y)[1] for piece in range(here, there + 1))
 
-    def back_on_route(self) -> Float[np.ndarray, " 2"]:
+    def back_on_route(self) -> Place:
         """Point of the route that the rover has reached."""
         return np.array(self._at(self.done_m))
 
@@ -86,6 +97,7 @@ class Follower:
         error = (atan2(off_y, off_x) - heading + pi) % (2 * pi) - pi
         turn = max(-self.turn_rate_rad_s, min(self.turn_rate_rad_s, _GAIN * error))
         to_stop = hypot(self._at(stop)[0] - x, self._at(stop)[1] - y)
+        # it can stop before a bend, v² = 2 a s, and before its time is over, v = a t; and creeps so that it gets there
         speed = min(self.speed_m_s, sqrt(2 * _BRAKES * to_stop) + _CREEPS * self.speed_m_s, _BRAKES * seconds_left)
         return (speed * cos(error) * max(0.0, 1.0 - abs(error) / _OFF), turn)
 
@@ -130,7 +142,7 @@ class Outcome:
     poses: Float[np.ndarray, "k 3"]
     busy_s: float
     failure: Failure | None
-    back: Float[np.ndarray, " 2"]
+    back: Place
 
 
 class Simulator:
@@ -152,7 +164,7 @@ class Simulator:
         """Size of a state."""
         return int(self._mujoco.mj_stateSize(self._model, self._whole))
 
-    def parked(self, pose: Float[np.ndarray, " 3"]) -> Float[np.ndarray, " n"]:
+    def parked(self, pose: Pose) -> Float[np.ndarray, " n"]:
         """State of a rover that was put upright on the ground, and has settled there."""
         length = self._settings.rover_m
         self._mujoco.mj_resetData(self._model, self._data)
@@ -163,9 +175,7 @@ class Simulator:
         self._stand(round(_SETTLES_S / self._tick_s))
         return self._state()
 
-    def drive(
-        self, state: Float[np.ndarray, " n"], route: Float[np.ndarray, "k 2"], most_s: float, battery_s: float
-    ) -> Outcome:
+    def drive(self, state: Float[np.ndarray, " n"], route: Places, most_s: float, battery_s: float) -> Outcome:
         """Follow a route for at most ``most_s``, with ``battery_s`` of motor time, then stand."""
         self._mujoco.mj_setState(self._model, self._data, state, self._whole)
         length = self._settings.rover_m
@@ -219,3 +229,102 @@ class Simulator:
         state = np.empty(self.n_state)
         self._mujoco.mj_getState(self._model, self._data, state, self._whole)
         return state
+
+
+@dataclass(eq=False)
+class Rovers(Mover):
+    """Robots with wheels on a terrain, each simulated separately; separation comes from their planned paths.
+
+    A rover that tips over, gets stuck or slides off its path by more than three quarters of its length is put upright
+    on the path at the point that it had reached. A rover with an empty battery is carried to its base. Its round has
+    failed.
+    """
+
+    settings: MujocoSettings
+    terrain: Terrain
+    ground: Ground
+    limits: list[tuple[float, float]]
+    round_time_s: float
+    _simulators: dict[tuple[float, float], Simulator] = field(default_factory=dict[Any, Simulator])
+
+    @classmethod
+    def on(
+        cls,
+        field: Field,
+        ground: Ground,
+        settings: MujocoSettings,
+        limits: list[tuple[float, float]],
+        round_time_s: float,
+    ) -> "Rovers":
+        """Build the rovers of a world."""
+        at, length, step = "$.physics", settings.rover_m, settings.step_s
+        needed("mujoco", "mujoco", "physics = 'mujoco'", at)
+        if (least := _MAP * length) > (side := float((field.high - field.low).min())):
+            wanted = f"wanted a map of at least {least:g} m, or a rover_m of at most {side / _MAP:g}"
+            fix = f"physics = {{ mujoco = {{ rover_m = {side / (4 * _MAP):.2g} }} }}"
+            raise ConfigError(f"got rovers of {length:g} m on a map of {side:g} m; {wanted}: {fix}", at=at)
+        fastest = max(speed + rate * length for speed, rate in limits)
+        if fastest * step > _STRIDE * length:
+            got = (
+                f"got wheels that turn by {fastest:g} m/s, too fast for rovers of {length:g} m and steps of {step:g} s"
+            )
+            fix = "lower speeds, longer rovers or shorter steps"
+            raise ConfigError(f"{got}; wanted at most {_STRIDE * length / step:g} m/s: {fix}", at=at)
+        if (steps := round_time_s / step) > _MOST_STEPS:
+            got = f"got {steps:,.0f} steps in a round of {round_time_s:g} s; wanted at most {_MOST_STEPS:,}"
+            raise ConfigError(f"{got}: a shorter round_time_s, or a smaller map", at=at)
+        return cls(settings, Terrain.of(field, settings), ground, limits, round_time_s)
+
+    def __post_init__(self) -> None:
+        self.pace, self.reserve, self.off_m = self.settings.pace, self.settings.reserve, self.settings.rover_m
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State without the engine's objects, which are created again on use."""
+        return {**self.__dict__, "_simulators": {}}
+
+    def begin(self, poses: Float[np.ndarray, "robots 3"]) -> Float[np.ndarray, "robots n"]:
+        """States of the engine, one per rover."""
+        return np.stack([self._simulator(robot).parked(pose) for robot, pose in enumerate(poses)])
+
+    def drive(self, episode: Episode, robot: int, path: Path, end: Place | None, stops: Stops) -> Drive:
+        """Follow a path as well as the ground permits."""
+        route, battery = motion.trace(episode.poses[robot], path), float(episode.batteries[robot])
+        if len(route) < 2 or battery <= 0.0:
+            return Drive(episode.poses[robot].copy(), route[:1], 0.0, 0.0, len(route) < 2, np.empty((0, 2)))
+        simulator = self._simulator(robot)
+        told = simulator.drive(episode.engine[robot], route, self.round_time_s, battery)
+        told, pose = self._helped(told, simulator, episode, robot)
+        episode.engine[robot] = told.state
+        trace = np.clip(told.poses[:, :2], self.ground.low, self.ground.high)
+        steps = np.hypot(*np.diff(trace, axis=0).T)
+        along = np.append(0.0, np.cumsum(steps))
+        length = float(along[-1])
+        ask = stops(length)
+        places = np.column_stack([np.interp(ask, along, trace[:, axis]) for axis in range(2)])
+        thin = np.unique(np.append(np.arange(0, len(trace), _TRACE), len(trace) - 1))
+        is_done = told.failure is None and bool(np.hypot(*(pose[:2] - route[-1])) <= self.off_m)
+        return Drive(pose, np.vstack([trace[thin], pose[:2]]), length, told.busy_s, is_done, places, told.failure)
+
+    def scene(self, width: int, height: int) -> Scene:
+        """Scene of the rovers on their ground."""
+        return Scene(self.terrain, self.settings, len(self.limits), width, height)
+
+    def _helped(self, told: Outcome, simulator: Simulator, episode: Episode, robot: int) -> tuple[Outcome, Pose]:
+        """Outcome after recovery, if a rover needs it, and its pose."""
+        pose = told.poses[-1].copy()
+        pose[:2] = np.clip(pose[:2], self.ground.low, self.ground.high)
+        if told.failure == "battery empty":
+            if np.hypot(*(pose[:2] - episode.bases[robot])) <= self.off_m:
+                return replace(told, failure=None), pose
+            pose[:2] = episode.bases[robot]
+        elif told.failure is not None or not self.ground.is_free(pose[None, :2])[0]:
+            pose[:2] = told.back
+        else:
+            return told, pose
+        return replace(told, state=simulator.parked(pose)), pose
+
+    def _simulator(self, robot: int) -> Simulator:
+        limits = self.limits[robot]
+        if limits not in self._simulators:
+            self._simulators[limits] = Simulator(self.terrain, self.settings, *limits)
+        return self._simulators[limits]
