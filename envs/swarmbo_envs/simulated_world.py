@@ -138,8 +138,8 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
             must be empty then too.
 
         Raises:
-            ConfigError: If a live agent's action is missing, has a wrong shape, is not finite or lies outside its
-                space, or if an action is for an agent that is not live.
+            ConfigError: If a live agent's action is missing, not finite, of a wrong shape or outside its space.
+                Also if an action is for an agent that is not live.
         """
         episode, agents = self._current(), self.agents
         asked = checked_actions(actions, agents, self._action_spaces, self._action_in_words)

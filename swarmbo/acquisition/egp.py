@@ -25,6 +25,7 @@ class EGPTS(Acquisition, frozen=True, tag="egp-ts"):
     4.2).
 
     Example:
+        >>> import numpy as np
         >>> import swarmbo as sb
         >>> graph, x = sb.FactorGraph.from_scopes({"f": ["x"]}), np.linspace(0.0, 1.0, 10)
         >>> belief = sb.EnsembleSettings(kernels=("matern32", "rbf"), lengthscales=(0.1, 0.3), n_features=64)
@@ -56,6 +57,7 @@ class EGPEI(Acquisition, frozen=True, tag="egp-ei"):
     ``expected-improvement``) take an ensemble in the same way.
 
     Example:
+        >>> import numpy as np
         >>> import swarmbo as sb
         >>> graph, x = sb.FactorGraph.from_scopes({"f": ["x"]}), np.linspace(0.0, 1.0, 11)
         >>> belief = sb.EnsembleSettings(kernels=("matern52", "rbf"), lengthscales=(0.3,), n_features=64)

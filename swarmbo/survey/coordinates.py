@@ -28,7 +28,7 @@ class Coordinates:
         >>> coordinates = Coordinates(("lon", "lat"), LocalProjection(9.0, 0.0, 0.0))
         >>> metres = coordinates.metres(np.array([[9.5, 48.0]]))
         >>> metres.round().tolist(), coordinates.own(metres).round(9).tolist(), coordinates.unit
-        ([[37307.0, 5317773.0]], [[9.5, 48.0]], 'degrees')
+        ([[37313.0, 5318549.0]], [[9.5, 48.0]], 'degrees')
     """
 
     columns: tuple[str, str]

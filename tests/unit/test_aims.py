@@ -159,9 +159,9 @@ def test_who_fits_looks_at_no_belief_or_has_no_aim_is_not_warned_of():
 
 
 def test_settings_of_functions_change_nothing_in_a_field_and_are_refused():
-    with pytest.raises(ConfigError, match="changes nothing for agents that each measure"):
+    with pytest.raises(ConfigError, match="has no effect for agents that each measure"):
         sb.Team.for_field(["a"], [0.0], [1.0], acquisition=sb.Auto(weight=0.1))
-    with pytest.raises(ConfigError, match="changes nothing for agents that set the variables"):
+    with pytest.raises(ConfigError, match="has no effect for agents that set the variables"):
         sb.Team(None, {"x": (0.0, 1.0)}, acquisition=sb.Auto(markov_order=1))
 
 

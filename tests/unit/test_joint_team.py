@@ -163,7 +163,7 @@ def test_misuse_is_refused_and_changes_nothing(misuse, error, words):
 def test_a_total_told_to_a_team_that_observes_factors_is_refused():
     team = team_of(outcomes="per-factor")
     query = team.ask()
-    with pytest.raises(ConfigError, match="observes factors"):
+    with pytest.raises(ConfigError, match="one number of several factors"):
         team.tell(query, 1.0)
     team.tell(query, factors_at(query.point))
     assert team.n_data == 1

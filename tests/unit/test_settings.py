@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import math
+import pkgutil
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+import swarmbo
+import swarmbo_envs
 from swarmbo.errors import ConfigError
 from swarmbo.registry import SLOTS, kinds
 from swarmbo.runs import load
@@ -98,8 +101,10 @@ def ends_of(kind):
 def ours():
     """All kinds of settings of the library and the environments."""
     assert all(kinds(slot) for slot in SLOTS)  # which loads all that a scenario may name
-    for world in ("fields", "functions", "robot_team", "sensor_field", "wlan_power"):
-        importlib.import_module(f"swarmbo_envs.{world}")
+    for package in (swarmbo, swarmbo_envs):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
     return [kind for kind in all_kinds() if kind.__module__.startswith(("swarmbo.", "swarmbo_envs."))]
 
 

@@ -126,7 +126,8 @@ class Sensors:
         if self.is_used_on_the_way and self.field.sites_only:
             at = "$.samples_per_leg" if self.rules.samples_per_leg else "$.sample_every_m"
             raise ConfigError(
-                "got a field that can be measured at its sites only; wanted another field, or none en route", at=at
+                "got a field that can be measured at its sites only; wanted another field, or no samples en route",
+                at=at,
             )
 
     @property

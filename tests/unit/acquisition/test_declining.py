@@ -129,7 +129,7 @@ def test_straddle_takes_the_worlds_level_unless_it_has_its_own_and_wants_one_of_
     mean = np.array([50.0])
     assert Straddle().utility(situation(belief, {}, level=44.0)).merit(mean)[0] == -6.0
     assert Straddle(level=51.0).utility(situation(belief, {}, level=44.0)).merit(mean)[0] == -1.0
-    with pytest.raises(ConfigError, match=r"\$\.acquisition\.level: got none, and the world states none; wanted"):
+    with pytest.raises(ConfigError, match=r"\$\.acquisition\.level: got none, and the environment states none; wanted"):
         Straddle().utility(situation(belief, {}))
 
 

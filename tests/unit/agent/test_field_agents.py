@@ -539,7 +539,7 @@ class FirstOfAll:
 def refusals() -> Iterator[tuple[str, Callable[[Agent], object], type[Exception], str]]:
     own: dict[str, Any] = {"coordination": FirstOfAll()}
     yield "one place", lambda a: Agent("a", a.problem, **own), ConfigError, "FirstOfAll, which knows no agents"
-    yield "no level", lambda a: Agent("a", a.problem, acquisition="straddle"), ConfigError, "wanted the level"
+    yield "no level", lambda a: Agent("a", a.problem, acquisition="straddle"), ConfigError, "wanted a level"
     yield "foreign", lambda a: a.tell("q00001", {"b": 1.0}), ConfigError, r"got \['b'\]; wanted its own of \['a'\]"
     yield (
         "again",

@@ -60,7 +60,7 @@ def test_a_mark_that_could_be_a_measurement_is_kept_and_told(table):
     rows = [*[(x, y, 100 * v - 600) for x, y, v in WHOLE], (50, 50, -300)]
     rows[0] = (0, 0, -999)
     rows.append((60, 60, 900))
-    with pytest.warns(DataWarning, match=r"holds -999 in 1 of 6 rows, .* missing = \[-999\] leaves it out"):
+    with pytest.warns(DataWarning, match=r"holds -999 in 1 of 6 rows\. .* missing = \[-999\] leaves it out"):
         field = build_field(table(rows), 100)
     assert field.minimum == -999
     with pytest.warns(DataWarning, match=r"1 of 6 rows .*: 1 with -999 in 'v'$"):

@@ -279,7 +279,7 @@ def test_nothing_works_before_reset():
         ({"max_sites": 1}, r"\$\.max_sites"),
         ({"render_mode": "film"}, r"\$\.render_mode: got 'film'"),
         ({"field": 3}, r"\$\.field: got 3"),
-        ({"robots": 1, "starts": [[-1, 0]]}, r"\$\.starts\[0\]: got \[-1\.0, 0\.0\]; wanted a place on the map"),
+        ({"robots": 1, "starts": [[-1, 0]]}, r"\$\.starts\[0\]: got \[-1\.0, 0\.0\]; wanted a location on the map"),
         ({"robots": 1, "starts": [[float("nan"), 0]]}, r"\$\.starts\[0\]: got \[nan"),
         ({"robots": 2, "starts": [[1, 1], [1, 1]]}, r"\$\.starts\[1\]: got \[1\.0, 1\.0\] twice"),
         ({"robots": 3, "starts": [[1, 1], [2, 1]]}, r"\$\.starts: got .*; wanted one \[x, y\] per robot: 3"),

@@ -241,7 +241,7 @@ def test_a_team_measures_with_it_all():
         ({"wind": [5.0, 0.0]}, r"\$\.wind: .*less than 95 % of the slowest robot's speed, 5 m/s"),
         ({"bases": [[1, 1], [2, 2]]}, r"\$\.bases: .*one \[x, y\], or one for each of 4 robots"),
         ({"bases": [[1, 1]], "separation_m": 5.0}, r"\$\.separation_m: got 5\.0; wanted 0 where robots share a base"),
-        ({"bases": [[1, 99999]]}, r"\$\.bases\[0\]: got \[1\.0, 99999\.0\]; wanted a place on the map"),
+        ({"bases": [[1, 99999]]}, r"\$\.bases\[0\]: got \[1\.0, 99999\.0\]; wanted a location on the map"),
         ({"robots": 1, "starts": [[1000, 1000]], "no_go": [WALL]}, r"\$\.starts\[0\]: got .* in a no-go region"),
         (
             {"robots": 1, "starts": [[100, 100]], "bases": [[2000, 2000]], "battery_s": 60.0},

@@ -114,7 +114,7 @@ def test_a_file_says_the_same_as_a_table(tmp_path):
         ("kind,x_m,y_m,access_point\naccess_point,0,0,\nuser,1,1,0\nuser,1,1,\n", r"for some users only"),
         ("kind,x_m,y_m,access_point\naccess_point,0,0,\nuser,1,1,-1\n", r"got '-1'; wanted an index from 0"),
         ("kind,x_m,y_m,access_point\naccess_point,0,0,\nuser,1,1,3\n", r"wanted one index from 0 to 0"),
-        ("kind,x_m,y_m\naccess_point,0,0\naccess_point,0,0\n", r"two access points at one place"),
+        ("kind,x_m,y_m\naccess_point,0,0\naccess_point,0,0\n", r"two access points at one location"),
         ("kind,x_m,y_m\naccess_point,1e9,0\n", r"beyond 1e6 m"),
     ],
 )
@@ -143,7 +143,7 @@ def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path):
             r"\$\.topology\.generated: unknown key 'user'; did you mean 'users'",
         ),
         ({"topology": {"generated": {"access_points": 2}}}, r"\$\.topology\.generated\.access_points: got 2"),
-        ({"topology": {"generated": {"area_m": [50.0, 50.0]}}}, r"got 12 access points in 50 m x 50 m, of which no"),
+        ({"topology": {"generated": {"area_m": [50.0, 50.0]}}}, r"got 12 access points in 50 m x 50 m, and no draw"),
         ({"topology": {"access_points": []}}, r"got no access point"),
         ({"topology": {"access_points": [[0, 0]], "users": [[1, 1]], "serving": [1]}}, r"\$\.topology\.serving"),
         ({"topology": {"access_points": [[0, 0]], "users": [[float("nan"), 1]]}}, r"not finite"),

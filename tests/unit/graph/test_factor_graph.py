@@ -187,7 +187,7 @@ def test_networkx_graphs_that_are_no_factor_graphs_are_refused() -> None:
     with pytest.raises(ConfigError, match="'y' is in no scope"):
         FactorGraph.from_networkx(g)
     g.add_edge("x", "y")
-    with pytest.raises(ConfigError, match="two of a kind"):
+    with pytest.raises(ConfigError, match="two nodes of one kind"):
         FactorGraph.from_networkx(g)
 
 

@@ -104,7 +104,7 @@ def test_settings_that_were_edited_after_the_run_began_are_refused(runs):
             scenario.write_text(text.replace(before, after))
             assert scenario.read_text() != text
             for use in (resume, draw_run):
-                with pytest.raises(RunFolderError, match=r"scenario\.toml: was changed or damaged.*of their own"):
+                with pytest.raises(RunFolderError, match=r"scenario\.toml: was changed or damaged.*in another folder"):
                     use(path)
         scenario.write_text("# formatted by hand\n\n" + text.replace(" = ", "="))
         resume(path)
