@@ -231,6 +231,8 @@ def members_of(scenario: Scenario) -> list[str]:
 def _assembled(scenario: Scenario) -> tuple[Environment, FleetTeam]:
     if named := own_names(msgspec.structs.asdict(scenario)):
         raise ConfigError(f"got {next(iter(named.values()))!r}; wanted kinds of swarmbo, which every machine has")
+    if scenario.workers is not None:
+        raise ConfigError("got workers; wanted none, as a fleet evaluates one point at a time", at="$.workers")
     require_within_reason(scenario)
     env = make_environment(scenario, False)
     parts = ("belief", "acquisition", "coordination", "transport", "seed", "rounds", "no_go", "initial")

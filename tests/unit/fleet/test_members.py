@@ -345,6 +345,11 @@ def test_routes_are_refused_as_agents_of_a_fleet_do_not_know_the_ways_of_the_wor
         members_of(load("robots-depot", [f"coordination.kind={kind}"]))
 
 
+def test_a_fleet_refuses_workers():
+    with pytest.raises(ConfigError, match=r"\$\.workers: got workers; wanted none"):
+        members_of(load("camel", ["workers.count=2"]))
+
+
 @pytest.mark.parametrize("name", ["wlan", "..", "-x", "Büro 3/4", "a" * 200])
 def test_no_two_runs_have_one_name_on_the_network_whatever_the_scenario_is_called(network, fleets, name):
     plan = fleets(world(), network(), **SETTINGS).plan
