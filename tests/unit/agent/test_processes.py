@@ -322,10 +322,18 @@ def test_an_agent_that_can_not_be_made_is_refused_where_it_was_to_be():
 
 
 @pytest.mark.thorough
-def test_the_agents_of_the_page_run(tmp_path: Path):
+def test_the_agents_of_the_page_run_in_processes_of_their_own(tmp_path: Path):
     page = (Path(__file__).parents[3] / "docs" / "guide" / "processes.md").read_text(encoding="utf-8")
-    (code,) = [block for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) if "__main__" in block]
-    (tmp_path / "agents.py").write_text(code, encoding="utf-8")
+    first = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)[0]
+    imports, _, code = first.partition("\n\n")
+    lines = [
+        *re.sub(r"\bAgent\(", "RemoteAgent(", code).splitlines(),
+        "print(transport.traffic)",
+        "[agent.close() for agent in alone.values()]",
+    ]
+    text = [imports.replace("import Agent,", "import RemoteAgent,"), "if __name__ == '__main__':", *lines]
+    script = "\n".join(text[:2] + [f"    {line}" for line in text[2:]])
+    (tmp_path / "agents.py").write_text(script, encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(Path(sb.__file__).parents[1])}
     ran = subprocess.run(
         [sys.executable, "agents.py"], cwd=tmp_path, env=environment, capture_output=True, timeout=200, check=False
