@@ -98,13 +98,17 @@ DOORS = {
     "a DCOP or UAI file": ("docs/guide/dcop.md", "docs/tutorials/50_dcop.py"),
 }
 QUICK = {"docs/guide/dcop.md", "docs/tutorials/50_dcop.py"}
-LONG = {"michalewicz", "swarm", "sweep"}  # minutes
+LONG = {"michalewicz", "swarm", "sweep", "robots-mujoco", "environment.utility=proportional-fair"}  # 40 s to minutes
+LONG |= {"field", "wlan-mobility", "environment.mobility_m=1"}
 EXTRAS = {"robots-mujoco": "mujoco", "wlan-ns3": "ns", "environment.radio=ns3": "ns", "yaml": "yaml"}
 LINES = [
     pytest.param(page, shlex.join(command), id=f"{page}: {shlex.join(command)}", marks=marks)
-    for pages in DOORS.values()
-    for page in pages
-    for command in commands_of(ROOT / page)
+    for page, command in {
+        tuple(command): (page, command)
+        for pages in DOORS.values()
+        for page in pages
+        for command in commands_of(ROOT / page)
+    }.values()
     for marks in [[] if page in QUICK else [pytest.mark.slow if LONG & set(command) else pytest.mark.thorough]]
 ]
 
