@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from swarmbo.boundary.csv_measurements import CsvColumns, read_measurements
-from swarmbo.boundary.csv_rows import read_csv
+from swarmbo.boundary.csv_rows import finite, read_table
 from swarmbo.boundary.geojson import holds, read_polygons
 from swarmbo.errors import ConfigError
 from swarmbo.survey.coordinates import Coordinates
@@ -70,7 +70,7 @@ def read_samples(
         DataWarning: If rows are left out, or coordinates are taken for degrees.
     """
     name = os.fspath(path)
-    header, _ = _read(name, "$")
+    header, _ = read_table(name, "$")
     noise = noise or next((column for column in header if column.lower() in _NOISE_NAMES and column != value), None)
     quantity = value or _only_value(name, header, {x, y, noise})
     columns = CsvColumns(csv=name, value=quantity, x=x, y=y, coordinates=coordinates)
@@ -93,18 +93,15 @@ def read_positions(
         ConfigError: If the file cannot be read, a column is missing, a cell is no number, or a name is given twice.
     """
     name, at = os.fspath(path), "--from"
-    header, rows = _read(name, at)
+    header, rows = read_table(name, at)
     if missing := [column for column in coordinates.columns if column not in header]:
         raise ConfigError(f"{name}: no column {missing[0]!r}; wanted the samples' columns {coordinates.columns}", at=at)
     own = np.empty((len(rows), 2))
     for place, (line, row) in zip(own, rows, strict=True):
         for axis, column in enumerate(coordinates.columns):
             cell = row[header.index(column)] if header.index(column) < len(row) else ""
-            try:
-                place[axis] = float(cell)
-            except ValueError:
-                place[axis] = np.nan
-            if not np.isfinite(place[axis]):
+            place[axis] = finite(cell)
+            if np.isnan(place[axis]):
                 raise ConfigError(f"{name}: line {line}, column {column!r}: got {cell!r}; wanted a number", at=at)
     named = next((column for column in header if column.lower() in ("agent", "name")), None)
     names = tuple(f"agent_{i + 1}" for i in range(len(rows)))
@@ -149,14 +146,6 @@ class Region:
     def corners(self) -> Float[np.ndarray, "k 2"]:
         """Corners of all polygons."""
         return np.concatenate([ring for rings in self.polygons for ring in rings])
-
-
-def _read(path: str, at: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    try:
-        return read_csv(path)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"cannot read {path!r}: {reason}; wanted a CSV file", at=at) from None
 
 
 def _only_value(path: str, header: Sequence[str], others: set[str | None]) -> str:

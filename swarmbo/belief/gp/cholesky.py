@@ -123,7 +123,7 @@ class BlockRows:
 
     @property
     def addresses(self) -> Int[np.ndarray, " n"]:
-        """Where each block begins in memory, for compiled code; not kept, for copies have others."""
+        """Address of each block in memory, for compiled code; not kept, as copies have others."""
         return np.array([block.ctypes.data for block in self.blocks], dtype=np.uint64)
 
     def put(self, matrices: Int[np.ndarray, " g"], squares: Float[np.ndarray, "g T T"], first: int = 0) -> None:
