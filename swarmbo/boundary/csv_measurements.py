@@ -11,14 +11,14 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.boundary.csv_rows import finite, other_separator, read_table
+from swarmbo.boundary.csv_rows import CsvRows, finite, other_separator, read_table
 from swarmbo.boundary.missing import KEEP_ALL, doubt, is_fill, is_missing, marked
 from swarmbo.boundary.projection import LocalProjection
 from swarmbo.errors import ConfigError, DataWarning
 
 _LARGEST = 1e12  # of coordinates and values; products of a few stay far from overflow
 _COORDINATES = ("x", "y")
-_NOISE = "noise_std"
+_NOISE = "noise"
 IN_SCENARIO = "--set environment.field.{key}={value}"
 
 Cells = list[tuple[int, list[str]]]  # of rows, with the numbers of their lines
@@ -72,28 +72,37 @@ class Measurements:
     noise_std: Float[np.ndarray, " n"] | None = None
 
 
-def read_measurements(
-    settings: CsvColumns, at: str, how: str = IN_SCENARIO, noise_std: str | None = None
+def read_measurements(settings: CsvColumns, at: str) -> Measurements:
+    """Complete rows of a file that a scenario names; see ``measurements_of``."""
+    if not settings.csv:
+        wanted = f"wanted the path of a CSV file: {IN_SCENARIO.format(key='csv', value='FILE')}"
+        raise ConfigError(
+            f"no file is given; {wanted} for the scenario 'measured', field={{'csv': FILE, ...}} in Python",
+            at=f"{at}.csv",
+        )
+    return measurements_of(read_table(settings.csv, f"{at}.csv"), settings, at)
+
+
+def measurements_of(
+    table: CsvRows, settings: CsvColumns, at: str, how: str = IN_SCENARIO, noise_std: str | None = None
 ) -> Measurements:
-    """Complete rows of a file, with locations in metres.
+    """Complete rows of a table, with locations in metres.
 
     Args:
+        table: Content of the file.
         settings: The file and its columns.
         at: Path of these settings, for messages.
         how: Form of an option that sets ``key`` to ``value``, for messages.
         noise_std: Column of the standard deviation of the values' noise, in their unit; its cells may be empty.
 
     Raises:
-        ConfigError: If the file cannot be read, a column is missing, a cell is neither a number below 1e12 nor empty,
+        ConfigError: If a column is missing, a cell is neither a number below 1e12 nor empty,
             no row is complete, or coordinates are neither metres nor degrees that one plane can show.
 
     Warns:
         DataWarning: If rows are left out, with the number per reason; if coordinates are taken for degrees.
     """
-    if not settings.csv:
-        wanted = f"wanted the path of a CSV file: {how.format(key='csv', value='FILE')} for the scenario 'measured'"
-        raise ConfigError(f"no file is given; {wanted}, field={{'csv': FILE, ...}} in Python", at=f"{at}.csv")
-    header, rows = read_table(settings.csv, f"{at}.csv")
+    header, rows = table
     if not rows:
         raise ConfigError(f"{settings.csv!r} is empty; wanted a header line and rows of numbers", at=f"{at}.csv")
     x, y = coordinate_columns(settings, header, at, how)
@@ -106,15 +115,15 @@ def read_measurements(
         if name not in header:
             told = f"no column {name!r}; columns: {', '.join(header)}{cut(header)}"
             raise ConfigError(f"{told}; wanted one of them: {how.format(key=key, value='COLUMN')}", at=f"{at}.{key}")
-    table = dict(zip(columns, _whole_rows(settings, columns, header, rows, at).T, strict=True))
-    places = np.column_stack([table["x"], table["y"]])
+    cells = dict(zip(columns, _whole_rows(settings, columns, header, rows, at).T, strict=True))
+    places = np.column_stack([cells["x"], cells["y"]])
     projection = projection_of(places, (x, y), settings, at, how)
-    noise = table.get(_NOISE)
+    noise = cells.get(_NOISE)
     if noise is not None and (bad := noise[noise < 0.0]).size:
         told = f"column {noise_std!r} holds {bad[0]:.10g}; wanted standard deviations >= 0"
         raise ConfigError(told, at=f"{at}.{_NOISE}")
     metres = places if projection is None else projection.metres(places)
-    return Measurements(metres, table["value"], table.get("time"), projection, (x, y), places, noise)
+    return Measurements(metres, cells["value"], cells.get("time"), projection, (x, y), places, noise)
 
 
 def _whole_rows(

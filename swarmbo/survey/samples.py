@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.boundary.csv_measurements import CsvColumns, read_measurements
+from swarmbo.boundary.csv_measurements import CsvColumns, measurements_of
 from swarmbo.boundary.csv_rows import finite, read_table
 from swarmbo.boundary.geojson import holds, read_polygons
 from swarmbo.errors import ConfigError
@@ -70,11 +70,12 @@ def read_samples(
         DataWarning: If rows are left out, or coordinates are taken for degrees.
     """
     name = os.fspath(path)
-    header, _ = read_table(name, "$")
+    table = read_table(name, "$.csv")
+    header = table.header
     noise = noise or next((column for column in header if column.lower() in _NOISE_NAMES and column != value), None)
     quantity = value or _only_value(name, header, {x, y, noise})
     columns = CsvColumns(csv=name, value=quantity, x=x, y=y, coordinates=coordinates)
-    read = read_measurements(columns, "$", _OPTION, noise)
+    read = measurements_of(table, columns, "$", _OPTION, noise)
     noise_std = None if read.noise_std is None or np.isnan(read.noise_std).all() else read.noise_std
     wraps = read.projection is not None and bool((read.own[:, 0] > _ANTIMERIDIAN).any())
     return Samples(

@@ -186,7 +186,7 @@ def test_error_at_left_out_samples_is_that_of_beliefs_without_them():
     ("options", "told"),
     [
         (["--aim", "level"], "wanted a number for 'level'"),
-        (["--noise", "ph2"], "no column 'ph2'"),
+        (["--noise", "ph2"], "--noise COLUMN"),
         (["--x", "east"], "--x east --y COLUMN"),
         (["--from", "none.csv"], "cannot read 'none.csv'"),
         (["--avoid", "s.csv"], "wanted GeoJSON"),
