@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from multiprocessing import parent_process
+from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import wait
 
 from swarmbo.boundary.data_warnings import tell_in_one_line
@@ -36,6 +36,8 @@ def without_interrupts() -> Generator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    # Started with the first process, it would end the block in Python 3.11.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,4 +1,3 @@
-import importlib
 import multiprocessing
 import os
 import signal
@@ -6,15 +5,21 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
-import msgspec
 import pytest
 from threadpoolctl import threadpool_limits
 
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.runs import RunFolder, load, plan, run, sweep
 from swarmbo.runs.stored_files import locked
-from swarmbo.runs.sweep import Trial, _execute, folder_name, setting_slug
+from swarmbo.runs.sweep import _execute, folder_name, setting_slug
+
+sys.path.append(str(Path(__file__).parent))  # workers import it, too
+
+from held_trials import HeldTrials, hold, process_of, release, text_of
+
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows a terminated process ends as abruptly
 
 FILE = """
 name = "small"
@@ -95,102 +100,40 @@ def test_a_sweep_skips_what_is_done_resumes_what_is_half_done_and_touches_no_oth
     assert [outcome.status for outcome in sweep(trials[:2])] == ["skipped", "skipped"]
 
 
-def kill_workers():
-    for process in multiprocessing.active_children():
-        process.kill()
-
-
-def wait_for(path):
-    """Until something is in the file."""
-    deadline = time.monotonic() + 120
-    while not (path.is_file() and path.stat().st_size):
-        assert time.monotonic() < deadline, f"{path}: nothing came"
-        time.sleep(0.002)
-
-
 @pytest.mark.thorough
-def test_a_process_that_is_killed_fails_its_own_trial_and_the_others_go_on(tmp_path, small):
-    first, killed, last = plan(small, 3, out=tmp_path)
-    killed = Trial(msgspec.structs.replace(killed.scenario, rounds=60), killed.out)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_process_that_is_killed_fails_its_own_trial_and_the_others_go_on(tmp_path, small, monkeypatch, workers):
+    """With two workers another trial is in mid-run, too: it waits until the first has failed."""
+    monkeypatch.setattr(sys.modules["swarmbo.runs.sweep"], "_Trials", HeldTrials)
+    trials = plan(small, 3, ["rounds=4"], tmp_path)
+    killed, other, _ = trials
+    held = trials[:workers]
+    for trial in held:
+        hold(trial)
 
     def kill_in_mid_run():
-        wait_for(killed.out / "rounds.jsonl")
-        kill_workers()
+        pids = [process_of(trial) for trial in held]
+        os.kill(pids[0], KILL)
+
+    watched = []
+
+    def release_once_one_has_failed(outcome):
+        watched.append(outcome)
+        if outcome.trial == killed and workers == 2:
+            release(other)
 
     killer = threading.Thread(target=kill_in_mid_run)
     killer.start()
-    watched = []
-    outcomes = sweep([first, killed, last], on_run=watched.append)
+    outcomes = sweep(trials, workers=workers, on_run=release_once_one_has_failed)
     killer.join()
-    assert [outcome.status for outcome in outcomes] == ["done", "failed", "done"]
-    assert watched == outcomes
-    assert "was killed" in outcomes[1].message
-    assert "the same command goes on" in outcomes[1].message
-    assert 0 < len(RunFolder(killed.out).records()) < 61
-    assert [outcome.status for outcome in sweep([first, killed, last])] == ["skipped", "resumed", "skipped"]
-    assert len(RunFolder(killed.out).records()) == 61
-
-
-@pytest.mark.thorough
-def test_a_process_that_is_killed_between_two_trials_costs_at_most_the_one_it_has_begun(tmp_path, small):
-    def kill_once(outcome):
-        if outcome.trial == trials[0]:
-            kill_workers()
-            time.sleep(1.0)  # the pool takes notice
-
-    trials = plan(small, 2, ["rounds=1"], tmp_path)
-    first, second = sweep(trials, on_run=kill_once)
-    assert first.status == "done"
-    assert second.status == "done" or "was killed" in second.message
-    assert {outcome.status for outcome in sweep(trials)} <= {"skipped", "done", "resumed"}
-
-
-HELD = """
-import sys, time
-from functools import partial
-from swarmbo.runs import run
-module = sys.modules["swarmbo.runs.sweep"]
-execute = module._execute
-
-def hold(out, record, was_logged):
-    deadline = time.monotonic() + 120
-    while not (out.parent / "go").exists() and time.monotonic() < deadline:
-        time.sleep(0.002)
-
-def execute_when_told(trial):
-    module.run = partial(run, on_round=partial(hold, trial.out))
-    return execute(trial)
-"""
-
-
-@pytest.mark.thorough
-def test_a_trial_beside_one_whose_process_is_killed_goes_on(tmp_path, small, monkeypatch):
-    """Both wait after their first round until one's process has gone: both are under way, whatever the load."""
-    (tmp_path / "held.py").write_text(HELD)
-    monkeypatch.syspath_prepend(tmp_path)
-    held = importlib.import_module("held")
-    monkeypatch.setattr(sys.modules["swarmbo.runs.sweep"], "_execute", held.execute_when_told)
-    trials = plan(small, 2, ["rounds=4"], tmp_path)
-    before = multiprocessing.active_children()
-    watched = []
-
-    def kill_one_in_mid_run():
-        for trial in trials:
-            wait_for(trial.out / "rounds.jsonl")
-        killed = next(process for process in multiprocessing.active_children() if process not in before)
-        killed.kill()
-
-    def go_once_one_has_failed(outcome):
-        watched.append(outcome.status)
-        (trials[0].out.parent / "go").touch()
-
-    killer = threading.Thread(target=kill_one_in_mid_run)
-    killer.start()
-    outcomes = sweep(trials, workers=2, on_run=go_once_one_has_failed)
-    killer.join()
-    assert watched == ["failed", "done"]
-    assert sorted(len(RunFolder(outcome.trial.out).records()) for outcome in outcomes) == [1, 5]
-    assert sorted(outcome.status for outcome in sweep(trials, workers=2)) == ["resumed", "skipped"]
+    assert [outcome.status for outcome in outcomes] == ["failed", "done", "done"]
+    assert watched[0] == outcomes[0]
+    assert {id(outcome) for outcome in watched} == {id(outcome) for outcome in outcomes}
+    assert "was killed" in outcomes[0].message
+    assert "the same command goes on" in outcomes[0].message
+    assert [len(RunFolder(trial.out).records()) for trial in trials] == [1, 5, 5]
+    assert [outcome.status for outcome in sweep(trials, workers=workers)] == ["resumed", "skipped", "skipped"]
+    assert len(RunFolder(killed.out).records()) == 5
 
 
 @pytest.mark.thorough
@@ -202,7 +145,7 @@ def test_the_processes_of_a_sweep_that_was_killed_leave(tmp_path, small):
     parent = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     folders = [tmp_path / "small" / "rounds=500" / f"seed-00{seed}" for seed in (5, 6)]
     for folder in folders:
-        wait_for(folder / "rounds.jsonl")
+        text_of(folder / "rounds.jsonl")
     parent.kill()
     parent.wait()
     for folder in folders:
