@@ -1,4 +1,4 @@
-"""The commands on pages are accepted, and those of the six doors run as they stand."""
+"""The commands on pages are accepted, and those of the six doors run."""
 
 import importlib.util
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from swarmbo.cli import app
 from swarmbo.errors import ConfigError
@@ -98,23 +99,22 @@ DOORS = {
     "a DCOP or UAI file": ("docs/guide/dcop.md", "docs/tutorials/50_dcop.py"),
 }
 QUICK = {"docs/guide/dcop.md", "docs/tutorials/50_dcop.py"}
-LONG = {"michalewicz", "swarm", "sweep", "robots-mujoco", "environment.utility=proportional-fair"}  # 40 s to minutes
-LONG |= {"field", "wlan-mobility", "environment.mobility_m=1"}
 EXTRAS = {"robots-mujoco": "mujoco", "wlan-ns3": "ns", "environment.radio=ns3": "ns", "yaml": "yaml"}
-LINES = [
-    pytest.param(page, shlex.join(command), id=f"{page}: {shlex.join(command)}", marks=marks)
+LINES = {
+    f"{page}: {shlex.join(command)}": (page, command)
     for page, command in {
         tuple(command): (page, command)
         for pages in DOORS.values()
         for page in pages
         for command in commands_of(ROOT / page)
     }.values()
-    for marks in [[] if page in QUICK else [pytest.mark.slow if LONG & set(command) else pytest.mark.thorough]]
-]
+}
+FEW_ROUNDS = ["--set", "rounds=2"]
+MANY_ROUNDS = {line for line, (_, command) in LINES.items() if command[0] in {"run", "sweep"}}
 
 
 @pytest.fixture
-def own_files(tmp_path):
+def own_files(tmp_path, monkeypatch):
     """Files as readers have them: a survey, a floor plan, problems in pyDCOP's and UAI's formats."""
     rows = (f"{x},{y},{5.0 + 0.001 * x * y}" for x in range(0, 100, 20) for y in range(0, 100, 20))
     (tmp_path / "soil.csv").write_text("\n".join(["x_m,y_m,ph", *rows]))
@@ -124,29 +124,53 @@ def own_files(tmp_path):
     channels = (ROOT / "scenarios" / "channels.yaml").read_text(encoding="utf-8")
     (tmp_path / "problem.yaml").write_text(channels)
     (tmp_path / "network.uai").write_text("MARKOV\n2\n2 2\n1\n2 0 1\n4\n1.0 2.0 3.0 0.5\n")
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 BLOCKS_OF_CSV = re.compile(r"```text\n(kind,.*?)```", flags=re.DOTALL)
 
 
-@pytest.mark.parametrize(("page", "line"), LINES)
-def test_commands_of_the_doors_run_as_they_stand(own_files, page, line):
+@pytest.mark.parametrize(
+    "line", [pytest.param(line, marks=[] if LINES[line][0] in QUICK else pytest.mark.thorough) for line in LINES]
+)
+@pytest.mark.filterwarnings("default::swarmbo.errors.DataWarning")
+def test_commands_of_the_doors_run(own_files, line):
+    """Runs have two rounds and one process; the ``slow`` tests below have all rounds, and a process each."""
+    page, command = LINES[line]
+    seeds = ["--seeds", "1"] if command[0] == "sweep" else []
+    few = [*seeds, *FEW_ROUNDS] if line in MANY_ROUNDS else []
+    run_after_what_it_needs(in_this_process, own_files, page, [*command, *few])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", sorted(MANY_ROUNDS))
+def test_commands_of_the_doors_run_as_they_stand(own_files, line):
+    run_after_what_it_needs(as_a_shell, own_files, *LINES[line])
+
+
+def run_after_what_it_needs(swarmbo, folder, page, command):
+    """Run a command of a page after the block or the command that makes its file."""
+    line = shlex.join(command)
     if missing := [extra for name, extra in EXTRAS.items() if name in line and not importlib.util.find_spec(extra)]:
         pytest.skip(f"{missing[0]} is not installed")
-    text = (ROOT / page).read_text(encoding="utf-8")
     if "survey.csv" in line:
-        block = re.search(r"```python\n(.*?)```", text, flags=re.DOTALL)
-        subprocess.run([sys.executable, "-c", block[1]], cwd=own_files, check=True, capture_output=True)
-    if line.startswith("compare"):  # of what the command before it ran, here with one seed
+        block = re.search(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+        subprocess.run([sys.executable, "-c", block[1]], cwd=folder, check=True, capture_output=True)
+    if command[0] == "compare":  # of what the command before it ran, here with one seed
         sweep = next(command for command in commands_of(ROOT / page) if command[0] == "sweep")
-        swarmbo(own_files, [*sweep, "--seeds", "1", "--set", "rounds=3"])
-    swarmbo(own_files, shlex.split(line))
+        swarmbo([*sweep, "--seeds", "1", *FEW_ROUNDS])
+    swarmbo(command)
 
 
-def swarmbo(folder: Path, arguments: list[str]) -> None:
-    """Run a command in a folder, as a shell does."""
-    done = subprocess.run([sys.executable, "-m", "swarmbo", *arguments], cwd=folder, capture_output=True, text=True)
+def in_this_process(command: list[str]) -> None:
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.strip()
+
+
+def as_a_shell(command: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", "swarmbo", *command], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout.strip()
