@@ -9,7 +9,7 @@ SHIPPED = [name for name in SCENARIOS if name not in APART]
 QUICK = {"camel", "field-soil", "hartmann", "robots", "robots-depot", "wlan"}
 
 NEAR = {"rel": 1e-4, "abs": 1e-5}  # processors round in ways of their own, which searches enlarge
-LONG = {"swarm-sensors": pytest.mark.slow}  # minutes: 300 agents, each with a belief of its own
+LONG = dict.fromkeys(("swarm", "swarm-sensors"), pytest.mark.slow)  # minutes: 300 agents, each with its own belief
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ FUSED = ["belief.prior.restarts=0", "belief.loss=0.3", "belief.steps=2"]
 SETTINGS = {
     "robots": ["rounds=8", "environment.robots=3", "belief.restarts=1"],
     "field-plume": ["rounds=5", "environment.sensors=4", "environment.failure_rate=0.2", *FUSED],
-    "camel": ["rounds=30", "environment.failure_rate=0.1", "environment.noise_std=0.1"],
+    "camel": ["rounds=20", "environment.failure_rate=0.1", "environment.noise_std=0.1"],
 }
 CHEAP = ["rounds=3", "environment.robots=2", "belief.restarts=1", "coordination.kind=random"]
 COMMAND = [sys.executable, "-c", "from swarmbo.cli import main; main()"]
@@ -75,8 +75,7 @@ def kill_and_resume(folder, whole, seed):
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
 @pytest.mark.thorough
 def test_a_killed_run_resumes_to_the_same_bytes(tmp_path, whole):
-    for seed in range(2):
-        kill_and_resume(tmp_path / str(seed), whole, seed)
+    kill_and_resume(tmp_path / "killed", whole, 0)
 
 
 @pytest.mark.slow
