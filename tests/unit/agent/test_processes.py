@@ -169,35 +169,39 @@ def pairs(edges: list[tuple[str, str]]) -> World:
     return graph, bounds, links, lambda: evaluate
 
 
-THOROUGH = pytest.mark.thorough  # each starts a process per agent, which takes seconds
 CHAIN, RING = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "e")], [("a", "b"), ("b", "c"), ("c", "a")]
+CASES: dict[str, tuple[Callable[[], World], Any, Any]] = {
+    "WLAN, auto": (wlan, sb.Auto(), ADDITIVE),
+    "WLAN, dumbo": (wlan, sb.DuMBO(), ADDITIVE),
+    "chain, coupled dumbo": (lambda: pairs(CHAIN), sb.DuMBO(coupled=True), ADDITIVE),
+    "ring, auto": (lambda: pairs(RING), sb.Auto(), ADDITIVE),
+    "ring, dec-hbo": (lambda: pairs(RING), sb.DECHBO(), ADDITIVE),
+    "ring, thompson": (lambda: pairs(RING), sb.Thompson(), ADDITIVE),
+    "ring, expected improvement": (lambda: pairs(RING), sb.ExpectedImprovement(), ADDITIVE),
+    "ring, egp-ts": (lambda: pairs(RING), sb.EGPTS(), ENSEMBLE),
+    "chain, egp-ei": (lambda: pairs(CHAIN), sb.EGPEI(), ENSEMBLE),
+    "WLAN, auto, fading": (wlan, sb.Auto(), FADING),
+}
+IN_PROCESSES = {"chain, coupled dumbo", "ring, egp-ts"}  # of each belief one, as each agent's process takes seconds
 
 
 @pytest.mark.parametrize(
-    ("world", "acquisition", "belief"),
-    [
-        pytest.param(wlan, sb.DuMBO(), ADDITIVE, id="WLAN, dumbo", marks=THOROUGH),
-        pytest.param(lambda: pairs(CHAIN), sb.DuMBO(coupled=True), ADDITIVE, id="chain, coupled dumbo", marks=THOROUGH),
-        pytest.param(lambda: pairs(RING), sb.Auto(), ADDITIVE, id="ring, auto", marks=THOROUGH),
-        pytest.param(lambda: pairs(RING), sb.DECHBO(), ADDITIVE, id="ring, dec-hbo", marks=THOROUGH),
-        pytest.param(lambda: pairs(RING), sb.Thompson(), ADDITIVE, id="ring, thompson", marks=THOROUGH),
-        pytest.param(
-            lambda: pairs(RING), sb.ExpectedImprovement(), ADDITIVE, id="ring, expected improvement", marks=THOROUGH
-        ),
-        pytest.param(lambda: pairs(RING), sb.EGPTS(), ENSEMBLE, id="ring, egp-ts", marks=THOROUGH),
-        pytest.param(lambda: pairs(CHAIN), sb.EGPEI(), ENSEMBLE, id="chain, egp-ei", marks=THOROUGH),
-        pytest.param(wlan, sb.Auto(), FADING, id="WLAN, auto, fading", marks=THOROUGH),
-    ],
+    "name", [pytest.param(c, marks=pytest.mark.thorough if c in IN_PROCESSES else pytest.mark.slow) for c in CASES]
 )
-def test_processes_that_know_only_their_own_outcomes_decide_as_the_team_does(
-    world: Callable[[], World], acquisition: Any, belief: Any
-):
+def test_processes_that_know_only_their_own_outcomes_decide_as_the_team_does(name: str):
+    world, acquisition, belief = CASES[name]
     compare_with_team(world(), acquisition, belief, RemoteAgent)
 
 
-@pytest.mark.parametrize("acquisition", [sb.Auto(), sb.DuMBO()], ids=["auto", "dumbo"])
-def test_so_do_agents_of_a_wlan_that_share_a_process(acquisition: Any):
-    compare_with_team(wlan(), acquisition, ADDITIVE, Agent)
+QUICK = {"WLAN, auto", "WLAN, dumbo"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(c, marks=() if c in QUICK else pytest.mark.thorough) for c in CASES if c not in IN_PROCESSES]
+)
+def test_so_do_agents_that_share_a_process(name: str):
+    world, acquisition, belief = CASES[name]
+    compare_with_team(world(), acquisition, belief, Agent)
 
 
 def compare_with_team(where: World, acquisition: Any, belief: Any, kind: type[RemoteAgent] | type[Agent]) -> None:
