@@ -130,6 +130,61 @@ class Driver:
                 (self.results / f"{query_id}.json").unlink(missing_ok=True)
 
 
+class Standing:
+    """State of a run with workers so far, by the events of its ledger.
+
+    Args:
+        workers: Number of workers.
+
+    Attributes:
+        failed: Number of evaluations without an outcome.
+
+    Example:
+        >>> standing = Standing(2)
+        >>> for event in (Event("ask", 0.0, "q1"), Event("ask", 0.0, "q2"), Event("ask", 0.0, "q3")):
+        ...     standing.add(event)
+        >>> standing.add(Event("tell", 4.0, "q1", outcome=1.0, note={"seconds": 4.0}))
+        >>> standing.running, standing.failed, standing.busy(4.0)
+        (2, 0, 1.0)
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._workers, self.failed = workers, 0
+        self._asked, self._longest = dict[str, float](), 0.0
+        self._wall, self._measured, self._last = 0.0, 0.0, math.nan
+
+    def add(self, event: Event) -> None:
+        """Take an event into account, in order."""
+        self._wall += 0.0 if event.kind == "begin" else max(0.0, event.at - self._last)
+        self._last = event.at
+        if event.kind in ("ask", "lost"):
+            self._asked[event.query] = event.at
+        elif event.kind == "begin":  # of a new process, which sends all again
+            self._asked = dict.fromkeys(self._asked, event.at)
+        else:
+            self._asked.pop(event.query, None)
+            seconds = event.note.get("seconds", 0.0)
+            self._measured, self._longest = self._measured + seconds, max(self._longest, seconds)
+            self.failed += "failure" in event.note or event.outcome is None
+
+    @property
+    def running(self) -> int:
+        """Number of evaluations at workers; others are in hand."""
+        return min(self._workers, len(self._asked))
+
+    def busy(self, now: float) -> float | None:
+        """Share of the workers' time in evaluations, 0 to 1; None before the first outcome.
+
+        Evaluations that run count as far as they may have run: since they were asked, up to the longest one so far.
+        """
+        wall = self._wall + max(0.0, now - self._last)
+        if not self._longest or not wall:
+            return None
+        running = sorted(self._asked.values())[: self._workers]
+        partly = sum(min(max(0.0, now - asked), self._longest) for asked in running)
+        return min(1.0, (self._measured + partly) / (self._workers * wall))
+
+
 class Clock(NamedTuple):
     """Times of a ledger with workers.
 

@@ -195,7 +195,7 @@ def run_fleet(
                     folder.write_json(ELSEWHERE, {"agents": network.measures})
                     world.hub = hub
                 with telling(scenario, out, on_round) as told:
-                    seen = _Seen(out / NETWORK, hub, processes, told)
+                    seen = _Seen(out / NETWORK, hub, processes, told.on_round)
                     summary = drive(Drive(scenario, folder, world, team, seen.on_round, {}, no_beat))
                 hub.end()
         return summary, seen.report()

@@ -17,6 +17,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from swarmbo.evaluations import Event, Standing
 from swarmbo.records import RoundRecord, Traffic
 
 
@@ -83,11 +84,23 @@ class _Display:
 
 
 class Progress(_Display):
-    """Progress of a run, round by round: best, scores if known, traffic, time left. A context manager."""
+    """Progress of a run, round by round: best, scores if known, traffic, time left. A context manager.
 
-    def __init__(self, rounds: int, *, quiet: bool = False) -> None:
-        super().__init__(rounds, "round", quiet=quiet)
-        self._traffic = Traffic()
+    With workers a round is an evaluation, and there are also the numbers of those that run and that failed, and the
+    share of the workers' time in evaluations.
+    """
+
+    def __init__(self, rounds: int, workers: int = 0, *, quiet: bool = False) -> None:
+        super().__init__(rounds, "done" if workers else "round", quiet=quiet)
+        self._traffic, self._standing = Traffic(), Standing(workers) if workers else None
+        self._last: tuple[int, str] = (0, "")
+
+    def watch(self, event: Event) -> None:
+        """Take an event of workers into account; a bar shows it at once."""
+        assert self._standing is not None
+        self._standing.add(event)
+        if event.kind != "tell" and self._bar is not None:
+            self._tell(*self._last)
 
     def show(self, record: RoundRecord, was_logged: bool) -> None:
         """Show one round; the ``on_round`` of ``run`` and ``resume``."""
@@ -95,7 +108,15 @@ class Progress(_Display):
         if record.report is not None:
             self._traffic += record.report.traffic
         text = round_text(record, self._traffic)
-        self.advance(record.round, f"{text}, checked against the log" if was_logged else text)
+        self._last = record.round, f"{text}, checked against the log" if was_logged else text
+        self._tell(*self._last)
+
+    def _tell(self, count: int, text: str) -> None:
+        if (standing := self._standing) is not None:
+            busy = standing.busy(time.time())
+            share = "" if busy is None else f", busy {busy:.0%}"
+            text = f"{standing.running} running, {standing.failed} failed{share}, {text}".removesuffix(", ")
+        self.advance(count, text)
 
 
 class SweepProgress(_Display):

@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 from swarmbo.boundary.values import error_text
 from swarmbo.deciding.team_state import acquisition_in_words, warn_of_aim
 from swarmbo.errors import ConfigError, RunFolderError, TransportError
+from swarmbo.evaluations.ledger import Event
 from swarmbo.records import GroundTruth, Labels, RoundRecord
 from swarmbo.runs.checkpoint import Checkpoint, State, read_checkpoint, write_checkpoint
 from swarmbo.runs.folder import RunFolder, versions
@@ -29,11 +30,16 @@ from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld
 
 OnRound = Callable[[RoundRecord, bool], None]  # the round, and True if it was logged before
+Watch = Callable[[Event], None]  # each event of a run with workers
 Heartbeat = Callable[[int | None], None]  # the round whose step begins, 0 for the reset; None when it has ended
 
 
 def tell_nobody(record: RoundRecord, was_logged: bool) -> None:
     """Ignore a round: the default ``on_round``."""
+
+
+def watch_nothing(event: Event) -> None:
+    """Ignore an event: the default ``watch``."""
 
 
 def no_beat(step: int | None) -> None:
@@ -51,6 +57,7 @@ class Drive:
     on_round: OnRound
     failures: Mapping[int, str]
     heartbeat: Heartbeat
+    watch: Watch = watch_nothing
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ def drive(given: Drive) -> Summary:
     failures = {number: why for number, why in given.failures.items() if number >= len(logged)}
     failures |= {record.round: record.failure for record in given.folder.records() if record.failure is not None}
     common = (given.scenario, given.folder, given.env, given.team, given.on_round)
-    run = _Run(*common, failures, given.heartbeat, begun.truth, logged)
+    run = _Run(*common, failures, given.heartbeat, truth=begun.truth, logged=logged)
     standing = _begin(run, begun)
     while standing.record.round < given.scenario.rounds and given.env.agents:
         standing = _round(run, standing)

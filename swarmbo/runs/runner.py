@@ -19,7 +19,7 @@ from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.parallel import drive_workers
 from swarmbo.runs.reading import read_summary
 from swarmbo.runs.report import Summary
-from swarmbo.runs.rounds import Drive, Heartbeat, OnRound, drive, no_beat, reset, tell_nobody
+from swarmbo.runs.rounds import Drive, Heartbeat, OnRound, Watch, drive, no_beat, reset, tell_nobody, watch_nothing
 from swarmbo.runs.scenario import Scenario, make_environment, require_within_reason
 from swarmbo.runs.stored_files import ELSEWHERE, locked
 from swarmbo.runs.telling import make_callbacks, telling
@@ -66,8 +66,9 @@ def run(
         return summary
     with telling(scenario, path, on_round, progress=progress) as told:
         if scenario.step_timeout_s is None or scenario.workers is not None:
-            return _run(scenario, path, force, trust, told, {}, no_beat)
-        return attend(scenario, partial(_run, scenario, path, force, trust), partial(_resume, path, trust), told)
+            return _run(scenario, path, force, trust, told.on_round, {}, no_beat, told.watch)
+        again = partial(_resume, path, trust)
+        return attend(scenario, partial(_run, scenario, path, force, trust), again, told.on_round)
 
 
 def resume(
@@ -107,8 +108,8 @@ def resume(
         )
     with telling(scenario, path, on_round, progress=progress) as told:
         if scenario.step_timeout_s is None or scenario.workers is not None:
-            return _resume(path, trust, told, {}, no_beat)
-        return attend(scenario, partial(_resume, path, trust), partial(_resume, path, trust), told)
+            return _resume(path, trust, told.on_round, {}, no_beat, told.watch)
+        return attend(scenario, partial(_resume, path, trust), partial(_resume, path, trust), told.on_round)
 
 
 def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team]:
@@ -166,6 +167,7 @@ def _run(
     on_round: OnRound,
     failures: Mapping[int, str],
     heartbeat: Heartbeat,
+    watch: Watch = watch_nothing,
 ) -> Summary:
     with threadpool_limits(1, user_api="blas"), told_by_name(scenario):
         env, team = assemble(scenario, trust)
@@ -178,7 +180,7 @@ def _run(
                     return _existing(scenario, there)
                 there.clear()
             folder = RunFolder.create(out, scenario, digests(scenario))
-            return _drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat), trust)
+            return _drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat, watch), trust)
 
 
 def _drive(given: Drive, trust: bool) -> Summary:
@@ -186,7 +188,14 @@ def _drive(given: Drive, trust: bool) -> Summary:
     return drive(given) if workers is None else drive_workers(given, workers, trust)
 
 
-def _resume(out: Path, trust: bool, on_round: OnRound, failures: Mapping[int, str], heartbeat: Heartbeat) -> Summary:
+def _resume(
+    out: Path,
+    trust: bool,
+    on_round: OnRound,
+    failures: Mapping[int, str],
+    heartbeat: Heartbeat,
+    watch: Watch = watch_nothing,
+) -> Summary:
     with threadpool_limits(1, user_api="blas"), locked(out):
         folder = RunFolder.open(out)
         if (summary := read_summary(folder)) is not None:  # another process was faster
@@ -194,7 +203,7 @@ def _resume(out: Path, trust: bool, on_round: OnRound, failures: Mapping[int, st
         scenario = folder.scenario()
         with told_by_name(scenario):
             env, team = assemble(scenario, trust)
-            return _drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat), trust)
+            return _drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat, watch), trust)
 
 
 def ended(scenario: Scenario, path: Path, trust: bool) -> Summary | None:

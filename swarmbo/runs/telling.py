@@ -3,7 +3,7 @@
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,11 +12,18 @@ from swarmbo.records import RoundRecord
 from swarmbo.registry.plugins import load, make
 from swarmbo.runs.callbacks import Callback, RoundsTable
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.rounds import OnRound
+from swarmbo.runs.rounds import OnRound, Watch, watch_nothing
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.stored_files import SUMMARY
 from swarmbo.runs.trackers import AT, MLflow, TensorBoard
 from swarmbo.runs.world import told_by_name
+
+
+class Told(NamedTuple):
+    """Functions that a run calls: after each round, and with workers after each event."""
+
+    on_round: OnRound
+    watch: Watch = watch_nothing
 
 
 def make_callbacks(settings: Sequence[Any]) -> list[Callback]:
@@ -70,8 +77,8 @@ class _Observed:
 
 
 @contextmanager
-def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bool = False) -> Generator[OnRound]:
-    """Block with the function to be called after each round.
+def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bool = False) -> Generator["Told"]:
+    """Block with the functions to be called after each round, and after each event of workers.
 
     Raises:
         MissingPackageError: If a callback's package is not installed.
@@ -81,7 +88,7 @@ def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bo
     with told_by_name(scenario):
         plain = msgspec.to_builtins(scenario)
         observed = _Observed(make_callbacks(scenario.callbacks or ()), folder, plain)
-    with _shown(on_round, scenario, progress) as shown:
+    with _shown(on_round, scenario, progress) as (shown, watch):
 
         def told(record: RoundRecord, was_logged: bool) -> None:
             with told_by_name(scenario):
@@ -89,7 +96,7 @@ def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bo
             shown(record, was_logged)
 
         try:
-            yield told
+            yield Told(told, watch)
         except BaseException as error:
             try:
                 observed.end(False)
@@ -101,16 +108,16 @@ def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bo
 
 
 @contextmanager
-def _shown(on_round: OnRound, scenario: Scenario, progress: bool) -> Generator[OnRound]:
+def _shown(on_round: OnRound, scenario: Scenario, progress: bool) -> Generator["Told"]:
     if not progress:
-        yield on_round
+        yield Told(on_round)
         return
     from swarmbo.runs.progress import Progress  # late: takes time to import
 
-    with Progress(scenario.rounds) as shown:
+    with Progress(scenario.rounds, 0 if scenario.workers is None else scenario.workers.count) as shown:
 
         def both(record: RoundRecord, was_logged: bool) -> None:
             shown.show(record, was_logged)
             on_round(record, was_logged)
 
-        yield both
+        yield Told(both, shown.watch)

@@ -26,7 +26,7 @@ def opened(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Gen
         env, team = assemble(scenario, trust)
         require_no_routes(team)
     with held(scenario, out) as folder, told_by_name(scenario), telling(scenario, out, tell_nobody) as told:
-        given = Drive(scenario, folder, env, team, told, {}, no_beat)
+        given = Drive(scenario, folder, env, team, told.on_round, {}, no_beat)
         begun = begin(given)
         truth = begun.truth
         known = None if truth is None or truth.at_round is not None or truth.goal != "peak" else float(truth.maximum)

@@ -7,6 +7,7 @@ import re
 import pytest
 from rich.console import Console
 
+from swarmbo.evaluations import Event, Standing
 from swarmbo.records import Recommendation, RoundRecord, Score, Traffic
 from swarmbo.runs import progress
 from swarmbo.runs.progress import Progress, round_text
@@ -45,3 +46,56 @@ def test_extras_go_from_the_end_where_the_line_is_short(monkeypatch, width, kept
     assert parts[0] == "best 1024.06"
     line = shown(monkeypatch, width)[-1]
     assert line.rstrip().endswith("left, " + ", ".join(parts[:kept]) if kept < 4 else "kB"), line
+
+
+EVENTS = [
+    Event("begin", 0.0),
+    *(Event("ask", 10.0, f"q{number}") for number in range(1, 5)),
+    Event("tell", 14.0, "q1", outcome=1.0, note={"seconds": 4.0}),
+    Event("tell", 14.0, "q2", failed=True, note={"failure": "ValueError"}),
+]
+
+
+def test_workers_are_counted_and_busy_as_far_as_is_known():
+    standing = Standing(2)
+    for event in EVENTS[:-2]:
+        standing.add(event)
+    # the other two are in hand; nothing is known of durations
+    assert (standing.running, standing.failed, standing.busy(12.0)) == (2, 0, None)
+    for event in EVENTS[-2:]:
+        standing.add(event)
+    assert (standing.running, standing.failed) == (2, 1)
+    # 4 s told and twice at most 4 s under way, of 2 workers in 24 s
+    assert standing.busy(24.0) == pytest.approx(12.0 / 48.0)
+
+
+def test_time_between_processes_is_no_time_of_workers():
+    standing, again = Standing(2), Standing(2)
+    later = [Event("begin", 1000.0), Event("tell", 1002.0, "q3", outcome=1.0, note={"seconds": 4.0})]
+    for event in [*EVENTS, *later]:
+        standing.add(event)
+    for event in [*EVENTS, Event("tell", 16.0, "q3", outcome=1.0, note={"seconds": 4.0})]:
+        again.add(event)
+    assert standing.running == again.running == 1
+    assert standing.busy(1002.0) == pytest.approx((8.0 + 2.0) / 32.0)
+    assert again.busy(16.0) == pytest.approx((8.0 + 4.0) / 32.0)
+
+
+def test_with_workers_lines_say_what_runs_and_failed(capsys):
+    with Progress(8, 2) as display:
+        for event in EVENTS:
+            display.watch(event)
+        display.show(RECORD, False)
+    told = capsys.readouterr().err
+    assert re.search(r"^done 7/8: 2 running, 1 failed, busy \d+%, best 1024.06, ", told), told
+
+
+def test_a_bar_shows_what_runs_before_the_first_outcome(monkeypatch):
+    out = io.StringIO()
+    console = functools.partial(Console, force_terminal=True, width=100, height=24, color_system=None)
+    monkeypatch.setattr(progress, "Console", lambda **given: console(**{**given, "file": out}))
+    with Progress(8, 2) as display:
+        for event in EVENTS[:-2]:
+            display.watch(event)
+        display._bar.refresh()
+    assert "left, 2 running, 0 failed" in out.getvalue()
