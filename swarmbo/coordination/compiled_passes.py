@@ -1,7 +1,5 @@
-"""Compiled passes over a whole graph: all messages of a tree, each once, and the last choices. Import it late.
-
-They are bit-identical to the loops over messages in ``methods.max_sum`` and ``decoding``. Edges are those of
-``swarmbo.graph.edges``.
+"""Compiled passes over a whole graph: all messages of a tree, each once, and the last choices. Import it late. They are
+bit-identical to the loops over messages in ``trees`` and ``decoding``.
 """
 
 from collections.abc import Iterable

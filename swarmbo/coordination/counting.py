@@ -1,7 +1,4 @@
-"""Numbers and lengths of many equal messages that cross links, computed with arrays, without making the messages.
-
-Lengths follow ``Codec.size`` and hops ``Routes``; tests compare the sums with real messages.
-"""
+"""Traffic of many equal messages, computed with arrays; tests compare lengths and hops with real messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -59,10 +59,8 @@ def require_lockstep(settings: Timed) -> None:
 
 
 class Correspondence:
-    """One agent's side of the announcements between it and another.
-
-    The other counts as silent after ``patience`` ticks, on links without loss. Entries are repeated after ``retry``
-    ticks without an acknowledgement, which takes two.
+    """One agent's announcements to another and back; the other is silent after ``patience`` ticks without loss. Entries
+    are repeated after ``retry`` ticks without an acknowledgement, which takes two.
     """
 
     def __init__(self, patience: int, retry: int = 1) -> None:

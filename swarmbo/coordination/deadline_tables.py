@@ -52,10 +52,7 @@ class TimedTables(Timed, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """Terms of an agreement by a deadline on tables, known to every agent beforehand.
-
-    ``default`` has the index of the value for doing nothing, of variables that have one. ``seed`` is for joint starts.
-    """
+    """Terms of an agreement by a deadline on tables, known to all; ``default`` has the values for doing nothing."""
 
     settings: TimedTables
     sizes: Mapping[str, int]
@@ -139,9 +136,8 @@ class DeadlineAgent(Correspondent):
         return [] if is_last else self._posted()
 
     def word(self) -> dict[str, int | None]:
-        """Index of each own variable's value; None: do nothing, as any value might conflict with another agent's.
-
-        The result is final at the deadline. If decisions are final, it is also final once requested earlier.
+        """Index of each own variable's value; None: do nothing, as any value might conflict. Final at the deadline, and
+        once requested if decisions are final.
         """
         if not self._terms.is_final:
             self._begin()
@@ -337,30 +333,8 @@ def agree_by_deadline(
     default: Mapping[str, int] | None = None,
     seed: int = 0,
 ) -> Settled:
-    """Let one agent per owner agree by real messages, until all act at the same tick.
-
-    Agents without links exchange nothing. An agent that fails at any time takes no further part.
-
-    Args:
-        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
-        tables: One array per factor, axes in scope order, given to the factor's owner only. All agents know the pairs
-            of values that tables forbid.
-        transport: Opened for at least the graph's agents.
-        decision: Number of the decision, 0 to 2^32 - 1.
-        default: Index of the value that stands for doing nothing, used for silent agents' variables.
-
-    Raises:
-        ShapeError: If the tables do not fit the graph.
-
-    Example:
-        >>> from swarmbo.coordination import MaxSum
-        >>> from swarmbo.transport import Faults
-        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-        >>> apart = np.where(np.eye(3), -np.inf, np.arange(3.0)[:, None])  # neighbours must differ
-        >>> transport = Faults(loss=0.3, delay=2).open(graph.agents)
-        >>> settled = agree_by_deadline(MaxSum(deadline=20), graph, {"f": apart, "g": apart}, transport)
-        >>> settled.said.assignment, settled.said.report.status, settled.said.report.links.clashes
-        ({'x': 1, 'y': 2, 'z': 0}, 'deadline', 0)
+    """Let one agent per owner agree by real messages until all act at the same tick. Agents know the pairs of values
+    that tables forbid. ``default`` has the values for doing nothing, used for silent agents' variables.
     """
     graph, tables = FactorGraph.with_tables(graph, tables)
     checked = checked_tables(graph, tables)

@@ -37,11 +37,8 @@ _FINEST = 1e-3  # smallest reach, in sides of the box
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Schedule of joint starts, known to every agent beforehand.
-
-    Turns begin at tick ``first``, pause at ``compared``, and continue at ``decided`` from the best joint start. Values
-    of factors are not sent again if they change by at most ``threshold`` of their spread. If ``is_fixed``, variables
-    evaluate the same values at any present one, so any answer is usable.
+    """Schedule of joint starts, known to all: turns begin at tick ``first``, pause at ``compared``, and continue at
+    ``decided`` from the best one. If ``is_fixed``, a variable's candidate values never change.
     """
 
     conflicts: Conflicts
@@ -183,9 +180,7 @@ class JointStarts:
             self._judge(turn)
 
     def _move(self, x: str) -> None:
-        """Move a variable to the largest sum of its factors, in each joint start, once all agents but silent ones
-        answered.
-        """
+        """Move a variable to its factors' largest sum in each joint start, once all but silent agents answered."""
         summed = self._summed(x)
         if summed is None:
             return

@@ -134,10 +134,8 @@ def in_turn(pairs: Iterable[tuple[int, int]]) -> Passes:
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhoods:
-    """Neighbours of all factors, for vectorised sums over them.
-
-    Every sum begins at 0 and adds neighbour after neighbour in their order, as an agent does that has its own
-    neighbours' numbers only. So both are bit-identical.
+    """Neighbours of all factors, for vectorised sums: each begins at 0 and adds neighbour after neighbour, as an agent
+    does that has its own neighbours' numbers only. So both are bit-identical.
     """
 
     sizes: tuple[int, ...]

@@ -19,9 +19,7 @@ from swarmbo.transport import Routes
 
 @dataclass(frozen=True)
 class Level:
-    """Messages that become final in one round: variables with factors, and factors with variables, that they now send
-    to.
-    """
+    """Messages that become final in one round: senders, each with its recipients."""
 
     from_variables: tuple[tuple[str, tuple[str, ...]], ...]
     from_factors: tuple[tuple[str, tuple[str, ...]], ...]
@@ -57,9 +55,8 @@ class SpanningTree:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A connected part of a graph, or factors that share no variable; these need no sums over a tree.
-
-    Only ``present`` agents (None: all) add numbers and forward data. Every agent can repeat draws from ``seed``.
+    """A connected part, or factors that share no variable. Only ``present`` agents (None: all) add numbers and forward
+    data. Every agent can repeat draws from ``seed``.
     """
 
     graph: FactorGraph
@@ -125,10 +122,8 @@ def decoding_order(graph: FactorGraph) -> tuple[str, ...]:
 
 
 def tree_levels(graph: FactorGraph) -> tuple[Level, ...]:
-    """Rounds of max-sum on a forest: half its longest path (in edges of the bipartite graph), rounded up.
-
-    Messages of synchronous max-sum that are final in round t are the same in every later round, so each is sent only
-    then. Variables do not send to factors that have no other variable.
+    """Rounds of max-sum on a forest: half its longest path, rounded up. A final message never changes, so each is sent
+    once. Variables do not send to factors that have no other variable.
     """
     assert graph.is_forest
     wait_of_variable = {(x, f): len(graph.factors_of(x)) - 1 for x in graph.variables for f in graph.factors_of(x)}

@@ -51,21 +51,8 @@ class CommonPlan(Protocol[Own, Made]):
 
 
 class Participant(Generic[Result]):
-    """One agent of one decision, as programs that wait for messages.
-
-    It uses its own data, the common plan, and its inbox only. Messages may arrive in any order, late and repeatedly:
-    each has a label with decision and turn, and is used once. Messages with inadmissible content
-    (``coordination.schema``) are dropped as if lost.
-
-    Args:
-        decision: Number of the decision, 0 to 2^32 - 1, larger than those of earlier ones among the same agents.
-        patience: Time on the clock of ``tick`` that it waits without the arrival of a message that it waits for.
-        refused: Counter of dropped messages with inadmissible content, by sender.
-
-    Attributes:
-        outcomes: Outcomes of programs that have ended.
-        ignored: Number of messages that were repeated or of an earlier decision.
-        since: Time of the last news; None before the first tick.
+    """One agent of one decision, as programs that wait for messages. These may arrive in any order, late and
+    repeatedly; each has a label and is used once. Inadmissible ones are dropped and counted in ``refused``.
     """
 
     def __init__(
@@ -100,11 +87,8 @@ class Participant(Generic[Result]):
             self._advance(program, None)
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Process arrivals in any order, compute everything that is possible, and return messages to other agents.
-
-        Raises:
-            TransportError: If a message was changed in transit, or is of a later decision; then none of the inbox was
-                taken. Also if nothing that it waits for has arrived for longer than its patience.
+        """Process arrivals, compute all that is possible, and return messages to others. Nothing of an inbox with a
+        changed or too early message is taken; it is an error, as is a silence longer than the patience.
         """
         # read all before any is filed, so that an inbox with a broken message changes nothing
         for sender, (label, message) in [
@@ -205,12 +189,7 @@ class Participant(Generic[Result]):
 
 
 def read(envelope: Envelope) -> tuple[Label, Message]:
-    """Decode an envelope.
-
-    Raises:
-        TransportError: If it was changed on the way; the text names sender and recipient.
-        UnfitError: If it is no message; the text names both, too.
-    """
+    """Decode an envelope; errors of ``Codec.read`` name sender and recipient."""
     try:
         return Codec.read(envelope.payload)
     except TransportError as error:
@@ -316,24 +295,8 @@ def maximise_with_agents(
     seed: int = 0,
     decision: int = 0,
 ) -> Agreement:
-    """Let one agent per owner agree on a joint point by real messages, in synchronous steps.
-
-    Decisions, value and traffic are bit-identical to ``settings.maximise(functions, links, seed)``. Over a transport
-    with faults messages are acknowledged and repeated, as in ``solve_with_agents``. If an agent fails for good, the
-    report's status is ``blocked``, and the point is the best start, or the middle of the box. With ``mode =
-    "asynchronous"`` agents do not wait, and all act at the deadline.
-
-    Args:
-        settings: Settings of a method on continuous domains.
-        functions: Local functions; each agent gets its own factors only.
-        transport: Opened for at least the graph's agents.
-        seed: Seed of the agents' random draws.
-        decision: Number of the decision, 0 to 2^32 - 1, larger than those of earlier ones over the transport, whose
-            late messages are ignored.
-
-    Raises:
-        BudgetError: If a method that tabulates would exceed its budget.
-        TransportError: If agents that must exchange messages are not connected, or messages are lost or changed.
+    """Let one agent per owner agree on a joint point by real messages, bit-identical to ``settings.maximise``. Faults
+    and deadlines as in ``solve_with_agents``; a ``blocked`` part stays at the best start, or mid-box.
     """
     graph = functions.graph
     if isinstance(settings, TimedClimbs) and has_deadline(settings):

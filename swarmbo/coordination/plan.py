@@ -42,9 +42,8 @@ Out = TypeVar("Out")
 
 @dataclass(frozen=True, eq=False)
 class Plan(Generic[Own, Out]):
-    """Plan that every agent knows before the agreement: scopes, owners, routes; no table, no function's value.
-
-    ``joined`` has, in an elimination, the variables that each variable's step is joined with.
+    """Plan that every agent knows before the agreement; no table, no function's value. ``joined`` has, in an
+    elimination, the variables that each variable's step is joined with.
     """
 
     parts: tuple[Part, ...]
@@ -180,10 +179,7 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
 
 
 class TraceRow(NamedTuple):
-    """State after a round: first come the rounds in which agents choose, then those in which they compute a bound.
-
-    Value and bound are None before the first one; ``traffic`` is that of all rounds so far.
-    """
+    """State after a round, of choices and then of the bound; None before the first one. ``traffic`` is that so far."""
 
     round: int
     value: float | None

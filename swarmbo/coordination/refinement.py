@@ -39,9 +39,8 @@ CHUNK = 512
 
 @dataclass(frozen=True)
 class Resolution:
-    """Fineness of a part's grids, limited by its largest factor: numbers of starts, and of points on the levels.
-
-    ``window`` is an odd number >= 3; ``refinement`` >= 2 is the factor by which the lattice is made finer.
+    """Fineness of a part's grids, limited by its largest factor. ``window`` is odd, and ``refinement`` >= 2 is the
+    factor by which the lattice is made finer.
     """
 
     starts: int
@@ -53,12 +52,8 @@ class Resolution:
     def of(
         cls, part: FactorGraph, points: int, refinement: int, starts: int, coarse_entries: int, window_entries: int
     ) -> "Resolution":
-        """Make the finest grids that fit the wanted numbers and the budgets of entries.
-
-        Starts take at most a quarter of the first level's values, and at least one.
-
-        Raises:
-            BudgetError: If the smallest grids do not fit.
+        """Make the finest grids within the budgets of entries, a BudgetError if the smallest do not fit. Starts take at
+        most a quarter of the first level's values, and at least one.
         """
         factor = max(part.factors, key=lambda name: len(part.scope(name)))
         arity = len(part.scope(factor))
@@ -104,9 +99,8 @@ class RefinementLevel:
 
 @dataclass(frozen=True, eq=False)
 class Grids:
-    """Values of a part's variables, level by level, known to every agent beforehand.
-
-    The first of the ``starts`` (s, v), whose coordinates join the first level, is the first incumbent.
+    """Values of a part's variables, level by level, known to all. ``starts`` join the first level; the first is the
+    incumbent.
     """
 
     resolution: Resolution
@@ -179,12 +173,8 @@ def tables(
     *,
     rough: bool = False,
 ) -> Steps[Float[np.ndarray, "g ..."]]:
-    """Table of each factor over its variables' values, axes in scope order.
-
-    ``received`` are sums at the incumbent in each phase (g, 1), fixed over the table.
-
-    Raises:
-        ShapeError: If a value is NaN or +inf; the text names the factor and the point.
+    """Table of each factor over its variables' values, axes in scope order; a ShapeError if a value is NaN or +inf.
+    ``received`` are sums at the incumbent in each phase, fixed over the table.
     """
     n_points = values.shape[1]
     places = place_of_entries(n_points, stack.size)
@@ -251,9 +241,7 @@ def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray,
 def put_together(
     view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum, *, rough: bool = False
 ) -> Steps[Float[np.ndarray, " n"]]:
-    """Assemble a point from the joint points' values of each variable; neighbours' numbers are those at the first
-    point.
-    """
+    """Point assembled from the joint points' values; neighbours' numbers are those at the first point."""
     graph, out = view.graph, pool[0].copy()
     received = yield from exchange(view, view.take(pool[:1]))
     built = yield from tabulated(view, pool.T, received, rough=rough)

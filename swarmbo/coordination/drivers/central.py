@@ -159,9 +159,7 @@ class Central:
         return self._passes_of[view]
 
     def _all_reduced(self, request: requests.AllReduce) -> Float[np.ndarray, "k m"]:
-        """Sums in which every agent adds its own terms, then those of its children, from the leaves of the tree to its
-        root.
-        """
+        """Sums in which every agent adds its own terms, then its children's, from the leaves to the root."""
         terms = request.terms
         sums = np.zeros((len(self.graph.agents), *terms.shape[1:]))
         for agents, factors in self._owned:
