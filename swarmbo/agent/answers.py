@@ -32,9 +32,8 @@ from swarmbo.transport import Envelope, Routes
 
 
 class Timed(NamedTuple):
-    """A stage of ``deadline`` ticks without waiting; answered by the values of the agent's own variables.
-
-    ``again`` is True for the second agreement of a decision.
+    """A stage of ``deadline`` ticks without waiting; ``again`` for the second agreement of a decision. Answered by the
+    values of the agent's own variables.
     """
 
     deadline: int
@@ -130,9 +129,8 @@ class Messaging:
     def _composed(
         self, purpose: str, point: Float[np.ndarray, " n"], owners: Sequence[str] = (), who: Sequence[str] = ()
     ) -> Staged[Float[np.ndarray, " n"]]:
-        """Joint point of the unit cube, to which each agent contributes the variables that it owns here.
-
-        The first participant, or the first of ``who``, contributes those of absent agents.
+        """Joint point to which each agent contributes the variables that it owns here; the first participant, or the
+        first of ``who``, those of absent agents.
         """
         members, owners = self._members, owners or self.setup.problem.graph.variable_owners
         first = next((agent for agent in members if agent in who), members[0])
@@ -289,9 +287,7 @@ class Answering(Messaging):
         return solution_with(graph, assignment, values[0], outcomes, Traffic())
 
     def _chosen_in_time(self, timed: deadline_tables.TimedTables, request: places.Choose) -> Staged[Solution]:
-        """Agree by a deadline: before it exchange forbidden pairs, after it the choices; its own location is known in
-        time.
-        """
+        """Agree by a deadline: forbidden pairs go before, choices after; its own location is known in time."""
         problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
         own = {f: problem.tables[f] for f in graph.factors if graph.owner(f) == self.name}
         packed = Conflicts.packed(graph, problem.tables, self.name)

@@ -309,12 +309,7 @@ class Returning(Talking):
 
 
 def round_of(query_id: str) -> int:
-    """Round of a function's query: queries are numbered from 1.
-
-    Example:
-        >>> round_of("q00012")
-        12
-    """
+    """Round of a function's query: queries are numbered from 1."""
     return int(query_id[1:])
 
 

@@ -37,11 +37,8 @@ TICK = ("", b"")  # no agent has this name
 
 
 class Deciding(msgspec.Struct, frozen=True):
-    """Decisions in progress: their inputs, and all arrivals since. Everything else follows from these.
-
-    ``said`` has the agent's own data before. ``heard`` has sender and payload in the order of arrival, and ``("",
-    b"")`` at each tick of an agreement by a deadline. Once ``is_under_way``, messages were sent, and are not sent
-    again. ``known`` has offers of the last report in a field, if all received it. A ``count`` of 0 is a recommendation.
+    """Decisions in progress: inputs, and ``heard``: all arrivals since, with ``TICK`` at each tick by a deadline. Once
+    ``is_under_way``, messages were sent, and are not sent again. A ``count`` of 0 is a recommendation.
     """
 
     count: int

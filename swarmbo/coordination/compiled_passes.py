@@ -240,13 +240,7 @@ def tree_messages(
 
 
 def last_choices(
-    edges: Edges,
-    tables: Flat,
-    begins: Places,
-    sizes: Places,
-    starts: Places,
-    from_variables: Flat,
-    from_factors: Flat,
+    edges: Edges, tables: Flat, begins: Places, sizes: Places, starts: Places, from_variables: Flat, from_factors: Flat
 ) -> Int[np.ndarray, " n_variables"]:
     """Choices of :func:`swarmbo.coordination.decoding.decode` for a whole graph in one process."""
     order, _, _ = order_of(edges)

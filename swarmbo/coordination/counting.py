@@ -28,10 +28,7 @@ class Counts:
     part: Part
 
     def numbers(
-        self,
-        kind: type[Numbers],
-        sizes: Int[np.ndarray, " e"],
-        said: Bool[np.ndarray, " e"] | None = None,
+        self, kind: type[Numbers], sizes: Int[np.ndarray, " e"], said: Bool[np.ndarray, " e"] | None = None
     ) -> Traffic:
         """Traffic of messages of so many entries per edge in one direction; ``said`` masks edges with a message."""
         hops, outline = self._hops, Codec.size(kind("", "", NO_NUMBERS))

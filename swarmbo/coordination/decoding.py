@@ -76,7 +76,7 @@ def decode(
 
 
 def best_value(heard: Sequence[Vector]) -> int:
-    """Lowest index of the largest sum, added from first to last; or, if all are forbidden, what fewest messages forbid."""
+    """Lowest index of the largest sum, added from first to last; if all are forbidden, what fewest messages forbid."""
     summed = heard[0]
     for message in heard[1:]:
         summed = summed + message

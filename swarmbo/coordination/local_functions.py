@@ -106,9 +106,7 @@ def by_factor(
 
 
 def neighbour_sums(
-    neighbours: Mapping[str, Sequence[str]],
-    stacks: Sequence[FactorStack],
-    told: Mapping[str, Float[np.ndarray, " m"]],
+    neighbours: Mapping[str, Sequence[str]], stacks: Sequence[FactorStack], told: Mapping[str, Float[np.ndarray, " m"]]
 ) -> list[Float[np.ndarray, "_g m"]]:
     """Sum of the neighbours' numbers for every factor of the stacks, bit-identical to ``Neighbourhoods.sums``."""
 

@@ -289,11 +289,7 @@ def solve_with_agents(
 
 
 def maximise_with_agents(
-    settings: ContinuousCoordination,
-    functions: LocalFunctions,
-    transport: Transport,
-    seed: int = 0,
-    decision: int = 0,
+    settings: ContinuousCoordination, functions: LocalFunctions, transport: Transport, seed: int = 0, decision: int = 0
 ) -> Agreement:
     """Let one agent per owner agree on a joint point by real messages, bit-identical to ``settings.maximise``. Faults
     and deadlines as in ``solve_with_agents``; a ``blocked`` part stays at the best start, or mid-box.

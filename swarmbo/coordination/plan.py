@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.coordination.agreement import (
-    Agreement,
-    BoxOutcome,
-    Solution,
-    TableOutcome,
-    agreement_of,
-    solution_of,
-)
+from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, agreement_of, solution_of
 from swarmbo.coordination.certificates import BOUND_ROUNDS, Bound, upper_bound
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post, Waiting
 from swarmbo.coordination.drivers.central import Central, Watcher, side_by_side

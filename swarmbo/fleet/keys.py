@@ -24,19 +24,8 @@ _NOT_FOR = (
 
 
 def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:
-    """Make an authority, and a certificate and a key for each member, signed by it. The authority's key is not kept.
-
-    Args:
-        folder: Folder of the files; made if it is missing.
-        hosts: Address of each member, by name: an IP address or a host name.
-
-    Returns:
-        The files: ``authority.pem``, and ``NAME.pem`` and ``NAME.key`` of each member. A member needs the first and its
-        own two, and no other key. They are valid for 30 days.
-
-    Raises:
-        ConfigError: If the folder holds keys already.
-        MissingPackageError: If ``cryptography`` is not installed.
+    """Make an authority, and a certificate and a key for each member at its host, valid for 30 days; the authority's
+    key is not kept. A member needs ``authority.pem`` and its own two files. A folder with keys is refused.
     """
     maker = _Maker()
     folder.mkdir(parents=True, exist_ok=True)

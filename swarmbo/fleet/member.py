@@ -31,20 +31,8 @@ _MOST_LENT = LONGEST // 2  # bytes: the letter to a returning agent has more in 
 
 
 class Member:
-    """One agent of a fleet.
-
-    Its state and messages follow from its last saved state and the letters since. So a process that is killed at any
-    moment and restarted continues as if nothing had happened: it reads its letters again, and repeats messages that
-    others know already. By a deadline it may have been absent for too long: then the hub sends ``Back``, with a
-    snapshot.
-
-    Args:
-        folder: Folder of its journal.
-        clock: Time in seconds that does not go back.
-        measure: Its own instrument; None: outcomes come from the hub's environment.
-
-    Raises:
-        ConfigError: If the settings need more than one agent's knowledge, or the journal is damaged.
+    """One agent of a fleet. Its state and messages follow from its last saved state and the letters since: a killed
+    process continues by reading them again, and repeats known messages. ``measure`` is its own instrument.
     """
 
     def __init__(
@@ -103,11 +91,8 @@ class Member:
             self._mail.write(HUB, letters.Here(os.urandom(8), is_new and state is None))
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Process letters until the hub ends the run, another hub takes over (``invited``), or ``stop`` is True.
-
-        Raises:
-            TransportError: If it is deciding, and nothing arrives for longer than the plan's patience; three times that
-                if the hub continues without failed agents.
+        """Process letters until the hub ends the run, another takes over (``invited``), or ``stop`` is True. A
+        TransportError if it decides and nothing arrives for longer than its patience.
         """
         while not (self.has_ended or self.invited or stop()):
             self.step(_MAY_STOP)

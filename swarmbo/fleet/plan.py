@@ -130,12 +130,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def new_run(name: str, seed: int) -> str:
-    """Unique name of a run on the network, and on the disks of its members, from a scenario's name and seed.
-
-    Example:
-        >>> new_run("wlan", 0) == new_run("wlan", 0)  # so a member that an earlier run left behind is no member of this
-        False
-    """
+    """Unique name of a run on the network and on disks, so that agents of an earlier run are no members of it."""
     short = re.sub(r"[^A-Za-z0-9_.=,+-]+", "_", name).lstrip("_.=,+-")[:_SHORT]
     return f"{short or 'run'}-{seed}-{secrets.token_hex(4)}"
 

@@ -37,9 +37,8 @@ _ENDING = 5.0  # seconds that processes have to end
 
 
 class Processes:
-    """Processes of members, each of which ends with this one.
-
-    If ``goes_on``, a member that fails repeatedly is noted in ``ended``, with its last output; else that ends the run.
+    """Processes of members, which end with this one. A repeated failure ends the run; if ``goes_on``, it is noted in
+    ``ended``, with the last output.
     """
 
     def __init__(self, names: Iterable[str], plan: Path, *, goes_on: bool = False) -> None:
@@ -94,11 +93,8 @@ PLAN = "fleet.json"
 
 
 class NetworkReport(msgspec.Struct, frozen=True):
-    """Counts of a fleet's network over all members, as reported to the hub.
-
-    Letters are ``repeated`` without a receipt. Parcels that are no letters, or had no right to be sent, are
-    ``refused``; ``odd`` has the number of unchanged ones by sender. ``missed`` counts rounds at whose end an agent was
-    absent.
+    """Counts of a fleet's network over all members: letters ``repeated`` without a receipt, parcels ``refused``,
+    unchanged ones of them by sender (``odd``), rounds ``missed`` by agents.
     """
 
     restarts: dict[str, int] = {}

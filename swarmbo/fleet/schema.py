@@ -1,8 +1,5 @@
-"""Schema of letters between members of a fleet: inadmissible letters are refused before they are saved.
-
-A decoded letter has the types of its kind. These tests follow from sender, recipient and problem: names, ranges,
-numbers of coordinates. The agent that waits for an agreement's message checks it again
-(``swarmbo.coordination.schema``, ``swarmbo.agent.schema``).
+"""Schema of letters, by sender, recipient and problem: inadmissible ones are refused before they are saved. Messages of
+agreements are checked again where they are awaited (``coordination.schema``, ``agent.schema``).
 """
 
 import math

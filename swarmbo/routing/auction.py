@@ -35,9 +35,8 @@ Places = Sequence[Float[np.ndarray, " d"]]
 
 
 def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps[Legs]:
-    """Program of a process with some agents of a part; it reads the pilots of its own agents only.
-
-    ``order``: the highest bid first, or each agent until its route is full.
+    """Program of a process with some agents of a part, by their own pilots only; ``order``: the highest bid first, or
+    each agent until its route is full.
     """
     agents, own = view.graph.variables, [pilots[agent] for agent in view.variables]
     number = {agent: n for n, agent in enumerate(agents)}
@@ -165,9 +164,8 @@ class Climber:
         return tour
 
     def pick(self, tour: Tour, picks: Places, taken: set[bytes]) -> Float[np.ndarray, " d"] | None:
-        """Place of its next measurement; None if it abstains, or all is taken.
-
-        ``picks`` and ``taken`` are others' measurements in this round, as arrays and as bytes.
+        """Place of its next measurement, given others' ``picks`` and their bytes ``taken``; None if it abstains, or all
+        is taken.
         """
         left = self.pilot.untaken(taken)
         is_there = bool(tour.stops) and self.pilot.places[tour.stops[0]].tobytes() in keys_of(left)

@@ -20,13 +20,8 @@ FREE = 0.5  # rounds that a way-point en route counts as
 
 
 class Tour:
-    """Way-points in the order in which one agent visits them, each in a separate round.
-
-    The route takes at most ``horizon`` rounds; the return to base may take more, if the battery permits. With an
-    unknown ``start`` there is no route.
-
-    Attributes:
-        stops: The way-points so far, as indices of places.
+    """Way-points of one agent in the order of its visits, each in a separate round, at most ``horizon`` in all; the
+    return to base may take more, if the battery permits. Without a ``start`` there is no route.
     """
 
     def __init__(
@@ -122,14 +117,8 @@ def in_rounds(told: Int[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
 
 
 def unspared(home: Float[np.ndarray, " p"], horizon: float, battery: float) -> Float[np.ndarray, " p"]:
-    """Rounds of returns to base that count towards a route: those that the battery does not cover after its end.
-
-    A route is short enough, and leads home in time, if both fit into the smaller of ``horizon`` and ``battery``.
-
-    Args:
-        home: Rounds from places to the base; inf without a path.
-        horizon: Rounds that the route may take.
-        battery: Rounds by which the agent has to be back.
+    """Rounds of returns to base that the battery does not cover after ``horizon``. A route is short enough, and leads
+    home in time, if both fit into the smaller of ``horizon`` and ``battery``.
     """
     return np.maximum(home - max(battery - horizon, 0.0), 0.0)
 
@@ -171,17 +160,8 @@ class Gains:
 
 @dataclass(frozen=True, eq=False)
 class Pilot:
-    """Private knowledge of one agent in a decision.
-
-    Args:
-        agent: Its name.
-        gains: Values of way-points by its belief; agents with equal beliefs may share one.
-        travel: Travel times in rounds.
-        start: Its position (d,), if known.
-        candidates: Places that it can measure in this round (k, d), k >= 1.
-        is_open: Mask of places that it may plan to measure.
-        horizon: Most rounds of its route.
-        price: Price of a measurement, in the unit of the field; None if it cannot abstain.
+    """Private knowledge of one agent in a decision. ``candidates`` are in reach in this round, ``is_open`` marks places
+    that it may plan; ``price`` is None if it cannot abstain. Agents with equal beliefs may share ``gains``.
     """
 
     agent: str
@@ -215,10 +195,8 @@ class Pilot:
         picks: Sequence[Float[np.ndarray, " d"]],
         taken: Collection[bytes],
     ) -> Float[np.ndarray, " d"] | None:
-        """Place of its next measurement: its first way-point, or one en route that keeps the schedule as far as
-        possible.
-
-        None if it abstains, or all is taken; its base if it has to return and there is nothing to measure en route.
+        """Its first way-point, or a place en route that keeps the schedule as far as possible; None if it abstains, or
+        all is taken; its base if it has to return.
         """
         left = self.untaken(taken)
         if tour.stops and (first := self.places[tour.stops[0]]).tobytes() in keys_of(left):
@@ -281,9 +259,8 @@ def on_schedule(
 
 
 def in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: set[bytes]) -> Steps[Points]:
-    """Next measurements of own agents, chosen and sent one after the other; abstaining agents are missing.
-
-    ``pick`` chooses for an own agent, given the choices before it; ``taken`` are all choices as bytes, and grows.
+    """Next measurements of own agents, chosen by ``pick`` given those before, and sent one after the other. Abstaining
+    agents are missing; ``taken`` has all choices as bytes, and grows.
     """
     picks, points = list[np.ndarray](), dict[str, np.ndarray]()
     d = next(iter(own.values())).places.shape[1] if own else 0
