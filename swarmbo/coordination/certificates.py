@@ -57,7 +57,8 @@ def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
     place, variables = {f: k for k, f in enumerate(order)}, set(view.variables)
     scopes = {f: tuple(x for x in graph.scope(f) if len(graph.factors_of(x)) > 1) for f in graph.factors}
     # other variables are in this factor only, so their maxima lose nothing
-    tables = {f: _over(tables[f], graph.scope(f), scopes[f]) for f in view.factors}
+    lonely = {f: tuple(k for k, x in enumerate(graph.scope(f)) if x not in scopes[f]) for f in view.factors}
+    tables = {f: tables[f].max(axis=axes) for f, axes in lonely.items()}
     homes = {x: graph.factors_of(x)[0] for x in graph.variables if len(graph.factors_of(x)) > 1}
     shares = {(f, x): np.zeros(sizes[x]) for f in view.factors for x in scopes[f]}  # of the own factors
     heard = {(f, x): np.zeros(sizes[x]) for x in view.variables for f in graph.factors_of(x)}  # of the own variables
@@ -106,11 +107,6 @@ def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
         if home in terms:
             terms[home] += float((mail["variable", home, x].entries + shares[home, x]).max())
     return (yield from _summed(view, terms))
-
-
-def _over(table: Table, scope: tuple[str, ...], kept: tuple[str, ...]) -> Table:
-    """Maxima of a table over the variables that are not kept."""
-    return table.max(axis=tuple(axis for axis, x in enumerate(scope) if x not in kept))
 
 
 def _shares(table: Table, had: list[Vector]) -> list[Vector]:

@@ -52,7 +52,7 @@ def breadth_first(
 
 @compiled(nogil=True)
 def tree_rounds(factor_order: Places, up: Places, first: Places, variables: Places, n_variables: Whole) -> Whole:
-    """Rounds until all messages of a forest are final: half its longest path, as in ``part.tree_levels``."""
+    """Rounds until all messages of a forest are final: half its longest path, as in ``Part.levels``."""
     behind = np.zeros(n_variables, dtype=np.int64)  # edges to the furthest node below a variable
     longest = 1
     for back in range(len(factor_order)):

@@ -149,19 +149,8 @@ def _acknowledged(newest: int, before: int) -> Iterator[int]:
 
 
 class Correspondent(ABC):
-    """Base of agents that agree by a deadline.
-
-    No arrival or loss makes an agent raise or wait. It drops (and counts) messages that are broken, of another
-    decision, or not the sender's to state; ``refused`` counts inadmissible content by sender. The newest version of
-    each entry holds.
-
-    Args:
-        graph: Scopes and owners. Agents exchange bundles with the owners of their factors' variables, of their
-            variables' factors, and of these factors' variables.
-        settings: Of the agreement.
-        more: Further agents with which it exchanges bundles.
-        retry: Ticks, >= 1, until an unacknowledged entry is sent again. A larger value sends less, and news arrive
-            later.
+    """Base of an agent in an agreement by a deadline: its announcements to every agent that it exchanges messages with
+    (``more`` beyond neighbours), and checks of arrivals. ``refused`` counts inadmissible entries by sender.
     """
 
     def __init__(
@@ -267,11 +256,8 @@ class Correspondent(ABC):
         for name, other in self._others.items():
             bundle = other.bundle(self._now)
             if bundle is not None:
-                out.append(
-                    Envelope(
-                        self.name, name, messages.Codec.encode(bundle, messages.Label(self.decision, bundle.number))
-                    )
-                )
+                label = messages.Label(self.decision, bundle.number)
+                out.append(Envelope(self.name, name, messages.Codec.encode(bundle, label)))
         return out
 
 

@@ -109,11 +109,6 @@ def weighed(lines: Sequence[Vector], weights: Sequence[float]) -> tuple[Vector, 
     return np.add.accumulate(forbidden * np.array(weights)[:, None])[-1], np.add.accumulate(entries)[-1]
 
 
-def reweighed(weights: Mapping[str, float], values: Mapping[str, float]) -> dict[str, float]:
-    """Weights of factors for the next sweep, given their values after the last one."""
-    return {factor: weight + (values[factor] == -np.inf) for factor, weight in weights.items()}
-
-
 def repaired(
     view: LocalView, tables: Mapping[str, Table], chosen: Mapping[str, int], best_so_far: Rank | None, sweeps: int
 ) -> Steps[tuple[dict[str, int] | None, bool, Rank | None]]:
@@ -124,8 +119,9 @@ def repaired(
         before = chosen
         chosen = yield from sweep(view, tables, before, weights)
         values = np.array([tables[f][tuple(chosen[x] for x in view.graph.scope(f))] for f in view.factors])
-        weights = reweighed(weights, dict(zip(view.factors, values.tolist(), strict=True)))
-        moved = any(chosen[x] != before[x] for x in view.variables) or bool((values == -np.inf).any())
+        is_broken = values == -np.inf
+        weights = {f: weights[f] + broken for f, broken in zip(view.factors, is_broken.tolist(), strict=True)}
+        moved = any(chosen[x] != before[x] for x in view.variables) or bool(is_broken.any())
         verdict, best_so_far = yield Compare([values], best_so_far, moved=moved, ends_round=False)
         best = chosen if verdict.best else best
         if verdict.stop:

@@ -63,15 +63,8 @@ class Schedule:
 
 
 class JointStarts:
-    """One agent's variables and factors in all joint starts.
-
-    Args:
-        stand: Assumed values of variables before any message; as an attribute (k, n), those last received.
-        looks: Values (k, v) that a variable evaluates, given its present values and reaches (k,) in k joint starts; the
-            present value is one of them.
-        utility: A factor's values (p,), -inf if forbidden, at joint points (p, n), each of a joint start (p,).
-        default: Assumed values of silent agents' variables, of those that have one; others are unknown.
-        shares: True if the agent can evaluate others' factors; it then does so for silent agents.
+    """One agent's variables and factors in all joint starts. ``looks`` has a variable's candidate values, its present
+    one among them; ``utility`` a factor's values, -inf if forbidden; ``default`` values of silent variables.
     """
 
     def __init__(

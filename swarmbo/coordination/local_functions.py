@@ -34,29 +34,19 @@ class LocalFunctions(Protocol):
     """
 
     @property
-    def graph(self) -> FactorGraph:
-        """Scopes and owners."""
-        ...
+    def graph(self) -> FactorGraph: ...  # noqa: D102
 
     @property
-    def low(self) -> Float[np.ndarray, " n"]:
-        """Lower corner of the box."""
-        ...
+    def low(self) -> Float[np.ndarray, " n"]: ...  # noqa: D102
 
     @property
-    def high(self) -> Float[np.ndarray, " n"]:
-        """Upper corner of the box."""
-        ...
+    def high(self) -> Float[np.ndarray, " n"]: ...  # noqa: D102
 
     @property
-    def starts(self) -> Float[np.ndarray, "k n"]:
-        """Points to start from."""
-        ...
+    def starts(self) -> Float[np.ndarray, "k n"]: ...  # noqa: D102
 
     @property
-    def n_exchanges(self) -> int:
-        """Number of phases in which neighbours exchange numbers."""
-        ...
+    def n_exchanges(self) -> int: ...  # noqa: D102
 
     def published(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
@@ -80,17 +70,6 @@ class LocalFunctions(Protocol):
 
     def of(self, factors: Iterable[str]) -> "LocalFunctions":
         """Same functions of some factors only: all that their owner may evaluate."""
-        ...
-
-
-@runtime_checkable
-class RoughFunctions(Protocol):
-    """Local functions with a quicker evaluation to fewer digits, for tables that guide a search."""
-
-    def rough_value(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
-    ) -> Float[np.ndarray, "g m"]:
-        """Approximate ``value``, to some digits."""
         ...
 
 

@@ -243,8 +243,6 @@ class Label(NamedTuple):
 
 
 FIRST = Label()
-
-
 NO_NUMBERS = np.zeros(0)
 
 

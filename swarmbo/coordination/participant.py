@@ -16,7 +16,6 @@ from swarmbo.coordination.agreement import (
     TableOutcome,
     agreement_of,
     solution_of,
-    unfinished_solution,
 )
 from swarmbo.coordination.deadline import has_deadline, require_number
 from swarmbo.coordination.deadline_box import TimedClimbs, maximise_by_deadline
@@ -242,35 +241,7 @@ def solve_with_agents(
     Decisions, value, bound and traffic are bit-identical to ``settings.solve(graph, tables, links, seed)``. Over a
     transport with faults messages are acknowledged and repeated, so decisions stay the same and traffic grows. If an
     agent fails for good, the report's status is ``blocked``: agents that do not need it have decided, others have not.
-    With ``mode = "asynchronous"`` agents do not wait, and all act at the deadline.
-
-    Args:
-        settings: ``MaxSum(…)`` or ``Exact(…)``.
-        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
-        tables: One array per factor, axes in scope order; each is given to the factor's owner only.
-        transport: Opened for at least the graph's agents.
-        decision: Number of the decision, 0 to 2^32 - 1, larger than those of earlier ones over the transport, whose
-            late messages are ignored.
-        seed: Seed of the agents' random draws.
-
-    Returns:
-        The joint choice; its report counts the messages that crossed links.
-
-    Raises:
-        ShapeError: If the tables do not fit the graph.
-        BudgetError: If an exact method would exceed its budget.
-        TransportError: If agents that must exchange messages are not connected, or messages are lost or changed.
-
-    Example:
-        >>> import numpy as np
-        >>> from swarmbo.coordination import MaxSum
-        >>> from swarmbo.transport import InProcess
-        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-        >>> agree = np.array([[2.0, 0.0], [0.0, 2.0]])
-        >>> transport = InProcess().open(graph.agents)
-        >>> solution = solve_with_agents(MaxSum(), graph, {"f": agree, "g": -agree}, transport)
-        >>> solution.assignment, solution.value, solution.report.messages
-        ({'x': 0, 'y': 0, 'z': 1}, 2.0, 8)
+    With ``mode = "asynchronous"`` all act at the deadline. ``decision`` is larger than earlier ones over the transport.
     """
     graph, tables = FactorGraph.with_tables(graph, tables)
     if isinstance(settings, TimedTables) and has_deadline(settings):
@@ -283,7 +254,10 @@ def solve_with_agents(
     }
     ended = run_to_the_end(agents, transport)
     if ended.without and ended.links is not None:
-        return unfinished_solution(graph, ended.outcomes, ended.traffic, ended.links)
+        found = {x: index for outcome in ended.outcomes for x, index in outcome.assignment.items()}
+        rounds = max((outcome.rounds for outcome in ended.outcomes), default=0)
+        report = SolveReport("blocked", rounds, traffic=ended.traffic, links=ended.links)
+        return Solution({x: found[x] for x in graph.variables if x in found}, -math.inf, None, report)
     solution = solution_of(graph, checked, ended.outcomes, ended.traffic)
     return solution if ended.links is None else replace(solution, report=replace(solution.report, links=ended.links))
 

@@ -186,13 +186,10 @@ class _Notes:
     def __init__(self) -> None:
         self.rows: list[tuple[float | None, float | None, Traffic]] = []
 
-    def note_value(self, value: float, traffic: Traffic) -> None:
-        """Note the value of the best joint choice so far."""
-        self.rows.append((value, None, traffic))
-
-    def note_bound(self, bound: float, traffic: Traffic) -> None:
-        """Note the upper bound, after the choice is made."""
-        self.rows.append((self.rows[-1][0] if self.rows else None, bound, traffic))
+    def note(self, value: float | None, bound: float | None, traffic: Traffic) -> None:
+        """Note the value of the best joint choice so far, or, after the choice is made, the upper bound."""
+        chosen = self.rows[-1][0] if self.rows and bound is not None else value
+        self.rows.append((chosen, bound, traffic))
 
     def close(self, value: float, bound: float | None, traffic: Traffic, rounds: int) -> None:
         """Note the end. A part without notes has its result in its last round."""
@@ -244,7 +241,7 @@ def traced(
     checked = checked_tables(graph, tables)
     plan = method.plan(graph, sizes_of(graph, checked), Routes(graph.agents, links), seed)
     notes = [_Notes() for _ in plan.parts]
-    outcomes, traffics = plan.by_part(checked, notes)
+    outcomes, traffics = plan.by_part(checked, [note.note for note in notes])
     solution = solution_of(graph, checked, outcomes, sum(traffics, Traffic()))
     for part, note, outcome, traffic in zip(plan.parts, notes, outcomes, traffics, strict=True):
         value = total(factor_values(part.graph, {f: checked[f] for f in part.graph.factors}, solution.assignment))

@@ -18,7 +18,7 @@ messages.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -84,19 +84,6 @@ def _root(entries: int, arity: int) -> int:
     return root if root**arity <= entries else root - 1
 
 
-@dataclass(frozen=True)
-class RefinementLevel:
-    """Progress of a part: ``depth`` refinements of its lattice, levels solved, rounds of max-sum taken."""
-
-    depth: int = 0
-    solved: int = 0
-    rounds: int = 0
-
-    def after(self, rounds: int, *, finer: bool) -> "RefinementLevel":
-        """State after one more level; if not ``finer``, the window has moved."""
-        return replace(self, depth=self.depth + finer, solved=self.solved + 1, rounds=self.rounds + rounds)
-
-
 @dataclass(frozen=True, eq=False)
 class Grids:
     """Values of a part's variables, level by level, known to all. ``starts`` join the first level; the first is the
@@ -108,16 +95,16 @@ class Grids:
     high: Float[np.ndarray, " v"]
     starts: Float[np.ndarray, "s v"]
 
-    def at(self, level: RefinementLevel, x: Float[np.ndarray, " v"]) -> Float[np.ndarray, "v values"]:
-        """Values on the next level around the incumbent ``x``, which must be right for the requested variables only."""
-        if not level.depth:
+    def at(self, depth: int, x: Float[np.ndarray, " v"]) -> Float[np.ndarray, "v values"]:
+        """Values around the incumbent ``x``, which must be right for the requested variables only."""
+        if not depth:
             return coarse_values(self.low, self.high, self.starts, self.resolution.coarse)
-        spacing = (self.high - self.low) * self._share(level.depth)
+        spacing = (self.high - self.low) * self._share(depth)
         return window_values(x, self.low, self.high, spacing, self.resolution.window)
 
-    def is_fine_enough(self, level: RefinementLevel, tolerance: float) -> bool:
+    def is_fine_enough(self, depth: int, tolerance: float) -> bool:
         """True if the last lattice on which the part settled was finer than this share of the sides."""
-        return level.depth > 0 and self._share(level.depth - 1) <= tolerance
+        return depth > 0 and self._share(depth - 1) <= tolerance
 
     def _share(self, depth: int) -> float:
         return 1.0 / ((self.resolution.coarse - 1) * self.resolution.refinement**depth)

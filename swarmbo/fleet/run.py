@@ -146,15 +146,8 @@ def run_fleet(
     """Run a scenario with a process for each agent. The folder is that of a run, with ``fleet`` in it.
 
     Agents' decisions are bit-identical to those of ``swarmbo run``; by a deadline they depend on arrivals. The hub,
-    which is this process, has the environment and the log; its belief is for the log only.
-
-    Returns:
-        The summary, and the counts of the network.
-
-    Raises:
-        ConfigError: If a setting is refused, or the scenario names a user's own code.
-        RunFolderError: If the folder holds a run.
-        TransportError: If an agent is silent for too long, or its process fails repeatedly.
+    which is this process, has the environment and the log; its belief is for the log only. A TransportError ends the
+    run if an agent is silent for too long, or its process fails repeatedly.
     """
     env, team = _assembled(scenario)
     elsewhere = {*network.elsewhere, *network.measures}
@@ -252,21 +245,10 @@ def _require_fleet(team: FleetTeam) -> None:
 def be_member(
     name: str, path: Path, *, attached: bool = False, keys: Path | None = None, measure: Instrument | None = None
 ) -> None:
-    """Run one agent of a fleet until the run ends.
+    """Run one agent of a fleet until the run ends; if the hub is restarted before that, the agent joins the new run.
 
-    If the hub is restarted before that at the same address, the agent joins the new run.
-
-    Args:
-        name: Name of the agent.
-        path: Path of the plan, ``fleet.json``; the journal is next to it, in a folder of the agent, by run.
-        attached: End when standard input does.
-        keys: Folder of the keys on this machine, if not as in the plan.
-        measure: Its own instrument.
-
-    Raises:
-        ConfigError: If the plan or the keys are refused, or the plan has other agents with own instruments.
-        ShapeError: If ``measure`` returns anything but an outcome.
-        TransportError: If others are silent for too long while it is deciding.
+    Its journal is next to the plan, in a folder of the agent, by run. If ``attached``, it ends when standard input
+    does. ``keys`` are those on this machine, if not as in the plan; ``measure`` is its own instrument.
     """
     plan: Plan | None = Plan.read(path)
     if keys is not None:

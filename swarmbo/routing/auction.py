@@ -44,7 +44,8 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
     for pilot in own:
         # agents with equal beliefs share one table of values, updated once per award
         if id(pilot.gains) not in left:
-            left[id(pilot.gains)] = pilot.gains.begin()
+            gains = pilot.gains
+            left[id(gains)] = gains.utility.scores(gains.belief, gains.places, picks=len(gains.places))
     bidders = [_Bidder(pilot, number[pilot.agent]) for pilot in own]
     groups = [_Group([b for b in bidders if id(b.pilot.gains) == key], gains) for key, gains in left.items()]
     places, rounds = own[0].places, 0

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.spatial.distance import cdist
 
 from swarmbo.acquisition.situation import Travel, is_never
-from swarmbo.acquisition.targeted_variance import TargetScores, TargetUtility, keys_of
+from swarmbo.acquisition.targeted_variance import TargetUtility, keys_of
 from swarmbo.belief import PlaceBelief
 from swarmbo.coordination.requests import AllReduce, Steps
 from swarmbo.coordination.schema import flagged
@@ -130,10 +130,6 @@ class Gains:
     belief: PlaceBelief
     utility: TargetUtility
     places: Float[np.ndarray, "p d"]
-
-    def begin(self) -> TargetScores:
-        """Scores of places as way-points, while places are successively taken."""
-        return self.utility.scores(self.belief, self.places, picks=len(self.places))
 
     def between(
         self,
