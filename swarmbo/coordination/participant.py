@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from msgspec.structs import replace
@@ -20,9 +20,10 @@ from swarmbo.coordination.agreement import (
 from swarmbo.coordination.deadline import has_deadline, require_number
 from swarmbo.coordination.deadline_box import TimedClimbs, maximise_by_deadline
 from swarmbo.coordination.deadline_tables import TimedTables, agree_by_deadline
-from swarmbo.coordination.drivers.by_messages import Post
+from swarmbo.coordination.drivers.by_messages import Waiting
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, UnfitError
+from swarmbo.coordination.plan import Plan
 from swarmbo.coordination.schema import Wanted, said_of
 from swarmbo.coordination.stepping import run, step
 from swarmbo.coordination.tables import Table, checked_tables, sizes_of
@@ -35,18 +36,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 Result = TypeVar("Result")
-Own = TypeVar("Own", contravariant=True)
-Made = TypeVar("Made", covariant=True)
-Steps = Generator[Mapping[Key, Wanted], dict[Key, Message], Result]  # a program waits for messages, and receives them
-
-
-@runtime_checkable
-class CommonPlan(Protocol[Own, Made]):
-    """Plan that every agent knows beforehand, with the programs of each."""
-
-    def programs(self, agent: str, own: Own, post: Post, /) -> Iterable[Generator[Any, Any, Made]]:
-        """Make an agent's programs, given its name, its own tables or functions, and a way to post messages."""
-        ...
+Own = TypeVar("Own")
 
 
 class Participant(Generic[Result]):
@@ -66,10 +56,10 @@ class Participant(Generic[Result]):
         self._taken = Counter[Key]()
         self._said = Counter[tuple[str, Key]]()  # by recipient and key
         self._outbox: list[Envelope] = []
-        self._waiting: list[tuple[Steps[Result], Mapping[Key, Wanted]]] = []
+        self._waiting: list[tuple[Waiting[Result], Mapping[Key, Wanted]]] = []
 
     @classmethod
-    def of(cls, name: str, plan: CommonPlan[Own, Result], own: Own, decision: int = 0) -> "Participant[Result]":
+    def of(cls, name: str, plan: Plan[Own, Result], own: Own, decision: int = 0) -> "Participant[Result]":
         """Make a participant of one agreement; the plan has no table and no function."""
         made = cls(name, decision)
         made.begin(plan.programs(name, own, made.post))
@@ -80,7 +70,7 @@ class Participant(Generic[Result]):
         """True once every own variable is decided, and all expected messages have arrived."""
         return not self._waiting
 
-    def begin(self, programs: Iterable[Steps[Result]]) -> None:
+    def begin(self, programs: Iterable[Waiting[Result]]) -> None:
         """Start programs, in parallel with those that wait already."""
         for program in programs:
             self._advance(program, None)
@@ -154,7 +144,7 @@ class Participant(Generic[Result]):
         self._taken.update(wanted.keys())
         return found
 
-    def _advance(self, program: Steps[Result], received: dict[Key, Message] | None) -> None:
+    def _advance(self, program: Waiting[Result], received: dict[Key, Message] | None) -> None:
         try:
             wanted = next(program) if received is None else program.send(received)
         except StopIteration as finished:
@@ -214,7 +204,7 @@ class Coordination(Protocol):
 
     def plan(
         self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int
-    ) -> CommonPlan[Mapping[str, Table], TableOutcome]:
+    ) -> Plan[Mapping[str, Table], TableOutcome]:
         """Make the plan from scopes, owners, numbers of values and routes, without any table."""
         ...
 
@@ -223,7 +213,7 @@ class Coordination(Protocol):
 class ContinuousCoordination(Protocol):
     """Settings of a method on continuous domains that runs on agents, such as ``ADMM(…)``."""
 
-    def plan(self, functions: LocalFunctions, routes: Routes, seed: int) -> CommonPlan[LocalFunctions, BoxOutcome]:
+    def plan(self, functions: LocalFunctions, routes: Routes, seed: int) -> Plan[LocalFunctions, BoxOutcome]:
         """Make the plan, without evaluating the functions."""
         ...
 

@@ -238,22 +238,8 @@ class Crossed(NamedTuple):
     traffic: Callable[[Counts], Traffic]
 
 
-Request = (
-    Send
-    | ToFactors
-    | ToVariables
-    | Exchange
-    | Reduce
-    | AllReduce
-    | Best
-    | ToAll
-    | HandOn
-    | Compare
-    | Look
-    | Choices
-    | Watch
-    | Crossed
-)
+ByLetters = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Best | ToAll | HandOn | Compare
+Request = ByLetters | Look | Choices | Watch | Crossed
 Steps = Generator[Request, Any, Out]
 
 

@@ -12,15 +12,8 @@ from swarmbo.errors import ConfigError
 
 AUTHORITY = "authority.pem"
 _DAYS = 30
-_NOT_FOR = (
-    "content_commitment",
-    "key_encipherment",
-    "data_encipherment",
-    "key_agreement",
-    "crl_sign",
-    "encipher_only",
-    "decipher_only",
-)
+_ENCIPHERMENT = ("key_encipherment", "data_encipherment", "encipher_only", "decipher_only")
+_NOT_FOR = (*_ENCIPHERMENT, "content_commitment", "key_agreement", "crl_sign")
 
 
 def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:
@@ -44,12 +37,7 @@ class _Maker:
     """Keys and certificates made by ``cryptography``."""
 
     def __init__(self) -> None:
-        modules = (
-            "x509",
-            "hazmat.primitives.hashes",
-            "hazmat.primitives.serialization",
-            "hazmat.primitives.asymmetric.ec",
-        )
+        modules = ("x509", *(f"hazmat.primitives.{name}" for name in ("hashes", "serialization", "asymmetric.ec")))
         found = [needed(f"cryptography.{module}", "zenoh", "swarmbo fleet keys") for module in modules]
         self._x509, self._hashes, self._serialization, self._ec = found
 

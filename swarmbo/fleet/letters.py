@@ -143,25 +143,10 @@ class Join(msgspec.Struct, frozen=True, tag=True, array_like=True):
     plan: bytes
 
 
-Letter = (
-    Said
-    | Begin
-    | Word
-    | Told
-    | Measure
-    | Measured
-    | SendSnapshot
-    | Snapshot
-    | Back
-    | Here
-    | Ping
-    | Odd
-    | End
-    | Join
-    | Receipt
-)
-
 Order = Begin | Told | Measure | SendSnapshot  # orders of the hub that an agent carries out in turn
+FromHub = Order | Back | Ping | End | Join
+ToHub = Word | Measured | Snapshot | Here | Odd
+Letter = Said | FromHub | ToHub | Receipt
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Letter)
 

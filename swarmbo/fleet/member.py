@@ -61,11 +61,8 @@ class Member:
         if state is None:
             settings = settings_again(plan.settings, {})
             problem = Problem.from_plain(plan.problem)
-            known = {
-                "level": plan.level,
-                "sites": plan.sites,
-                "has_base": problem.is_field,
-            }  # the hub's network serves as base
+            # the hub's network serves as base
+            known = {"level": plan.level, "sites": plan.sites, "has_base": problem.is_field}
             self._agent = Agent(name, problem, **known, **settings)
         else:
             self._agent = Agent.from_state_dict({**state, "json": {**state["json"], "sites": plan.sites}})
@@ -126,11 +123,11 @@ class Member:
     def _patience(self) -> float:
         return self.plan.patience_s * (_LONGER if self._goes_on else 1.0)
 
-    def _greet(self, *, is_new: bool = False) -> None:
+    def _greet(self) -> None:
         """Send a sign of life."""
         self._greeted = self._clock()
         if all(recipient != HUB for recipient, _ in self._mail.outstanding):  # otherwise that letter shows it
-            self._mail.write(HUB, letters.Here(os.urandom(8), is_new))
+            self._mail.write(HUB, letters.Here(os.urandom(8)))
 
     def _keep_time(self, seconds: float) -> None:
         """Process a letter that arrives before the next tick of an agreement by a deadline; else tick."""

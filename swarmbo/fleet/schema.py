@@ -38,13 +38,8 @@ def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool
             return all(_is_position(place, len(variables), problem) for place in letter.places)
         case letters.Back():
             rows = [*letter.told.told.values(), *letter.told.attached, *letter.came.values()]
-            names = all(query[1:].isdecimal() for query in letter.came)
-            return (
-                _is_order(letter.turn)
-                and letter.since >= 0
-                and names
-                and all(is_row(row, name, problem) for row in rows)
-            )
+            is_known = letter.since >= 0 and all(query[1:].isdecimal() for query in letter.came)
+            return _is_order(letter.turn) and is_known and all(is_row(row, name, problem) for row in rows)
         case _:
             return isinstance(letter, letters.SendSnapshot | letters.Ping | letters.End | letters.Join)
 
