@@ -109,7 +109,6 @@ class Messaging:
         return all_of(self.setup.problem.graph, self.routes, self._members)
 
     def _exchanged(self, purpose: str, steps: Steps[dict[str, bytes]]) -> Staged[dict[str, bytes]]:
-        """Exchange data with every agent."""
         (said,) = yield Stage(purpose, lambda post: [ByMessages(self._everybody, self.name, post).program(steps)])
         return said
 
@@ -247,7 +246,6 @@ class Answering(Messaging):
         return Agreement((yield from self._composed("point", point)), 0.0, report)
 
     def _agreed_in_time(self, timed: deadline_box.TimedClimbs, request: joint.Agree) -> Staged[Agreement]:
-        """Agree by a deadline."""
         functions, graph, variables = request.functions, request.functions.graph, self.setup.problem.graph.variables
         word: Mapping[str, float] = {}
         if self.name in graph.agents:

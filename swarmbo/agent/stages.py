@@ -58,7 +58,6 @@ class Stages(Answering):
         return (yield from answered(reports.merged(log, learner, heard), self._talked))
 
     def _talked(self, due: Sequence[Talk]) -> Staged[None]:
-        """Exchange messages about beliefs with neighbours."""
         for talk in due:
             for view in talk.agents.values():
                 view.refused = self.refused

@@ -1,8 +1,7 @@
 """Steps on a box: starts, exchange between neighbours, sums over a part, and spectral projected gradient ascent.
 
-By messages a variable moves along the sum of its factors' gradients. Each step costs one message from each factor to
-the owners of its shared variables (gradients) and one back (their sum). It also costs one message up and one down a
-tree of the part's agents (sums that accept or shorten the step).
+By messages a step costs one message from each factor to the owners of its shared variables (gradients), one back (their
+sum), and sums up and down a tree of the part's agents, which accept or shorten it.
 
 Source: Birgin, Martínez & Raydan 2000 (SPG2, monotone); Barzilai & Borwein 1988.
 """

@@ -177,7 +177,6 @@ def renew_variable(
 def _variable_pass(
     starts: Places, degree: Whole, size: Whole, heard: Flat, said: Flat, choices: Places, spare: Spare
 ) -> None:
-    """Loop of :func:`renew_variables`."""
     for i in range(len(choices)):
         renew_variable(starts, i * degree, degree, size, heard, said, spare)
         best = 0

@@ -186,7 +186,6 @@ class Correspondent(ABC):
         """Store an entry, and return True, if the sender may state it."""
 
     def _hear_all(self, now: int, inbox: Sequence[Envelope]) -> None:
-        """Begin a tick with the arrivals."""
         self._now, self._turn = max(self._now, now), self._turn + 1
         for envelope in inbox:
             self._hear(envelope)
@@ -251,7 +250,6 @@ class Correspondent(ABC):
         return agent in self._others and self._others[agent].is_silent(self._now)
 
     def _posted(self) -> list[Envelope]:
-        """Envelopes with all bundles that are due."""
         out: list[Envelope] = []
         for name, other in self._others.items():
             bundle = other.bundle(self._now)

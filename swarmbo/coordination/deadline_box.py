@@ -1,15 +1,11 @@
 """ADMM by a deadline: every agent acts in time, by its own variables' values, whatever is lost or silent.
 
-Factors first climb from several starts and are pulled together, each as soon as it receives news. For most of the time
-variables then take turns (``joint_starts``), from the best start and from the ends of some runs. In its turn a variable
-moves to a better value, a step away or anywhere in the box. At last agents agree on the best of these joint points, and
-turns continue from it. At the deadline each agent acts by the present values of its variables.
+Factors first climb from several starts and are pulled together. For most of the time variables then take turns
+(``joint_starts``), from the best start and from the ends of some runs; at last agents agree on the best of these. Until
+a better value is known, every variable is at the best start, which all agents know: silence does no harm.
 
-Every variable is at the best start, which all agents know, until a better value is known. So silence does no harm.
-
-Source:
-    The rounds are those of consensus ADMM (``methods.admm``) with a penalty for each factor, so that no sum over all
-    factors is needed, and with the newest message of each (asynchronous ADMM: Zhang & Kwok 2014).
+Source: rounds of consensus ADMM (``methods.admm``) with a penalty for each factor, so that no sum over all factors is
+needed, and with the newest message of each (asynchronous ADMM: Zhang & Kwok 2014).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,15 +1,11 @@
-"""Max-sum by a deadline: every agent acts in time, and its values conflict with no other's, whatever is lost or silent.
+"""Max-sum by a deadline: every agent acts in time, and its values conflict with no other's, whatever is lost.
 
-At every tick an agent renews the messages of its own factors and variables from the arrivals, and sends changes. On
-trees, and if values forbid one another, variables are decided from a third of the time on, colour by colour. Each owner
-announces its final decision, and messages conditional on it inform later colours. ``Conflicts`` has the values that may
-be taken before a neighbour's decision has arrived. On other graphs, loops may mislead messages. There they provide the
-starts of ``joint_starts``: their best values at several moments, next to random values. These are improved in turn, and
-the best is kept. At the deadline the rest is decided from the present knowledge.
+At every tick an agent renews the messages of its own factors and variables, and sends changes. On trees, and if values
+forbid one another, variables are decided from a third of the time on, colour by colour, by ``Conflicts``; decisions are
+final, and later messages are conditional on them. On other graphs, where loops may mislead messages, these provide some
+of the starts of ``joint_starts``.
 
-Source:
-    Messages as in synchronous max-sum (``flooding``). Asynchronous max-sum: Farinelli et al. 2008. Decisions by colour
-    and conflicts are our own.
+Source: asynchronous max-sum: Farinelli et al. 2008. Decisions by colour and conflicts are our own.
 """
 
 from collections.abc import Collection, Mapping, Sequence

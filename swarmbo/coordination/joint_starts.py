@@ -1,18 +1,11 @@
 """Parallel joint choices, each improved variable by variable in turn; at last all agents continue from the best one.
 
-In every joint start each variable has a value. Its owner sends the value and its search reach. The owners of its
-factors return their values at the points that the variable evaluates, with all other variables at their present values.
-In its turn the variable moves to the largest sum. Turns go colour by colour, never for two variables of one factor at a
-time. A turn from outdated messages may be a mistake, which a later turn corrects.
+A variable's owner sends its value and search reach; owners of its factors return their values at the points that it
+evaluates, all others at their present values. In its turn, colour by colour, it moves to the largest sum. A turn from
+outdated messages may be a mistake, which a later turn corrects. Turns pause for a comparison: each factor's value in
+every joint start has one author and is forwarded, so agents with all numbers have bit-identical sums.
 
-Joint starts end in different local maxima. So turns pause, the owner of each factor sends its value in every joint
-start, and recipients forward it. Each number has one author, so repetition, route and order do not matter, and agents
-that have all numbers have bit-identical sums. All continue from the best joint start, or from the best by the numbers
-they have.
-
-Source:
-    Turns are coordinate ascent, as in DSA of Zhang et al. 2005, from several starts; turns by colour, and sums that
-    each agent computes itself, are our own.
+Source: coordinate ascent, as in DSA of Zhang et al. 2005, from several starts; turns by colour are our own.
 """
 
 from collections.abc import Callable, Mapping

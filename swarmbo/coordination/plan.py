@@ -181,8 +181,6 @@ class TraceRow(NamedTuple):
 
 
 class _Notes:
-    """Progress of one part."""
-
     def __init__(self) -> None:
         self.rows: list[tuple[float | None, float | None, Traffic]] = []
 

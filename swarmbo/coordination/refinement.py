@@ -1,20 +1,13 @@
 """Grids that are refined around an incumbent: the values of variables at each level, and the rule for the next level.
 
-A level is a set of values for each variable, the incumbent's among them. On the first level it is a lattice over the
-whole box and the coordinates of the starts; afterwards a window of lattice points around the incumbent. If the best
-joint choice of a window lies inside it, all its lattice neighbours were compared and are no better; the lattice is then
-made finer. If it lies at an edge that is not the box's own, the window moves there, its lattice unchanged.
+The first level is a lattice over the whole box and the coordinates of the starts; later ones are a window of lattice
+points around the incumbent. If the best joint choice lies inside, the lattice is made finer; at an edge that is not the
+box's own, the window moves there. That is a generating set search along the coordinates (Torczon 1997; with bounds,
+Lewis & Torczon 1999): it converges to a point where no coordinate direction climbs.
 
-That is a generating set search along the coordinates, and converges as one (Torczon 1997; with bounds, Lewis & Torczon
-1999). On a smooth function with exactly solved levels, it converges to a point where no coordinate direction climbs; if
-the function is also concave, to its maximum.
-
-A search for few values of many variables (``narrowed``) assembles joint points by max-sum instead, as no random joint
-point suits more than a few of very many factors, so that screening whole points gains nothing. First every variable has
-the same lattice over its side of the box, and its coordinates of given points. The lattice includes both ends, as the
-unexplored edge is often best. On each further level it has its last value, ever nearer neighbours on either side, and
-at first some random values, which may lead to another maximum. A level is one table a factor, and some rounds of
-messages.
+``narrowed`` assembles joint points of very many factors by max-sum, as no random joint point suits more than a few:
+first on one lattice for all, both ends included, as the unexplored edge is often best; then from the last value, ever
+nearer neighbours, and at first some random values, which may lead to another maximum.
 """
 
 from collections.abc import Sequence

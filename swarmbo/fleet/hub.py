@@ -357,7 +357,6 @@ class Hub:
         return True
 
     def _invite(self) -> None:
-        """Invite agents elsewhere that were never heard."""
         if self._invitation and self._clock() - self._invited >= _ASKING:
             self._invited = self._clock()
             for agent in self.problem.agents:

@@ -124,7 +124,6 @@ class Member:
         return self.plan.patience_s * (_LONGER if self._goes_on else 1.0)
 
     def _greet(self) -> None:
-        """Send a sign of life."""
         self._greeted = self._clock()
         if all(recipient != HUB for recipient, _ in self._mail.outstanding):  # otherwise that letter shows it
             self._mail.write(HUB, letters.Here(os.urandom(8)))
@@ -183,7 +182,6 @@ class Member:
             self.invited = plan
 
     def _complain(self) -> None:
-        """Report refused letters to the hub."""
         if (count := self.odd.total()) > self._complained:
             self._complained = count
             self._mail.write(HUB, letters.Odd(dict(self.odd)))

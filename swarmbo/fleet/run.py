@@ -191,8 +191,6 @@ def run_fleet(
 
 
 class _Seen:
-    """Recorder of the network's counts in each round."""
-
     def __init__(self, path: Path, hub: Hub, processes: Processes, on_round: OnRound) -> None:
         self._path, self._hub, self._processes, self._tell = path, hub, processes, on_round
         self._before, self._missed = NetworkReport(), Counter[str]()

@@ -174,15 +174,8 @@ class FactorGraph:
 
     @classmethod
     def of_any(cls, graph: "FactorGraph | nx.Graph[Any]", variables: Iterable[Hashable] | None = None) -> "FactorGraph":
-        """Graph from a user's argument of any kind.
-
-        Args:
-            graph: A ``FactorGraph``, or one of networkx: with ``bipartite`` on its nodes, or, with known variables,
-                other nodes as factors; else one whose edges are factors.
-            variables: Known variables.
-
-        Raises:
-            ConfigError: If it is no graph; and as for :meth:`from_networkx`.
+        """Graph from a user's argument: a ``FactorGraph``, or one of networkx with ``bipartite`` on its nodes, or, with
+        known ``variables``, with other nodes as factors; else its edges are factors. Errors as :meth:`from_networkx`.
         """
         if isinstance(graph, FactorGraph):
             return graph

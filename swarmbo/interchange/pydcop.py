@@ -174,7 +174,6 @@ def _expanded(node: Any, known: dict[int, int]) -> int:
 
 
 def _table(data: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
-    """Table of tables by name, empty if missing."""
     given = data.get(key)
     if given is None:
         return {}

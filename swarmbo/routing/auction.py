@@ -1,15 +1,10 @@
 """Auction of way-points: one by one they go to the highest bidding agent, and into its route; at last, an ascent.
 
-In every step each agent bids for the place with the largest information gain for the team per round that the visit adds
-to its route. The highest bid of the part wins; every agent then updates the values of the other places. When no route
-has room left, agents whose first way-point is rounds away choose in turn a measurement en route.
+Each agent bids for the place with the largest gain for the team per round that the visit adds to its route. When no
+route has room left, agents whose first way-point is rounds away choose in turn a measurement en route. In an ascent
+agents in turn send goals in reach until the end, then next measurements that keep the schedule as far as possible.
 
-In an ascent to the peak agents in turn send their goals, then their next measurements. Both have the largest value by
-the acquisition, given the earlier messages: the goal of all way-points in reach until the end; the next place of all in
-reach once the goal is, before of those that keep the schedule as far as possible.
-
-Source: sequential single-item auctions with insertion, as Koenig et al. 2006; here the gain is submodular, not a
-distance.
+Source: sequential single-item auctions with insertion (Koenig et al. 2006); here the gain is submodular.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,5 @@
 """Local search: DSA, in which variables move at random, and MGM, in which the largest gain among neighbours moves.
-
-In a round all agents send their choices, and each variable computes its alternatives given all others; a rule decides
-the moves. Forbidden combinations come first: a value that breaks fewer factors is better than any that breaks more, and
-of equal ones that with the larger sum of unbroken factors. Weights do not grow (no breakout), so a search may end in a
-forbidden choice, and reports it.
+Weights of broken factors do not grow (no breakout), so a search may end in a forbidden choice.
 """
 
 from collections.abc import Callable, Mapping
@@ -252,6 +248,5 @@ def _moved(
 
 
 def _neighbours(graph: FactorGraph, variable: str) -> tuple[str, ...]:
-    """Other variables of its factors."""
     near = dict.fromkeys(x for f in graph.factors_of(variable) for x in graph.scope(f))
     return tuple(x for x in near if x != variable)
