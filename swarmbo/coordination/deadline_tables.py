@@ -24,7 +24,7 @@ from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.flooding import Flooding, damped, largest_changes
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Utility, Valued
-from swarmbo.coordination.tables import Table, Vector, checked_tables, sizes_of, spread, total
+from swarmbo.coordination.tables import Table, Vector, checked_tables, sizes_of, spreads, total
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport
 from swarmbo.transport import Envelope, Transport
@@ -309,7 +309,7 @@ class DeadlineAgent(Correspondent):
         """Announce a message if it differs enough from the last one."""
         now = message.entries
         # not divided by the spread, which would round: a change is notable if it is above threshold times spread
-        self.announce(recipient, message, lambda before: largest_changes(before.entries, now), spread(now))
+        self.announce(recipient, message, lambda before: largest_changes(before.entries, now), spreads(now[None])[0])
 
 
 class Settled(NamedTuple):

@@ -302,11 +302,6 @@ class Codec:
             raise UnfitError(f"got a message that is none of {__name__}: {error}; do versions differ?") from error
         return Label(*cls._label.unpack_from(payload, start)), message
 
-    @classmethod
-    def decode(cls, payload: bytes) -> Message:
-        """Decode the message alone; see :meth:`read`."""
-        return cls.read(payload)[1]
-
 
 def index_widths(indices: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
     """Additional bytes of a message for indices, compared with index 0, which takes one byte."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
@@ -243,13 +244,13 @@ def solve_with_agents(
         for name in graph.agents
     }
     ended = run_to_the_end(agents, transport)
-    if ended.without and ended.links is not None:
+    if ended.without:
         found = {x: index for outcome in ended.outcomes for x, index in outcome.assignment.items()}
         rounds = max((outcome.rounds for outcome in ended.outcomes), default=0)
         report = SolveReport("blocked", rounds, traffic=ended.traffic, links=ended.links)
         return Solution({x: found[x] for x in graph.variables if x in found}, -math.inf, None, report)
     solution = solution_of(graph, checked, ended.outcomes, ended.traffic)
-    return solution if ended.links is None else replace(solution, report=replace(solution.report, links=ended.links))
+    return replace(solution, report=replace(solution.report, links=ended.links))
 
 
 def maximise_with_agents(
@@ -266,14 +267,12 @@ def maximise_with_agents(
         name: Participant.of(name, plan, functions.of(graph.factors_owned_by(name)), decision) for name in graph.agents
     }
     ended = run_to_the_end(agents, transport)
-    if ended.without and ended.links is not None:
+    if ended.without:
         standing = functions.starts[0] if len(functions.starts) else (functions.low + functions.high) / 2
         value = float(total_value(functions, standing[None])[0])
         return Agreement(standing, value, SolveReport("blocked", 0, value, traffic=ended.traffic, links=ended.links))
     agreement = agreement_of(graph, ended.outcomes, ended.traffic)
-    if ended.links is not None:
-        agreement = dataclasses.replace(agreement, report=replace(agreement.report, links=ended.links))
-    return agreement
+    return dataclasses.replace(agreement, report=replace(agreement.report, links=ended.links))
 
 
 class Ended(NamedTuple, Generic[Result]):
@@ -282,7 +281,7 @@ class Ended(NamedTuple, Generic[Result]):
     outcomes: list[Result]
     without: tuple[str, ...]
     traffic: Traffic
-    links: LinkReport | None
+    links: LinkReport | UnsetType = UNSET
 
 
 def run_to_the_end(agents: Mapping[str, Participant[Result]], transport: Transport) -> Ended[Result]:
@@ -293,5 +292,5 @@ def run_to_the_end(agents: Mapping[str, Participant[Result]], transport: Transpo
         without = tuple(name for name, agent in agents.items() if not agent.is_finished)
         links = carrier.report(without)
     else:
-        traffic, without, links = run(agents, transport), (), None
+        traffic, without, links = run(agents, transport), (), UNSET
     return Ended([outcome for agent in agents.values() for outcome in agent.outcomes], without, traffic, links)

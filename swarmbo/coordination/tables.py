@@ -97,11 +97,6 @@ def spreads(tables: Table) -> Float[np.ndarray, " n"]:
     return np.subtract(high, low, out=np.ones(len(tables)), where=low < high)
 
 
-def spread(table: Table) -> float:
-    """Spread of one table."""
-    return float(spreads(table[None])[0])
-
-
 def _check_entries(factor: str, table: Table) -> None:
     high = float(table.max())  # NaN if any entry is
     if not high <= LARGEST:

@@ -106,14 +106,9 @@ class NetworkReport(msgspec.Struct, frozen=True):
 
     def since(self, before: "NetworkReport", round_number: int) -> NetworkRecord:
         """Part since an earlier report."""
-        again = {agent: count - before.restarts.get(agent, 0) for agent, count in self.restarts.items()}
-        return NetworkRecord(
-            round_number,
-            {agent: count for agent, count in again.items() if count},
-            self.repeated - before.repeated,
-            self.refused - before.refused,
-            self.absent,
-        )
+        again = dict(Counter(self.restarts) - Counter(before.restarts))
+        repeated, refused = self.repeated - before.repeated, self.refused - before.refused
+        return NetworkRecord(round_number, again, repeated, refused, self.absent)
 
 
 class Network(msgspec.Struct, frozen=True):

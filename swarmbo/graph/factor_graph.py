@@ -174,8 +174,9 @@ class FactorGraph:
 
     @classmethod
     def of_any(cls, graph: "FactorGraph | nx.Graph[Any]", variables: Iterable[Hashable] | None = None) -> "FactorGraph":
-        """Graph from a user's argument: a ``FactorGraph``, or one of networkx with ``bipartite`` on its nodes, or, with
-        known ``variables``, with other nodes as factors; else its edges are factors. Errors as :meth:`from_networkx`.
+        """Graph from a user's argument: a ``FactorGraph``, or one of networkx, as for :meth:`from_networkx`.
+
+        Factors are nodes with ``bipartite=1``, or other than known ``variables``; without such nodes they are edges.
         """
         if isinstance(graph, FactorGraph):
             return graph

@@ -24,36 +24,28 @@ class Tour:
     return to base may take more, if the battery permits. Without a ``start`` there is no route.
     """
 
-    def __init__(
-        self,
-        agent: str,
-        travel: Travel,
-        start: Float[np.ndarray, " d"] | None,
-        places: Float[np.ndarray, "p d"],
-        is_open: Bool[np.ndarray, " p"],
-        horizon: int,
-    ) -> None:
-        self._agent, self._travel, self._places, self.stops = agent, travel, places, list[int]()
-        self._open, self._left = is_open.copy(), float(horizon)
+    def __init__(self, pilot: "Pilot") -> None:
+        self._agent, self._travel, self._places = pilot.agent, pilot.travel, pilot.places
+        self._open, self._left, self.stops = pilot.is_open.copy(), float(pilot.horizon), list[int]()
         # distances of other places are not queried: a world may take long to compute them
-        self._asked = np.flatnonzero(is_open)
-        base = travel.base(agent)
-        self._home = np.zeros(len(places))
-        if start is None:
+        self._asked = np.flatnonzero(pilot.is_open)
+        base = pilot.travel.base(pilot.agent)
+        self._home = np.zeros(len(pilot.places))
+        if pilot.start is None:
             self._open[:] = False
             return
-        self._from = [self._away_from(start)]  # here, and each stop
+        self._from = [self._away_from(pilot.start)]  # here, and each stop
         self._to = list[Float[np.ndarray, " p"]]()  # each stop
         self._legs = list[float]()  # rounds to each stop
         self._has_base = base is not None
         if base is not None:
-            battery = float(travel.rounds_left(agent))
+            battery = float(pilot.travel.rounds_left(pilot.agent))
             self._home = unspared(self._way_to(base), self._left, battery)
             self._left = min(self._left, battery)
         # costs of each place before each stop, and after the last one; every leg takes at least a round, which bounds
         # the number of stops
-        most = int(min(self._left, len(places)))
-        self._added = np.empty((most + 1, len(places)))
+        most = int(min(self._left, len(pilot.places)))
+        self._added = np.empty((most + 1, len(pilot.places)))
         self._added[0] = self._from[0]
         self._fitting = self._added[:1]
 
@@ -176,7 +168,7 @@ class Pilot:
 
     def tour(self) -> Tour:
         """Its empty route."""
-        return Tour(self.agent, self.travel, self.start, self.places, self.is_open, self.horizon)
+        return Tour(self)
 
     def in_reach(self) -> Bool[np.ndarray, " p"]:
         """Mask of places that it can measure in this round."""
