@@ -225,7 +225,9 @@ class Agent(Returning):
         """
         own, more = self._own, dict[str, Any](failed=failed, order=self._own.count)
         query_id = UNASKED if query is None and self.problem.is_field else query_name(query)
-        before = self._unlearned(query_id)
+        # data that are not in the log yet: unreported, or in the report under way
+        since = own if self._begun is None else self._begun.deciding.said.then(own)
+        before = since.told.get(query_id, OwnRow(0))
         if query_id == UNASKED and point is None:
             row = self._owned.unrequested(before, outcome, location, noise_std, **more)
         else:
@@ -234,11 +236,6 @@ class Agent(Returning):
             row = self._teller.told(self._log, query_id, before, outcome, point, location, noise_std, **more)
         if row is not None:
             self._own = own.with_told(query_id, row)
-
-    def _unlearned(self, query_id: str) -> OwnRow:
-        """Own data about a query that are not in the log yet: unreported, or in the report under way."""
-        own = self._own if self._begun is None else self._begun.deciding.said.then(self._own)
-        return own.told.get(query_id, OwnRow(0))
 
     def observe(self, query: object, info: Mapping[str, Any], *, is_all: bool = True) -> None:
         """Learn its own environment's info of a round in a field, as ``Team.observe`` does for all agents.

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -18,8 +19,7 @@ from swarmbo.coordination import deadline_box, deadline_tables, schema as fittin
 from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, solution_with
 from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import Correspondent, has_deadline
-from swarmbo.coordination.drivers.by_messages import ByMessages, Post
-from swarmbo.coordination.messages import Key, Message
+from swarmbo.coordination.drivers.by_messages import ByMessages, Post, Waiting
 from swarmbo.coordination.part import Part
 from swarmbo.coordination.requests import AllReduce, Steps, ToAll, asked
 from swarmbo.deciding import joint, places
@@ -32,9 +32,8 @@ from swarmbo.transport import Envelope, Routes
 
 
 class Timed(NamedTuple):
-    """A stage of ``deadline`` ticks without waiting; answered by the values of the agent's own variables.
-
-    ``again`` is True for the second agreement of a decision.
+    """A stage of ``deadline`` ticks without waiting; ``again`` for the second agreement of a decision. Answered by the
+    values of the agent's own variables.
     """
 
     deadline: int
@@ -76,14 +75,13 @@ class Clocked:
 
 Out = TypeVar("Out")
 _NEAR = 1.0  # distance outside the cube that a point may have, in sides
-Program = Generator[Mapping[Key, fitting.Wanted], dict[Key, Message], Out]
 
 
 class Stage(NamedTuple):
     """Parallel programs of one purpose; answered by their outcomes."""
 
     purpose: str
-    programs: Callable[[Post], Iterable[Program[Any]]]
+    programs: Callable[[Post], Iterable[Waiting[Any]]]
 
 
 Staged = Generator[Stage | Timed | Known, Any, Out]
@@ -111,7 +109,6 @@ class Messaging:
         return all_of(self.setup.problem.graph, self.routes, self._members)
 
     def _exchanged(self, purpose: str, steps: Steps[dict[str, bytes]]) -> Staged[dict[str, bytes]]:
-        """Exchange data with every agent."""
         (said,) = yield Stage(purpose, lambda post: [ByMessages(self._everybody, self.name, post).program(steps)])
         return said
 
@@ -124,15 +121,14 @@ class Messaging:
 
     def _reduced(
         self, part: Part, terms: Float[np.ndarray, "f k m"], post: Post, fits: fitting.Fits
-    ) -> Program[Float[np.ndarray, "k m"]]:
+    ) -> Waiting[Float[np.ndarray, "k m"]]:
         return ByMessages(part, self.name, post).program(asked(AllReduce(terms, fits)))
 
     def _composed(
         self, purpose: str, point: Float[np.ndarray, " n"], owners: Sequence[str] = (), who: Sequence[str] = ()
     ) -> Staged[Float[np.ndarray, " n"]]:
-        """Joint point of the unit cube, to which each agent contributes the variables that it owns here.
-
-        The first participant, or the first of ``who``, contributes those of absent agents.
+        """Joint point to which each agent contributes the variables that it owns here; the first participant, or the
+        first of ``who``, those of absent agents.
         """
         members, owners = self._members, owners or self.setup.problem.graph.variable_owners
         first = next((agent for agent in members if agent in who), members[0])
@@ -178,7 +174,7 @@ class Answering(Messaging):
         if self._knows_all or not mine or not len(U):
             return None
 
-        def ranked(i: int, part: FactorGraph, post: Post) -> Program[Any]:
+        def ranked(i: int, part: FactorGraph, post: Post) -> Waiting[Any]:
             own = part.factors_owned_by(self.name)
             terms = np.zeros((0, len(U) + len(belief.pending)))
             if own:
@@ -250,18 +246,14 @@ class Answering(Messaging):
         return Agreement((yield from self._composed("point", point)), 0.0, report)
 
     def _agreed_in_time(self, timed: deadline_box.TimedClimbs, request: joint.Agree) -> Staged[Agreement]:
-        """Agree by a deadline."""
         functions, graph, variables = request.functions, request.functions.graph, self.setup.problem.graph.variables
         word: Mapping[str, float] = {}
         if self.name in graph.agents:
             terms = deadline_box.BoxTerms.of(timed, functions, request.seed, shares=request.shares)
             stand = dict(zip(graph.variables, np.clip(terms.standing, terms.low, terms.high).tolist(), strict=True))
-            own = yield Timed(
-                timed.deadline,
-                Routes([agent for agent in graph.agents if agent in self._members], request.links),
-                lambda decision: deadline_box.DeadlineAgentInBox(self.name, terms, functions, decision),
-                again=request.again,
-            )
+            routes = Routes([agent for agent in graph.agents if agent in self._members], request.links)
+            made = partial(deadline_box.DeadlineAgentInBox, self.name, terms, functions)
+            own = yield Timed(timed.deadline, routes, made, again=request.again)
             word = stand | own
         point = np.array([word.get(variable, 0.0) for variable in variables])
         point = yield from self._composed("point", point, who=graph.agents)
@@ -289,9 +281,7 @@ class Answering(Messaging):
         return solution_with(graph, assignment, values[0], outcomes, Traffic())
 
     def _chosen_in_time(self, timed: deadline_tables.TimedTables, request: places.Choose) -> Staged[Solution]:
-        """Agree by a deadline: before it exchange forbidden pairs, after it the choices; its own location is known in
-        time.
-        """
+        """Agree by a deadline: forbidden pairs go before, choices after; its own location is known in time."""
         problem, graph, agents = request.problem, request.problem.graph, self.setup.problem.agents
         own = {f: problem.tables[f] for f in graph.factors if graph.owner(f) == self.name}
         packed = Conflicts.packed(graph, problem.tables, self.name)
@@ -302,12 +292,8 @@ class Answering(Messaging):
         if self.name in graph.agents:
             terms = deadline_tables.Terms(timed, sizes, conflicts, places.declining(problem), request.seed)
             links = Routes(graph.agents, request.links)
-            word = yield Timed(
-                timed.deadline,
-                links,
-                lambda decision: deadline_tables.DeadlineAgent(self.name, terms, own, decision),
-                again=False,
-            )
+            made = partial(deadline_tables.DeadlineAgent, self.name, terms, own)
+            word = yield Timed(timed.deadline, links, made, again=False)
             index = word[self.name]
             place = None if index is None else problem.shortlists[self.name][index]
             # the robot may start while the choices of others are still under way

@@ -12,17 +12,8 @@ from swarmbo.problem import Problem
 
 
 class Participants(msgspec.Struct, frozen=True):
-    """Participants of a decision, the same for all of them.
-
-    An absent agent sends and receives nothing: in a field it chooses nothing, of a function its variables keep the
-    initial values that all know. Its data since the last decision, which it could not report, are in ``said``, so that
-    nothing is lost or counted twice.
-
-    Args:
-        number: Number of the decision, larger than those of all before, also given-up ones.
-        members: Participants in the problem's order, at least one.
-        said: Data of absent agents. Outcomes that are private are masked; see ``public``.
-        over: Queries without further outcomes, as their agents are absent.
+    """Participants of a decision by a deadline, alike for all. ``said`` has absent agents' public data since the last
+    decision, so that nothing is lost or counted twice; ``over`` are queries without further outcomes.
     """
 
     number: int

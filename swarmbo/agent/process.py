@@ -35,11 +35,8 @@ def serve(connection: "Connection[Any, Any]") -> None:
                 return
             try:
                 if agent is None:
-                    agent = (
-                        Agent(*arguments, **keywords)
-                        if name == "new"
-                        else Agent.from_state_dict(*arguments, **keywords)
-                    )
+                    make = Agent if name == "new" else Agent.from_state_dict
+                    agent = make(*arguments, **keywords)
                     answer = agent.name
                 else:
                     answer = getattr(agent, name)(*arguments, **keywords)

@@ -1,7 +1,4 @@
-"""Admissible content of agents' messages before and after an agreement; others are dropped on arrival.
-
-Each test uses common knowledge only: owners, pending queries, the box.
-"""
+"""Admissible content of agents' messages before and after an agreement, from common knowledge; others are dropped."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.agent import schema
-from swarmbo.agent.answers import Answering, Program, Stage, Staged
+from swarmbo.agent.answers import Answering, Stage, Staged
 from swarmbo.belief.fusion.fused import Talk
 from swarmbo.belief.fusion.fused_view import Spoken, Unfinished, carried, talk as talking
 from swarmbo.coordination import schema as fitting
-from swarmbo.coordination.drivers.by_messages import Post
+from swarmbo.coordination.drivers.by_messages import Post, Waiting
 from swarmbo.coordination.messages import Key, Note
 from swarmbo.coordination.requests import ToAll, answered, asked
 from swarmbo.deciding.field import FieldLearner
@@ -58,7 +58,6 @@ class Stages(Answering):
         return (yield from answered(reports.merged(log, learner, heard), self._talked))
 
     def _talked(self, due: Sequence[Talk]) -> Staged[None]:
-        """Exchange messages about beliefs with neighbours."""
         for talk in due:
             for view in talk.agents.values():
                 view.refused = self.refused
@@ -74,7 +73,7 @@ class Stages(Answering):
         inbox = [Envelope(name, self.name, notes[name]) for name in names if notes.get(name)]
         return {self.name: inbox}
 
-    def _notes(self, said: Mapping[str, bytes], neighbours: Sequence[str], post: Post) -> Program[dict[str, bytes]]:
+    def _notes(self, said: Mapping[str, bytes], neighbours: Sequence[str], post: Post) -> Waiting[dict[str, bytes]]:
         """Exchange a note with every neighbour; an empty note means nothing to send, or a loss."""
         for neighbour in neighbours:
             post(neighbour, Note(self.name, said.get(neighbour, b"")))

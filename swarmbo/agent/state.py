@@ -30,19 +30,7 @@ STATE_VERSION = 5  # 5: the query of each evaluation
 
 
 _MOST = 2**28  # bytes of an unpacked snapshot
-
-
-class _Array(msgspec.Struct, frozen=True, array_like=True):
-    """Numbers of an array, packed for sending."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    content: bytes
-
-
-class _State(msgspec.Struct, frozen=True, array_like=True):
-    json: dict[str, Any]
-    arrays: dict[str, _Array]
+_Packed = tuple[str, tuple[int, ...], bytes]  # type, shape and bytes of an array
 
 
 class Returning(Talking):
@@ -175,11 +163,8 @@ class Returning(Talking):
             arrays = arrays | more
         elif isinstance(self._learner, FieldLearner):
             learned = self._learner.whereabouts()
-        packed = {
-            name: _Array(array.dtype.str, array.shape, np.ascontiguousarray(array).tobytes())
-            for name, array in arrays.items()
-        }
-        return zlib.compress(msgspec.msgpack.encode(_State({"log": plain, **learned}, packed)))
+        packed = {name: (a.dtype.str, a.shape, np.ascontiguousarray(a).tobytes()) for name, a in arrays.items()}
+        return zlib.compress(msgspec.msgpack.encode(({"log": plain, **learned}, packed)))
 
     def restore(self, lent: bytes, own: Mapping[str, OwnRow], last: int, since: int = 0) -> None:
         """Take over another agent's snapshot; its own decisions after number ``since`` are given up.
@@ -198,18 +183,18 @@ class Returning(Talking):
         """
         self.give_up(since)
         try:
-            state = msgspec.msgpack.decode(_inflated(lent), type=_State)
-            arrays = {name: _array(array) for name, array in state.arrays.items()}
+            known, packed = msgspec.msgpack.decode(_inflated(lent), type=tuple[dict[str, Any], dict[str, _Packed]])
+            arrays = {name: _array(*array) for name, array in packed.items()}
             # everything is tried before anything is replaced: a bad snapshot leaves the agent as it was
-            log = self._log.from_state(state.json["log"], arrays)
+            log = self._log.from_state(known["log"], arrays)
             shapes = log.history.X.shape[1:], log.history.factors.shape[1:]
             if shapes != (self._log.history.X.shape[1:], self._log.history.factors.shape[1:]):
                 raise ValueError(f"got rows of {shapes}")
             learner = self._learner
             if self._learns_alike:
-                learner = learner.from_state(state.json, arrays)
+                learner = learner.from_state(known, arrays)
             elif isinstance(learner, FieldLearner):
-                learner = learner.returned(state.json, own)
+                learner = learner.returned(known, own)
             log = self._filled(log, own)
         except (msgspec.MsgspecError, zlib.error, KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
@@ -242,7 +227,6 @@ class Returning(Talking):
         return self._owned if self.participants is None else replace(self._owned, teller=self.participants.members[0])
 
     def _stop(self) -> None:
-        """Wait for no more messages."""
         self._steps = self._begun = self._before = self._clocked = None
         number = self._participant.decision
         self._participant = Participant[Any](self.name, number)
@@ -309,12 +293,7 @@ class Returning(Talking):
 
 
 def round_of(query_id: str) -> int:
-    """Round of a function's query: queries are numbered from 1.
-
-    Example:
-        >>> round_of("q00012")
-        12
-    """
+    """Round of a function's query: queries are numbered from 1."""
     return int(query_id[1:])
 
 
@@ -326,8 +305,7 @@ def _inflated(lent: bytes) -> bytes:
     return content
 
 
-def _array(packed: _Array) -> np.ndarray:
-    dtype = np.dtype(packed.dtype)
-    if dtype.kind not in "fiub":
-        raise ValueError(f"got an array of {packed.dtype}; wanted numbers")
-    return np.frombuffer(packed.content, dtype).reshape(packed.shape).copy()
+def _array(dtype: str, shape: tuple[int, ...], content: bytes) -> np.ndarray:
+    if np.dtype(dtype).kind not in "fiub":
+        raise ValueError(f"got an array of {dtype}; wanted numbers")
+    return np.frombuffer(content, dtype).reshape(shape).copy()

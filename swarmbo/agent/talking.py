@@ -37,11 +37,8 @@ TICK = ("", b"")  # no agent has this name
 
 
 class Deciding(msgspec.Struct, frozen=True):
-    """Decisions in progress: their inputs, and all arrivals since. Everything else follows from these.
-
-    ``said`` has the agent's own data before. ``heard`` has sender and payload in the order of arrival, and ``("",
-    b"")`` at each tick of an agreement by a deadline. Once ``is_under_way``, messages were sent, and are not sent
-    again. ``known`` has offers of the last report in a field, if all received it. A ``count`` of 0 is a recommendation.
+    """Decisions in progress: inputs, and ``heard``: all arrivals since, with ``TICK`` at each tick by a deadline. Once
+    ``is_under_way``, messages were sent, and are not sent again. A ``count`` of 0 is a recommendation.
     """
 
     count: int
@@ -189,9 +186,8 @@ class Talking:
         return said
 
     def _put_aside(self, inbox: Sequence[Envelope]) -> list[Envelope]:
-        """Sort arrivals into expected messages and messages by a deadline, and drop late ones.
-
-        By a deadline changed messages are dropped, too, so that nothing stops the clock.
+        """Sort arrivals into awaited messages and those by a deadline, and drop late ones. By a deadline changed ones
+        are dropped, too, so that nothing stops the clock.
         """
         last, fresh, bundles, early = self._participant.decision, list[Envelope](), list[Envelope](), list[Envelope]()
         is_deciding = self._steps is not None
@@ -233,7 +229,6 @@ class Talking:
         return said
 
     def _begin(self, count: int, offer: Offer) -> None:
-        """Begin so many decisions."""
         self._routes = Routes(self.problem.agents, self.links, has_base=self.has_base)
         heard = tuple((envelope.sender, envelope.payload) for envelope in (*self._early, *self._bundles))
         # participants are named for decisions; a recommendation is by all agents
@@ -297,7 +292,6 @@ class Talking:
         return post
 
     def _decided(self, deciding: Deciding) -> Staged[None]:
-        """Program of some decisions."""
         stages = Stages(
             self.name, self._setup, self._routes, self.links, deciding.participants, self.sites, self.refused
         )

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from swarmbo.boundary.html import html_table
 from swarmbo.coordination.tables import Table, factor_values, total, violated
 from swarmbo.graph import FactorGraph
-from swarmbo.records import LinkReport, SolveReport, Status, Traffic
+from swarmbo.records import SolveReport, Status, Traffic
 
 _MOST_SHOWN = 20  # variables in a notebook
 
@@ -167,13 +167,3 @@ def agreement_of(graph: FactorGraph, outcomes: Sequence[BoxOutcome], traffic: Tr
         polish_gain=sum(gain_of[part] for part in sorted(gain_of)) if gain_of else None,
     )
     return Agreement(np.array([x[variable] for variable in graph.variables]), value, report)
-
-
-def unfinished_solution(
-    graph: FactorGraph, outcomes: Sequence[TableOutcome], traffic: Traffic, links: LinkReport
-) -> Solution:
-    """Make the solution of a blocked run, in which some agents wait for ever: the choices of those that finished."""
-    found = {variable: index for outcome in outcomes for variable, index in outcome.assignment.items()}
-    assignment = {variable: found[variable] for variable in graph.variables if variable in found}
-    rounds = max((outcome.rounds for outcome in outcomes), default=0)
-    return Solution(assignment, -np.inf, None, SolveReport("blocked", rounds, traffic=traffic, links=links))

@@ -1,8 +1,7 @@
 """Steps on a box: starts, exchange between neighbours, sums over a part, and spectral projected gradient ascent.
 
-By messages a variable moves along the sum of its factors' gradients. Each step costs one message from each factor to
-the owners of its shared variables (gradients) and one back (their sum). It also costs one message up and one down a
-tree of the part's agents (sums that accept or shorten the step).
+By messages a step costs one message from each factor to the owners of its shared variables (gradients), one back (their
+sum), and sums up and down a tree of the part's agents, which accept or shorten it.
 
 Source: Birgin, Martínez & Raydan 2000 (SPG2, monotone); Barzilai & Borwein 1988.
 """
@@ -81,10 +80,8 @@ def settled(view: BoxView, point: Float[np.ndarray, " n"], outcome: BoxOutcome) 
 def drawn_starts(
     functions: LocalFunctions, variables: Iterable[str], seed: int, n_given: int, n_random: int
 ) -> Float[np.ndarray, "m n"]:
-    """Joint points that are candidates for starts: given ones, then random ones, which every agent can draw.
-
-    Each variable has its own random stream, so the first random points do not depend on ``n_random``. Columns of
-    variables that are not named are 0.
+    """Candidates for starts: given joint points, then random ones that every agent can draw, from a stream for each
+    named variable; columns of other variables are 0.
     """
     low, high = functions.low, functions.high
     given = np.clip(functions.starts[:n_given], low, high)
@@ -96,10 +93,8 @@ def drawn_starts(
 
 
 def natural_penalty(values: Float[np.ndarray, " m"], n_given: int) -> float:
-    """Spread of a part's values over the squared spread of its box; always above 0, and 1 if all values are equal.
-
-    The first ``n_given`` values are at given starts. These lie where the sum is large and would bias the spread, so
-    they count only if the sum is flat at all random points.
+    """Spread of a part's values over the squared spread of its box; 1 if all are equal. Given starts (the first
+    ``n_given``) lie where the sum is large, so they count only if it is flat elsewhere.
     """
     for seen in (values[n_given:], values):
         known = seen[np.isfinite(seen)]
@@ -139,12 +134,8 @@ def ascend(
     tolerance: float = 1e-9,
     first_step: Float[np.ndarray, "g m"] | None = None,
 ) -> Climbed:
-    """Run spectral projected gradient ascent on g x m problems, each with its own step length; values never fall.
-
-    Coordinates are scaled by the sides of the box; ``steps`` counts evaluations after the first. A row of problems
-    stops once none of them moves by more than ``tolerance`` sides, and does not depend on other rows. ``first_step``
-    may be that of an earlier climb of nearly the same functions; by default it is a tenth of the box along the steepest
-    coordinate, and at most half the box.
+    """Spectral projected gradient ascent on g x m problems; values never fall. ``steps`` counts evaluations after the
+    first; a row ends once no problem moves by more than ``tolerance`` sides. Rows are independent.
     """
     sides = np.where(high > low, high - low, 1.0)
     X = np.ascontiguousarray(X)  # sums along the last axis then have one order for any number of rows
@@ -179,9 +170,8 @@ def augmented(
     centre: Float[np.ndarray, "g m a"],
     weight: Float[np.ndarray, "g #m a"],
 ) -> Climbable:
-    """Augmented Lagrangian of factors, phi(x) - weight/2 |x - centre|², with centre z - u.
-
-    Source: Boyd et al. 2011, section 3.1.1, in scaled form; Bardou et al. 2024, eq. 10.
+    """Augmented Lagrangian phi(x) - weight/2 |x - centre|², centre z - u (Boyd et al. 2011, section 3.1.1, scaled
+    form).
     """
 
     def lagrangian(X: Float[np.ndarray, "g m a"]) -> Climbing:
@@ -195,10 +185,8 @@ def augmented(
 def polish(
     view: BoxView, Z: Float[np.ndarray, "m n"], steps: int, tolerance: float = _NOWHERE, least: float = 0.0
 ) -> Steps[Polished]:
-    """Ascend from joint points of a part, and return the points and the part's sum after and before, which never falls.
-
-    It stops when no point moves by more than ``tolerance`` sides in an accepted step of full Barzilai-Borwein length.
-    It also stops when four steps raise the best sum by less than ``least`` of its total rise.
+    """Ascend from joint points of a part: points, sum after, sum before. It ends at full steps within ``tolerance``
+    sides, or if four steps raise the best sum by less than ``least`` of its total rise.
     """
     low, high, sides = view.functions.low, view.functions.high, view.sides
     values, slope = yield from _look(view, Z)

@@ -18,6 +18,7 @@ from swarmbo.coordination.messages import FromFactor, FromVariable
 from swarmbo.coordination.part import LocalView
 from swarmbo.coordination.requests import AllReduce, Mail, Steps, Watch
 from swarmbo.coordination.tables import Table, Vector
+from swarmbo.coordination.trees import on_tree
 from swarmbo.graph import FactorGraph
 
 Bound = Literal["mplp"]
@@ -30,7 +31,9 @@ def upper_bound(
 ) -> Steps[float]:
     """Upper bound on every joint choice of a connected part, up to rounding, after so many turns of its factors."""
     if view.graph.is_forest:
-        return (yield from _on_tree(view, tables))
+        chosen, _ = yield from on_tree(view, tables, sizes)
+        best = {f: float(tables[f][tuple(chosen[x] for x in view.graph.scope(f))]) for f in view.factors}
+        return (yield from _summed(view, best))
     return (yield from _mplp(view, tables, sizes, rounds))
 
 
@@ -38,47 +41,6 @@ def _summed(view: LocalView, terms: Mapping[str, float]) -> Steps[float]:
     """Sum over all factors of the part, of a term for each own factor."""
     sums = yield AllReduce(np.array([terms[f] for f in view.factors]).reshape(-1, 1, 1))
     return float(sums[0, 0])
-
-
-def _on_tree(view: LocalView, tables: Mapping[str, Table]) -> Steps[float]:
-    """Optimum of a tree: each node sends towards the first factor the best value of everything behind it."""
-    graph, mail = view.graph, Mail()
-    factors, variables = set(view.factors), set(view.variables)
-    above, top = _towards(graph, graph.factors[0]), 0.0
-    for node, parent in reversed(above.items()):
-        if node in variables and parent is not None:
-            said = [("factor", f, node) for f in graph.factors_of(node) if f != parent]
-            yield from mail.wait(said)
-            entries = reduce(np.add, [mail[key].entries for key in said], np.zeros(()))
-            if said:  # a variable without another factor sends nothing
-                mail.say(graph.variable_owner(node), graph.owner(parent), FromVariable(parent, node, entries))
-        elif node in factors:
-            scope = graph.scope(node)
-            behind = {x: ("variable", node, x) for x in scope if x != parent and len(graph.factors_of(x)) > 1}
-            yield from mail.wait(behind.values())
-            best = tables[node]
-            for axis, x in enumerate(scope):
-                if x in behind:
-                    best = best + mail[behind[x]].entries.reshape([-1 if k == axis else 1 for k in range(len(scope))])
-            if parent is None:
-                top = float(best.max())
-            else:
-                entries = best.max(axis=tuple(axis for axis, x in enumerate(scope) if x != parent))
-                mail.say(graph.owner(node), graph.variable_owner(parent), FromFactor(node, parent, entries))
-    yield from mail.close()
-    return (yield from _summed(view, {f: top if above[f] is None else 0.0 for f in view.factors}))
-
-
-def _towards(graph: FactorGraph, root: str) -> dict[str, str | None]:
-    """Next node towards the root factor, for each node of a tree; the root first, each node after its next one."""
-    above: dict[str, str | None] = {root: None}
-    factors, queue = set(graph.factors), [root]
-    for node in queue:
-        for other in graph.scope(node) if node in factors else graph.factors_of(node):
-            if other not in above:
-                above[other] = node
-                queue.append(other)
-    return above
 
 
 def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int], rounds: int) -> Steps[float]:
@@ -95,7 +57,8 @@ def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
     place, variables = {f: k for k, f in enumerate(order)}, set(view.variables)
     scopes = {f: tuple(x for x in graph.scope(f) if len(graph.factors_of(x)) > 1) for f in graph.factors}
     # other variables are in this factor only, so their maxima lose nothing
-    tables = {f: _over(tables[f], graph.scope(f), scopes[f]) for f in view.factors}
+    lonely = {f: tuple(k for k, x in enumerate(graph.scope(f)) if x not in scopes[f]) for f in view.factors}
+    tables = {f: tables[f].max(axis=axes) for f, axes in lonely.items()}
     homes = {x: graph.factors_of(x)[0] for x in graph.variables if len(graph.factors_of(x)) > 1}
     shares = {(f, x): np.zeros(sizes[x]) for f in view.factors for x in scopes[f]}  # of the own factors
     heard = {(f, x): np.zeros(sizes[x]) for x in view.variables for f in graph.factors_of(x)}  # of the own variables
@@ -144,11 +107,6 @@ def _mplp(view: LocalView, tables: Mapping[str, Table], sizes: Mapping[str, int]
         if home in terms:
             terms[home] += float((mail["variable", home, x].entries + shares[home, x]).max())
     return (yield from _summed(view, terms))
-
-
-def _over(table: Table, scope: tuple[str, ...], kept: tuple[str, ...]) -> Table:
-    """Maxima of a table over the variables that are not kept."""
-    return table.max(axis=tuple(axis for axis, x in enumerate(scope) if x not in kept))
 
 
 def _shares(table: Table, had: list[Vector]) -> list[Vector]:

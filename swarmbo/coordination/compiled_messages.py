@@ -1,7 +1,5 @@
-"""Max-sum's messages, compiled: a pass over factors, and one over variables. Import it late.
-
-Additions and maxima are taken in one fixed order, whatever the number of factors, so that a factor's messages are
-bit-identical alone and among others. The tests hold them to a plain form.
+"""Max-sum's messages, compiled: a pass over factors, and one over variables. Import it late. The order of additions and
+maxima is fixed, so a factor's messages are bit-identical alone and among others.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,9 +32,7 @@ _unsigned: Any = np.uint64  # compiled code would test a signed index for counti
 
 @intrinsic
 def _larger(_typing: Any, a: Any, b: Any) -> Any:
-    """The larger of two float64, neither of them NaN; the sign of zero is ignored, or no vector instruction could be
-    used.
-    """
+    """The larger of two float64, neither NaN; the sign of zero is ignored, as vector instructions need."""
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()] * 2)
@@ -102,11 +98,8 @@ def renew_factor(
     damping: float,
     spare: Spare,
 ) -> float:
-    """Renew the messages of one factor, normalised and damped, into ``out``, and return the largest change.
-
-    r_k(x_k) = max over the other variables of [F(x) + sum over j != k of q_j(x_j)] (Hoang et al. 2018, eq. of
-    m_{I->i}). The factor's table begins at ``at``, its axes at ``first`` in ``sizes`` and ``starts``; the table is read
-    once. ``spare`` (:func:`new_spare`) is overwritten.
+    """Write a factor's messages, normalised and damped, and return the largest change: r_k(x_k) = max over the others
+    of [F(x) + sum of q_j(x_j), j != k] (Hoang et al. 2018, m_{I->i}). The table is read once; ``spare`` is overwritten.
     """
     # a table over x_1 … x_a is read as x_1 against all others: one pass gives r_1 and the maximum over x_1, a table of
     # one axis less, on which the rest recurses
@@ -161,10 +154,8 @@ def _factor_pass(
 def renew_variable(
     starts: Places, first: Whole, degree: Whole, d: Whole, heard: Flat, said: Flat, spare: Spare
 ) -> None:
-    """Renew the messages of one variable: the sum of earlier factors' messages plus the sum of later ones'.
-
-    The variable's entries begin at ``first`` in ``starts``. The first array of ``spare`` receives the sum of all
-    messages.
+    """Write the messages of a variable whose entries begin at ``first`` in ``starts``: sum of earlier factors' messages
+    plus sum of later ones'. ``spare[0]`` receives the sum of all.
     """
     sums, after, _, _ = spare
     size = _unsigned(d)
@@ -186,7 +177,6 @@ def renew_variable(
 def _variable_pass(
     starts: Places, degree: Whole, size: Whole, heard: Flat, said: Flat, choices: Places, spare: Spare
 ) -> None:
-    """Loop of :func:`renew_variables`."""
     for i in range(len(choices)):
         renew_variable(starts, i * degree, degree, size, heard, said, spare)
         best = 0
@@ -211,20 +201,14 @@ def renew_factors(
     damping: float,
     out: Flat,
 ) -> float:
-    """Renew the messages of n factors of one shape into ``out``, normalised and damped; the largest change.
-
-    For each axis, n messages begin at ``starts``. Changes are in units of ``spreads``.
-    """
+    """Write the messages of n factors of one shape, from ``starts`` on for each axis; largest change in ``spreads``."""
     shape, flat = tables.shape[1:], tables.reshape(-1)
     arrays = incoming, previous, spreads, damping, out, new_spare([shape])
     return _factor_pass(flat, np.array(shape), starts.copy(), *arrays)
 
 
 def renew_variables(starts: Int[np.ndarray, "n degree"], size: int, incoming: Flat, out: Flat) -> Int[np.ndarray, " n"]:
-    """Renew the messages of n variables of one degree and size into ``out``, and return each variable's best value.
-
-    ``starts`` has the index at which each message begins, in the graph's order of factors.
-    """
+    """Write the messages of n variables, each at its ``starts``, and return each variable's best value."""
     choices = np.empty(len(starts), dtype=np.int64)
     _variable_pass(starts.reshape(-1), starts.shape[1], size, incoming, out, choices, new_spare([(size,)]))
     return choices

@@ -1,7 +1,5 @@
-"""Compiled passes over a whole graph: all messages of a tree, each once, and the last choices. Import it late.
-
-They are bit-identical to the loops over messages in ``methods.max_sum`` and ``decoding``. Edges are those of
-``swarmbo.graph.edges``.
+"""Compiled passes over a whole graph: all messages of a tree, each once, and the last choices. Import it late. They are
+bit-identical to the loops over messages in ``trees`` and ``decoding``.
 """
 
 from collections.abc import Iterable
@@ -54,7 +52,7 @@ def breadth_first(
 
 @compiled(nogil=True)
 def tree_rounds(factor_order: Places, up: Places, first: Places, variables: Places, n_variables: Whole) -> Whole:
-    """Rounds until all messages of a forest are final: half its longest path, as in ``part.tree_levels``."""
+    """Rounds until all messages of a forest are final: half its longest path, as in ``Part.levels``."""
     behind = np.zeros(n_variables, dtype=np.int64)  # edges to the furthest node below a variable
     longest = 1
     for back in range(len(factor_order)):
@@ -242,13 +240,7 @@ def tree_messages(
 
 
 def last_choices(
-    edges: Edges,
-    tables: Flat,
-    begins: Places,
-    sizes: Places,
-    starts: Places,
-    from_variables: Flat,
-    from_factors: Flat,
+    edges: Edges, tables: Flat, begins: Places, sizes: Places, starts: Places, from_variables: Flat, from_factors: Flat
 ) -> Int[np.ndarray, " n_variables"]:
     """Choices of :func:`swarmbo.coordination.decoding.decode` for a whole graph in one process."""
     order, _, _ = order_of(edges)

@@ -76,9 +76,7 @@ class Conflicts:
 
     @cached_property
     def colour(self) -> dict[str, int]:
-        """Turn of each variable's owner to decide: never that of a neighbour, so that it can use the neighbour's
-        decision.
-        """
+        """Turn of each variable's owner to decide: never that of a neighbour, whose decision it can use."""
         colours: dict[str, int] = {}
         for x in self.graph.variables:
             taken = {colours[y] for y in self.neighbours[x] if y in colours}

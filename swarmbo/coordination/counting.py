@@ -1,7 +1,4 @@
-"""Numbers and lengths of many equal messages that cross links, computed with arrays, without making the messages.
-
-Lengths follow ``Codec.size`` and hops ``Routes``; tests compare the sums with real messages.
-"""
+"""Traffic of many equal messages, computed with arrays; tests compare lengths and hops with real messages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,10 +28,7 @@ class Counts:
     part: Part
 
     def numbers(
-        self,
-        kind: type[Numbers],
-        sizes: Int[np.ndarray, " e"],
-        said: Bool[np.ndarray, " e"] | None = None,
+        self, kind: type[Numbers], sizes: Int[np.ndarray, " e"], said: Bool[np.ndarray, " e"] | None = None
     ) -> Traffic:
         """Traffic of messages of so many entries per edge in one direction; ``said`` masks edges with a message."""
         hops, outline = self._hops, Codec.size(kind("", "", NO_NUMBERS))

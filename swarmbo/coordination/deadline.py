@@ -59,10 +59,8 @@ def require_lockstep(settings: Timed) -> None:
 
 
 class Correspondence:
-    """One agent's side of the announcements between it and another.
-
-    The other counts as silent after ``patience`` ticks, on links without loss. Entries are repeated after ``retry``
-    ticks without an acknowledgement, which takes two.
+    """One agent's announcements to another and back; the other is silent after ``patience`` ticks without loss. Entries
+    are repeated after ``retry`` ticks without an acknowledgement, which takes two.
     """
 
     def __init__(self, patience: int, retry: int = 1) -> None:
@@ -151,19 +149,8 @@ def _acknowledged(newest: int, before: int) -> Iterator[int]:
 
 
 class Correspondent(ABC):
-    """Base of agents that agree by a deadline.
-
-    No arrival or loss makes an agent raise or wait. It drops (and counts) messages that are broken, of another
-    decision, or not the sender's to state; ``refused`` counts inadmissible content by sender. The newest version of
-    each entry holds.
-
-    Args:
-        graph: Scopes and owners. Agents exchange bundles with the owners of their factors' variables, of their
-            variables' factors, and of these factors' variables.
-        settings: Of the agreement.
-        more: Further agents with which it exchanges bundles.
-        retry: Ticks, >= 1, until an unacknowledged entry is sent again. A larger value sends less, and news arrive
-            later.
+    """Base of an agent in an agreement by a deadline: its announcements to every agent that it exchanges messages with
+    (``more`` beyond neighbours), and checks of arrivals. ``refused`` counts inadmissible entries by sender.
     """
 
     def __init__(
@@ -199,7 +186,6 @@ class Correspondent(ABC):
         """Store an entry, and return True, if the sender may state it."""
 
     def _hear_all(self, now: int, inbox: Sequence[Envelope]) -> None:
-        """Begin a tick with the arrivals."""
         self._now, self._turn = max(self._now, now), self._turn + 1
         for envelope in inbox:
             self._hear(envelope)
@@ -264,16 +250,12 @@ class Correspondent(ABC):
         return agent in self._others and self._others[agent].is_silent(self._now)
 
     def _posted(self) -> list[Envelope]:
-        """Envelopes with all bundles that are due."""
         out: list[Envelope] = []
         for name, other in self._others.items():
             bundle = other.bundle(self._now)
             if bundle is not None:
-                out.append(
-                    Envelope(
-                        self.name, name, messages.Codec.encode(bundle, messages.Label(self.decision, bundle.number))
-                    )
-                )
+                label = messages.Label(self.decision, bundle.number)
+                out.append(Envelope(self.name, name, messages.Codec.encode(bundle, label)))
         return out
 
 

@@ -1,15 +1,11 @@
 """ADMM by a deadline: every agent acts in time, by its own variables' values, whatever is lost or silent.
 
-Factors first climb from several starts and are pulled together, each as soon as it receives news. For most of the time
-variables then take turns (``joint_starts``), from the best start and from the ends of some runs. In its turn a variable
-moves to a better value, a step away or anywhere in the box. At last agents agree on the best of these joint points, and
-turns continue from it. At the deadline each agent acts by the present values of its variables.
+Factors first climb from several starts and are pulled together. For most of the time variables then take turns
+(``joint_starts``), from the best start and from the ends of some runs; at last agents agree on the best of these. Until
+a better value is known, every variable is at the best start, which all agents know: silence does no harm.
 
-Every variable is at the best start, which all agents know, until a better value is known. So silence does no harm.
-
-Source:
-    The rounds are those of consensus ADMM (``methods.admm``) with a penalty for each factor, so that no sum over all
-    factors is needed, and with the newest message of each (asynchronous ADMM: Zhang & Kwok 2014).
+Source: rounds of consensus ADMM (``methods.admm``) with a penalty for each factor, so that no sum over all factors is
+needed, and with the newest message of each (asynchronous ADMM: Zhang & Kwok 2014).
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,10 +51,8 @@ class TimedClimbs(Timed, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class BoxTerms:
-    """Terms of an agreement by a deadline on a joint point, known to every agent beforehand.
-
-    Runs begin at ``starts`` (m, n), given ones first; factors estimate their spread at ``drawn`` points (k, n). If
-    ``shares``, agents can evaluate others' factors, and owners of variables do so for silent agents.
+    """Terms of an agreement by a deadline on a joint point, known to all. Runs begin at ``starts``, given ones first.
+    If ``shares``, owners of variables evaluate silent agents' factors.
     """
 
     settings: TimedClimbs
@@ -352,28 +346,8 @@ def maximise_by_deadline(
     *,
     shares: bool = False,
 ) -> Agreement:
-    """Let one agent per owner agree on a joint point by real messages, until all act at the same tick.
-
-    Variables of agents that failed by the deadline keep the initial value that all know: the best start, or the middle
-    of the box.
-
-    Args:
-        functions: Local functions; each agent gets its own factors only, unless agents share their knowledge.
-        transport: Opened for at least the graph's agents.
-        decision: Number of the decision, 0 to 2^32 - 1.
-        shares: True if every agent can evaluate others' factors, as with total outcomes. Owners of variables then
-            evaluate the factors of a silent agent.
-
-    Example:
-        >>> import swarmbo as sb
-        >>> from swarmbo.testing.problems import Bowls
-        >>> from swarmbo.transport import Faults
-        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-        >>> bowls = Bowls(graph, np.zeros(3), np.ones(3), starts=np.empty((0, 3)))  # f is drawn to 0.3, g to 0.4
-        >>> transport = Faults(loss=0.3, delay=2).open(graph.agents)
-        >>> agreement = maximise_by_deadline(sb.ADMM(mode="asynchronous"), bowls, transport)
-        >>> np.allclose(agreement.point, [0.3, 0.35, 0.4], atol=0.05), agreement.report.status
-        (True, 'deadline')
+    """Let one agent per owner agree on a joint point until all act at the same tick; failed agents' variables keep the
+    initial value. If ``shares``, every agent can evaluate others' factors, as with total outcomes.
     """
     graph, column = functions.graph, functions.graph.column_of
     terms = BoxTerms.of(settings, functions, seed, shares=shares)

@@ -1,15 +1,11 @@
-"""Max-sum by a deadline: every agent acts in time, and its values conflict with no other's, whatever is lost or silent.
+"""Max-sum by a deadline: every agent acts in time, and its values conflict with no other's, whatever is lost.
 
-At every tick an agent renews the messages of its own factors and variables from the arrivals, and sends changes. On
-trees, and if values forbid one another, variables are decided from a third of the time on, colour by colour. Each owner
-announces its final decision, and messages conditional on it inform later colours. ``Conflicts`` has the values that may
-be taken before a neighbour's decision has arrived. On other graphs, loops may mislead messages. There they provide the
-starts of ``joint_starts``: their best values at several moments, next to random values. These are improved in turn, and
-the best is kept. At the deadline the rest is decided from the present knowledge.
+At every tick an agent renews the messages of its own factors and variables, and sends changes. On trees, and if values
+forbid one another, variables are decided from a third of the time on, colour by colour, by ``Conflicts``; decisions are
+final, and later messages are conditional on them. On other graphs, where loops may mislead messages, these provide some
+of the starts of ``joint_starts``.
 
-Source:
-    Messages as in synchronous max-sum (``flooding``). Asynchronous max-sum: Farinelli et al. 2008. Decisions by colour
-    and conflicts are our own.
+Source: asynchronous max-sum: Farinelli et al. 2008. Decisions by colour and conflicts are our own.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,7 +24,7 @@ from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.flooding import Flooding, damped, largest_changes
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
 from swarmbo.coordination.messages import Choice, FromFactor, FromVariable, Message, Offer, Utility, Valued
-from swarmbo.coordination.tables import Table, Vector, checked_tables, sizes_of, spread, total
+from swarmbo.coordination.tables import Table, Vector, checked_tables, sizes_of, spreads, total
 from swarmbo.graph import FactorGraph
 from swarmbo.records import SolveReport
 from swarmbo.transport import Envelope, Transport
@@ -52,10 +48,7 @@ class TimedTables(Timed, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """Terms of an agreement by a deadline on tables, known to every agent beforehand.
-
-    ``default`` has the index of the value for doing nothing, of variables that have one. ``seed`` is for joint starts.
-    """
+    """Terms of an agreement by a deadline on tables, known to all; ``default`` has the values for doing nothing."""
 
     settings: TimedTables
     sizes: Mapping[str, int]
@@ -139,9 +132,8 @@ class DeadlineAgent(Correspondent):
         return [] if is_last else self._posted()
 
     def word(self) -> dict[str, int | None]:
-        """Index of each own variable's value; None: do nothing, as any value might conflict with another agent's.
-
-        The result is final at the deadline. If decisions are final, it is also final once requested earlier.
+        """Index of each own variable's value; None: do nothing, as any value might conflict. Final at the deadline, and
+        once requested if decisions are final.
         """
         if not self._terms.is_final:
             self._begin()
@@ -317,7 +309,7 @@ class DeadlineAgent(Correspondent):
         """Announce a message if it differs enough from the last one."""
         now = message.entries
         # not divided by the spread, which would round: a change is notable if it is above threshold times spread
-        self.announce(recipient, message, lambda before: largest_changes(before.entries, now), spread(now))
+        self.announce(recipient, message, lambda before: largest_changes(before.entries, now), spreads(now[None])[0])
 
 
 class Settled(NamedTuple):
@@ -337,30 +329,8 @@ def agree_by_deadline(
     default: Mapping[str, int] | None = None,
     seed: int = 0,
 ) -> Settled:
-    """Let one agent per owner agree by real messages, until all act at the same tick.
-
-    Agents without links exchange nothing. An agent that fails at any time takes no further part.
-
-    Args:
-        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
-        tables: One array per factor, axes in scope order, given to the factor's owner only. All agents know the pairs
-            of values that tables forbid.
-        transport: Opened for at least the graph's agents.
-        decision: Number of the decision, 0 to 2^32 - 1.
-        default: Index of the value that stands for doing nothing, used for silent agents' variables.
-
-    Raises:
-        ShapeError: If the tables do not fit the graph.
-
-    Example:
-        >>> from swarmbo.coordination import MaxSum
-        >>> from swarmbo.transport import Faults
-        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-        >>> apart = np.where(np.eye(3), -np.inf, np.arange(3.0)[:, None])  # neighbours must differ
-        >>> transport = Faults(loss=0.3, delay=2).open(graph.agents)
-        >>> settled = agree_by_deadline(MaxSum(deadline=20), graph, {"f": apart, "g": apart}, transport)
-        >>> settled.said.assignment, settled.said.report.status, settled.said.report.links.clashes
-        ({'x': 1, 'y': 2, 'z': 0}, 'deadline', 0)
+    """Let one agent per owner agree by real messages until all act at the same tick. Agents know the pairs of values
+    that tables forbid. ``default`` has the values for doing nothing, used for silent agents' variables.
     """
     graph, tables = FactorGraph.with_tables(graph, tables)
     checked = checked_tables(graph, tables)

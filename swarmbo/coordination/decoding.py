@@ -50,14 +50,8 @@ def decode(
     from_variables: Mapping[Edge, Vector],
     from_factors: Mapping[Edge, Vector],
 ) -> Steps[dict[str, int]]:
-    """Choose variable by variable; of equal values the lowest index.
-
-    A factor without decided variables uses its last message, others use :func:`conditioned_message`. On a forest with
-    final messages this is the best assignment, ties included: given its parent, each variable's sum is the exact
-    maximum over everything behind it.
-
-    ``from_variables`` needs messages to own factors of two variables or more, ``from_factors`` those to own variables.
-    The result has the choices of own variables and of own factors' variables.
+    """Choices of own variables and own factors' variables; of equal values the lowest index. On a forest with final
+    messages this is the best assignment: given its parent, each sum is the exact maximum behind it.
     """
     graph, earlier, mail = view.graph, view.part.earlier, Mail()
     factors, variables = set(view.factors), set(view.variables)
@@ -82,10 +76,7 @@ def decode(
 
 
 def best_value(heard: Sequence[Vector]) -> int:
-    """Index of the largest sum, added from the first message to the last; the lowest of equal ones.
-
-    If every value is forbidden, it is a value that the fewest messages forbid.
-    """
+    """Lowest index of the largest sum, added from first to last; if all are forbidden, what fewest messages forbid."""
     summed = heard[0]
     for message in heard[1:]:
         summed = summed + message
@@ -99,9 +90,8 @@ def line_of(table: Table, scope: Sequence[str], variable: str, chosen: Mapping[s
 
 
 def least_forbidden(lines: Sequence[Vector], weights: Sequence[float], present: int | None = None) -> int:
-    """Index of the value with the least weight of broken factors, then the largest sum, then the lowest index.
-
-    A ``present`` value that breaks a factor is left if another is as good.
+    """Index of the least weight of broken factors, then the largest sum, then the lowest. A ``present`` value that
+    breaks a factor is left if another is as good.
     """
     broken, utility = weighed(lines, weights)
     best = broken == broken.min()
@@ -119,11 +109,6 @@ def weighed(lines: Sequence[Vector], weights: Sequence[float]) -> tuple[Vector, 
     return np.add.accumulate(forbidden * np.array(weights)[:, None])[-1], np.add.accumulate(entries)[-1]
 
 
-def reweighed(weights: Mapping[str, float], values: Mapping[str, float]) -> dict[str, float]:
-    """Weights of factors for the next sweep, given their values after the last one."""
-    return {factor: weight + (values[factor] == -np.inf) for factor, weight in weights.items()}
-
-
 def repaired(
     view: LocalView, tables: Mapping[str, Table], chosen: Mapping[str, int], best_so_far: Rank | None, sweeps: int
 ) -> Steps[tuple[dict[str, int] | None, bool, Rank | None]]:
@@ -134,8 +119,9 @@ def repaired(
         before = chosen
         chosen = yield from sweep(view, tables, before, weights)
         values = np.array([tables[f][tuple(chosen[x] for x in view.graph.scope(f))] for f in view.factors])
-        weights = reweighed(weights, dict(zip(view.factors, values.tolist(), strict=True)))
-        moved = any(chosen[x] != before[x] for x in view.variables) or bool((values == -np.inf).any())
+        is_broken = values == -np.inf
+        weights = {f: weights[f] + broken for f, broken in zip(view.factors, is_broken.tolist(), strict=True)}
+        moved = any(chosen[x] != before[x] for x in view.variables) or bool(is_broken.any())
         verdict, best_so_far = yield Compare([values], best_so_far, moved=moved, ends_round=False)
         best = chosen if verdict.best else best
         if verdict.stop:

@@ -17,11 +17,7 @@ from swarmbo.graph import FactorGraph
 
 @dataclass(frozen=True)
 class FactorGroup:
-    """Factors of one shape, by their indices.
-
-    ``spreads`` are units of changes: largest less smallest finite entry. For each axis, the n messages lie end to end
-    from ``starts`` on, and ``scopes`` has the indices of the n variables.
-    """
+    """Factors of one shape by indices. ``spreads`` are units of changes; n messages of an axis begin at ``starts``."""
 
     places: Int[np.ndarray, " n"]
     tables: Table
@@ -40,10 +36,8 @@ class VariableGroup:
 
 
 class Flooding:
-    """Arrays of a graph's own factors and variables, for synchronous rounds in which every message is renewed.
-
-    Messages of one direction are one array: those on edges of own factors, then those on other edges of own variables.
-    Tables of one shape lie end to end. By default all variables are own, and ``tables`` have all sizes.
+    """Arrays of own factors and variables for synchronous rounds. Messages of one direction are one array: those of own
+    factors, then others of own variables. By default all variables are own.
     """
 
     def __init__(
@@ -197,11 +191,7 @@ def _alike(degrees: Int[np.ndarray, " n"], sizes: Int[np.ndarray, " n"]) -> list
 def damped(
     previous: Float[np.ndarray, "*n d"], new: Float[np.ndarray, "*n d"], damping: float
 ) -> Float[np.ndarray, "*n d"]:
-    """Share ``damping`` in [0, 1) of the previous messages, plus the rest of the new ones.
-
-    A value that was forbidden once stays so: the variables' messages forbid ever more as rounds pass, so the new
-    message forbids it too.
-    """
+    """Share ``damping`` of previous messages, plus the rest of new ones; a value once forbidden stays so in both."""
     # not 0 * previous: of a forbidden value that would be NaN
     return new if damping == 0.0 else damping * previous + (1.0 - damping) * new
 

@@ -1,18 +1,11 @@
 """Parallel joint choices, each improved variable by variable in turn; at last all agents continue from the best one.
 
-In every joint start each variable has a value. Its owner sends the value and its search reach. The owners of its
-factors return their values at the points that the variable evaluates, with all other variables at their present values.
-In its turn the variable moves to the largest sum. Turns go colour by colour, never for two variables of one factor at a
-time. A turn from outdated messages may be a mistake, which a later turn corrects.
+A variable's owner sends its value and search reach; owners of its factors return their values at the points that it
+evaluates, all others at their present values. In its turn, colour by colour, it moves to the largest sum. A turn from
+outdated messages may be a mistake, which a later turn corrects. Turns pause for a comparison: each factor's value in
+every joint start has one author and is forwarded, so agents with all numbers have bit-identical sums.
 
-Joint starts end in different local maxima. So turns pause, the owner of each factor sends its value in every joint
-start, and recipients forward it. Each number has one author, so repetition, route and order do not matter, and agents
-that have all numbers have bit-identical sums. All continue from the best joint start, or from the best by the numbers
-they have.
-
-Source:
-    Turns are coordinate ascent, as in DSA of Zhang et al. 2005, from several starts; turns by colour, and sums that
-    each agent computes itself, are our own.
+Source: coordinate ascent, as in DSA of Zhang et al. 2005, from several starts; turns by colour are our own.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,11 +30,8 @@ _FINEST = 1e-3  # smallest reach, in sides of the box
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Schedule of joint starts, known to every agent beforehand.
-
-    Turns begin at tick ``first``, pause at ``compared``, and continue at ``decided`` from the best joint start. Values
-    of factors are not sent again if they change by at most ``threshold`` of their spread. If ``is_fixed``, variables
-    evaluate the same values at any present one, so any answer is usable.
+    """Schedule of joint starts, known to all: turns begin at tick ``first``, pause at ``compared``, and continue at
+    ``decided`` from the best one. If ``is_fixed``, a variable's candidate values never change.
     """
 
     conflicts: Conflicts
@@ -66,15 +56,8 @@ class Schedule:
 
 
 class JointStarts:
-    """One agent's variables and factors in all joint starts.
-
-    Args:
-        stand: Assumed values of variables before any message; as an attribute (k, n), those last received.
-        looks: Values (k, v) that a variable evaluates, given its present values and reaches (k,) in k joint starts; the
-            present value is one of them.
-        utility: A factor's values (p,), -inf if forbidden, at joint points (p, n), each of a joint start (p,).
-        default: Assumed values of silent agents' variables, of those that have one; others are unknown.
-        shares: True if the agent can evaluate others' factors; it then does so for silent agents.
+    """One agent's variables and factors in all joint starts. ``looks`` has a variable's candidate values, its present
+    one among them; ``utility`` a factor's values, -inf if forbidden; ``default`` values of silent variables.
     """
 
     def __init__(
@@ -183,9 +166,7 @@ class JointStarts:
             self._judge(turn)
 
     def _move(self, x: str) -> None:
-        """Move a variable to the largest sum of its factors, in each joint start, once all agents but silent ones
-        answered.
-        """
+        """Move a variable to its factors' largest sum in each joint start, once all but silent agents answered."""
         summed = self._summed(x)
         if summed is None:
             return

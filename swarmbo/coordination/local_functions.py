@@ -34,29 +34,19 @@ class LocalFunctions(Protocol):
     """
 
     @property
-    def graph(self) -> FactorGraph:
-        """Scopes and owners."""
-        ...
+    def graph(self) -> FactorGraph: ...  # noqa: D102
 
     @property
-    def low(self) -> Float[np.ndarray, " n"]:
-        """Lower corner of the box."""
-        ...
+    def low(self) -> Float[np.ndarray, " n"]: ...  # noqa: D102
 
     @property
-    def high(self) -> Float[np.ndarray, " n"]:
-        """Upper corner of the box."""
-        ...
+    def high(self) -> Float[np.ndarray, " n"]: ...  # noqa: D102
 
     @property
-    def starts(self) -> Float[np.ndarray, "k n"]:
-        """Points to start from."""
-        ...
+    def starts(self) -> Float[np.ndarray, "k n"]: ...  # noqa: D102
 
     @property
-    def n_exchanges(self) -> int:
-        """Number of phases in which neighbours exchange numbers."""
-        ...
+    def n_exchanges(self) -> int: ...  # noqa: D102
 
     def published(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
@@ -83,17 +73,6 @@ class LocalFunctions(Protocol):
         ...
 
 
-@runtime_checkable
-class RoughFunctions(Protocol):
-    """Local functions with a quicker evaluation to fewer digits, for tables that guide a search."""
-
-    def rough_value(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
-    ) -> Float[np.ndarray, "g m"]:
-        """Approximate ``value``, to some digits."""
-        ...
-
-
 def by_factor(
     stacks: Sequence[FactorStack], rows: Sequence[Float[np.ndarray, "_g m"]]
 ) -> dict[str, Float[np.ndarray, " m"]]:
@@ -106,9 +85,7 @@ def by_factor(
 
 
 def neighbour_sums(
-    neighbours: Mapping[str, Sequence[str]],
-    stacks: Sequence[FactorStack],
-    told: Mapping[str, Float[np.ndarray, " m"]],
+    neighbours: Mapping[str, Sequence[str]], stacks: Sequence[FactorStack], told: Mapping[str, Float[np.ndarray, " m"]]
 ) -> list[Float[np.ndarray, "_g m"]]:
     """Sum of the neighbours' numbers for every factor of the stacks, bit-identical to ``Neighbourhoods.sums``."""
 
@@ -134,10 +111,8 @@ def in_turn(pairs: Iterable[tuple[int, int]]) -> Passes:
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhoods:
-    """Neighbours of all factors, for vectorised sums over them.
-
-    Every sum begins at 0 and adds neighbour after neighbour in their order, as an agent does that has its own
-    neighbours' numbers only. So both are bit-identical.
+    """Neighbours of all factors, for vectorised sums: each begins at 0 and adds neighbour after neighbour, as an agent
+    does that has its own neighbours' numbers only. So both are bit-identical.
     """
 
     sizes: tuple[int, ...]

@@ -25,10 +25,8 @@ _TOPIC = ("factor", "variable", "neighbour", "phase", "part", "agent")
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, eq=False):
-    """Base of all messages.
-
-    ``key`` names the topic of a message; a recipient waits for keys. Messages of one key to one recipient come from one
-    sender, and are taken in the order in which they were sent; see :class:`Label`.
+    """Base of messages; ``key`` names the topic. Messages of one key to one recipient have one sender, and are taken in
+    the order in which they were sent.
     """
 
     @property
@@ -99,9 +97,8 @@ class Report(Message, frozen=True, tag="report"):
 
 
 class Verdict(Message, frozen=True, tag="verdict"):
-    """Down the spanning tree: the number of the reported choice that is the best so far (0: none), and whether to stop.
-
-    If ``stop`` is None, the best of the choices, or else the last, is repaired or improved before the next round.
+    """Down the tree: number of the best reported choice so far (0: none), and whether to stop; None: first repair or
+    improve the best, or else the last.
     """
 
     part: int
@@ -222,10 +219,8 @@ News = FromVariable | FromFactor | Choice | Pull | Runs | Offer | Utility | Publ
 
 
 class Bundle(Message, frozen=True, tag="bundle"):
-    """Announcement to another agent by a deadline: own changes, and which bundles of the other have arrived.
-
-    The larger version of each entry holds. ``before`` has a bit for each of the bundles before ``heard``; ``heard`` is
-    -1 for none.
+    """Announcement by a deadline: own changes, and arrivals of the other's bundles: ``heard`` is the newest (-1: none),
+    ``before`` has a bit for each before it. Of an entry the larger version holds.
     """
 
     number: int
@@ -248,8 +243,6 @@ class Label(NamedTuple):
 
 
 FIRST = Label()
-
-
 NO_NUMBERS = np.zeros(0)
 
 
@@ -291,11 +284,8 @@ class Codec:
 
     @classmethod
     def read(cls, payload: bytes) -> tuple[Label, Message]:
-        """Decode a message and its label. Numbers come back in one dimension.
-
-        Raises:
-            TransportError: If the bytes were changed on the way.
-            UnfitError: If they were not changed, and do not encode a message.
+        """Decode a message, with numbers in one dimension, and its label. A TransportError means that bytes were
+        changed on the way, an UnfitError that unchanged bytes encode no message.
         """
         start, fewest = cls._check.size, cls._check.size + cls._label.size
         if len(payload) < fewest:
@@ -311,11 +301,6 @@ class Codec:
         except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:
             raise UnfitError(f"got a message that is none of {__name__}: {error}; do versions differ?") from error
         return Label(*cls._label.unpack_from(payload, start)), message
-
-    @classmethod
-    def decode(cls, payload: bytes) -> Message:
-        """Decode the message alone; see :meth:`read`."""
-        return cls.read(payload)[1]
 
 
 def index_widths(indices: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:

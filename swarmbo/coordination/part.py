@@ -19,9 +19,7 @@ from swarmbo.transport import Routes
 
 @dataclass(frozen=True)
 class Level:
-    """Messages that become final in one round: variables with factors, and factors with variables, that they now send
-    to.
-    """
+    """Messages that become final in one round: senders, each with its recipients."""
 
     from_variables: tuple[tuple[str, tuple[str, ...]], ...]
     from_factors: tuple[tuple[str, tuple[str, ...]], ...]
@@ -43,12 +41,9 @@ class SpanningTree:
             order.extend(self.children[agent])
         return order[::-1]
 
-    def behind(self, agent: str) -> frozenset[str]:
-        """An agent and all agents below it."""
-        return self._behind[agent]
-
     @cached_property
-    def _behind(self) -> dict[str, frozenset[str]]:
+    def behind(self) -> dict[str, frozenset[str]]:
+        """For each agent itself and all agents below it."""
         found: dict[str, frozenset[str]] = {}
         for agent in self.leaves_first:
             found[agent] = frozenset([agent]).union(*(found[child] for child in self.children[agent]))
@@ -57,9 +52,8 @@ class SpanningTree:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A connected part of a graph, or factors that share no variable; these need no sums over a tree.
-
-    Only ``present`` agents (None: all) add numbers and forward data. Every agent can repeat draws from ``seed``.
+    """A connected part, or factors that share no variable. Only ``present`` agents (None: all) add numbers and forward
+    data. Every agent can repeat draws from ``seed``.
     """
 
     graph: FactorGraph
@@ -75,18 +69,74 @@ class Part:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """Variables in the order of decoding."""
-        return decoding_order(self.graph)
+        """Variables breadth first from the first one of each connected part: on a forest, parents before children."""
+        graph = self.graph
+        order: dict[str, None] = {}
+        for start in graph.variables:
+            frontier = [start] if start not in order else []
+            order[start] = None
+            for variable in frontier:
+                for factor in graph.factors_of(variable):
+                    for other in graph.scope(factor):
+                        if other not in order:
+                            order[other] = None
+                            frontier.append(other)
+        return tuple(order)
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """Rounds of a part that is a tree."""
-        return tree_levels(self.graph)
+        """Rounds of max-sum on a tree: half its longest path, rounded up. A final message never changes, so each is
+        sent once. Variables do not send to factors that have no other variable.
+        """
+        graph = self.graph
+        assert graph.is_forest
+        wait_of_variable = {(x, f): len(graph.factors_of(x)) - 1 for x in graph.variables for f in graph.factors_of(x)}
+        wait_of_factor = {(f, x): len(graph.scope(f)) - 1 for f in graph.factors for x in graph.scope(f)}
+        ready = [(x, f) for (x, f), waiting in wait_of_variable.items() if waiting == 0 and len(graph.scope(f)) > 1]
+        outgoing = [(f, x) for (f, x), waiting in wait_of_factor.items() if waiting == 0]
+        levels: list[Level] = []
+        while ready or outgoing:
+            for x, f in ready:
+                for other in graph.scope(f):
+                    if other != x:
+                        wait_of_factor[f, other] -= 1
+                        if wait_of_factor[f, other] == 0:
+                            outgoing.append((f, other))
+            levels.append(Level(_gathered(ready), _gathered(outgoing)))
+            ready = []
+            for f, x in outgoing:
+                for other in graph.factors_of(x):
+                    if other != f:
+                        wait_of_variable[x, other] -= 1
+                        if wait_of_variable[x, other] == 0 and len(graph.scope(other)) > 1:
+                            ready.append((x, other))
+            outgoing = []
+        return tuple(levels)
 
     @cached_property
     def tree(self) -> SpanningTree:
-        """Tree of the present agents."""
-        return spanning_tree(self.graph, self.routes, self.agents)
+        """Tree of the present agents; agents that only relay are skipped."""
+        graph, agents = self.graph, self.agents
+        root, *others = agents
+        members = set(agents)
+        parent: dict[str, str | None] = {root: None}
+        for agent in others:
+            parent[agent] = next(on_path for on_path in self.routes.path(agent, root)[1:] if on_path in members)
+        children: dict[str, list[str]] = {agent: [] for agent in agents}
+        for agent, above in parent.items():
+            if above is not None:
+                children[above].append(agent)
+        below: dict[str, list[str]] = {agent: [] for agent in agents}
+        for factor in graph.factors:
+            ancestor: str | None = owner if (owner := graph.owner(factor)) in members else None
+            while ancestor is not None:
+                below[ancestor].append(factor)
+                ancestor = parent[ancestor]
+        return SpanningTree(
+            parent=parent,
+            children={agent: tuple(others) for agent, others in children.items()},
+            factors={agent: tuple(factors) for agent, factors in below.items()},
+        )
 
     @cached_property
     def earlier(self) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -107,77 +157,6 @@ class Part:
     def is_shared(self) -> dict[str, bool]:
         """True for each variable of several factors."""
         return {variable: len(self.graph.factors_of(variable)) > 1 for variable in self.graph.variables}
-
-
-def decoding_order(graph: FactorGraph) -> tuple[str, ...]:
-    """Variables breadth first from the first variable of each connected part: on a forest, parents before children."""
-    order: dict[str, None] = {}
-    for start in graph.variables:
-        frontier = [start] if start not in order else []
-        order[start] = None
-        for variable in frontier:
-            for factor in graph.factors_of(variable):
-                for other in graph.scope(factor):
-                    if other not in order:
-                        order[other] = None
-                        frontier.append(other)
-    return tuple(order)
-
-
-def tree_levels(graph: FactorGraph) -> tuple[Level, ...]:
-    """Rounds of max-sum on a forest: half its longest path (in edges of the bipartite graph), rounded up.
-
-    Messages of synchronous max-sum that are final in round t are the same in every later round, so each is sent only
-    then. Variables do not send to factors that have no other variable.
-    """
-    assert graph.is_forest
-    wait_of_variable = {(x, f): len(graph.factors_of(x)) - 1 for x in graph.variables for f in graph.factors_of(x)}
-    wait_of_factor = {(f, x): len(graph.scope(f)) - 1 for f in graph.factors for x in graph.scope(f)}
-    ready = [(x, f) for (x, f), waiting in wait_of_variable.items() if waiting == 0 and len(graph.scope(f)) > 1]
-    outgoing = [(f, x) for (f, x), waiting in wait_of_factor.items() if waiting == 0]
-    levels: list[Level] = []
-    while ready or outgoing:
-        for x, f in ready:
-            for other in graph.scope(f):
-                if other != x:
-                    wait_of_factor[f, other] -= 1
-                    if wait_of_factor[f, other] == 0:
-                        outgoing.append((f, other))
-        levels.append(Level(_gathered(ready), _gathered(outgoing)))
-        ready = []
-        for f, x in outgoing:
-            for other in graph.factors_of(x):
-                if other != f:
-                    wait_of_variable[x, other] -= 1
-                    if wait_of_variable[x, other] == 0 and len(graph.scope(other)) > 1:
-                        ready.append((x, other))
-        outgoing = []
-    return tuple(levels)
-
-
-def spanning_tree(graph: FactorGraph, routes: Routes, agents: Sequence[str] | None = None) -> SpanningTree:
-    """Tree of a graph's agents, or of some of them; agents that only relay are skipped."""
-    agents = graph.agents if agents is None else agents
-    root, *others = agents
-    members = set(agents)
-    parent: dict[str, str | None] = {root: None}
-    for agent in others:
-        parent[agent] = next(on_path for on_path in routes.path(agent, root)[1:] if on_path in members)
-    children: dict[str, list[str]] = {agent: [] for agent in agents}
-    for agent, above in parent.items():
-        if above is not None:
-            children[above].append(agent)
-    below: dict[str, list[str]] = {agent: [] for agent in agents}
-    for factor in graph.factors:
-        ancestor: str | None = owner if (owner := graph.owner(factor)) in members else None
-        while ancestor is not None:
-            below[ancestor].append(factor)
-            ancestor = parent[ancestor]
-    return SpanningTree(
-        parent=parent,
-        children={agent: tuple(others) for agent, others in children.items()},
-        factors={agent: tuple(factors) for agent, factors in below.items()},
-    )
 
 
 def _gathered(edges: list[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -3,9 +3,10 @@
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
@@ -16,14 +17,14 @@ from swarmbo.coordination.agreement import (
     TableOutcome,
     agreement_of,
     solution_of,
-    unfinished_solution,
 )
 from swarmbo.coordination.deadline import has_deadline, require_number
 from swarmbo.coordination.deadline_box import TimedClimbs, maximise_by_deadline
 from swarmbo.coordination.deadline_tables import TimedTables, agree_by_deadline
-from swarmbo.coordination.drivers.by_messages import Post
+from swarmbo.coordination.drivers.by_messages import Waiting
 from swarmbo.coordination.local_functions import LocalFunctions, total_value
 from swarmbo.coordination.messages import Bundle, Codec, Key, Label, Message, UnfitError
+from swarmbo.coordination.plan import Plan
 from swarmbo.coordination.schema import Wanted, said_of
 from swarmbo.coordination.stepping import run, step
 from swarmbo.coordination.tables import Table, checked_tables, sizes_of
@@ -36,36 +37,12 @@ if TYPE_CHECKING:
     import networkx as nx
 
 Result = TypeVar("Result")
-Own = TypeVar("Own", contravariant=True)
-Made = TypeVar("Made", covariant=True)
-Steps = Generator[Mapping[Key, Wanted], dict[Key, Message], Result]  # a program waits for messages, and receives them
-
-
-@runtime_checkable
-class CommonPlan(Protocol[Own, Made]):
-    """Plan that every agent knows beforehand, with the programs of each."""
-
-    def programs(self, agent: str, own: Own, post: Post, /) -> Iterable[Generator[Any, Any, Made]]:
-        """Make an agent's programs, given its name, its own tables or functions, and a way to post messages."""
-        ...
+Own = TypeVar("Own")
 
 
 class Participant(Generic[Result]):
-    """One agent of one decision, as programs that wait for messages.
-
-    It uses its own data, the common plan, and its inbox only. Messages may arrive in any order, late and repeatedly:
-    each has a label with decision and turn, and is used once. Messages with inadmissible content
-    (``coordination.schema``) are dropped as if lost.
-
-    Args:
-        decision: Number of the decision, 0 to 2^32 - 1, larger than those of earlier ones among the same agents.
-        patience: Time on the clock of ``tick`` that it waits without the arrival of a message that it waits for.
-        refused: Counter of dropped messages with inadmissible content, by sender.
-
-    Attributes:
-        outcomes: Outcomes of programs that have ended.
-        ignored: Number of messages that were repeated or of an earlier decision.
-        since: Time of the last news; None before the first tick.
+    """One agent of one decision, as programs that wait for messages. These may arrive in any order, late and
+    repeatedly; each has a label and is used once. Inadmissible ones are dropped and counted in ``refused``.
     """
 
     def __init__(
@@ -80,10 +57,10 @@ class Participant(Generic[Result]):
         self._taken = Counter[Key]()
         self._said = Counter[tuple[str, Key]]()  # by recipient and key
         self._outbox: list[Envelope] = []
-        self._waiting: list[tuple[Steps[Result], Mapping[Key, Wanted]]] = []
+        self._waiting: list[tuple[Waiting[Result], Mapping[Key, Wanted]]] = []
 
     @classmethod
-    def of(cls, name: str, plan: CommonPlan[Own, Result], own: Own, decision: int = 0) -> "Participant[Result]":
+    def of(cls, name: str, plan: Plan[Own, Result], own: Own, decision: int = 0) -> "Participant[Result]":
         """Make a participant of one agreement; the plan has no table and no function."""
         made = cls(name, decision)
         made.begin(plan.programs(name, own, made.post))
@@ -94,17 +71,14 @@ class Participant(Generic[Result]):
         """True once every own variable is decided, and all expected messages have arrived."""
         return not self._waiting
 
-    def begin(self, programs: Iterable[Steps[Result]]) -> None:
+    def begin(self, programs: Iterable[Waiting[Result]]) -> None:
         """Start programs, in parallel with those that wait already."""
         for program in programs:
             self._advance(program, None)
 
     def tick(self, now: float, inbox: Sequence[Envelope] = ()) -> list[Envelope]:
-        """Process arrivals in any order, compute everything that is possible, and return messages to other agents.
-
-        Raises:
-            TransportError: If a message was changed in transit, or is of a later decision; then none of the inbox was
-                taken. Also if nothing that it waits for has arrived for longer than its patience.
+        """Process arrivals, compute all that is possible, and return messages to others. Nothing of an inbox with a
+        changed or too early message is taken; it is an error, as is a silence longer than the patience.
         """
         # read all before any is filed, so that an inbox with a broken message changes nothing
         for sender, (label, message) in [
@@ -171,7 +145,7 @@ class Participant(Generic[Result]):
         self._taken.update(wanted.keys())
         return found
 
-    def _advance(self, program: Steps[Result], received: dict[Key, Message] | None) -> None:
+    def _advance(self, program: Waiting[Result], received: dict[Key, Message] | None) -> None:
         try:
             wanted = next(program) if received is None else program.send(received)
         except StopIteration as finished:
@@ -205,12 +179,7 @@ class Participant(Generic[Result]):
 
 
 def read(envelope: Envelope) -> tuple[Label, Message]:
-    """Decode an envelope.
-
-    Raises:
-        TransportError: If it was changed on the way; the text names sender and recipient.
-        UnfitError: If it is no message; the text names both, too.
-    """
+    """Decode an envelope; errors of ``Codec.read`` name sender and recipient."""
     try:
         return Codec.read(envelope.payload)
     except TransportError as error:
@@ -236,7 +205,7 @@ class Coordination(Protocol):
 
     def plan(
         self, graph: FactorGraph, sizes: Mapping[str, int], routes: Routes, seed: int
-    ) -> CommonPlan[Mapping[str, Table], TableOutcome]:
+    ) -> Plan[Mapping[str, Table], TableOutcome]:
         """Make the plan from scopes, owners, numbers of values and routes, without any table."""
         ...
 
@@ -245,7 +214,7 @@ class Coordination(Protocol):
 class ContinuousCoordination(Protocol):
     """Settings of a method on continuous domains that runs on agents, such as ``ADMM(…)``."""
 
-    def plan(self, functions: LocalFunctions, routes: Routes, seed: int) -> CommonPlan[LocalFunctions, BoxOutcome]:
+    def plan(self, functions: LocalFunctions, routes: Routes, seed: int) -> Plan[LocalFunctions, BoxOutcome]:
         """Make the plan, without evaluating the functions."""
         ...
 
@@ -263,35 +232,7 @@ def solve_with_agents(
     Decisions, value, bound and traffic are bit-identical to ``settings.solve(graph, tables, links, seed)``. Over a
     transport with faults messages are acknowledged and repeated, so decisions stay the same and traffic grows. If an
     agent fails for good, the report's status is ``blocked``: agents that do not need it have decided, others have not.
-    With ``mode = "asynchronous"`` agents do not wait, and all act at the deadline.
-
-    Args:
-        settings: ``MaxSum(…)`` or ``Exact(…)``.
-        graph: Scopes and owners; or a graph of networkx, see ``FactorGraph.with_tables``.
-        tables: One array per factor, axes in scope order; each is given to the factor's owner only.
-        transport: Opened for at least the graph's agents.
-        decision: Number of the decision, 0 to 2^32 - 1, larger than those of earlier ones over the transport, whose
-            late messages are ignored.
-        seed: Seed of the agents' random draws.
-
-    Returns:
-        The joint choice; its report counts the messages that crossed links.
-
-    Raises:
-        ShapeError: If the tables do not fit the graph.
-        BudgetError: If an exact method would exceed its budget.
-        TransportError: If agents that must exchange messages are not connected, or messages are lost or changed.
-
-    Example:
-        >>> import numpy as np
-        >>> from swarmbo.coordination import MaxSum
-        >>> from swarmbo.transport import InProcess
-        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"]})
-        >>> agree = np.array([[2.0, 0.0], [0.0, 2.0]])
-        >>> transport = InProcess().open(graph.agents)
-        >>> solution = solve_with_agents(MaxSum(), graph, {"f": agree, "g": -agree}, transport)
-        >>> solution.assignment, solution.value, solution.report.messages
-        ({'x': 0, 'y': 0, 'z': 1}, 2.0, 8)
+    With ``mode = "asynchronous"`` all act at the deadline. ``decision`` is larger than earlier ones over the transport.
     """
     graph, tables = FactorGraph.with_tables(graph, tables)
     if isinstance(settings, TimedTables) and has_deadline(settings):
@@ -303,37 +244,20 @@ def solve_with_agents(
         for name in graph.agents
     }
     ended = run_to_the_end(agents, transport)
-    if ended.without and ended.links is not None:
-        return unfinished_solution(graph, ended.outcomes, ended.traffic, ended.links)
+    if ended.without:
+        found = {x: index for outcome in ended.outcomes for x, index in outcome.assignment.items()}
+        rounds = max((outcome.rounds for outcome in ended.outcomes), default=0)
+        report = SolveReport("blocked", rounds, traffic=ended.traffic, links=ended.links)
+        return Solution({x: found[x] for x in graph.variables if x in found}, -math.inf, None, report)
     solution = solution_of(graph, checked, ended.outcomes, ended.traffic)
-    return solution if ended.links is None else replace(solution, report=replace(solution.report, links=ended.links))
+    return replace(solution, report=replace(solution.report, links=ended.links))
 
 
 def maximise_with_agents(
-    settings: ContinuousCoordination,
-    functions: LocalFunctions,
-    transport: Transport,
-    seed: int = 0,
-    decision: int = 0,
+    settings: ContinuousCoordination, functions: LocalFunctions, transport: Transport, seed: int = 0, decision: int = 0
 ) -> Agreement:
-    """Let one agent per owner agree on a joint point by real messages, in synchronous steps.
-
-    Decisions, value and traffic are bit-identical to ``settings.maximise(functions, links, seed)``. Over a transport
-    with faults messages are acknowledged and repeated, as in ``solve_with_agents``. If an agent fails for good, the
-    report's status is ``blocked``, and the point is the best start, or the middle of the box. With ``mode =
-    "asynchronous"`` agents do not wait, and all act at the deadline.
-
-    Args:
-        settings: Settings of a method on continuous domains.
-        functions: Local functions; each agent gets its own factors only.
-        transport: Opened for at least the graph's agents.
-        seed: Seed of the agents' random draws.
-        decision: Number of the decision, 0 to 2^32 - 1, larger than those of earlier ones over the transport, whose
-            late messages are ignored.
-
-    Raises:
-        BudgetError: If a method that tabulates would exceed its budget.
-        TransportError: If agents that must exchange messages are not connected, or messages are lost or changed.
+    """Let one agent per owner agree on a joint point by real messages, bit-identical to ``settings.maximise``. Faults
+    and deadlines as in ``solve_with_agents``; a ``blocked`` part stays at the best start, or mid-box.
     """
     graph = functions.graph
     if isinstance(settings, TimedClimbs) and has_deadline(settings):
@@ -343,14 +267,12 @@ def maximise_with_agents(
         name: Participant.of(name, plan, functions.of(graph.factors_owned_by(name)), decision) for name in graph.agents
     }
     ended = run_to_the_end(agents, transport)
-    if ended.without and ended.links is not None:
+    if ended.without:
         standing = functions.starts[0] if len(functions.starts) else (functions.low + functions.high) / 2
         value = float(total_value(functions, standing[None])[0])
         return Agreement(standing, value, SolveReport("blocked", 0, value, traffic=ended.traffic, links=ended.links))
     agreement = agreement_of(graph, ended.outcomes, ended.traffic)
-    if ended.links is not None:
-        agreement = dataclasses.replace(agreement, report=replace(agreement.report, links=ended.links))
-    return agreement
+    return dataclasses.replace(agreement, report=replace(agreement.report, links=ended.links))
 
 
 class Ended(NamedTuple, Generic[Result]):
@@ -359,7 +281,7 @@ class Ended(NamedTuple, Generic[Result]):
     outcomes: list[Result]
     without: tuple[str, ...]
     traffic: Traffic
-    links: LinkReport | None
+    links: LinkReport | UnsetType = UNSET
 
 
 def run_to_the_end(agents: Mapping[str, Participant[Result]], transport: Transport) -> Ended[Result]:
@@ -370,5 +292,5 @@ def run_to_the_end(agents: Mapping[str, Participant[Result]], transport: Transpo
         without = tuple(name for name, agent in agents.items() if not agent.is_finished)
         links = carrier.report(without)
     else:
-        traffic, without, links = run(agents, transport), (), None
+        traffic, without, links = run(agents, transport), (), UNSET
     return Ended([outcome for agent in agents.values() for outcome in agent.outcomes], without, traffic, links)

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.coordination.agreement import (
-    Agreement,
-    BoxOutcome,
-    Solution,
-    TableOutcome,
-    agreement_of,
-    solution_of,
-)
+from swarmbo.coordination.agreement import Agreement, BoxOutcome, Solution, TableOutcome, agreement_of, solution_of
 from swarmbo.coordination.certificates import BOUND_ROUNDS, Bound, upper_bound
 from swarmbo.coordination.drivers.by_messages import ByMessages, Post, Waiting
 from swarmbo.coordination.drivers.central import Central, Watcher, side_by_side
@@ -42,9 +35,8 @@ Out = TypeVar("Out")
 
 @dataclass(frozen=True, eq=False)
 class Plan(Generic[Own, Out]):
-    """Plan that every agent knows before the agreement: scopes, owners, routes; no table, no function's value.
-
-    ``joined`` has, in an elimination, the variables that each variable's step is joined with.
+    """Plan that every agent knows before the agreement; no table, no function's value. ``joined`` has, in an
+    elimination, the variables that each variable's step is joined with.
     """
 
     parts: tuple[Part, ...]
@@ -180,10 +172,7 @@ class BoxMethod(Settings, frozen=True, tag_field="kind"):
 
 
 class TraceRow(NamedTuple):
-    """State after a round: first come the rounds in which agents choose, then those in which they compute a bound.
-
-    Value and bound are None before the first one; ``traffic`` is that of all rounds so far.
-    """
+    """State after a round, of choices and then of the bound; None before the first one. ``traffic`` is that so far."""
 
     round: int
     value: float | None
@@ -192,18 +181,13 @@ class TraceRow(NamedTuple):
 
 
 class _Notes:
-    """Progress of one part."""
-
     def __init__(self) -> None:
         self.rows: list[tuple[float | None, float | None, Traffic]] = []
 
-    def note_value(self, value: float, traffic: Traffic) -> None:
-        """Note the value of the best joint choice so far."""
-        self.rows.append((value, None, traffic))
-
-    def note_bound(self, bound: float, traffic: Traffic) -> None:
-        """Note the upper bound, after the choice is made."""
-        self.rows.append((self.rows[-1][0] if self.rows else None, bound, traffic))
+    def note(self, value: float | None, bound: float | None, traffic: Traffic) -> None:
+        """Note the value of the best joint choice so far, or, after the choice is made, the upper bound."""
+        chosen = self.rows[-1][0] if self.rows and bound is not None else value
+        self.rows.append((chosen, bound, traffic))
 
     def close(self, value: float, bound: float | None, traffic: Traffic, rounds: int) -> None:
         """Note the end. A part without notes has its result in its last round."""
@@ -255,7 +239,7 @@ def traced(
     checked = checked_tables(graph, tables)
     plan = method.plan(graph, sizes_of(graph, checked), Routes(graph.agents, links), seed)
     notes = [_Notes() for _ in plan.parts]
-    outcomes, traffics = plan.by_part(checked, notes)
+    outcomes, traffics = plan.by_part(checked, [note.note for note in notes])
     solution = solution_of(graph, checked, outcomes, sum(traffics, Traffic()))
     for part, note, outcome, traffic in zip(plan.parts, notes, outcomes, traffics, strict=True):
         value = total(factor_values(part.graph, {f: checked[f] for f in part.graph.factors}, solution.assignment))

@@ -1,24 +1,17 @@
 """Grids that are refined around an incumbent: the values of variables at each level, and the rule for the next level.
 
-A level is a set of values for each variable, the incumbent's among them. On the first level it is a lattice over the
-whole box and the coordinates of the starts; afterwards a window of lattice points around the incumbent. If the best
-joint choice of a window lies inside it, all its lattice neighbours were compared and are no better; the lattice is then
-made finer. If it lies at an edge that is not the box's own, the window moves there, its lattice unchanged.
+The first level is a lattice over the whole box and the coordinates of the starts; later ones are a window of lattice
+points around the incumbent. If the best joint choice lies inside, the lattice is made finer; at an edge that is not the
+box's own, the window moves there. That is a generating set search along the coordinates (Torczon 1997; with bounds,
+Lewis & Torczon 1999): it converges to a point where no coordinate direction climbs.
 
-That is a generating set search along the coordinates, and converges as one (Torczon 1997; with bounds, Lewis & Torczon
-1999). On a smooth function with exactly solved levels, it converges to a point where no coordinate direction climbs; if
-the function is also concave, to its maximum.
-
-A search for few values of many variables (``narrowed``) assembles joint points by max-sum instead, as no random joint
-point suits more than a few of very many factors, so that screening whole points gains nothing. First every variable has
-the same lattice over its side of the box, and its coordinates of given points. The lattice includes both ends, as the
-unexplored edge is often best. On each further level it has its last value, ever nearer neighbours on either side, and
-at first some random values, which may lead to another maximum. A level is one table a factor, and some rounds of
-messages.
+``narrowed`` assembles joint points of very many factors by max-sum, as no random joint point suits more than a few:
+first on one lattice for all, both ends included, as the unexplored edge is often best; then from the last value, ever
+nearer neighbours, and at first some random values, which may lead to another maximum.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -39,9 +32,8 @@ CHUNK = 512
 
 @dataclass(frozen=True)
 class Resolution:
-    """Fineness of a part's grids, limited by its largest factor: numbers of starts, and of points on the levels.
-
-    ``window`` is an odd number >= 3; ``refinement`` >= 2 is the factor by which the lattice is made finer.
+    """Fineness of a part's grids, limited by its largest factor. ``window`` is odd, and ``refinement`` >= 2 is the
+    factor by which the lattice is made finer.
     """
 
     starts: int
@@ -53,12 +45,8 @@ class Resolution:
     def of(
         cls, part: FactorGraph, points: int, refinement: int, starts: int, coarse_entries: int, window_entries: int
     ) -> "Resolution":
-        """Make the finest grids that fit the wanted numbers and the budgets of entries.
-
-        Starts take at most a quarter of the first level's values, and at least one.
-
-        Raises:
-            BudgetError: If the smallest grids do not fit.
+        """Make the finest grids within the budgets of entries, a BudgetError if the smallest do not fit. Starts take at
+        most a quarter of the first level's values, and at least one.
         """
         factor = max(part.factors, key=lambda name: len(part.scope(name)))
         arity = len(part.scope(factor))
@@ -89,24 +77,10 @@ def _root(entries: int, arity: int) -> int:
     return root if root**arity <= entries else root - 1
 
 
-@dataclass(frozen=True)
-class RefinementLevel:
-    """Progress of a part: ``depth`` refinements of its lattice, levels solved, rounds of max-sum taken."""
-
-    depth: int = 0
-    solved: int = 0
-    rounds: int = 0
-
-    def after(self, rounds: int, *, finer: bool) -> "RefinementLevel":
-        """State after one more level; if not ``finer``, the window has moved."""
-        return replace(self, depth=self.depth + finer, solved=self.solved + 1, rounds=self.rounds + rounds)
-
-
 @dataclass(frozen=True, eq=False)
 class Grids:
-    """Values of a part's variables, level by level, known to every agent beforehand.
-
-    The first of the ``starts`` (s, v), whose coordinates join the first level, is the first incumbent.
+    """Values of a part's variables, level by level, known to all. ``starts`` join the first level; the first is the
+    incumbent.
     """
 
     resolution: Resolution
@@ -114,16 +88,16 @@ class Grids:
     high: Float[np.ndarray, " v"]
     starts: Float[np.ndarray, "s v"]
 
-    def at(self, level: RefinementLevel, x: Float[np.ndarray, " v"]) -> Float[np.ndarray, "v values"]:
-        """Values on the next level around the incumbent ``x``, which must be right for the requested variables only."""
-        if not level.depth:
+    def at(self, depth: int, x: Float[np.ndarray, " v"]) -> Float[np.ndarray, "v values"]:
+        """Values around the incumbent ``x``, which must be right for the requested variables only."""
+        if not depth:
             return coarse_values(self.low, self.high, self.starts, self.resolution.coarse)
-        spacing = (self.high - self.low) * self._share(level.depth)
+        spacing = (self.high - self.low) * self._share(depth)
         return window_values(x, self.low, self.high, spacing, self.resolution.window)
 
-    def is_fine_enough(self, level: RefinementLevel, tolerance: float) -> bool:
+    def is_fine_enough(self, depth: int, tolerance: float) -> bool:
         """True if the last lattice on which the part settled was finer than this share of the sides."""
-        return level.depth > 0 and self._share(level.depth - 1) <= tolerance
+        return depth > 0 and self._share(depth - 1) <= tolerance
 
     def _share(self, depth: int) -> float:
         return 1.0 / ((self.resolution.coarse - 1) * self.resolution.refinement**depth)
@@ -179,12 +153,8 @@ def tables(
     *,
     rough: bool = False,
 ) -> Steps[Float[np.ndarray, "g ..."]]:
-    """Table of each factor over its variables' values, axes in scope order.
-
-    ``received`` are sums at the incumbent in each phase (g, 1), fixed over the table.
-
-    Raises:
-        ShapeError: If a value is NaN or +inf; the text names the factor and the point.
+    """Table of each factor over its variables' values, axes in scope order; a ShapeError if a value is NaN or +inf.
+    ``received`` are sums at the incumbent in each phase, fixed over the table.
     """
     n_points = values.shape[1]
     places = place_of_entries(n_points, stack.size)
@@ -251,9 +221,7 @@ def narrowed(view: BoxView, seed: int, n_values: int) -> Steps[Float[np.ndarray,
 def put_together(
     view: BoxView, pool: Float[np.ndarray, "c n"], method: MaxSum, *, rough: bool = False
 ) -> Steps[Float[np.ndarray, " n"]]:
-    """Assemble a point from the joint points' values of each variable; neighbours' numbers are those at the first
-    point.
-    """
+    """Point assembled from the joint points' values; neighbours' numbers are those at the first point."""
     graph, out = view.graph, pool[0].copy()
     received = yield from exchange(view, view.take(pool[:1]))
     built = yield from tabulated(view, pool.T, received, rough=rough)

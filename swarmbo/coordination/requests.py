@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from swarmbo.coordination import messages
 from swarmbo.coordination.counting import Counts
 from swarmbo.coordination.flooding import Flooding
-from swarmbo.coordination.local_functions import LocalFunctions, Received, RoughFunctions, by_factor
+from swarmbo.coordination.local_functions import LocalFunctions, Received, by_factor
 from swarmbo.coordination.messages import Key, Message
 from swarmbo.coordination.part import BoxView, Copies, Part, Rows
 from swarmbo.coordination.schema import Fits, FitsWord, any_sums, any_word
@@ -155,10 +155,8 @@ class ToAll(NamedTuple):
 
 
 class HandOn(NamedTuple):
-    """Data of some agents in turn, each given those before it; answered by all of them.
-
-    Each agent forwards all data so far; the last one sends every agent the missing ones. ``say`` makes an own agent's
-    data.
+    """Data of agents in turn, each made by ``say`` given those before; answered by all of them. Each agent forwards all
+    data so far; the last one sends every agent the missing ones.
     """
 
     order: Sequence[str]
@@ -180,14 +178,8 @@ class HandOn(NamedTuple):
 
 
 class Compare(NamedTuple):
-    """Comparison of joint choices with the best so far; answered by a verdict and the rank of the best.
-
-    Args:
-        values: Values of the own factors, in the order of the part, a row for each choice.
-        change: Largest relative change of the own factors' messages.
-        moved: True if an own variable's choice changed.
-        tolerance: Changes up to it count as none; the method stops then, if no choice changed either.
-        tried: Choices that were repaired already, by their factors' values; kept at the root. None: no repairs.
+    """Comparison of joint choices (rows of own factors' values) with the best so far; answered by a verdict and its
+    rank. ``tried`` has repaired choices, at the root; None: no repairs.
     """
 
     values: Sequence[Float[np.ndarray, " _f"]]
@@ -199,10 +191,8 @@ class Compare(NamedTuple):
     ends_round: bool = True
 
     def judged(self, part: Part) -> tuple[messages.Verdict, Rank | None]:
-        """Make the verdict from the values of all factors and all changes.
-
-        A choice that is better than all before, or else the last one, is repaired if it is forbidden, or if any was:
-        local moves may improve it. A choice with the values of a repaired one is not repaired again.
+        """Verdict on all factors' values. The best choice so far, or else the last, is repaired if it is forbidden, or
+        if any was: local moves may improve it. None is repaired twice.
         """
         # strictly better only: of equally good choices the first stays, for every driver
         best, best_so_far, ranks = 0, self.best_so_far, [rank(row) for row in self.values]
@@ -218,10 +208,8 @@ class Compare(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Values of a stack of own factors at points (g, m, a); answered by them (g, m), without messages.
-
-    Equal requests of parallel parts are served in one call. If ``climbed``, the functions that factors climb are
-    evaluated, else their terms of the sum; if ``rough``, some digits are enough.
+    """Values of a stack of own factors at points, without messages; equal requests are served in one call. ``climbed``:
+    functions that factors climb, not terms of the sum; ``rough``: some digits are enough.
     """
 
     functions: LocalFunctions
@@ -250,22 +238,8 @@ class Crossed(NamedTuple):
     traffic: Callable[[Counts], Traffic]
 
 
-Request = (
-    Send
-    | ToFactors
-    | ToVariables
-    | Exchange
-    | Reduce
-    | AllReduce
-    | Best
-    | ToAll
-    | HandOn
-    | Compare
-    | Look
-    | Choices
-    | Watch
-    | Crossed
-)
+ByLetters = Send | ToFactors | ToVariables | Exchange | Reduce | AllReduce | Best | ToAll | HandOn | Compare
+Request = ByLetters | Look | Choices | Watch | Crossed
 Steps = Generator[Request, Any, Out]
 
 
@@ -288,9 +262,7 @@ def answered(
 
 
 class Mail:
-    """Messages of one stage of a method, in which no key is sent twice; they leave with the next wait, or
-    :meth:`close`.
-    """
+    """Messages of one stage of a method, no key twice; they leave with the next wait, or :meth:`close`."""
 
     def __init__(self) -> None:
         self._heard: dict[Key, Any] = {}
@@ -334,8 +306,8 @@ def looked(requests: Sequence[Look]) -> list[Float[np.ndarray, "_g m"]]:
             points = np.concatenate([one.points for one in group])
             received = [np.concatenate(phase) for phase in zip(*(one.received for one in group), strict=True)]
         ask = functions.value_and_gradient if climbed else functions.value
-        if rough and not climbed and isinstance(functions, RoughFunctions):
-            ask = functions.rough_value
+        if rough and not climbed:  # functions may have a quicker evaluation to some digits
+            ask = getattr(functions, "rough_value", ask)
         found: Any = ask(stack, points, tuple(received))
         ends = np.cumsum([len(one.points) for one in group])[:-1]
         answers.update(zip(places, np.split(found[0] if climbed else found, ends), strict=True))

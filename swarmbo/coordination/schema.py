@@ -1,7 +1,5 @@
-"""Admissible senders and contents of messages by kind; others are dropped, as if lost.
-
-Each wait names the sender and the admissible content: :class:`Wanted`. :class:`Schema` derives both, for messages of an
-agreement, from common knowledge.
+"""Admissible senders and contents of messages by kind: each wait names both (:class:`Wanted`). Others are dropped, as
+if lost. :class:`Schema` derives both from common knowledge.
 """
 
 import math
@@ -34,10 +32,7 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """Messages between owners of factors and owners of variables.
-
-    ``joined`` has, in an elimination, the variables that each variable's step is joined with.
-    """
+    """Messages between owners of factors and variables; ``joined`` as in ``Plan``."""
 
     part: Part
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])

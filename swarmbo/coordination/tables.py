@@ -19,14 +19,8 @@ Flat = Float[np.ndarray, " entries"]  # every message of one direction, end to e
 
 
 def checked_tables(graph: FactorGraph, tables: Mapping[str, ArrayLike]) -> dict[str, Table]:
-    """Convert tables to float64 arrays in C order, in the graph's order of factors, and check them.
-
-    ``tables`` has one array per factor with one axis per variable, in scope order. An entry is the factor's value, to
-    be maximised; -inf forbids the combination. Arrays of the right type and order are not copied.
-
-    Raises:
-        ShapeError: If a factor lacks its table, a table its factor, an axis does not fit, or an entry is NaN, +inf or
-            finite beyond 1e200.
+    """Tables as float64 arrays in C order, by factor; copied only if necessary. An entry is to be maximised; -inf
+    forbids. A ShapeError names a missing table, an unfit axis, or an entry that is NaN, +inf or beyond 1e200.
     """
     if missing := [factor for factor in graph.factors if factor not in tables]:
         raise ShapeError(f"factor {missing[0]!r} has no table; give one array with axes {graph.scope(missing[0])}")
@@ -94,21 +88,13 @@ def violated(values: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def spreads(tables: Table) -> Float[np.ndarray, " n"]:
-    """Largest less smallest finite entry of tables of one shape (n, d_1, …, d_a), the unit of changes of messages.
-
-    A spread is 1 where it would be zero or nothing is finite.
-    """
+    """Largest less smallest finite entry of tables of one shape (n, …); 1 where it would be 0 or nothing is finite."""
     axes = tuple(range(1, tables.ndim))
     high, low = tables.max(axis=axes), tables.min(axis=axes)
     forbids = low == -np.inf
     finite = tables[forbids]
     low[forbids] = np.min(finite, axis=axes, where=finite > -np.inf, initial=np.inf)
     return np.subtract(high, low, out=np.ones(len(tables)), where=low < high)
-
-
-def spread(table: Table) -> float:
-    """Spread of one table."""
-    return float(spreads(table[None])[0])
 
 
 def _check_entries(factor: str, table: Table) -> None:

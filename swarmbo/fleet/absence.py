@@ -34,7 +34,6 @@ class AllNeeded:
 
     def look(self, seconds: float, waited_for: str, missing: Collection[str], refused: Mapping[str, int]) -> None:
         """Raise if nothing arrived for longer than the patience; for an agent never heard, than ten minutes.
-
         ``seconds`` is the time of listening without arrivals, 0 if anything arrived.
         """
         self._quiet = self._quiet + seconds if seconds else 0.0
@@ -52,11 +51,8 @@ class AllNeeded:
 
 
 class LeftOut:
-    """Policy for agents by a deadline: failed agents are left out, and readmitted when they return.
-
-    Every live agent acknowledges letters, whatever it waits for. So an agent silent for half of the patience is pinged,
-    and after the whole patience it counts as failed. An agent elsewhere that was never heard has ten minutes, as a
-    person may have to start it; a process on this machine has two. The hub sees the end of processes on this machine.
+    """Policy by a deadline: failed agents are left out, and readmitted. Every live agent acknowledges letters, so one
+    silent for half of the patience is pinged, and fails after the whole; ten minutes if never heard.
     """
 
     def __init__(
@@ -115,10 +111,8 @@ class LeftOut:
                 self._mail.write(agent, Ping(self._pings))
 
     def leave(self, agent: str, why: str, *, is_hung: bool = False) -> None:
-        """Note that an agent failed; its outstanding letters are dropped.
-
-        A live agent that does not carry out orders ``is_hung``. It is readmitted once, as it would delay others
-        repeatedly; later only if it starts with an empty journal.
+        """Note that an agent failed, and drop its letters. A live one that does not carry out orders ``is_hung``: it is
+        readmitted once, as it would delay others repeatedly, or later with an empty journal.
         """
         self.away[agent] = why
         self._hung[agent] += is_hung

@@ -34,28 +34,13 @@ def _pass_over(sender: str, letter: letters.Letter) -> None:
 
 
 class Hub:
-    """Coordinator process: it tells agents when to decide, reports outcomes, and collects decisions. It decides
-    nothing.
+    """Coordinator process: it orders decisions, reports outcomes, and collects decisions. It decides nothing.
 
-    Agents that wait for one another are all needed. By a deadline the hub names the participants of each round. If one
-    fails during a decision, the others take it back and decide without it, so none waits for a failed agent. The hub
-    provides its unreported outcomes. A returning agent takes part from the next decision on. If it missed decisions, a
-    present agent provides a snapshot, and the hub adds the outcomes of its own factors.
-
-    A live agent (by its receipts) that does not carry out orders counts as failed, too. If no agent decides, as all
-    wait for one, all are asked for snapshots; the one without an answer counts as failed.
-
-    An agent never heard may be a process of an earlier run: it is invited to join.
-
-    Args:
-        attend: Called repeatedly while waiting; raises if waiting is in vain.
-        here: Agents with processes on this machine.
-        ended: Those of them that ended for good, with reasons; it may grow.
-
-    Attributes:
-        repeated: Number of repeated letters of all members, as reported.
-        refused: Number of refused letters of all members, as reported.
-        odd: By agent, numbers of letters refused for inadmissible content, by their sender, as reported.
+    By a deadline it names the participants of each round. If one fails during a decision, the others take it back and
+    decide without it. A returning agent that missed decisions gets a snapshot of a present one. A live agent that does
+    not carry out orders counts as failed. ``attend`` is called while waiting, and raises if that is in vain; ``here``
+    are agents with processes on this machine, ``ended`` those of them that ended for good. ``odd`` counts letters
+    refused for inadmissible content, by the agent that refused and by sender.
     """
 
     def __init__(
@@ -102,12 +87,8 @@ class Hub:
     def words(
         self, links: Callable[[Collection[str]], "Links | None"], offers: "Mapping[str, Offer] | None" = None
     ) -> list[letters.Word]:
-        """Have agents decide, given links for absent agents; by a deadline repeated without those that fail meanwhile.
-
-        Raises:
-            TransportError: If all are needed, and one is silent for longer than the plan's patience while no other is;
-                if no agent with the last decision is left or returns; if present agents reach no decision, or differ in
-                the query.
+        """Have agents decide, given links for absent agents; by a deadline repeated without those that fail. A
+        TransportError if all are needed and one is silent, if none decides, or if they differ in the query.
         """
         self._round += 1
         while (got := self.mail.read(0.0)) is not None:  # agents that returned meanwhile
@@ -376,7 +357,6 @@ class Hub:
         return True
 
     def _invite(self) -> None:
-        """Invite agents elsewhere that were never heard."""
         if self._invitation and self._clock() - self._invited >= _ASKING:
             self._invited = self._clock()
             for agent in self.problem.agents:

@@ -12,31 +12,13 @@ from swarmbo.errors import ConfigError
 
 AUTHORITY = "authority.pem"
 _DAYS = 30
-_NOT_FOR = (
-    "content_commitment",
-    "key_encipherment",
-    "data_encipherment",
-    "key_agreement",
-    "crl_sign",
-    "encipher_only",
-    "decipher_only",
-)
+_ENCIPHERMENT = ("key_encipherment", "data_encipherment", "encipher_only", "decipher_only")
+_NOT_FOR = (*_ENCIPHERMENT, "content_commitment", "key_agreement", "crl_sign")
 
 
 def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:
-    """Make an authority, and a certificate and a key for each member, signed by it. The authority's key is not kept.
-
-    Args:
-        folder: Folder of the files; made if it is missing.
-        hosts: Address of each member, by name: an IP address or a host name.
-
-    Returns:
-        The files: ``authority.pem``, and ``NAME.pem`` and ``NAME.key`` of each member. A member needs the first and its
-        own two, and no other key. They are valid for 30 days.
-
-    Raises:
-        ConfigError: If the folder holds keys already.
-        MissingPackageError: If ``cryptography`` is not installed.
+    """Make an authority, and a certificate and a key for each member at its host, valid for 30 days; the authority's
+    key is not kept. A member needs ``authority.pem`` and its own two files. A folder with keys is refused.
     """
     maker = _Maker()
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,12 +37,7 @@ class _Maker:
     """Keys and certificates made by ``cryptography``."""
 
     def __init__(self) -> None:
-        modules = (
-            "x509",
-            "hazmat.primitives.hashes",
-            "hazmat.primitives.serialization",
-            "hazmat.primitives.asymmetric.ec",
-        )
+        modules = ("x509", *(f"hazmat.primitives.{name}" for name in ("hashes", "serialization", "asymmetric.ec")))
         found = [needed(f"cryptography.{module}", "zenoh", "swarmbo fleet keys") for module in modules]
         self._x509, self._hashes, self._serialization, self._ec = found
 

@@ -23,10 +23,8 @@ class Said(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Begin(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Order of the hub to an agent: decide the next evaluation.
-
-    Orders to an agent have a ``turn`` from 1, and are carried out in turn, each once. Participants are given by a
-    deadline only, with the number of the ``last`` valid decision: later ones are given up.
+    """Order of the hub to an agent: decide the next evaluation. Orders are carried out once each, by ``turn`` from 1.
+    By a deadline it names participants; decisions after the ``last`` valid one are given up.
     """
 
     turn: int
@@ -37,11 +35,8 @@ class Begin(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Word(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Decision of an agent, to the hub.
-
-    Numbers of ``repeated`` letters and ``refused`` parcels count since the agent's start. The first present agent
-    states ``others``: values of absent agents' variables of a function. ``values`` are empty in a field if it measures
-    nothing.
+    """Decision of an agent; in a field without values if it measures nothing. Counts are since its start. The first
+    present agent states ``others``: values of absent agents' variables of a function.
     """
 
     turn: int
@@ -101,14 +96,8 @@ class Snapshot(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Back(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """Readmission of an agent by the hub; earlier orders that it did not carry out are void.
-
-    Args:
-        last: Number of the last valid decision.
-        told: Data that it has to report since then.
-        state: Snapshot, if it missed that decision; else empty.
-        came: Outcomes of its own factors by query, as far as known; used with a state only.
-        since: Number of the last valid decision in which it took part; 0 before any.
+    """Readmission by the hub, which voids earlier orders: data to report (``told``) since the ``last`` valid decision,
+    a snapshot if it missed that one, outcomes that ``came`` of its own, its last decision (``since``).
     """
 
     turn: int
@@ -154,39 +143,16 @@ class Join(msgspec.Struct, frozen=True, tag=True, array_like=True):
     plan: bytes
 
 
-Letter = (
-    Said
-    | Begin
-    | Word
-    | Told
-    | Measure
-    | Measured
-    | SendSnapshot
-    | Snapshot
-    | Back
-    | Here
-    | Ping
-    | Odd
-    | End
-    | Join
-    | Receipt
-)
-
 Order = Begin | Told | Measure | SendSnapshot  # orders of the hub that an agent carries out in turn
+FromHub = Order | Back | Ping | End | Join
+ToHub = Word | Measured | Snapshot | Here | Odd
+Letter = Said | FromHub | ToHub | Receipt
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Letter)
 
 
 def sealed(letter: Letter) -> bytes:
-    """Encode a letter: a digest, then MessagePack.
-
-    Raises:
-        TransportError: If it is too long.
-
-    Example:
-        >>> opened(sealed(End()))
-        End()
-    """
+    """Encode a letter: a digest, then MessagePack; a TransportError if it is too long."""
     body = _encoder.encode(letter)
     if len(body) + DIGEST > LONGEST:
         raise TransportError(f"got a message of {len(body)} bytes; wanted at most {LONGEST - DIGEST}")
@@ -199,12 +165,7 @@ def digest_of(body: bytes) -> bytes:
 
 
 def opened(parcel: bytes) -> Letter:
-    """Decode an arrival.
-
-    Raises:
-        TransportError: If it is too long, was cut off or changed on the way, is no letter, or holds a number that is
-            not finite.
-    """
+    """Decode an arrival; a TransportError if it is too long, changed, no letter, or holds NaN or an infinite number."""
     if not DIGEST < len(parcel) <= LONGEST:
         raise TransportError(f"got {len(parcel)} bytes; wanted {DIGEST + 1} to {LONGEST}")
     body = parcel[DIGEST:]

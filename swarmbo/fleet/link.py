@@ -25,14 +25,9 @@ class Parcel(NamedTuple):
 class Link:
     """Sends parcels to members of a fleet, and queues arrivals.
 
-    There is no discovery (no multicast, no gossip); each member dials all others, and again after a loss. A parcel from
-    ``a`` to ``b`` is a sample of the key ``swarmbo/RUN/b/a``; an invitation of a hub to agents of earlier runs is one
-    of ``swarmbo/join/b``. With ``tls`` and ``quic`` every member shows its certificate. By its name there, others let
-    it send and receive its own parcels only; they drop all others.
-
-    Raises:
-        ConfigError: If the member is not in the plan, a key is missing, or its endpoint is taken.
-        MissingPackageError: If Zenoh is not installed.
+    There is no discovery; each member dials all others, and again after a loss. A parcel from ``a`` to ``b`` is a
+    sample of the key ``swarmbo/RUN/b/a``, an invitation of one ``swarmbo/join/b``. With ``tls`` and ``quic`` every
+    member shows its certificate, by whose name others let it send and receive its own parcels only.
     """
 
     def __init__(self, name: str, plan: Plan) -> None:

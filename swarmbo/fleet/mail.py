@@ -35,18 +35,8 @@ class Carrier(Protocol):
 
 
 class Mail:
-    """Letters of one member.
-
-    Args:
-        keep: Called with a new letter before its receipt is sent, so that a saved letter survives a kill.
-        clock: Time in seconds that does not go back.
-        fits: Test of a sender's letter. An inadmissible letter is dropped, and never kept.
-
-    Attributes:
-        refused: Number of parcels that were no letters (cut off, changed, or nonsense), or were inadmissible.
-        odd: Number of these that had arrived unchanged, by sender.
-        repeated: Number of repeated letters.
-        parcels: Number of letters and receipts by sender, repeated ones included.
+    """Letters of one member. ``keep`` saves a new letter before its receipt is sent, so that it survives a kill; one
+    that does not fit is dropped. ``refused`` counts bad parcels, ``odd`` unchanged ones of them by sender.
     """
 
     def __init__(
@@ -149,9 +139,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Journal:
-    """A member's state after a round, and later letters, in two files of its folder.
-
-    A killed process leaves at most one partial letter, whose receipt was not sent: it comes again.
+    """A member's state after a round, and later letters, in two files. A killed process leaves at most one partial
+    letter, without a receipt: it comes again.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -51,11 +51,7 @@ class Instrument(Protocol):
 
 
 def loaded(name: str, trust: bool) -> Instrument:
-    """Load the function that a command names as ``module:function``, installed or in the present folder.
-
-    Raises:
-        ConfigError: If it is not trusted, cannot be loaded, or cannot be called.
-    """
+    """Function that a command names as ``module:function``; a ConfigError if not trusted, found, or callable."""
     if not plugins.is_own(name):
         raise ConfigError(f"got {name!r}; wanted 'module:function'", at=_AT)
     if not trust:
@@ -84,11 +80,7 @@ def require_fits(measure: Instrument | None, agent: str, measures: Sequence[str]
 
 
 def answered(measure: Instrument, problem: Problem, agent: str, place: list[float]) -> Answer:
-    """Measure at a location, given as values of the agent's own variables.
-
-    Raises:
-        ShapeError: If the result is inadmissible.
-    """
+    """Measure at values of the agent's own variables; a ShapeError if the result is inadmissible."""
     channels = problem.graph.factors_owned_by(agent)
     named = dict(zip(problem.graph.variables_owned_by(agent), place, strict=True))
     try:
@@ -134,14 +126,8 @@ Info = Mapping[str, Any]
 
 
 class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
-    """Environment that moves all agents, and in which the outcomes of some come from their own instruments.
-
-    After each reset and step these agents measure at their positions in the environment: at the locations of
-    measurements en route in turn, and then at the last one. Agents that abstained do not measure. The log has in
-    ``source`` the agents with own instruments, and the reasons of failures.
-
-    Raises:
-        ConfigError: If the environment cannot be restored to an earlier state: measurements cannot be repeated.
+    """Environment that moves all agents, in which some measure by their own instruments: en route in turn, then at the
+    end. ``source`` of the log names these and failures. It needs ``get_state``: nothing is measured twice.
     """
 
     hub: Hub | None = None

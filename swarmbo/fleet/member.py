@@ -31,20 +31,8 @@ _MOST_LENT = LONGEST // 2  # bytes: the letter to a returning agent has more in 
 
 
 class Member:
-    """One agent of a fleet.
-
-    Its state and messages follow from its last saved state and the letters since. So a process that is killed at any
-    moment and restarted continues as if nothing had happened: it reads its letters again, and repeats messages that
-    others know already. By a deadline it may have been absent for too long: then the hub sends ``Back``, with a
-    snapshot.
-
-    Args:
-        folder: Folder of its journal.
-        clock: Time in seconds that does not go back.
-        measure: Its own instrument; None: outcomes come from the hub's environment.
-
-    Raises:
-        ConfigError: If the settings need more than one agent's knowledge, or the journal is damaged.
+    """One agent of a fleet. Its state and messages follow from its last saved state and the letters since: a killed
+    process continues by reading them again, and repeats known messages. ``measure`` is its own instrument.
     """
 
     def __init__(
@@ -73,11 +61,8 @@ class Member:
         if state is None:
             settings = settings_again(plan.settings, {})
             problem = Problem.from_plain(plan.problem)
-            known = {
-                "level": plan.level,
-                "sites": plan.sites,
-                "has_base": problem.is_field,
-            }  # the hub's network serves as base
+            # the hub's network serves as base
+            known = {"level": plan.level, "sites": plan.sites, "has_base": problem.is_field}
             self._agent = Agent(name, problem, **known, **settings)
         else:
             self._agent = Agent.from_state_dict({**state, "json": {**state["json"], "sites": plan.sites}})
@@ -103,11 +88,8 @@ class Member:
             self._mail.write(HUB, letters.Here(os.urandom(8), is_new and state is None))
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Process letters until the hub ends the run, another hub takes over (``invited``), or ``stop`` is True.
-
-        Raises:
-            TransportError: If it is deciding, and nothing arrives for longer than the plan's patience; three times that
-                if the hub continues without failed agents.
+        """Process letters until the hub ends the run, another takes over (``invited``), or ``stop`` is True. A
+        TransportError if it decides and nothing arrives for longer than its patience.
         """
         while not (self.has_ended or self.invited or stop()):
             self.step(_MAY_STOP)
@@ -141,11 +123,10 @@ class Member:
     def _patience(self) -> float:
         return self.plan.patience_s * (_LONGER if self._goes_on else 1.0)
 
-    def _greet(self, *, is_new: bool = False) -> None:
-        """Send a sign of life."""
+    def _greet(self) -> None:
         self._greeted = self._clock()
         if all(recipient != HUB for recipient, _ in self._mail.outstanding):  # otherwise that letter shows it
-            self._mail.write(HUB, letters.Here(os.urandom(8), is_new))
+            self._mail.write(HUB, letters.Here(os.urandom(8)))
 
     def _keep_time(self, seconds: float) -> None:
         """Process a letter that arrives before the next tick of an agreement by a deadline; else tick."""
@@ -201,7 +182,6 @@ class Member:
             self.invited = plan
 
     def _complain(self) -> None:
-        """Report refused letters to the hub."""
         if (count := self.odd.total()) > self._complained:
             self._complained = count
             self._mail.write(HUB, letters.Odd(dict(self.odd)))

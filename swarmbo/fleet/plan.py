@@ -54,11 +54,6 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int = _VERSION
 
     @property
-    def protocol(self) -> str:
-        """Protocol of all endpoints."""
-        return self.endpoints[HUB].partition("/")[0]
-
-    @property
     def setup(self) -> Setup:
         """Problem and settings."""
         return Setup.of(Problem.from_plain(self.problem), **settings_again(self.settings, {}))
@@ -87,7 +82,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         protocols = {endpoint.partition("/")[0] for endpoint in self.endpoints.values()}
         if len(protocols) > 1 or not protocols <= {"tcp", "tls", "quic"}:
             raise ConfigError(f"got endpoints of {sorted(protocols)}; wanted all tls, all quic, or all tcp", at=at)
-        if self.protocol == "tcp":
+        if protocols == {"tcp"}:
             if far := [end for end in self.endpoints.values() if not end.startswith("tcp/127.0.0.1:")]:
                 raise ConfigError(f"got {far[0]}: tcp is open to every process; wanted tls or quic, with keys", at=at)
         elif self.keys is None:
@@ -130,12 +125,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def new_run(name: str, seed: int) -> str:
-    """Unique name of a run on the network, and on the disks of its members, from a scenario's name and seed.
-
-    Example:
-        >>> new_run("wlan", 0) == new_run("wlan", 0)  # so a member that an earlier run left behind is no member of this
-        False
-    """
+    """Unique name of a run on the network and on disks, so that agents of an earlier run are no members of it."""
     short = re.sub(r"[^A-Za-z0-9_.=,+-]+", "_", name).lstrip("_.=,+-")[:_SHORT]
     return f"{short or 'run'}-{seed}-{secrets.token_hex(4)}"
 
@@ -143,17 +133,8 @@ def new_run(name: str, seed: int) -> str:
 def endpoints_of(
     agents: Sequence[str], protocol: Protocol, port: int, hosts: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Endpoints of members with consecutive ports from that of the hub on.
-
-    ``hosts`` has addresses of members on other machines, by name.
-
-    Raises:
-        ConfigError: If an agent has the hub's name, a protocol is unknown, a host belongs to no member, or ports run
-            out.
-
-    Example:
-        >>> endpoints_of(["a"], "tcp", 7447)
-        {'world': 'tcp/127.0.0.1:7447', 'a': 'tcp/127.0.0.1:7448'}
+    """Endpoints of members, with consecutive ports from the hub's on, at their ``hosts``. A ConfigError if an agent has
+    the hub's name, a protocol is unknown, a host belongs to no member, or ports run out.
     """
     if HUB in agents:
         raise ConfigError(

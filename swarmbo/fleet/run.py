@@ -37,9 +37,8 @@ _ENDING = 5.0  # seconds that processes have to end
 
 
 class Processes:
-    """Processes of members, each of which ends with this one.
-
-    If ``goes_on``, a member that fails repeatedly is noted in ``ended``, with its last output; else that ends the run.
+    """Processes of members, which end with this one. A repeated failure ends the run; if ``goes_on``, it is noted in
+    ``ended``, with the last output.
     """
 
     def __init__(self, names: Iterable[str], plan: Path, *, goes_on: bool = False) -> None:
@@ -94,11 +93,8 @@ PLAN = "fleet.json"
 
 
 class NetworkReport(msgspec.Struct, frozen=True):
-    """Counts of a fleet's network over all members, as reported to the hub.
-
-    Letters are ``repeated`` without a receipt. Parcels that are no letters, or had no right to be sent, are
-    ``refused``; ``odd`` has the number of unchanged ones by sender. ``missed`` counts rounds at whose end an agent was
-    absent.
+    """Counts of a fleet's network over all members: letters ``repeated`` without a receipt, parcels ``refused``,
+    unchanged ones of them by sender (``odd``), rounds ``missed`` by agents.
     """
 
     restarts: dict[str, int] = {}
@@ -110,14 +106,9 @@ class NetworkReport(msgspec.Struct, frozen=True):
 
     def since(self, before: "NetworkReport", round_number: int) -> NetworkRecord:
         """Part since an earlier report."""
-        again = {agent: count - before.restarts.get(agent, 0) for agent, count in self.restarts.items()}
-        return NetworkRecord(
-            round_number,
-            {agent: count for agent, count in again.items() if count},
-            self.repeated - before.repeated,
-            self.refused - before.refused,
-            self.absent,
-        )
+        again = dict(Counter(self.restarts) - Counter(before.restarts))
+        repeated, refused = self.repeated - before.repeated, self.refused - before.refused
+        return NetworkRecord(round_number, again, repeated, refused, self.absent)
 
 
 class Network(msgspec.Struct, frozen=True):
@@ -150,15 +141,8 @@ def run_fleet(
     """Run a scenario with a process for each agent. The folder is that of a run, with ``fleet`` in it.
 
     Agents' decisions are bit-identical to those of ``swarmbo run``; by a deadline they depend on arrivals. The hub,
-    which is this process, has the environment and the log; its belief is for the log only.
-
-    Returns:
-        The summary, and the counts of the network.
-
-    Raises:
-        ConfigError: If a setting is refused, or the scenario names a user's own code.
-        RunFolderError: If the folder holds a run.
-        TransportError: If an agent is silent for too long, or its process fails repeatedly.
+    which is this process, has the environment and the log; its belief is for the log only. A TransportError ends the
+    run if an agent is silent for too long, or its process fails repeatedly.
     """
     env, team = _assembled(scenario)
     elsewhere = {*network.elsewhere, *network.measures}
@@ -202,8 +186,6 @@ def run_fleet(
 
 
 class _Seen:
-    """Recorder of the network's counts in each round."""
-
     def __init__(self, path: Path, hub: Hub, processes: Processes, on_round: OnRound) -> None:
         self._path, self._hub, self._processes, self._tell = path, hub, processes, on_round
         self._before, self._missed = NetworkReport(), Counter[str]()
@@ -256,21 +238,10 @@ def _require_fleet(team: FleetTeam) -> None:
 def be_member(
     name: str, path: Path, *, attached: bool = False, keys: Path | None = None, measure: Instrument | None = None
 ) -> None:
-    """Run one agent of a fleet until the run ends.
+    """Run one agent of a fleet until the run ends; if the hub is restarted before that, the agent joins the new run.
 
-    If the hub is restarted before that at the same address, the agent joins the new run.
-
-    Args:
-        name: Name of the agent.
-        path: Path of the plan, ``fleet.json``; the journal is next to it, in a folder of the agent, by run.
-        attached: End when standard input does.
-        keys: Folder of the keys on this machine, if not as in the plan.
-        measure: Its own instrument.
-
-    Raises:
-        ConfigError: If the plan or the keys are refused, or the plan has other agents with own instruments.
-        ShapeError: If ``measure`` returns anything but an outcome.
-        TransportError: If others are silent for too long while it is deciding.
+    Its journal is next to the plan, in a folder of the agent, by run. If ``attached``, it ends when standard input
+    does. ``keys`` are those on this machine, if not as in the plan; ``measure`` is its own instrument.
     """
     plan: Plan | None = Plan.read(path)
     if keys is not None:

@@ -1,8 +1,5 @@
-"""Schema of letters between members of a fleet: inadmissible letters are refused before they are saved.
-
-A decoded letter has the types of its kind. These tests follow from sender, recipient and problem: names, ranges,
-numbers of coordinates. The agent that waits for an agreement's message checks it again
-(``swarmbo.coordination.schema``, ``swarmbo.agent.schema``).
+"""Schema of letters, by sender, recipient and problem: inadmissible ones are refused before they are saved. Messages of
+agreements are checked again where they are awaited (``coordination.schema``, ``agent.schema``).
 """
 
 import math
@@ -41,13 +38,8 @@ def fits_agent(letter: Letter, sender: str, name: str, problem: Problem) -> bool
             return all(_is_position(place, len(variables), problem) for place in letter.places)
         case letters.Back():
             rows = [*letter.told.told.values(), *letter.told.attached, *letter.came.values()]
-            names = all(query[1:].isdecimal() for query in letter.came)
-            return (
-                _is_order(letter.turn)
-                and letter.since >= 0
-                and names
-                and all(is_row(row, name, problem) for row in rows)
-            )
+            is_known = letter.since >= 0 and all(query[1:].isdecimal() for query in letter.came)
+            return _is_order(letter.turn) and is_known and all(is_row(row, name, problem) for row in rows)
         case _:
             return isinstance(letter, letters.SendSnapshot | letters.Ping | letters.End | letters.Join)
 

@@ -22,10 +22,8 @@ _WORST_FIRST: tuple[Status, ...] = ("blocked", "infeasible", "max_rounds", "sequ
 
 
 class FleetTeam(Team):
-    """A team with members of a fleet as agents: it collects their decisions.
-
-    Its belief is for the log only: recommendations, expectations, hyper-parameters. It learns from its environment and
-    the outcomes of its queries, as its agents do; other data are refused.
+    """A team with members of a fleet as agents: it collects their decisions. Its belief is for the log only, and learns
+    from its environment and the outcomes of its queries; other data are refused.
     """
 
     hub: Hub | None = None
@@ -94,10 +92,8 @@ def _edges(links: "nx.Graph[Any] | None", absent: Collection[str], *, is_field: 
 
 
 def _joined(links: "nx.Graph[Any]") -> "nx.Graph[Any]":
-    """Links with one more from each part to the next: a function's reports have to reach all agents.
-
-    A fleet's network can carry that, as every member dials every other one. Neighbours of the factor graph are linked
-    in any case, so the agreement does not depend on it.
+    """Links with one more from each part to the next, over the fleet's own network, as a function's reports have to
+    reach all agents. The agreement does not depend on it.
     """
     firsts = [min(part) for part in nx.connected_components(links)]
     return nx.compose(links, nx.path_graph(firsts))

@@ -64,11 +64,8 @@ def read_with_variables(g: "nx.Graph[Any]", variables: Iterable[Hashable] | None
 
 
 def read_with_tables(g: "nx.Graph[Any]", tables: Mapping[Any, Any] | None) -> Read:
-    """Read a graph with tables, by factor, by edge and by node; None: the attributes ``table`` of edges and nodes.
-
-    Raises:
-        ConfigError: If the graph is none of factors, or of interactions.
-        ShapeError: If a factor or an edge lacks its table, a table its factor or edge, or an edge has two.
+    """Read a graph with tables by factor, edge and node; None: attributes ``table``. A ConfigError if it is no graph of
+    factors or interactions, a ShapeError if tables do not fit it.
     """
     names, node_of = _names(g), dict[str, Any]()
     node_of.update((name, node) for node, name in names.items())

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from swarmbo.boundary.html import html_table
 from swarmbo.boundary.values import distinct_names, exact, short, table
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
+Value = TypeVar("Value")
 _MOST_SHOWN = 20  # rows of a table in a notebook
 
 
@@ -173,15 +174,9 @@ class FactorGraph:
 
     @classmethod
     def of_any(cls, graph: "FactorGraph | nx.Graph[Any]", variables: Iterable[Hashable] | None = None) -> "FactorGraph":
-        """Graph from a user's argument of any kind.
+        """Graph from a user's argument: a ``FactorGraph``, or one of networkx, as for :meth:`from_networkx`.
 
-        Args:
-            graph: A ``FactorGraph``, or one of networkx: with ``bipartite`` on its nodes, or, with known variables,
-                other nodes as factors; else one whose edges are factors.
-            variables: Known variables.
-
-        Raises:
-            ConfigError: If it is no graph; and as for :meth:`from_networkx`.
+        Factors are nodes with ``bipartite=1``, or other than known ``variables``; without such nodes they are edges.
         """
         if isinstance(graph, FactorGraph):
             return graph
@@ -234,17 +229,11 @@ class FactorGraph:
 
     def scope(self, factor: str) -> tuple[str, ...]:
         """Variables of a factor, in the order of its table's axes."""
-        try:
-            return self._scope_by_factor[factor]
-        except KeyError:
-            raise _unknown("factor", factor, self._scope_by_factor) from None
+        return self._scope_by_factor[factor]
 
     def factors_of(self, variable: str) -> tuple[str, ...]:
         """Factors of a variable, in the graph's order."""
-        try:
-            return self._factors_by_variable[variable]
-        except KeyError:
-            raise _unknown("variable", variable, self._factors_by_variable) from None
+        return self._factors_by_variable[variable]
 
     def neighbours(self, factor: str) -> tuple[str, ...]:
         """Other factors that share a variable with a factor, in the graph's order."""
@@ -253,17 +242,11 @@ class FactorGraph:
 
     def owner(self, factor: str) -> str:
         """Agent that owns a factor."""
-        try:
-            return self._owner_by_factor[factor]
-        except KeyError:
-            raise _unknown("factor", factor, self._owner_by_factor) from None
+        return self._owner_by_factor[factor]
 
     def variable_owner(self, variable: str) -> str:
         """Agent that acts a variable."""
-        try:
-            return self._owner_by_variable[variable]
-        except KeyError:
-            raise _unknown("variable", variable, self._owner_by_variable) from None
+        return self._owner_by_variable[variable]
 
     def factors_owned_by(self, agent: str) -> tuple[str, ...]:
         """Factors of an agent, in the graph's order."""
@@ -354,16 +337,16 @@ class FactorGraph:
         return {factor: place for place, factor in enumerate(self.factors)}
 
     @cached_property
-    def _scope_by_factor(self) -> dict[str, tuple[str, ...]]:
-        return dict(zip(self.factors, self.scopes, strict=True))
+    def _scope_by_factor(self) -> "_ByName[tuple[str, ...]]":
+        return _ByName("factor", zip(self.factors, self.scopes, strict=True))
 
     @cached_property
-    def _owner_by_factor(self) -> dict[str, str]:
-        return dict(zip(self.factors, self.factor_owners, strict=True))
+    def _owner_by_factor(self) -> "_ByName[str]":
+        return _ByName("factor", zip(self.factors, self.factor_owners, strict=True))
 
     @cached_property
-    def _owner_by_variable(self) -> dict[str, str]:
-        return dict(zip(self.variables, self.variable_owners, strict=True))
+    def _owner_by_variable(self) -> "_ByName[str]":
+        return _ByName("variable", zip(self.variables, self.variable_owners, strict=True))
 
     @cached_property
     def _factors_by_owner(self) -> dict[str, tuple[str, ...]]:
@@ -374,16 +357,21 @@ class FactorGraph:
         return _grouped(self.variables, self.variable_owners)
 
     @cached_property
-    def _factors_by_variable(self) -> dict[str, tuple[str, ...]]:
+    def _factors_by_variable(self) -> "_ByName[tuple[str, ...]]":
         found: dict[str, list[str]] = {variable: [] for variable in self.variables}
         for factor, scope in zip(self.factors, self.scopes, strict=True):
             for variable in scope:
                 found[variable].append(factor)
-        return {variable: tuple(factors) for variable, factors in found.items()}
+        return _ByName("variable", ((variable, tuple(factors)) for variable, factors in found.items()))
 
 
-def _unknown(kind: str, name: str, known: Mapping[str, object]) -> KeyError:
-    return KeyError(f"no {kind} {name!r} in this graph; it has {', '.join(list(known)[:8])}")
+class _ByName(dict[str, Value]):
+    def __init__(self, kind: str, pairs: Iterable[tuple[str, Value]]) -> None:
+        super().__init__(pairs)
+        self._kind = kind
+
+    def __missing__(self, name: str) -> Value:
+        raise KeyError(f"no {self._kind} {name!r} in this graph; it has {', '.join(list(self)[:8])}")
 
 
 def _grouped(names: tuple[str, ...], owners: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -62,24 +62,8 @@ _CALLED["round"] = _rounded
 
 
 class Expression:
-    """An expression of variables.
-
-    Attributes:
-        names: The variables in it, in the order of their first appearance.
-        n_steps: Number of its parts, each evaluated at most once.
-
-    Raises:
-        ConfigError: If it is none, too long, or has anything else than the module permits.
-
-    Example:
-        >>> price = Expression("10 if x == y else abs(x - y) * 0.5", "$.constraints.c")
-        >>> price.names, price.of({"x": 3, "y": 3}), price.of({"x": 3, "y": 0})
-        (('x', 'y'), 10.0, 1.5)
-        >>> try:
-        ...     Expression("__import__('os').getcwd()", "$.constraints.c")
-        ... except ConfigError as error:
-        ...     print(error)
-        $.constraints.c: got a call of something else than a name; wanted abs, min, max, round, int, float, bool
+    """An expression of variables (``names``, in the order of their first appearance) with ``n_steps`` parts, each
+    evaluated at most once. A ConfigError if it is none, too long, or has what the module does not permit.
     """
 
     def __init__(self, text: str, at: str) -> None:

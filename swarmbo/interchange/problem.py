@@ -77,10 +77,7 @@ class TableProblem:
 def graph_in_order(
     scopes: Mapping[str, Sequence[str]], owners: Mapping[str, str], factor_owners: Mapping[str, str] | None = None
 ) -> FactorGraph:
-    """Graph whose variables are in the order of a file (that of ``owners``), not of their first scope.
-
-    Factors without an owner belong to their first variable's owner.
-    """
+    """Graph with variables in the order of a file (of ``owners``); a factor without owner goes to that of its first."""
     known = factor_owners or {}
     return FactorGraph(
         tuple(scopes),

@@ -31,11 +31,8 @@ Domains = Mapping[str, tuple[Value, ...]]
 
 
 def problem_of_yaml(text: str, name: str) -> TableProblem:
-    """Problem of a text; ``name`` is the default name.
-
-    A variable's ``cost_function`` is a separate factor ``cost_…``; a variable without constraint and cost gets a
-    constant factor ``free_…``. ``distribution_hints.must_host`` gives owners; other variables go to the agents in turn
-    (each is an agent if the file has none), other constraints to the owner of their first variable.
+    """Problem of a text. A ``cost_function`` is a factor ``cost_…``; a variable without constraints gets ``free_…``.
+    Hints give owners; else variables go to agents in turn, constraints to their first variable's owner.
     """
     data = _loaded(text)
     objective: Objective = _one_of(data.get("objective"), ("min", "max"), "$.objective")
@@ -177,7 +174,6 @@ def _expanded(node: Any, known: dict[int, int]) -> int:
 
 
 def _table(data: Mapping[str, Any], key: str) -> dict[str, dict[str, Any]]:
-    """Table of tables by name, empty if missing."""
     given = data.get(key)
     if given is None:
         return {}

@@ -107,25 +107,8 @@ class Solved:
 
 
 def solve_problem(problem: TableProblem, coordination: Mapping[str, Any], seed: int = 0) -> Solved:
-    """Choose values for all variables of a problem.
-
-    Args:
-        problem: The problem.
-        coordination: The ``kind`` and other settings of a method for tables.
-        seed: Seed of the agents' draws.
-
-    Raises:
-        ConfigError: If there is no such method, or a setting of it is refused.
-        BudgetError: If an exact method would exceed its budget.
-
-    Example:
-        >>> import numpy as np
-        >>> from swarmbo.graph import FactorGraph
-        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"]})
-        >>> problem = TableProblem("two", graph, {"f": -np.eye(2)}, {"x": ("R", "G"), "y": ("R", "G")}, "min")
-        >>> told = solve_problem(problem, {"kind": "exact"}).summary()
-        >>> told["value"], told["bound"], told["status"], told["assignment"]
-        (0.0, 0.0, 'exact', {'x': 'G', 'y': 'R'})
+    """Choose values for all variables by the ``kind`` and other settings of a method for tables. A ConfigError if there
+    is no such method or setting, a BudgetError if an exact method would exceed its budget.
     """
     known, kind = table_methods(), coordination.get("kind")
     if kind not in known:

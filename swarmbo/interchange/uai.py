@@ -57,10 +57,7 @@ class _Words:
 
 
 def problem_of_uai(text: str, name: str) -> TableProblem:
-    """Problem of a text with variables ``x0``, ``x1``, … and factors ``f0``, ….
-
-    A variable without a factor gets a constant one.
-    """
+    """Problem of a text; a variable without a factor gets a constant one."""
     words, room = _Words(text), Room()
     if (kind := words.take("MARKOV")) not in _KINDS:
         raise ConfigError(f"begins with {kind[:20]!r}; wanted {' or '.join(_KINDS)}")

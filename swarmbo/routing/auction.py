@@ -1,15 +1,10 @@
 """Auction of way-points: one by one they go to the highest bidding agent, and into its route; at last, an ascent.
 
-In every step each agent bids for the place with the largest information gain for the team per round that the visit adds
-to its route. The highest bid of the part wins; every agent then updates the values of the other places. When no route
-has room left, agents whose first way-point is rounds away choose in turn a measurement en route.
+Each agent bids for the place with the largest gain for the team per round that the visit adds to its route. When no
+route has room left, agents whose first way-point is rounds away choose in turn a measurement en route. In an ascent
+agents in turn send goals in reach until the end, then next measurements that keep the schedule as far as possible.
 
-In an ascent to the peak agents in turn send their goals, then their next measurements. Both have the largest value by
-the acquisition, given the earlier messages: the goal of all way-points in reach until the end; the next place of all in
-reach once the goal is, before of those that keep the schedule as far as possible.
-
-Source: sequential single-item auctions with insertion, as Koenig et al. 2006; here the gain is submodular, not a
-distance.
+Source: sequential single-item auctions with insertion (Koenig et al. 2006); here the gain is submodular.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,9 +30,8 @@ Places = Sequence[Float[np.ndarray, " d"]]
 
 
 def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps[Legs]:
-    """Program of a process with some agents of a part; it reads the pilots of its own agents only.
-
-    ``order``: the highest bid first, or each agent until its route is full.
+    """Program of a process with some agents of a part, by their own pilots only; ``order``: the highest bid first, or
+    each agent until its route is full.
     """
     agents, own = view.graph.variables, [pilots[agent] for agent in view.variables]
     number = {agent: n for n, agent in enumerate(agents)}
@@ -45,7 +39,8 @@ def auction(view: LocalView, pilots: Mapping[str, Pilot], order: Order) -> Steps
     for pilot in own:
         # agents with equal beliefs share one table of values, updated once per award
         if id(pilot.gains) not in left:
-            left[id(pilot.gains)] = pilot.gains.begin()
+            gains = pilot.gains
+            left[id(gains)] = gains.utility.scores(gains.belief, gains.places, picks=len(gains.places))
     bidders = [_Bidder(pilot, number[pilot.agent]) for pilot in own]
     groups = [_Group([b for b in bidders if id(b.pilot.gains) == key], gains) for key, gains in left.items()]
     places, rounds = own[0].places, 0
@@ -165,9 +160,8 @@ class Climber:
         return tour
 
     def pick(self, tour: Tour, picks: Places, taken: set[bytes]) -> Float[np.ndarray, " d"] | None:
-        """Place of its next measurement; None if it abstains, or all is taken.
-
-        ``picks`` and ``taken`` are others' measurements in this round, as arrays and as bytes.
+        """Place of its next measurement, given others' ``picks`` and their bytes ``taken``; None if it abstains, or all
+        is taken.
         """
         left = self.pilot.untaken(taken)
         is_there = bool(tour.stops) and self.pilot.places[tour.stops[0]].tobytes() in keys_of(left)

@@ -1,9 +1,6 @@
 """Decentralised Monte-Carlo tree search, a comparison method for auctions (docs/studies/routes.md).
 
-Each agent grows a tree over sequences of its own way-points. After some growth it sends all others its best sequences
-and their probabilities; in between it assumes the others' last ones. The value of a sequence is its gain over the
-others' measurements, W(own, others) - W(others), by ``targeted-variance``.
-
+The value of a sequence is its gain over the others' measurements, W(own, others) - W(others), by ``targeted-variance``.
 Source: Best, Cliff, Patten, Mettu & Fitch 2019, Dec-MCTS: decentralized planning for multi-robot active perception,
 algorithms 1 to 3; the bound of the tree is their D-UCT, equation (8).
 """
@@ -149,8 +146,6 @@ class _Node:
 
 
 class _Searcher:
-    """One agent's tree, and its likely sequences."""
-
     def __init__(self, pilot: Pilot, value: TargetValue, settings: DecMCTS, rng: np.random.Generator) -> None:
         self.pilot, self._value, self._settings, self._rng = pilot, value, settings, rng
         self._alone = np.diag(value.told) / (np.diag(value.cov) + value.noise_variance)

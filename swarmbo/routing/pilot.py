@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.spatial.distance import cdist
 
 from swarmbo.acquisition.situation import Travel, is_never
-from swarmbo.acquisition.targeted_variance import TargetScores, TargetUtility, keys_of
+from swarmbo.acquisition.targeted_variance import TargetUtility, keys_of
 from swarmbo.belief import PlaceBelief
 from swarmbo.coordination.requests import AllReduce, Steps
 from swarmbo.coordination.schema import flagged
@@ -20,45 +20,32 @@ FREE = 0.5  # rounds that a way-point en route counts as
 
 
 class Tour:
-    """Way-points in the order in which one agent visits them, each in a separate round.
-
-    The route takes at most ``horizon`` rounds; the return to base may take more, if the battery permits. With an
-    unknown ``start`` there is no route.
-
-    Attributes:
-        stops: The way-points so far, as indices of places.
+    """Way-points of one agent in the order of its visits, each in a separate round, at most ``horizon`` in all; the
+    return to base may take more, if the battery permits. Without a ``start`` there is no route.
     """
 
-    def __init__(
-        self,
-        agent: str,
-        travel: Travel,
-        start: Float[np.ndarray, " d"] | None,
-        places: Float[np.ndarray, "p d"],
-        is_open: Bool[np.ndarray, " p"],
-        horizon: int,
-    ) -> None:
-        self._agent, self._travel, self._places, self.stops = agent, travel, places, list[int]()
-        self._open, self._left = is_open.copy(), float(horizon)
+    def __init__(self, pilot: "Pilot") -> None:
+        self._agent, self._travel, self._places = pilot.agent, pilot.travel, pilot.places
+        self._open, self._left, self.stops = pilot.is_open.copy(), float(pilot.horizon), list[int]()
         # distances of other places are not queried: a world may take long to compute them
-        self._asked = np.flatnonzero(is_open)
-        base = travel.base(agent)
-        self._home = np.zeros(len(places))
-        if start is None:
+        self._asked = np.flatnonzero(pilot.is_open)
+        base = pilot.travel.base(pilot.agent)
+        self._home = np.zeros(len(pilot.places))
+        if pilot.start is None:
             self._open[:] = False
             return
-        self._from = [self._away_from(start)]  # here, and each stop
+        self._from = [self._away_from(pilot.start)]  # here, and each stop
         self._to = list[Float[np.ndarray, " p"]]()  # each stop
         self._legs = list[float]()  # rounds to each stop
         self._has_base = base is not None
         if base is not None:
-            battery = float(travel.rounds_left(agent))
+            battery = float(pilot.travel.rounds_left(pilot.agent))
             self._home = unspared(self._way_to(base), self._left, battery)
             self._left = min(self._left, battery)
         # costs of each place before each stop, and after the last one; every leg takes at least a round, which bounds
         # the number of stops
-        most = int(min(self._left, len(places)))
-        self._added = np.empty((most + 1, len(places)))
+        most = int(min(self._left, len(pilot.places)))
+        self._added = np.empty((most + 1, len(pilot.places)))
         self._added[0] = self._from[0]
         self._fitting = self._added[:1]
 
@@ -122,14 +109,8 @@ def in_rounds(told: Int[np.ndarray, " p"]) -> Float[np.ndarray, " p"]:
 
 
 def unspared(home: Float[np.ndarray, " p"], horizon: float, battery: float) -> Float[np.ndarray, " p"]:
-    """Rounds of returns to base that count towards a route: those that the battery does not cover after its end.
-
-    A route is short enough, and leads home in time, if both fit into the smaller of ``horizon`` and ``battery``.
-
-    Args:
-        home: Rounds from places to the base; inf without a path.
-        horizon: Rounds that the route may take.
-        battery: Rounds by which the agent has to be back.
+    """Rounds of returns to base that the battery does not cover after ``horizon``. A route is short enough, and leads
+    home in time, if both fit into the smaller of ``horizon`` and ``battery``.
     """
     return np.maximum(home - max(battery - horizon, 0.0), 0.0)
 
@@ -141,10 +122,6 @@ class Gains:
     belief: PlaceBelief
     utility: TargetUtility
     places: Float[np.ndarray, "p d"]
-
-    def begin(self) -> TargetScores:
-        """Scores of places as way-points, while places are successively taken."""
-        return self.utility.scores(self.belief, self.places, picks=len(self.places))
 
     def between(
         self,
@@ -171,17 +148,8 @@ class Gains:
 
 @dataclass(frozen=True, eq=False)
 class Pilot:
-    """Private knowledge of one agent in a decision.
-
-    Args:
-        agent: Its name.
-        gains: Values of way-points by its belief; agents with equal beliefs may share one.
-        travel: Travel times in rounds.
-        start: Its position (d,), if known.
-        candidates: Places that it can measure in this round (k, d), k >= 1.
-        is_open: Mask of places that it may plan to measure.
-        horizon: Most rounds of its route.
-        price: Price of a measurement, in the unit of the field; None if it cannot abstain.
+    """Private knowledge of one agent in a decision. ``candidates`` are in reach in this round, ``is_open`` marks places
+    that it may plan; ``price`` is None if it cannot abstain. Agents with equal beliefs may share ``gains``.
     """
 
     agent: str
@@ -200,7 +168,7 @@ class Pilot:
 
     def tour(self) -> Tour:
         """Its empty route."""
-        return Tour(self.agent, self.travel, self.start, self.places, self.is_open, self.horizon)
+        return Tour(self)
 
     def in_reach(self) -> Bool[np.ndarray, " p"]:
         """Mask of places that it can measure in this round."""
@@ -215,10 +183,8 @@ class Pilot:
         picks: Sequence[Float[np.ndarray, " d"]],
         taken: Collection[bytes],
     ) -> Float[np.ndarray, " d"] | None:
-        """Place of its next measurement: its first way-point, or one en route that keeps the schedule as far as
-        possible.
-
-        None if it abstains, or all is taken; its base if it has to return and there is nothing to measure en route.
+        """Its first way-point, or a place en route that keeps the schedule as far as possible; None if it abstains, or
+        all is taken; its base if it has to return.
         """
         left = self.untaken(taken)
         if tour.stops and (first := self.places[tour.stops[0]]).tobytes() in keys_of(left):
@@ -281,9 +247,8 @@ def on_schedule(
 
 
 def in_turn(agents: Sequence[str], own: Mapping[str, Pilot], pick: Pick, taken: set[bytes]) -> Steps[Points]:
-    """Next measurements of own agents, chosen and sent one after the other; abstaining agents are missing.
-
-    ``pick`` chooses for an own agent, given the choices before it; ``taken`` are all choices as bytes, and grows.
+    """Next measurements of own agents, chosen by ``pick`` given those before, and sent one after the other. Abstaining
+    agents are missing; ``taken`` has all choices as bytes, and grows.
     """
     picks, points = list[np.ndarray](), dict[str, np.ndarray]()
     d = next(iter(own.values())).places.shape[1] if own else 0

@@ -211,8 +211,6 @@ class Planned:
         agents = {name: Participant.of(name, self.plan, {name: pilot}, decision) for name, pilot in self.pilots.items()}
         ended = run_to_the_end(agents, transport)
         decided = _decision(ended.outcomes, ended.traffic)
-        if ended.links is None:
-            return decided
         status = "blocked" if ended.without else decided.report.status
         return replace(decided, report=msgspec.structs.replace(decided.report, status=status, links=ended.links))
 

@@ -143,13 +143,9 @@ class Faults(Settings, frozen=True, tag_field="kind", tag="faulty"):
     def open(
         self, agents: Iterable[str], links: "nx.Graph[Any] | None" = None, *, seed: int | None = None, round: int = 0
     ) -> "FaultyTransport":
-        """Connect agents.
+        """Connect agents, as ``InProcess.open``, in a round of the schedule.
 
-        Args:
-            agents: Names of the agents.
-            links: Radio graph; None: every agent reaches every other.
-            seed: Seed of the team, so that draws differ between teams and rounds. None: the seed of the settings.
-            round: Round of the schedule.
+        ``seed`` is the team's, so that draws differ between teams and rounds. None: the seed of the settings.
         """
         return FaultyTransport(Routes(agents, links), self, self.drawn(seed, round), round, seed)
 

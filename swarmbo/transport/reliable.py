@@ -17,8 +17,6 @@ _SLOWEST = 8  # with a limited bandwidth repetitions come more and more slowly, 
 
 @dataclass
 class _Open:
-    """A message without an acknowledgement."""
-
     frame: Envelope
     next: int  # when it is sent again
     until: int  # not given up before

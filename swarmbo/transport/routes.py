@@ -43,10 +43,6 @@ class Routes:
         """True if every agent reaches every other directly."""
         return self._heard is None
 
-    def is_link(self, sender: str, recipient: str) -> bool:
-        """True if one agent reaches another without a relay."""
-        return self._heard is None or self._heard.links(sender, recipient)
-
     def hops(self, sender: str, recipient: str) -> int:
         """Number of links on a shortest path from sender to recipient; 0 to itself.
 

@@ -70,24 +70,28 @@ class ByMessages:
         """Messages of owners of factors and variables; see ``Schema.wanted``."""
         return (yield from _heard({key: self._schema.wanted(key, self.agent, size, below) for key in keys}))
 
-    def _to_factors(self, request: requests.ToFactors) -> Waiting[Any]:
+    def _flooded(
+        self, request: requests.ToFactors | requests.ToVariables, keys: Iterable[Key]
+    ) -> Waiting[tuple[Any, dict[Key, Any]]]:
+        """Entries with those received filled in, and the messages."""
         self._schema = replace(self._schema, sizes=request.flooding.sizes)
         self._say(request.letters())
-        flooding, entries, choices = request.flooding, request.entries.copy(), request.choices.copy()
-        heard = yield from self._hear(("variable", f, x) for f in flooding.factors for x in self.graph.scope(f))
+        entries, heard = request.entries.copy(), (yield from self._hear(keys))
         for (_, f, x), message in heard.items():
-            flooding.message(entries, str(f), str(x))[:] = message.entries
+            request.flooding.message(entries, str(f), str(x))[:] = message.entries
+        return entries, heard
+
+    def _to_factors(self, request: requests.ToFactors) -> Waiting[Any]:
+        flooding, choices = request.flooding, request.choices.copy()
+        keys = [("variable", f, x) for f in flooding.factors for x in self.graph.scope(f)]
+        entries, heard = yield from self._flooded(request, keys)
+        for (_, _, x), message in heard.items():
             choices[flooding.place[str(x)]] = message.choice
         return entries, choices
 
     def _to_variables(self, request: requests.ToVariables) -> Waiting[Any]:
-        self._schema = replace(self._schema, sizes=request.flooding.sizes)
-        self._say(request.letters())
-        flooding, entries = request.flooding, request.entries.copy()
-        heard = yield from self._hear(("factor", f, x) for x in flooding.variables for f in self.graph.factors_of(x))
-        for (_, f, x), message in heard.items():
-            flooding.message(entries, str(f), str(x))[:] = message.entries
-        return entries
+        keys = [("factor", f, x) for x in request.flooding.variables for f in self.graph.factors_of(x)]
+        return (yield from self._flooded(request, keys))[0]
 
     def _exchange(self, request: requests.Exchange) -> Waiting[Any]:
         self._say(request.letters())
@@ -142,13 +146,13 @@ class ByMessages:
         part, tree, fits = self.part, self.part.tree, request.fits
         parent, children = tree.parent[self.agent], tree.children[self.agent]
         # up: each child's subtree; down: what a subtree lacks, so no data crosses a link twice
-        known, behind = dict(request.words), {child: tree.behind(child) for child in children}
+        known, behind = dict(request.words), {child: tree.behind[child] for child in children}
         wanted = {("reports", part.index, child): _words(child, of, fits) for child, of in behind.items()}
         for message in (yield from _heard(wanted)).values():
             known |= message.reports
         if parent is not None:
             self._say([requests.ToAll.letter(part, self.agent, parent, known)])
-            key, others = ("reports", part.index, parent), set(part.agents) - tree.behind(self.agent)
+            key, others = ("reports", part.index, parent), set(part.agents) - tree.behind[self.agent]
             known |= (yield from _heard({key: _words(parent, others, fits)}))[key].reports
         self._say([requests.ToAll.letter(part, self.agent, child, known, behind[child]) for child in children])
         return {name: known[name] for name in part.agents}
@@ -185,7 +189,7 @@ class ByMessages:
                 sender, lambda said: are_numbers(said.entries, size) and fits(said.entries.reshape(shape), whose)
             )
 
-        heard = yield from _heard({("tally", part.index, child): sums(child, tree.behind(child)) for child in children})
+        heard = yield from _heard({("tally", part.index, child): sums(child, tree.behind[child]) for child in children})
         found = joined([message.entries.reshape(shape) for message in heard.values()])
         if parent is not None:
             self._post(parent, messages.Reduced(part.index, self.agent, found))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -20,16 +20,8 @@ from swarmbo.records import Traffic
 Out = TypeVar("Out")
 
 
-class Watcher(Protocol):
-    """Observer of a part's progress, for displays and traces; agents do not know of it."""
-
-    def note_value(self, value: float, traffic: Traffic) -> None:
-        """Receive the value of the best joint choice so far."""
-        ...
-
-    def note_bound(self, bound: float, traffic: Traffic) -> None:
-        """Receive the upper bound so far."""
-        ...
+# receives the value of the best joint choice so far, or the bound so far, and the traffic; agents do not know of it
+Watcher = Callable[[float | None, float | None, Traffic], None]
 
 
 class Central:
@@ -50,13 +42,8 @@ class Central:
         (outcome,) = side_by_side([(self, steps)])
         return outcome
 
-    def until_look(self, steps: Steps[Out], answer: Any) -> requests.Look:
-        """Answer requests until values of functions are requested; StopIteration has the outcome of an ended method."""
-        while not isinstance(request := steps.send(answer), requests.Look):
-            answer = self._answer(request)
-        return request
-
-    def _answer(self, request: requests.Request) -> Any:
+    def answer(self, request: requests.Request) -> Any:
+        """Answer a request, and count its messages."""
         match request:
             case requests.Send():
                 # this driver sends and receives everything at once, so no wait can block
@@ -97,11 +84,11 @@ class Central:
                 self._note_alike((requests.Compare, len(request.values)), lambda: self._compared(request, verdict))
                 if self._watcher is not None and request.ends_round and best_so_far is not None:
                     n_broken, value = best_so_far
-                    self._watcher.note_value(value if n_broken == 0 else -np.inf, self.traffic)
+                    self._watcher(value if n_broken == 0 else -np.inf, None, self.traffic)
                 return verdict, best_so_far
             case requests.Watch():
                 if self._watcher is not None:
-                    self._watcher.note_bound(request.bound(), self.traffic)
+                    self._watcher(None, request.bound(), self.traffic)
                 return None
             case requests.Choices():  # a driver of a whole part checks no messages
                 return None
@@ -159,9 +146,7 @@ class Central:
         return self._passes_of[view]
 
     def _all_reduced(self, request: requests.AllReduce) -> Float[np.ndarray, "k m"]:
-        """Sums in which every agent adds its own terms, then those of its children, from the leaves of the tree to its
-        root.
-        """
+        """Sums in which every agent adds its own terms, then its children's, from the leaves to the root."""
         terms = request.terms
         sums = np.zeros((len(self.graph.agents), *terms.shape[1:]))
         for agents, factors in self._owned:
@@ -229,7 +214,9 @@ def side_by_side(parts: Sequence[tuple[Central, Steps[Out]]]) -> list[Out]:
         for i, answer in answers.items():
             central, steps = parts[i]
             try:
-                asked[i] = central.until_look(steps, answer)
+                while not isinstance(request := steps.send(answer), requests.Look):
+                    answer = central.answer(request)
+                asked[i] = request
             except StopIteration as finished:
                 outcomes[i] = finished.value
         answers = dict(zip(asked, requests.looked(list(asked.values())), strict=True))

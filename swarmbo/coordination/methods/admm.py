@@ -58,10 +58,8 @@ _NO_ROUNDS = Residuals(0, True, None, None)  # as for factors without shared var
 
 
 class Remembered:
-    """Functions of a stack of factors with a memory of their last evaluations.
-
-    A round begins at the end of the one before, and only the penalty has changed. So one evaluation in five is saved,
-    with bit-identical results. If factors exchange numbers, their functions change as well, and nothing is remembered.
+    """Functions of a stack with a memory: a round begins where the one before ended, and only the penalty has changed.
+    It saves one evaluation in five, bit-identically, and remembers nothing if factors exchange numbers.
     """
 
     def __init__(self, functions: LocalFunctions, stack: FactorStack) -> None:

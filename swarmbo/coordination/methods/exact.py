@@ -108,14 +108,8 @@ def exact(
 
 @dataclass(frozen=True)
 class Bucket:
-    """One step of the elimination.
-
-    Args:
-        variable: Variable that is maximised out.
-        scope: Other variables of the step, in the order of their later elimination.
-        factors: Factors joined here, in the graph's order.
-        children: Earlier variables whose results are joined here, in the order of elimination.
-        parent: Later variable whose step takes this result; None at the end of a connected part.
+    """Elimination of a variable: its ``scope`` in the order of later elimination, the factors and earlier results
+    (``children``) joined here, and the step that takes the result; None at the end of a part.
     """
 
     variable: str
@@ -126,10 +120,8 @@ class Bucket:
 
 
 def elimination_steps(graph: FactorGraph, sizes: Mapping[str, int]) -> dict[str, Bucket]:
-    """Steps in the graph's own order of variables, or in min-fill order if its largest table is smaller.
-
-    On a chain, where factor n has variables n … n+B, the graph's order is one sweep with tables over B + 1 variables.
-    Every factor is then joined by the owner of its first variable.
+    """Steps in the graph's own order of variables, or in min-fill order if its largest table is smaller. On a chain the
+    graph's order is one sweep, and the owner of a factor's first variable joins it.
     """
     candidates = [buckets_of(graph, order) for order in (graph.variables, _min_fill_order(graph, sizes))]
     return min(candidates, key=lambda buckets: largest_clique(buckets, sizes)[0])  # of equal ones the first
@@ -163,10 +155,8 @@ def buckets_of(graph: FactorGraph, order: Sequence[str]) -> dict[str, Bucket]:
 def eliminate(
     bucket: Bucket, parts: Sequence[tuple[Sequence[str], Table]], sizes: Mapping[str, int]
 ) -> Float[np.ndarray, "..."]:
-    """Join tables and maximise a variable out of them, one axis for each of ``bucket.scope``.
-
-    Additions run over the parts in their order and maxima over the variable's values, so every agent's result is
-    bit-identical. ``parts`` has scope and table of the factors joined here, then of the children's results.
+    """Join tables of factors and children, and maximise a variable out of them; axes as in ``bucket.scope``. The order
+    of additions is fixed, so every agent's result is bit-identical.
     """
     clique = (bucket.variable, *bucket.scope)
     views = [_aligned(table, scope, clique) for scope, table in parts]
@@ -201,9 +191,7 @@ def _aligned(table: Table, scope: Sequence[str], clique: Sequence[str]) -> Table
 
 
 def _min_fill_order(graph: FactorGraph, sizes: Mapping[str, int]) -> tuple[str, ...]:
-    """Eliminate the variable with the fewest missing links between neighbours; of equal ones the smallest table, then
-    the first.
-    """
+    """Variables by fewest missing links between neighbours; of equal ones the smallest table, then the first."""
     neighbours: dict[str, set[str]] = {variable: set() for variable in graph.variables}
     for scope in graph.scopes:
         for variable in scope:

@@ -1,9 +1,5 @@
 """Local search: DSA, in which variables move at random, and MGM, in which the largest gain among neighbours moves.
-
-In a round all agents send their choices, and each variable computes its alternatives given all others; a rule decides
-the moves. Forbidden combinations come first: a value that breaks fewer factors is better than any that breaks more, and
-of equal ones that with the larger sum of unbroken factors. Weights do not grow (no breakout), so a search may end in a
-forbidden choice, and reports it.
+Weights of broken factors do not grow (no breakout), so a search may end in a forbidden choice.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,9 +27,8 @@ _NOTHING = (0, 0.0)  # no gain: neither fewer broken factors nor a larger sum
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
-    """Values of one variable, given all others: by value (d,) the number of broken factors, and the sum of the others.
-
-    ``in_conflict`` is True if a factor is broken or would be better at another value of this variable.
+    """Values of a variable given all others: number of broken factors, and sum of unbroken ones, by value. It is
+    ``in_conflict`` if a factor is broken, or would be better at another value.
     """
 
     present: int
@@ -49,9 +44,7 @@ class Outlook:
 
     @property
     def gain(self) -> tuple[int, float]:
-        """Decrease of broken factors by the best value, then rise of the sum; (0, 0.0) if the present one is among the
-        best.
-        """
+        """Decrease of broken factors by the best value, then rise of the sum; (0, 0.0) without a better value."""
         best = int(self.best.argmax())
         broken, utility = self.broken[self.present] - self.broken[best], self.utility[best] - self.utility[self.present]
         return int(broken), float(utility)
@@ -100,11 +93,7 @@ def searched(
     moved: Callable[[Mapping[str, Outlook]], Steps[dict[str, int]]],
     takes: Literal["best", "last", "unseen"],
 ) -> Steps[TableOutcome]:
-    """Rounds of local search, until no variable may move.
-
-    ``takes`` is ``best`` or ``last`` for that joint choice of all rounds; ``unseen`` is the last one without reports up
-    a tree.
-    """
+    """Rounds until no variable may move; takes the best choice, the last, or the last without reports up a tree."""
     best, best_so_far, n_rounds = present, None, 0
     while True:
         outlooks, values = yield from looked_around(view, tables, present)
@@ -259,6 +248,5 @@ def _moved(
 
 
 def _neighbours(graph: FactorGraph, variable: str) -> tuple[str, ...]:
-    """Other variables of its factors."""
     near = dict.fromkeys(x for f in graph.factors_of(variable) for x in graph.scope(f))
     return tuple(x for x in near if x != variable)

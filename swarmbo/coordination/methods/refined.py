@@ -16,7 +16,7 @@ from swarmbo.coordination.methods.local_search import DSA, MGM
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.part import BoxView
 from swarmbo.coordination.plan import BoxMethod, Plan
-from swarmbo.coordination.refinement import Grids, RefinementLevel, Resolution, is_at_edge, tabulated
+from swarmbo.coordination.refinement import Grids, Resolution, is_at_edge, tabulated
 from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Table
 from swarmbo.graph import FactorGraph
@@ -70,37 +70,39 @@ class RefinedMethod(BoxMethod, frozen=True, tag_field="kind"):
         columns = np.array([view.place[v] for v in view.graph.variables])
         row = {v: i for i, v in enumerate(view.graph.variables)}
         own = [row[v] for v in view.variables]
-        level, best_so_far = RefinementLevel(), None
+        depth, solved, rounds, best_so_far = 0, 0, 0, None  # refinements of the lattice, levels, rounds on them
         x = np.zeros(len(view.place))  # only entries of own variables and own factors' variables are ever right
         x[columns] = grids.starts[0]
         values, received = yield from _evaluated(view, x)
-        while not grids.is_fine_enough(level, self.tolerance) and level.solved < self.levels:
-            grid = grids.at(level, x[columns])
+        while not grids.is_fine_enough(depth, self.tolerance) and solved < self.levels:
+            grid = grids.at(depth, x[columns])
             everywhere = np.zeros((len(x), grid.shape[1]))
             everywhere[columns] = grid
             tables = yield from tabulated(view, everywhere, received)
             sizes = dict.fromkeys(view.graph.variables, int(grid.shape[1]))
             yield requests.Choices(sizes)
             present = np.abs(grid - x[columns, None]).argmin(axis=1)  # the incumbent is among the values
-            solved = yield from chosen_from(tables, sizes, {v: int(present[row[v]]) for v in view.variables})
-            chosen = {v: float(grid[row[v], index]) for v, index in solved.assignment.items()}
+            outcome = yield from chosen_from(tables, sizes, {v: int(present[row[v]]) for v in view.variables})
+            chosen = {v: float(grid[row[v], index]) for v, index in outcome.assignment.items()}
             candidate = x.copy()
             for variable, value in (chosen | (yield from tell_factors(view, chosen))).items():
                 candidate[view.place[variable]] = value
             found, heard = yield from _evaluated(view, candidate)
-            rows = [found] if level.solved else [values, found]
+            rows = [found] if solved else [values, found]
             moved = is_at_edge(grid[own], candidate[columns[own]], grids.low[own], grids.high[own])
             verdict, best_so_far = yield requests.Compare(rows, best_so_far, moved=bool(moved.any()))
             improved = verdict.best == len(rows)
-            level = level.after(solved.rounds, finer=not improved or verdict.stop)
+            # if the best choice lies at an edge of the window, the window moves, its lattice unchanged
+            depth += bool(not improved or verdict.stop)
+            solved, rounds = solved + 1, rounds + outcome.rounds
             if improved:
                 x, values, received = candidate, found, heard
         return BoxOutcome(
             part=view.part.index,
             x={v: float(x[view.place[v]]) for v in view.variables},
             values=dict(zip(view.factors, values.tolist(), strict=True)),
-            rounds=level.rounds,
-            has_converged=grids.is_fine_enough(level, self.tolerance),
+            rounds=rounds,
+            has_converged=grids.is_fine_enough(depth, self.tolerance),
         )
 
 

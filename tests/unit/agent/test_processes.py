@@ -89,7 +89,7 @@ class Processes:
             said = [e for name, inbox in inboxes.items() for e in self.agents[name].tick(0.0, inbox)]
             inboxes = {}
             for envelope in said:
-                far[type(Codec.decode(envelope.payload)).__name__] += not self._touch(*envelope[:2])
+                far[type(Codec.read(envelope.payload)[1]).__name__] += not self._touch(*envelope[:2])
                 n_messages += 1
                 if n_messages - 1 != lost:
                     inboxes.setdefault(envelope.recipient, []).append(envelope)

@@ -6,10 +6,10 @@ from hypothesis import given, settings, strategies as st
 
 from swarmbo.coordination import MaxSum, Solution
 from swarmbo.coordination.compiled_passes import order_of, tree_rounds
-from swarmbo.coordination.part import decoding_order, tree_levels
+from swarmbo.coordination.part import Part
 from swarmbo.coordination.participant import solve_with_agents
 from swarmbo.graph import Edges, FactorGraph
-from swarmbo.transport import InProcess
+from swarmbo.transport import InProcess, Routes
 
 Tables = dict[str, np.ndarray]
 AGENTS = ["ann", "bob", "é" * 40, "d" * 300]  # names of every width that is told apart
@@ -59,7 +59,7 @@ def test_a_tree_at_once_is_decided_and_counted_as_message_by_message(
     links = nx.path_graph(AGENTS) if is_relayed else None
     slow, fast = both_ways(MaxSum(), graph, tables, links)
     assert same(slow, fast)
-    assert fast.report.rounds == len(tree_levels(graph))
+    assert fast.report.rounds == len(Part(graph, 0, Routes(graph.agents)).levels)
 
 
 @given(seeds, st.integers(2, 10), kinds, st.booleans(), st.integers(1, 4))
@@ -77,13 +77,13 @@ def test_the_last_choices_on_loops_are_those_of_variable_after_variable(
 def test_the_order_and_the_rounds_are_those_of_the_part(seed: int, n_factors: int, loops: int) -> None:
     graph, _ = draw(np.random.default_rng(seed), n_factors, loops=loops, largest=2, forbidden=0.0)
     order, factor_order, up = order_of(graph.edges)
-    assert tuple(graph.variables[x] for x in order) == decoding_order(graph)
+    assert tuple(graph.variables[x] for x in order) == Part(graph, 0, Routes(graph.agents)).order
     assert sorted(factor_order) == list(range(n_factors))
     assert [graph.edges.factors[edge] for edge in up] == list(range(n_factors))
     if graph.is_forest:
         edges = graph.edges
         found = tree_rounds(factor_order, up, edges.first, edges.variables, len(order))
-        assert found == len(tree_levels(graph))
+        assert found == len(Part(graph, 0, Routes(graph.agents)).levels)
 
 
 @given(seeds, st.integers(1, 10), st.integers(0, 4))

@@ -4,7 +4,7 @@ import numpy as np
 
 from swarmbo.coordination.decoding import best_value, conditioned_message, decode
 from swarmbo.coordination.drivers.central import Central
-from swarmbo.coordination.part import LocalView, Part, decoding_order
+from swarmbo.coordination.part import LocalView, Part
 from swarmbo.coordination.requests import Compare
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes
@@ -12,7 +12,7 @@ from swarmbo.transport import Routes
 
 def test_the_order_is_breadth_first_from_the_first_variable_of_each_part() -> None:
     graph = FactorGraph.from_scopes({"f": ["a", "b", "c"], "g": ["c", "d"], "h": ["b", "e"], "i": ["p", "q"]})
-    assert decoding_order(graph) == ("a", "b", "c", "e", "d", "p", "q")
+    assert Part(graph, 0, Routes(graph.agents)).order == ("a", "b", "c", "e", "d", "p", "q")
 
 
 def test_a_conditioned_message_maximises_over_the_undecided_with_what_they_said() -> None:

@@ -4,7 +4,7 @@ import networkx as nx
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.coordination.part import spanning_tree, tree_levels
+from swarmbo.coordination.part import Part
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.transport import Routes
@@ -28,7 +28,7 @@ def trees(draw: st.DrawFn) -> FactorGraph:
 @given(trees())
 @settings(deadline=None)
 def test_rounds_are_half_the_longest_path_rounded_up(graph: FactorGraph) -> None:
-    assert len(tree_levels(graph)) == -(-nx.diameter(graph.to_networkx()) // 2)
+    assert len(Part(graph, 0, Routes(graph.agents)).levels) == -(-nx.diameter(graph.to_networkx()) // 2)
 
 
 @given(trees())
@@ -36,7 +36,7 @@ def test_rounds_are_half_the_longest_path_rounded_up(graph: FactorGraph) -> None
 def test_every_message_is_sent_once_and_after_all_that_it_depends_on(graph: FactorGraph) -> None:
     from_variables: set[tuple[str, str]] = set()
     from_factors: set[tuple[str, str]] = set()
-    for level in tree_levels(graph):
+    for level in Part(graph, 0, Routes(graph.agents)).levels:
         for x, factors in level.from_variables:
             for f in factors:
                 assert (x, f) not in from_variables
@@ -52,7 +52,7 @@ def test_every_message_is_sent_once_and_after_all_that_it_depends_on(graph: Fact
 
 
 def test_where_everyone_hears_everyone_it_is_a_star_round_the_first_agent() -> None:
-    tree = spanning_tree(GRAPH, Routes(GRAPH.agents))
+    tree = Part(GRAPH, 0, Routes(GRAPH.agents)).tree
     assert tree.parent == {"a": None, "b": "a", "c": "a", "d": "a"}
     assert tree.children["a"] == ("b", "c", "d")
     assert tree.factors == {"a": ("f", "g", "h"), "b": ("g",), "c": ("h",), "d": ()}
@@ -60,11 +60,11 @@ def test_where_everyone_hears_everyone_it_is_a_star_round_the_first_agent() -> N
 
 def test_it_follows_the_links_and_skips_agents_that_only_relay() -> None:
     links = nx.Graph([("a", "mast"), ("mast", "d"), ("d", "c"), ("c", "b")])
-    tree = spanning_tree(GRAPH, Routes(GRAPH.agents, links))
+    tree = Part(GRAPH, 0, Routes(GRAPH.agents, links)).tree
     assert tree.parent == {"a": None, "b": "c", "c": "d", "d": "a"}
     assert tree.factors["d"] == ("g", "h")
 
 
 def test_agents_out_of_reach_are_refused() -> None:
     with pytest.raises(TransportError):
-        spanning_tree(GRAPH, Routes(GRAPH.agents, nx.Graph([("a", "b"), ("c", "d")])))
+        _ = Part(GRAPH, 0, Routes(GRAPH.agents, nx.Graph([("a", "b"), ("c", "d")]))).tree

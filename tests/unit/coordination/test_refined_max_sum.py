@@ -12,7 +12,6 @@ from swarmbo.coordination import exact
 from swarmbo.coordination.local_functions import total_value
 from swarmbo.coordination.methods.refined import RefinedMaxSum
 from swarmbo.coordination.participant import maximise_with_agents
-from swarmbo.coordination.refinement import RefinementLevel
 from swarmbo.errors import BudgetError, TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.records import Traffic
@@ -90,7 +89,7 @@ def test_a_lattice_is_finer_by_the_same_factor_each_time_and_windows_cover_the_c
     grids = RefinedMaxSum(points=5, refinement=4).grids(functions.graph, functions)
     x = np.array([0.7, 1.1])
     for depth in range(1, 5):
-        grid = np.sort(grids.at(RefinementLevel(depth=depth), x), axis=1)
+        grid = np.sort(grids.at(depth, x), axis=1)
         np.testing.assert_allclose(np.diff(grid, axis=1), 1.0 / 4**depth)
         np.testing.assert_allclose(grid[:, [0, -1]] - x[:, None], [[-(4.0 ** (1 - depth)), 4.0 ** (1 - depth)]] * 2)
 

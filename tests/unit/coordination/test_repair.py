@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.coordination import Exact, MaxSum, RefinedMaxSum, exact, max_sum
-from swarmbo.coordination.decoding import least_forbidden, reweighed
+from swarmbo.coordination.decoding import least_forbidden
 from swarmbo.coordination.methods.admm import ADMM
 from swarmbo.coordination.participant import maximise_with_agents, solve_with_agents
 from swarmbo.graph import FactorGraph
@@ -137,7 +137,6 @@ def test_the_value_that_breaks_least_is_taken_then_the_largest_sum_then_the_lowe
     assert least_forbidden([line[[0, 1, 3]] for line in lines], [2.0, 1.0]) == 1
     assert least_forbidden([line[[0, 1, 3]] for line in lines], [2.0, 1.0], present=1) == 2  # it moves on
     assert least_forbidden(lines, [2.0, 1.0], present=2) == 2  # where nothing is broken it stays
-    assert reweighed({"f": 1.0, "g": 3.0}, {"f": NO, "g": 0.0}) == {"f": 2.0, "g": 3.0}
 
 
 class Apart(ExampleSum):

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Mapping
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -19,7 +20,7 @@ from swarmbo.deciding.central_driver import CentralDriver, Exchanges
 from swarmbo.deciding.places import place_steps
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.routing import DecMCTS, RoutePlanner, Routes
-from swarmbo.routing.pilot import FREE, Tour
+from swarmbo.routing.pilot import FREE, Gains, Pilot
 from swarmbo.spaces import Domain
 from swarmbo.transport import InProcess, Routes as RadioRoutes
 from swarmbo.worlds.fields import WorldTravel
@@ -152,7 +153,9 @@ def test_a_way_point_goes_where_it_adds_fewest_rounds(seed: int, n: int, horizon
     np.fill_diagonal(table, 0)
     left = int(rng.integers(1, 12)) if has_battery else NEVER
     places = np.arange(n, dtype=float)[:, None]
-    tour = Tour("a", Table(table, left), places[0], places, np.ones(n, dtype=bool), horizon)
+    nothing: Any = None  # a tour needs the places only
+    gains, everywhere = Gains(nothing, nothing, places), np.ones(n, dtype=bool)
+    tour = Pilot("a", gains, Table(table, left), places[0], places, everywhere, horizon).tour()
 
     def length(route: list[int]) -> float:
         ways = [max(1, int(table[a, b])) for a, b in itertools.pairwise([0, *route])]
