@@ -107,6 +107,7 @@ def test_results_on_the_disk_are_told_first_and_not_measured_again(tmp_path):
     assert not list((tmp_path / "results").iterdir())
 
 
+@pytest.mark.thorough
 def test_workers_are_busy_where_a_task_lasts_ten_decisions(tmp_path):
     """On a simulated clock, log-normal durations; without the first tasks and the last."""
     sys.path.insert(0, str(STUDIES))

@@ -82,6 +82,7 @@ def test_what_crashes_hangs_or_raises_costs_its_own_task_only(pool_of, tmp_path)
     assert ends_of(pool, 1)["killed"].status == "done"
 
 
+@pytest.mark.thorough
 def test_a_worker_that_is_killed_between_tasks_costs_none(pool_of):
     pool = pool_of(count=1)
     pool.submit("first", [])
@@ -93,6 +94,7 @@ def test_a_worker_that_is_killed_between_tasks_costs_none(pool_of):
     assert ends_of(pool, 1)["second"].status == "done"
 
 
+@pytest.mark.thorough
 def test_a_dropped_task_is_not_reported(pool_of, tmp_path):
     pool = pool_of(count=1)
     pool.submit("running", [("hang", 9)])
@@ -106,6 +108,7 @@ def test_a_dropped_task_is_not_reported(pool_of, tmp_path):
     assert pool.poll(0.2) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("work", "match"), [(Broken(), "no licence"), (Dies(), "do not start: its process ended")])
 def test_work_that_cannot_begin_ends_the_run_and_not_each_task(pool_of, work, match):
     pool = pool_of(work=work)
