@@ -211,9 +211,9 @@ def _get_one_back(
 ) -> None:
     """Give robot a the nearest wanted place that all rivals can spare, if any (changes ``kept``)."""
     for place in wanted[np.argsort(distance, kind="stable")]:
-        candidate_models = np.flatnonzero(kept[:, place] & ~shares[a])
-        if (kept[candidate_models].sum(axis=1) > 1).all():
-            kept[candidate_models, place] = False
+        rivals = np.flatnonzero(kept[:, place] & ~shares[a])
+        if (kept[rivals].sum(axis=1) > 1).all():
+            kept[rivals, place] = False
             kept[a, place] = True
             return
 

@@ -66,9 +66,7 @@ class NeighbourhoodBounds(BeliefFunctions):
         climbed, slope = root, 0.5 / root
         if self.coupled and len(received) > 1:
             climbed, slope = climbed + 0.5 * received[1] * shared, slope + 0.5 * received[1]
-        # chain rule: w_i = sigma_i² /
-        # N_i
-        # ², so dw_i is dvar over the square of the neighbourhood
+        # chain rule: w_i = sigma_i² / |N_i|², so dw_i is dvar over the squared size of the neighbourhood
         slope = slope * self.sqrt_beta / self._neighbourhood(stack) ** 2
         return marginals.mean + self.sqrt_beta * climbed, marginals.dmean + slope[..., None] * marginals.dvar
 

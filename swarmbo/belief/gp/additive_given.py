@@ -111,7 +111,7 @@ def _above_zero(field: str, value: object) -> float:
 
 
 def kept_factors(old: FactorGraph, new: FactorGraph) -> dict[int, int]:
-    """Which factors of a graph have the name and the scope of a factor of another: ``{new index: old index}``."""
+    """Factors of a graph with the name and the scope of a factor of another: ``{new index: old index}``."""
     if set(new.variables) != set(old.variables):
         raise ConfigError(f"got variables {', '.join(new.variables)}; wanted {', '.join(old.variables)}", at="$.graph")
     places = {(factor, scope): i for i, (factor, scope) in enumerate(zip(old.factors, old.scopes, strict=True))}

@@ -151,7 +151,7 @@ class ChannelGP(SpatialGP):
 
     @property
     def is_coupled(self) -> bool:
-        """Whether any total ties the latents together."""
+        """True if any total ties the latents together."""
         return self._is_tied or (self.outcomes == "total" and bool(self.awaited.all(axis=1).any()))
 
     @cached_property
@@ -160,7 +160,7 @@ class ChannelGP(SpatialGP):
 
     @property
     def _is_tied(self) -> bool:
-        """Whether data alone make one covariance matrix."""
+        """True if data alone make one covariance matrix."""
         return self.is_one_latent or self._has_totals
 
     @property

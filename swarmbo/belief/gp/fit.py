@@ -1,4 +1,4 @@
-"""Which hyper-parameters a belief takes: at its prior's mode, and fitted to its data."""
+"""Hyper-parameters of a belief: those at its prior's mode, and those fitted to its data."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

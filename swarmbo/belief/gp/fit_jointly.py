@@ -130,7 +130,7 @@ def _joint_starts(
     *,
     is_mixed: bool,
 ) -> tuple[list[Float[np.ndarray, " p"]], bool]:
-    """Where searches start, and whether the first of them goes on from an earlier optimum."""
+    """Starts of the searches, and True if the first of them goes on from an earlier optimum."""
     sizes, start = [len(scope) for scope in belief.scopes], None
     if warm is not None and [len(lengths) for lengths in warm.lengthscales] == sizes:
         coupled = warm.in_one_unit()

@@ -93,7 +93,7 @@ class Observations:
         return [self.take(order[start:end]) for start, end in pairwise(ends.tolist())]
 
     def begin_with(self, other: "Observations") -> bool:
-        """Whether the first of these are others, place for place."""
+        """True if the first of these are others, place for place."""
         n, t = len(other), len(other.places)
         return (
             n <= len(self)
@@ -118,7 +118,7 @@ class Observations:
         )
 
     def hold(self, factor: int) -> Bool[np.ndarray, " r"]:
-        """Whether each outcome has a factor in it."""
+        """True if each outcome has a factor in it."""
         return (self.channel == TOTAL) | (self.channel == factor)
 
     def residuals(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
@@ -156,7 +156,7 @@ def noise_ahead(fitted: float, data: Observations, scale: float, floor: float) -
 
 
 def projection(hyper: AdditiveHyperparameters, scope: Sequence[int], rows: Observations) -> Float[np.ndarray, "r a"]:
-    """Where a latent is read at the points of outcomes, their rounds last where it fades."""
+    """Points at which outcomes read a latent; their rounds come last if it fades."""
     own = rows.at(scope)
     return own if not hyper.times else np.column_stack([own, rows.rounds])
 

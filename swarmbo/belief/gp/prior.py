@@ -35,7 +35,7 @@ TIED_FROM = 512  # factors of a sum: fewer totals than factors tell too little o
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """Which hyper-parameters of many factors are one: those of all factors of one size and one prior.
+    """Hyper-parameters that many factors share: those of all factors of one size and one prior.
 
     Args:
         lengths: For each lengthscale the place of the one that stands for it.

@@ -1,4 +1,4 @@
-"""Where and when: a belief about physical places, perhaps with a time axis, and the unit cube it reckons in."""
+"""Belief about physical places, perhaps with a time axis, and the unit cube in which it computes."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace

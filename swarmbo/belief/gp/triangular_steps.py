@@ -152,7 +152,7 @@ def _block_of_one(_typing: Any, matrix: Any, n: Any, k: Any, w: Any, is_pulled: 
 def _products(
     builder: Any, matrix: Any, apart: Any, n: Any, points: Any, squares: Any, number: Any, lanes: int
 ) -> tuple[list[Any], list[Any]]:
-    """Where rows begin, and their products with vectors of some points, of which the squares are added up."""
+    """Starts of rows, and their products with vectors of some points, whose squares are added up."""
     starts = [_entry(builder, matrix, builder.mul(apart, _INT(row)), number) for row in range(ROWS)]
     place, v = _entry(builder, squares, _INT(0), number), list[Any]()
     for first in range(0, ROWS, _IN_FLIGHT):
