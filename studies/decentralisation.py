@@ -48,7 +48,7 @@ class CountingTransport(InProcessTransport):
     def send(self, envelope: Envelope) -> None:
         """Take a message."""
         super().send(envelope)
-        name = type(Codec.decode(envelope.payload)).__name__
+        name = type(Codec.read(envelope.payload)[1]).__name__
         self.by_kind[KINDS.get(name, "max-sum")] += len(envelope.payload)
 
 

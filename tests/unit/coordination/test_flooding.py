@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.coordination.flooding import Flooding, damped, largest_changes, messages_of_factor, messages_of_variable
-from swarmbo.coordination.tables import Edge, Vector, factor_values, spread
+from swarmbo.coordination.tables import Edge, Vector, factor_values, spreads
 from swarmbo.graph import FactorGraph
 
 DAMPING = 0.3
@@ -55,7 +55,7 @@ def test_messages_laid_out_are_those_made_one_by_one(
         for x, message in messages_of_factor(graph, f, tables[f], from_variables).items():
             wanted = damped(before[f, x], message, DAMPING)
             assert same(flooding.message(renewed, f, x), wanted)
-            changes.append(float(largest_changes(before[f, x], wanted) / spread(tables[f])))
+            changes.append(float(largest_changes(before[f, x], wanted) / spreads(tables[f][None])[0]))
     assert change == max(changes)
 
     if factors:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from swarmbo.coordination import Exact, MaxSum
-from swarmbo.coordination.tables import checked_tables, factor_values, sizes_of, spread, total
+from swarmbo.coordination.tables import checked_tables, factor_values, sizes_of, spreads, total
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
 
@@ -94,4 +94,4 @@ def test_total_adds_from_first_to_last() -> None:
     [([[1.0, 4.0], [2.0, 2.0]], 3.0), ([1.0, -np.inf, 3.0], 2.0), ([-np.inf, -np.inf], 1.0), ([7.0, 7.0], 1.0)],
 )
 def test_spread_is_that_of_the_finite_entries(table: list[float], expected: float) -> None:
-    assert spread(np.array(table)) == expected
+    assert spreads(np.array(table)[None]) == [expected]
