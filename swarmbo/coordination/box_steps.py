@@ -170,8 +170,9 @@ def augmented(
     centre: Float[np.ndarray, "g m a"],
     weight: Float[np.ndarray, "g #m a"],
 ) -> Climbable:
-    """Augmented Lagrangian phi(x) - weight/2 |x - centre|², centre z - u (Boyd et al. 2011, section 3.1.1, scaled
-    form).
+    """Augmented Lagrangian of factors, phi(x) - weight/2 |x - centre|², with centre z - u.
+
+    Source: Boyd et al. 2011, section 3.1.1, in scaled form; Bardou et al. 2024, eq. 10.
     """
 
     def lagrangian(X: Float[np.ndarray, "g m a"]) -> Climbing:

@@ -34,19 +34,29 @@ class LocalFunctions(Protocol):
     """
 
     @property
-    def graph(self) -> FactorGraph: ...  # noqa: D102
+    def graph(self) -> FactorGraph:
+        """Scopes and owners."""
+        ...
 
     @property
-    def low(self) -> Float[np.ndarray, " n"]: ...  # noqa: D102
+    def low(self) -> Float[np.ndarray, " n"]:
+        """Lower corner of the box."""
+        ...
 
     @property
-    def high(self) -> Float[np.ndarray, " n"]: ...  # noqa: D102
+    def high(self) -> Float[np.ndarray, " n"]:
+        """Upper corner of the box."""
+        ...
 
     @property
-    def starts(self) -> Float[np.ndarray, "k n"]: ...  # noqa: D102
+    def starts(self) -> Float[np.ndarray, "k n"]:
+        """Points to start from."""
+        ...
 
     @property
-    def n_exchanges(self) -> int: ...  # noqa: D102
+    def n_exchanges(self) -> int:
+        """Number of phases in which neighbours exchange numbers."""
+        ...
 
     def published(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received

@@ -138,6 +138,7 @@ class Standing:
 
     Attributes:
         failed: Number of evaluations without an outcome.
+        lost: Number of evaluations that were lost, and sent again.
 
     Example:
         >>> standing = Standing(2)
@@ -149,7 +150,7 @@ class Standing:
     """
 
     def __init__(self, workers: int) -> None:
-        self._workers, self.failed = workers, 0
+        self._workers, self.failed, self.lost = workers, 0, 0
         self._asked, self._longest = dict[str, float](), 0.0
         self._wall, self._measured, self._last = 0.0, 0.0, math.nan
 
@@ -157,6 +158,7 @@ class Standing:
         """Take an event into account, in order."""
         self._wall += 0.0 if event.kind == "begin" else max(0.0, event.at - self._last)
         self._last = event.at
+        self.lost += event.kind == "lost"
         if event.kind in ("ask", "lost"):
             self._asked[event.query] = event.at
         elif event.kind == "begin":  # of a new process, which sends all again
@@ -184,6 +186,12 @@ class Standing:
         partly = sum(min(max(0.0, now - asked), self._longest) for asked in running)
         return min(1.0, (self._measured + partly) / (self._workers * wall))
 
+    @property
+    def clock(self) -> "Clock":
+        """Times up to the last event."""
+        busy = min(1.0, self._measured / (self._workers * self._wall)) if self._wall else 0.0
+        return Clock(self._wall, busy, self.lost)
+
 
 class Clock(NamedTuple):
     """Times of a ledger with workers.
@@ -201,10 +209,7 @@ class Clock(NamedTuple):
     @classmethod
     def of(cls, events: Iterable[Event], workers: int) -> "Clock":
         """Times by events; a tell has its evaluation's ``seconds`` in its note."""
-        wall, measured, lost, last = 0.0, 0.0, 0, math.nan
+        standing = Standing(workers)
         for event in events:
-            wall += 0.0 if event.kind == "begin" else max(0.0, event.at - last)
-            last = event.at
-            measured += event.note.get("seconds", 0.0)
-            lost += event.kind == "lost"
-        return cls(wall, min(1.0, measured / (workers * wall)) if wall else 0.0, lost)
+            standing.add(event)
+        return standing.clock

@@ -77,7 +77,7 @@ class _Observed:
 
 
 @contextmanager
-def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bool = False) -> Generator["Told"]:
+def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bool = False) -> Generator[Told]:
     """Block with the functions to be called after each round, and after each event of workers.
 
     Raises:
@@ -108,7 +108,7 @@ def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bo
 
 
 @contextmanager
-def _shown(on_round: OnRound, scenario: Scenario, progress: bool) -> Generator["Told"]:
+def _shown(on_round: OnRound, scenario: Scenario, progress: bool) -> Generator[Told]:
     if not progress:
         yield Told(on_round)
         return
