@@ -103,6 +103,11 @@ from swarmbo.problem.no_go import (
     NoGoBox as NoGoBox,
     NoGoPolygon as NoGoPolygon,
 )
+from swarmbo.problem.variables import (
+    Categorical as Categorical,
+    Integer as Integer,
+    Real as Real,
+)
 from swarmbo.records import (
     Query as Query,
     Recommendation as Recommendation,

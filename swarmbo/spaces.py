@@ -1,5 +1,6 @@
 """Box of queries, and its unit cube."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import gymnasium
@@ -58,6 +59,10 @@ class Domain:
     def from_unit(self, U: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """Convert the unit cube to physical coordinates."""
         return self.low + U * (self.high - self.low)
+
+    def part(self, columns: Sequence[int]) -> "Domain":
+        """Box of some coordinates."""
+        return Domain(self.low[list(columns)], self.high[list(columns)])
 
     def is_near(self, X: Float[np.ndarray, "*n d"]) -> Bool[np.ndarray, "*n"]:
         """Mask of points in the box, or moderately far from it; points that are not finite are excluded."""

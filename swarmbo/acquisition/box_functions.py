@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -31,6 +31,8 @@ class BoxFunctions(ABC):
         high: Upper corner (n,).
         starts: Good starting points (k, n), best first; k may be 0.
         owned: Factors that may be evaluated; None: all.
+        levels: Places in the unit cube of the values of variables that have a grid, in order; a function is constant
+            around each.
     """
 
     graph: FactorGraph
@@ -38,6 +40,7 @@ class BoxFunctions(ABC):
     high: Float[np.ndarray, " n"]
     starts: Float[np.ndarray, "k n"]
     owned: frozenset[str] | None = None
+    levels: Mapping[str, Float[np.ndarray, " k"]] = field(default_factory=dict[str, np.ndarray])
 
     @property
     def n_exchanges(self) -> int:

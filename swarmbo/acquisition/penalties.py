@@ -73,6 +73,7 @@ class BoundedFunctions(BoxFunctions):
             high=inner.high,
             starts=inner.starts,
             owned=inner.owned,
+            levels=inner.levels,
             inner=inner,
             holds={factor: tuple(held) for factor, held in holds.items()},
         )

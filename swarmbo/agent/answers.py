@@ -208,7 +208,7 @@ class Answering(Messaging):
 
     def _best(self, request: joint.Whole) -> Staged[Float[np.ndarray, " n"]]:
         """Joint point composed of values from the owner of each variable's first factor."""
-        graph = self.setup.problem.graph
+        graph = request.graph
         owners = [graph.owner(graph.factors_of(variable)[0]) for variable in graph.variables]
         return (yield from self._composed("best", request.point, owners))
 

@@ -89,7 +89,10 @@ def drawn_starts(
     drawn = np.zeros((n_random, len(low)))
     for variable in variables:
         drawn[:, place[variable]] = stream(seed, "starts", variable=variable).random(n_random)
-    return np.concatenate([given, low + drawn * (high - low)])
+    starts = np.concatenate([given, low + drawn * (high - low)])
+    for variable, levels in functions.levels.items():
+        starts[:, place[variable]] = levels[np.abs(starts[:, place[variable], None] - levels).argmin(axis=1)]
+    return starts
 
 
 def natural_penalty(values: Float[np.ndarray, " m"], n_given: int) -> float:

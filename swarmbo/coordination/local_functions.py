@@ -54,6 +54,11 @@ class LocalFunctions(Protocol):
         ...
 
     @property
+    def levels(self) -> Mapping[str, Float[np.ndarray, " k"]]:
+        """Places of the values of variables with a grid; functions are constant around each."""
+        ...
+
+    @property
     def n_exchanges(self) -> int:
         """Number of phases in which neighbours exchange numbers."""
         ...

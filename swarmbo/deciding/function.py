@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import networkx as nx
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from swarmbo.acquisition import Acquisition
 from swarmbo.baselines.drawn import sobol_point
@@ -23,6 +23,7 @@ from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.setup import JointBelief, Setup
 from swarmbo.errors import ConfigError
 from swarmbo.problem.data import Dataset
+from swarmbo.problem.variables import MixedDomain
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry.plugins import checked_as
 from swarmbo.worlds import Offers
@@ -73,7 +74,7 @@ class FunctionLearner:
         if self.made is not None and self.made[0] is log:
             return self, self.made[1]
         last = None if self.made is None else self.made[1]
-        setup, situation = self.setup, self.situation(log, None)
+        setup, situation = self.setup, self.situation(log, None).inside
         if last is not None:
             situation = replace(situation, earlier=last.belief)
         model = learned_model(situation, setup.belief, setup.acquisition, self.learned, last)
@@ -96,7 +97,7 @@ class FunctionLearner:
         if not choice.chosen:
             return choice
         _, model = self.modelled(log)
-        mean, std = (float(array[0]) for array in model.posterior(choice.point[None]))
+        mean, std = (float(array[0]) for array in model.posterior(self.setup.problem.modelled(choice.point[None])))
         return replace(choice, mean=mean, std=std)
 
     def steps(self, log: Logbook, offers: Offers) -> Steps[tuple["FunctionLearner", Choice]]:
@@ -152,6 +153,7 @@ class FunctionLearner:
             pending_rounds=log.pending_rounds,
             failed=log.history.failed,
             limits=problem.limits,
+            coding=problem.coding,
         )
 
     def _place(self, log: Logbook, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
@@ -165,7 +167,7 @@ class FunctionLearner:
         the last step of every method, and follows from the log and the seed.
         """
         settings, problem = self.setup.belief, self.setup.problem
-        fades = isinstance(settings, AdditiveGPSettings) and settings.time is not None
+        coding, fades = problem.coding, isinstance(settings, AdditiveGPSettings) and settings.time is not None
         whole = np.arange(len(U))
         # if outcomes fade, an old point is worth a new measurement
         taken = [] if fades else [(whole, problem.domain.to_unit(log.points), _NEAREST, _STEPS)]
@@ -180,12 +182,10 @@ class FunctionLearner:
             columns, _, reach, steps = next(near, (None, None, 0.0, _STEPS))
             if columns is None:
                 break
-            # log-uniform: short steps keep the decision, a few long ones leave crowded regions
-            length = np.exp(rng.uniform(*np.log(steps))) * (_GROWTH**tries if reach == FLOOR else 1.0)
-            step = min(length, 1.0) * rng.uniform(-1.0, 1.0, len(columns))
             moved = U.copy()
-            moved[columns] = np.where((U[columns] + step < 0.0) | (U[columns] + step > 1.0), -step, step) + U[columns]
-            moved = moved.clip(0.0, 1.0)
+            moved[columns] = _moved(U[columns], steps, tries if reach == FLOOR else 0, rng)
+            if coding is not None:
+                moved = problem.domain.to_unit(problem.in_box(_another_value(moved, columns, coding.domain, rng)))
             if problem.is_allowed(moved[None])[0]:
                 U = moved
         return U
@@ -204,6 +204,28 @@ def learned_model(
     if isinstance(belief, AdditiveGPSettings):
         return learn_model(acquisition.learn, situation, belief, previous)
     return checked_as(Model, belief.learn(situation, acquisition, previous), belief, "learn")
+
+
+def _moved(
+    u: Float[np.ndarray, " a"], steps: tuple[float, float], tries: int, rng: np.random.Generator
+) -> Float[np.ndarray, " a"]:
+    """Point a random step away, in the unit cube."""
+    # log-uniform: short steps keep the decision, a few long ones leave crowded regions
+    length = np.exp(rng.uniform(*np.log(steps))) * _GROWTH**tries
+    step = min(length, 1.0) * rng.uniform(-1.0, 1.0, len(u))
+    return (np.where((u + step < 0.0) | (u + step > 1.0), -step, step) + u).clip(0.0, 1.0)
+
+
+def _another_value(
+    u: Float[np.ndarray, " n"], columns: Int[np.ndarray, " a"], domain: MixedDomain, rng: np.random.Generator
+) -> Float[np.ndarray, " n"]:
+    """Point with another value of one of some variables, if all of these have grids: steps leave no cell."""
+    if all(int(column) in domain.levels for column in columns):
+        column = int(rng.choice(columns))
+        levels = domain.levels[column]
+        other = levels[np.abs(levels - u[column]) > 1e-12]
+        return np.where(np.arange(len(u)) == column, rng.choice(other), u)
+    return u
 
 
 def _is_near(u: Float[np.ndarray, " a"], places: Float[np.ndarray, "q a"], reach: float) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from swarmbo.acquisition import Acquisition, BoxFunctions
+from swarmbo.acquisition.mixed_functions import MixedFunctions
 from swarmbo.acquisition.penalties import bounded, gone_back, is_met, kept_out, parts_together, spreads
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
@@ -71,6 +72,7 @@ class Whole(NamedTuple):
     """A joint point (n,) with right variables of own factors; answered by a point with all variables right."""
 
     point: Float[np.ndarray, " n"]
+    graph: FactorGraph
 
 
 class Agree(NamedTuple):
@@ -113,16 +115,20 @@ def joint_steps(
     coordination: Maximiser | JointPolicy,
 ) -> Steps[tuple[Float[np.ndarray, " n"], SolveReport]]:
     """Decide the next joint point (n,) of the unit cube: by an agreement on local functions, or by a baseline."""
+    coding, seen = situation.coding, situation.inside
     if not isinstance(coordination, Maximiser):
-        chosen: Any = coordination.decide_joint(situation, acquisition)
+        chosen: Any = coordination.decide_joint(seen, acquisition)
         if not (isinstance(chosen, tuple) and len(chosen) == 2 and isinstance(chosen[1], SolveReport)):
             raise not_wanted(chosen, "a point and a SolveReport", coordination, "decide_joint")
-        return _checked(chosen[0], situation, coordination), chosen[1]
-    inside = in_structure(situation, model.learned.structure)
+        point = _checked(chosen[0], seen, coordination)
+        return point if coding is None else coding.outside(point), chosen[1]
+    inside = in_structure(seen, model.learned.structure)
     functions = checked_as(BoxFunctions, acquisition.local_functions(inside, model), acquisition, "local_functions")
     ranking = yield Rank(model.belief)
     if ranking is not None:
         functions = functions.starting_from(*ranking)
+    if coding is not None:
+        functions = MixedFunctions.around(functions, coding)
     graph = functions.graph
     names = {"evaluations": len(situation.history), "pending": len(situation.pending)}
     # from the counts of the history only, which all agents know
@@ -133,8 +139,10 @@ def joint_steps(
         spread = yield Gather(graph, spreads(functions, seed))
         functions = kept_out(functions, situation.limits, spread)
     agree = Agree(functions, links, seed, shares=situation.outcomes == "total")
-    if needed := (yield from _requirements(inside, model)):
-        agreement = yield from _agreed_within(needed, situation, (yield from _best(model, ranking)), agree)
+    if needed := (yield from _requirements(situation if coding is not None else inside, model)):
+        best = yield from _best(model, ranking, seen.graph)
+        best = best if coding is None else coding.outside(best)
+        agreement = yield from _agreed_within(needed, situation, best, agree)
     else:
         agreement = yield agree
     return _checked(agreement.point, situation, coordination), agreement.report
@@ -142,9 +150,10 @@ def joint_steps(
 
 def recommended_steps(problem: Problem, model: Model) -> Steps[Recommendation]:
     """Best evaluated point in expectation, or an allowed one near it."""
-    best = yield from _best(model, (yield Rank(model.belief)))
-    point = problem.in_box(problem.kept_out(best))
-    mean, std = yield Expect(model, point)
+    seen = problem.graph if problem.coding is None else problem.coding.inner
+    best, coding = (yield from _best(model, (yield Rank(model.belief)), seen)), problem.coding
+    point = problem.in_box(problem.kept_out(best if coding is None else coding.outside(best)))
+    mean, std = yield Expect(model, problem.modelled(point[None])[0])
     return Recommendation(point.tolist(), mean, std, problem.named(point))
 
 
@@ -163,14 +172,14 @@ def _requirements(situation: JointSituation, model: Model) -> Steps[tuple[Requir
     return requirements(situation, times)
 
 
-def _best(model: Model, ranking: Ranking | None) -> Steps[Float[np.ndarray, " n"]]:
-    """Incumbent of all variables."""
+def _best(model: Model, ranking: Ranking | None, graph: FactorGraph) -> Steps[Float[np.ndarray, " n"]]:
+    """Incumbent of all variables of a graph."""
     best, means = model.incumbent(), model.factor_means()
     if means is not None:
         ranking = yield Rank(model.belief, means)
     if ranking is not None:
         best[ranking.columns] = ranking.points[0, ranking.columns]
-    return (yield Whole(best))
+    return (yield Whole(best, graph))
 
 
 def _agreed_within(

@@ -14,7 +14,9 @@ from swarmbo.boundary.rng import sobol, stream
 from swarmbo.boundary.values import distinct_names, real_array, short, table
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
+from swarmbo.problem.coding import Coding, coding_of
 from swarmbo.problem.no_go import Limit, NoGoRegion, region_of
+from swarmbo.problem.variables import MixedDomain, Real, Variable, variable_of
 from swarmbo.records import Goal
 from swarmbo.spaces import Domain
 
@@ -41,7 +43,8 @@ class Problem:
     Args:
         graph: Scopes and owners, a factor for each channel but the total; one factor over all variables if the
             structure of a function is unknown.
-        domain: Bounds, in the order of ``graph.variables``.
+        domain: Bounds, in the order of ``graph.variables``; a ``MixedDomain`` if variables have types. Joint points
+            have codes: numbers, and the positions of choices in their lists. Tables of variables have the values.
         structure: ``known`` if the graph has the factors.
         is_field: True if all channels read one latent.
         outcomes: Observed outcomes: the ``total``, or those of each channel.
@@ -72,7 +75,7 @@ class Problem:
     def of(
         cls,
         graph: "FactorGraph | nx.Graph[Any] | None",
-        bounds: Mapping[Any, Sequence[float]],
+        bounds: "Mapping[Any, Sequence[float] | Variable | Mapping[str, Any]]",
         variable_owners: Mapping[str, str] | None = None,
         outcomes: OutcomeMode = "total",
     ) -> "Problem":
@@ -81,7 +84,7 @@ class Problem:
         Args:
             graph: Scopes and owners; None if the structure is unknown. In a networkx graph, nodes without bounds are
                 factors; if all have bounds, each edge is a factor (``FactorGraph.of_any``).
-            bounds: (low, high) of every variable, physical.
+            bounds: (low, high) of every variable, physical, or its type: ``Real``, ``Integer`` or ``Categorical``.
             variable_owners: Without a graph, the agent that sets each variable; by default one agent for each.
             outcomes: Observed outcomes.
 
@@ -103,12 +106,8 @@ class Problem:
         known = _one_factor(bounds, variable_owners) if graph is None else FactorGraph.of_any(graph, bounds)
         if set(bounds) != set(known.variables):
             raise ConfigError(f"got bounds of {list(bounds)}; wanted those of {list(known.variables)}", at="$.bounds")
-        pairs = [bounds[variable] for variable in known.variables]
-        for variable, pair in zip(known.variables, pairs, strict=True):
-            numbers = real_array(pair)
-            if numbers is None or numbers.shape != (2,) or isinstance(pair, str):
-                raise ConfigError(f"got {short(pair)}; wanted (low, high), two numbers", at=f"$.bounds.{variable}")
-        domain = Domain(*np.array(pairs, dtype=float).T)
+        types = [variable_of(bounds[variable], f"$.bounds.{variable}") for variable in known.variables]
+        domain = MixedDomain.of(types)
         return cls(known, domain, "unknown" if graph is None else "known", outcomes=outcomes)
 
     @classmethod
@@ -211,8 +210,7 @@ class Problem:
         """Bounds that users see: of locations in a field, else of joint points."""
         if not self.is_field:
             return self.domain
-        d = len(self.graph.scopes[0])
-        return Domain(self.domain.low[:d], self.domain.high[:d])
+        return self.domain.part(range(len(self.graph.scopes[0])))
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -273,9 +271,30 @@ class Problem:
 
     @property
     def bounds(self) -> dict[str, tuple[float, float]]:
-        """(low, high) of every variable."""
+        """(low, high) of every variable, in codes."""
         pairs = zip(self.domain.low.tolist(), self.domain.high.tolist(), strict=True)
         return dict(zip(self.graph.variables, pairs, strict=True))
+
+    @cached_property
+    def variables(self) -> dict[str, Variable]:
+        """Type of every variable."""
+        if isinstance(self.domain, MixedDomain):
+            return dict(zip(self.graph.variables, self.domain.variables, strict=True))
+        return {variable: Real(low, high) for variable, (low, high) in self.bounds.items()}
+
+    @property
+    def is_mixed(self) -> bool:
+        """True if some variables are integers, choices, on a grid or on a logarithmic axis."""
+        return isinstance(self.domain, MixedDomain)
+
+    @cached_property
+    def coding(self) -> Coding | None:
+        """Coordinates of models; None if they are the variables themselves."""
+        return coding_of(self.graph, self.domain)
+
+    def modelled(self, X: Float[np.ndarray, "*t n"]) -> Float[np.ndarray, "*t N"]:
+        """Joint points as models read them."""
+        return X if self.coding is None else self.coding.inside(self.domain.to_unit(X))
 
     @property
     def variable_owners(self) -> dict[str, str]:
@@ -293,7 +312,7 @@ class Problem:
                 if region.variables is None
                 else np.array([place[v] for v in region.variables])
             )
-            out.append(Limit(region, columns, Domain(self.box.low[columns], self.box.high[columns])))
+            out.append(Limit(region, columns, self.box.part(columns.tolist())))
         return tuple(out)
 
     def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
@@ -326,33 +345,62 @@ class Problem:
         spread = sobol(_SPREAD, self.box.n_dims, stream(0, "no-go"))
         return spread[self.is_allowed(spread)]
 
-    def placed(self, point: Mapping[str, float]) -> Float[np.ndarray, " n"]:
+    def placed(self, point: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
         """Joint point from a table of all variables; rounding errors at the bounds are cut off.
 
         Raises:
-            ConfigError: If it is no table of all variables, or a value is no number in bounds.
+            ConfigError: If it is no table of all variables, or a value is none of its variable.
         """
         table(point, "{variable: value}", at := "$.point")
         if missing := [variable for variable in self.graph.variables if variable not in point]:
             raise ConfigError(f"got no {missing[0]!r}; wanted a value for each of {list(self.graph.variables)}", at=at)
         values = [point[variable] for variable in self.graph.variables]
-        place = real_array(values)
+        place = real_array(self.codes(values, at) if self.is_mixed else values)
         if place is None or place.shape != (len(values),):
             raise ConfigError(f"got {short(values)}; wanted a number for each variable", at=at)
         if not self.has(place):
             raise ConfigError(f"got {self.named(place)}; wanted values in bounds", at=at)
-        return np.clip(place, self.domain.low, self.domain.high)
+        return self._within(place)
+
+    def codes(self, values: Sequence[object], at: str) -> list[float]:
+        """Codes of values, in the order of the variables.
+
+        Raises:
+            ConfigError: If a value is none of its variable; it names the variable.
+        """
+        out: list[float] = []
+        for (name, variable), value in zip(self.variables.items(), values, strict=True):
+            code = variable.code(value)
+            if code is None or not variable.has(code):
+                raise ConfigError(f"got {short(value)}; wanted {variable.wanted}", at=f"{at}.{name}")
+            out.append(code)
+        return out
+
+    def _within(self, X: Float[np.ndarray, "*t n"]) -> Float[np.ndarray, "*t n"]:
+        """Points without rounding errors at bounds and grids."""
+        X = np.clip(X, self.domain.low, self.domain.high)
+        return self.domain.on_grid(X) if isinstance(self.domain, MixedDomain) else X
 
     def has(self, place: Float[np.ndarray, " n"]) -> bool:
-        """True if a joint point is in bounds, but for rounding errors."""
+        """True if a joint point is in bounds, and on grids, but for rounding errors."""
+        if isinstance(self.domain, MixedDomain):
+            return all(v.has(code) for v, code in zip(self.domain.variables, place.tolist(), strict=True))
         return bool((np.abs(self.domain.to_unit(place) - 0.5) <= 0.5 + _SLACK).all())  # not if it is NaN
 
-    def has_point(self, point: Mapping[str, float]) -> bool:
-        """True if a table of all variables is in bounds, but for rounding errors."""
+    def has_point(self, point: Mapping[str, Any]) -> bool:
+        """True if a table of all variables has values of these, but for rounding errors."""
+        if self.is_mixed:
+            codes = {name: variable.code(point[name]) for name, variable in self.variables.items()}
+            return all(code is not None and self.variables[name].has(code) for name, code in codes.items())
         return self.has(np.array([point[variable] for variable in self.graph.variables]))
 
-    def named(self, point: Float[np.ndarray, " n"]) -> dict[str, float]:
-        """Joint point as a table of its variables; without those of agents that take no part."""
+    def named(self, point: Float[np.ndarray, " n"]) -> dict[str, Any]:
+        """Joint point as a table of its variables' values; without those of agents that take no part."""
+        coded = self.coded(point)
+        return {v: self.variables[v].value(code) for v, code in coded.items()} if self.is_mixed else coded
+
+    def coded(self, point: Float[np.ndarray, " n"]) -> dict[str, float]:
+        """Joint point as a table of its variables' codes; without those of agents that take no part."""
         pairs = zip(self.graph.variables, point.tolist(), strict=True)
         return {variable: value for variable, value in pairs if value == value}  # NaN is not
 
@@ -370,7 +418,7 @@ class Problem:
         for row, place in enumerate(X):
             if not self.has(place):
                 raise ConfigError(f"got {self.named(place)}; wanted values in bounds", at=f"$.points[{row}]")
-        return np.clip(X, self.domain.low, self.domain.high)
+        return self._within(X)
 
     def in_box(self, U: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """Point of the unit cube in physical units, in bounds after rounding."""
@@ -391,6 +439,7 @@ class Problem:
             "variable_owners": list(graph.variable_owners),
             "low": self.domain.low.tolist(),
             "high": self.domain.high.tolist(),
+            **({"types": msgspec.to_builtins(self.domain.variables)} if isinstance(self.domain, MixedDomain) else {}),
             **limits,
             **{key: told for key in _TOLD if (told := getattr(self, key)) != getattr(Problem, key)},
         }
@@ -401,6 +450,8 @@ class Problem:
         scopes = tuple(tuple(scope) for scope in plain["scopes"])
         names = {key: tuple(plain[key]) for key in ("factors", "factor_owners", "variables", "variable_owners")}
         domain = Domain(np.array(plain["low"]), np.array(plain["high"]))
+        if "types" in plain:
+            domain = MixedDomain.of([variable_of(given, "$.types") for given in plain["types"]])
         kind = {key: plain[key] for key in ("structure", "is_field", "outcomes")}
         kind |= {key: plain[key] for key in _TOLD if key in plain}
         return cls(FactorGraph(scopes=scopes, **names), domain, **kind).with_no_go(plain.get("no_go", ()))

@@ -1,6 +1,6 @@
 """Knowledge of a team with a factor graph at the time of a decision."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode
+from swarmbo.problem.coding import Coding
 from swarmbo.problem.data import Dataset
 from swarmbo.problem.no_go import Limit
 from swarmbo.spaces import Domain
@@ -52,6 +53,7 @@ class JointSituation:
         failed: Mask of failed outcomes of the history (t, n_factors); all of a row if an evaluation failed as a whole.
             None: none did.
         limits: No-go regions.
+        coding: Coordinates of models, if variables have types; ``inside`` is the situation in these.
         earlier: The belief of the last decision. Reuse of its results saves time, with bit-identical results.
     """
 
@@ -69,7 +71,17 @@ class JointSituation:
     pending_rounds: Float[np.ndarray, " p"] | None = None
     failed: Bool[np.ndarray, "t k"] | None = None
     limits: tuple[Limit, ...] = ()
+    coding: Coding | None = None
     earlier: AdditiveGP | None = None
+
+    @cached_property
+    def inside(self) -> "JointSituation":
+        """The same in the coordinates of models; itself if these are the variables. It has no regions."""
+        if self.coding is None:
+            return self
+        X, pending = (self.coding.inside(self.domain.to_unit(points)) for points in (self.history.X, self.pending))
+        inner = {"graph": self.coding.inner, "domain": self.coding.box, "coding": None, "limits": ()}
+        return replace(self, history=replace(self.history, X=X), pending=pending, **inner)
 
     @cached_property
     def out(self) -> Out:

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo import settings
-from swarmbo.coordination import box_steps, refinement, requests
+from swarmbo.coordination import box_steps, choices, refinement, requests
 from swarmbo.coordination.agreement import Agreement, BoxOutcome
 from swarmbo.coordination.deadline import require_lockstep
 from swarmbo.coordination.deadline_box import maximise_by_deadline
@@ -201,19 +201,29 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             values[:, :n_given] = np.inf  # given starts are always used
             best = np.argsort(-values, axis=1, kind="stable")[:, : self.starts]
             starts = np.take_along_axis(X, best[:, :, None], axis=1)
+            if functions.levels:
+                for row, factor in enumerate(stack.factors):
+                    given = drawn[best[row, : self.polished]]
+                    point[stack.columns[row]] = choices.of_one(functions, factor, given, seed, self.alone_steps)
+                continue
             X, values, _ = box_steps.ascend(climbed, starts, *view.box(stack), self.alone_steps)
             point[stack.columns] = X[np.arange(len(X)), values.argmax(axis=1)]
         return (yield from box_steps.settled(view, point, BoxOutcome(view.part.index, {}, {})))
 
     def _together(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
         """Agree within a part of several factors: rounds of consensus, recombination, polish."""
-        n_values = self.values_of(view.graph)
-        if _is_large(view) and n_values >= _FEW:
+        n_values, grids = self.values_of(view.graph), view.functions.levels
+        if all(variable in grids for variable in view.graph.variables):  # nothing climbs
+            best, residuals = (yield from self._starts(view, seed))[0], _NO_ROUNDS
+        elif _is_large(view) and n_values >= _FEW:
             pool, residuals = (yield from refinement.narrowed(view, seed, min(n_values, refinement.MOST))), _NO_ROUNDS
             values = yield from box_steps.part_total(view, pool)
             best = pool[[int(values.argmax())]]
         else:
             best, residuals = yield from self._by_rounds(view, seed, n_values)
+        if any(variable in grids for variable in view.graph.variables):
+            x = yield from choices.in_turns(view, best[: self.polished], seed, self.polish_steps)
+            return (yield from box_steps.settled(view, x, BoxOutcome(view.part.index, {}, {}, *residuals)))
         still = {"tolerance": _STILL * len(view.graph.variables) ** 0.5, "least": _LEAST} if _is_large(view) else {}
         best, values, before = yield from box_steps.polish(view, best, self.polish_steps, **still)
         winner = int(values.argmax())

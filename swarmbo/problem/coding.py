@@ -1,0 +1,154 @@
+"""Numeric coding of a problem with types: the space in which its models live.
+
+A kernel needs distances. A choice among k > 2 values without an order has k coordinates in the model, one of them
+1/sqrt(2) and the others 0, so that any two values are at distance 1: a stationary kernel of such coordinates is
+exchangeable over the values. All other variables have one coordinate, that of their cell's centre in the unit cube. So
+every belief and every acquisition serves all types, and values are rounded once, before the kernel.
+
+Source: Garrido-Merchán & Hernández-Lobato 2020, section 3 (rounding before the kernel makes it constant in a cell).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from swarmbo.graph import FactorGraph, FactorStack
+from swarmbo.problem.variables import Categorical, MixedDomain
+from swarmbo.spaces import Domain
+
+_ON = 0.5**0.5  # coordinate of the chosen value
+
+
+@dataclass(frozen=True, eq=False)
+class Coding:
+    """Coordinates of the models of a problem with types.
+
+    Args:
+        graph: The problem's scopes and owners, n variables.
+        domain: Their types.
+
+    Example:
+        >>> from swarmbo.problem.variables import Integer
+        >>> graph = FactorGraph.from_scopes({"f": ["c", "n"]})
+        >>> coding = Coding(graph, MixedDomain.of([Categorical(["a", "b", "c"]), Integer(1, 4)]))
+        >>> coding.inner.variables, coding.inside(np.array([[0.5, 0.3]])).round(3).tolist()
+        (("c='a'", "c='b'", "c='c'", 'n'), [[0.0, 0.707, 0.0, 0.375]])
+    """
+
+    graph: FactorGraph
+    domain: MixedDomain
+
+    @cached_property
+    def inner(self) -> FactorGraph:
+        """Scopes and owners over the models' coordinates."""
+        graph, named = self.graph, self._named
+        owners = {
+            name: owner for x, owner in zip(graph.variables, graph.variable_owners, strict=True) for name in named[x]
+        }
+        scopes = tuple(tuple(name for x in scope for name in named[x]) for scope in graph.scopes)
+        return FactorGraph(graph.factors, scopes, graph.factor_owners, tuple(owners), tuple(owners.values()))
+
+    @cached_property
+    def box(self) -> Domain:
+        """Box of the models' coordinates."""
+        return Domain(np.zeros(len(self._options)), np.ones(len(self._options)))
+
+    @cached_property
+    def _named(self) -> dict[str, list[str]]:
+        """Coordinates of each variable."""
+        out = dict[str, list[str]]()
+        for name, variable in zip(self.graph.variables, self.domain.variables, strict=True):
+            is_choice = isinstance(variable, Categorical) and not variable.ordered and len(variable.values) > 2
+            out[name] = [f"{name}={value!r}" for value in variable.values] if is_choice else [name]
+        return out
+
+    @cached_property
+    def _sources(self) -> Int[np.ndarray, " N"]:
+        """Variable of each coordinate."""
+        return np.repeat(np.arange(len(self._named)), [len(names) for names in self._named.values()])
+
+    @cached_property
+    def _options(self) -> Int[np.ndarray, " N"]:
+        """Position of the value of a choice that each coordinate stands for; -1 for numbers."""
+        counts = [len(names) for names in self._named.values()]
+        return np.concatenate([np.arange(count) if count > 1 else np.array([-1]) for count in counts])
+
+    def inside(self, U: Float[np.ndarray, "*t n"]) -> Float[np.ndarray, "*t N"]:
+        """Coordinates of joint points of the unit cube; NaN for variables that are NaN."""
+        return self._coded(U, np.arange(U.shape[-1]), self._sources, self._options)
+
+    def outside(self, Z: Float[np.ndarray, "*t N"]) -> Float[np.ndarray, "*t n"]:
+        """Joint points of the unit cube at coordinates; of a choice, the value with the largest one."""
+        out = np.empty((*Z.shape[:-1], len(self._named)))
+        for column, (first, count) in enumerate(self._spans):
+            own = Z[..., first : first + count]
+            out[..., column] = own[..., 0] if count == 1 else (own.argmax(axis=-1) + 0.5) / count
+        return self.domain.snapped(np.clip(out, 0.0, 1.0))
+
+    @cached_property
+    def _spans(self) -> list[tuple[int, int]]:
+        counts = [len(names) for names in self._named.values()]
+        return list(zip((np.cumsum(counts) - counts).tolist(), counts, strict=True))
+
+    @cached_property
+    def is_choice(self) -> Bool[np.ndarray, " n"]:
+        """Mask of categorical variables, ordered ones too."""
+        return np.array([isinstance(variable, Categorical) for variable in self.domain.variables])
+
+    def bounds(self, end: Float[np.ndarray, " N"]) -> Float[np.ndarray, " n"]:
+        """End of a box of coordinates, for the variables that have one coordinate."""
+        return end[[first for first, _ in self._spans]]
+
+    def over(self, inner: FactorGraph) -> FactorGraph:
+        """Scopes over the problem's variables that a graph over coordinates reads, such as a learned one."""
+        names, graph = self.graph.variables, self.graph
+        scopes = tuple(
+            tuple(dict.fromkeys(names[self._sources[self.inner.column_of[name]]] for name in scope))
+            for scope in inner.scopes
+        )
+        return FactorGraph(inner.factors, scopes, inner.factor_owners, names, graph.variable_owners)
+
+    def read(self, stack: FactorStack, inner: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m A"]:
+        """Coordinates that factors read at points of their scopes, for stacks of the same factors."""
+        at, options = self._places(stack, inner)
+        columns = stack.columns[:, None, :]
+        return self._coded(U, columns, at[:, None, :], options[:, None, :])
+
+    def slopes(
+        self, stack: FactorStack, inner: FactorStack, D: Float[np.ndarray, "g m A"]
+    ) -> Float[np.ndarray, "g m a"]:
+        """Derivatives by the variables of scopes; 0 by those that have values on a grid."""
+        at, options = self._places(stack, inner)
+        out = np.zeros((*D.shape[:2], stack.size))
+        is_free = (options < 0) & (self.domain.steps[stack.columns[np.arange(len(at))[:, None], at]] == 0.0)
+        for row, column in zip(*np.nonzero(is_free), strict=True):
+            out[row, :, at[row, column]] = D[row, :, column]
+        return out
+
+    def _places(self, stack: FactorStack, inner: FactorStack) -> tuple[Int[np.ndarray, "g A"], Int[np.ndarray, "g A"]]:
+        """Position in the scope, and value of a choice, of each coordinate of factors."""
+        at = [
+            [own.index(source) for source in self._sources[columns].tolist()]
+            for own, columns in zip(stack.columns.tolist(), inner.columns, strict=True)
+        ]
+        return np.array(at), self._options[inner.columns]
+
+    def _coded(
+        self,
+        U: Float[np.ndarray, "*m a"],
+        columns: Int[np.ndarray, "*g a"],
+        at: Int[np.ndarray, "*g A"],
+        options: Int[np.ndarray, "*g A"],
+    ) -> Float[np.ndarray, "*m A"]:
+        snapped, order = self.domain.snapped(U, columns), self.domain.position(U, columns)
+        at = np.broadcast_to(at, (*U.shape[:-1], at.shape[-1]))
+        chosen = np.take_along_axis(order, at, axis=-1)
+        flags = np.where(np.isnan(chosen), np.nan, np.where(chosen == options, _ON, 0.0))
+        return np.where(options < 0, np.take_along_axis(snapped, at, axis=-1), flags)
+
+
+def coding_of(graph: FactorGraph, domain: Domain) -> Coding | None:
+    """Coding of a problem; None if all its variables are real numbers on linear axes, which need none."""
+    return Coding(graph, domain) if isinstance(domain, MixedDomain) else None

@@ -1,0 +1,323 @@
+"""Types of variables (numbers, integers, categories), and boxes that have some of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+from msgspec.structs import force_setattr
+
+from swarmbo.boundary.values import exact, real_array, short
+from swarmbo.errors import ConfigError
+from swarmbo.settings import Count, Positive, Settings, convert, require
+from swarmbo.spaces import Domain
+
+_MOST = 10_000  # values of a categorical variable
+_ALL: Any = np.s_[:]
+_SLACK = 1e-6  # of a step: values this near to one of the grid are taken for it
+
+Choice = str | bool | int | float | None
+
+
+class _Number(Settings, frozen=True, tag_field="kind"):
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "high", lambda high: high > self.low, f"a number above low, {self.low}")
+        axis = self.axis
+        require(self, "low", lambda low: not axis.is_log or low > 0, "a number > 0 on a logarithmic axis")
+        steps = (self.high - self.low) / axis.step if axis.step else 0.0
+        is_on_grid = abs(steps - round(steps)) <= _SLACK
+        require(self, "high", lambda _: is_on_grid, f"{self.low} plus a multiple of the step {axis.step}")
+
+    @property
+    def axis(self) -> "Axis":
+        """Range of the variable's codes, which are its values."""
+        raise NotImplementedError
+
+    @property
+    def wanted(self) -> str:
+        """Values of the variable, in words."""
+        spaced = f" in steps of {self.axis.step:g}" if self.axis.step not in (0.0, 1.0) else ""
+        return f"{'an integer' if isinstance(self, Integer) else 'a number'} from {self.low:g} to {self.high:g}{spaced}"
+
+    def code(self, value: object) -> float | None:
+        """Code of a value; None if it is no number."""
+        number = None if isinstance(value, str | bool) else real_array(value)
+        return None if number is None or number.shape != () else float(number)
+
+    def has(self, code: float) -> bool:
+        """True for the code of a value, but for rounding errors."""
+        return self.axis.has(code)
+
+
+class Real(_Number, frozen=True, tag_field="kind", kw_only=False, tag="real"):
+    """Real variable.
+
+    Args:
+        low: Lower bound, in the user's unit.
+        high: Upper bound, above it.
+        log: True for a logarithmic axis, on which equal ratios are equally far apart; then ``low`` > 0.
+        step: Spacing of its values, from ``low`` on; None: all values between the bounds.
+
+    Raises:
+        ValueError: If bounds are not finite with low < high, or ``high`` is no value of the grid.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> team = sb.Team(None, {"rate": sb.Real(1e-4, 1.0, log=True)}, initial=4)
+        >>> sorted(query.point["rate"] < 0.01 for query in team.ask(4))  # half of them below the geometric mean
+        [False, False, True, True]
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    step: Positive | None = None
+
+    @property
+    def axis(self) -> "Axis":
+        """Range of the variable's codes, which are its values."""
+        return Axis(self.low, self.high, self.step or 0.0, self.log)
+
+    def value(self, code: float) -> float:
+        """Value of a code."""
+        return code
+
+
+class Integer(_Number, frozen=True, tag_field="kind", kw_only=False, tag="integer"):
+    """Integer variable; its values are ints.
+
+    Args:
+        low: Smallest value.
+        high: Largest value, above it.
+        step: Spacing of the values, >= 1.
+        log: True for a logarithmic axis; then ``low`` > 0.
+
+    Raises:
+        ValueError: If ``high`` is not ``low`` plus a positive multiple of ``step``.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> team = sb.Team(None, {"threshold": sb.Integer(-82, -62, step=2)})
+        >>> team.ask().point["threshold"] in range(-82, -61, 2)
+        True
+    """
+
+    low: int
+    high: int
+    step: Count = 1
+    log: bool = False
+
+    @property
+    def axis(self) -> "Axis":
+        """Range of the variable's codes, which are its values."""
+        return Axis(self.low, self.high, self.step, self.log)
+
+    def value(self, code: float) -> int:
+        """Value of a code."""
+        return round(code)
+
+
+class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="categorical"):
+    """Categorical variable: a choice among values without an order, unless ``ordered``.
+
+    Args:
+        values: At least two different values: texts, numbers, booleans or None.
+        ordered: True if neighbours in the list are alike, such as ``["low", "medium", "high"]``.
+
+    Raises:
+        ValueError: If values are repeated, or fewer than two.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> team = sb.Team(None, {"channel": sb.Categorical([1, 6, 11])}, initial=3)
+        >>> {team.tell(q, float(q.point["channel"] == 6)) for q in team.ask(3)} and team.recommend().point
+        {'channel': 6}
+    """
+
+    values: tuple[Choice, ...]
+    ordered: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = self.values if isinstance(self.values, tuple) else tuple(self.values)
+        values = tuple(exact(value.item() if isinstance(value, np.generic) else value) for value in given)
+        force_setattr(self, "values", values)
+        is_plain = all(value is None or isinstance(value, str | bool | int | float) for value in values)
+        require(self, "values", lambda _: is_plain, "texts, numbers, booleans or None")
+        are_distinct = 2 <= len(set(map(_key, values))) == len(values) <= _MOST
+        require(self, "values", lambda _: are_distinct, f"2 to {_MOST:,} different values")
+
+    @property
+    def axis(self) -> "Axis":
+        """Range of the variable's codes: positions in the list of its values."""
+        return Axis(0, len(self.values) - 1, 1, is_log=False)
+
+    def code(self, value: object) -> float | None:
+        """Position of a value; None if it is not in the list. Numbers that are equal count as one value."""
+        plain = value.item() if isinstance(value, np.generic) else value
+        found = [i for i, own in enumerate(self.values) if _key(own) == _key(plain)]
+        found = found or [
+            i for i, own in enumerate(self.values) if _is_number(own) and _is_number(plain) and own == plain
+        ]
+        return float(found[0]) if found else None
+
+    def value(self, code: float) -> Choice:
+        """Value at a position."""
+        return self.values[round(code)]
+
+    def has(self, code: float) -> bool:
+        """True for the position of a value."""
+        return self.axis.has(code)
+
+    @property
+    def wanted(self) -> str:
+        """Values of the variable, in words."""
+        return f"one of {short(list(self.values))}"
+
+
+Variable = Real | Integer | Categorical
+
+
+def _key(value: object) -> tuple[type, object]:
+    return type(value), value  # 1 and True are two values
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Range of a variable's codes; without a step all numbers from ``low`` to ``high``."""
+
+    low: float
+    high: float
+    step: float = 0.0
+    is_log: bool = False
+
+    def has(self, code: float) -> bool:
+        """True within the bounds and on the grid, but for rounding errors."""
+        slack = _SLACK * (self.step or self.high - self.low)
+        on_grid = not self.step or abs((code - self.low) % self.step - self.step * 0.5) >= 0.5 * self.step - slack
+        return self.low - slack <= code <= self.high + slack and on_grid  # not if it is NaN
+
+
+@dataclass(frozen=True, eq=False)
+class MixedDomain(Domain):
+    """Box of which some coordinates have values on a grid, are choices, or have a logarithmic axis.
+
+    A joint point has the variables' codes: numbers, and the positions of choices in their lists. In the unit cube each
+    value of a grid has a cell, as wide as its neighbours' on that axis; ``from_unit`` returns the value of the cell.
+
+    Args:
+        low: Lower bounds (d,), codes.
+        high: Upper bounds (d,).
+        variables: Types of the coordinates.
+
+    Example:
+        >>> domain = MixedDomain.of([Real(1.0, 100.0, log=True), Categorical(["a", "b", "c"])])
+        >>> domain.to_unit(np.array([10.0, 2.0])).round(3).tolist(), domain.from_unit(np.array([0.5, 0.4])).tolist()
+        ([0.5, 0.833], [10.0, 1.0])
+    """
+
+    variables: tuple[Variable, ...] = ()
+
+    @classmethod
+    def of(cls, variables: Sequence[Variable]) -> Domain:
+        """Box of variables; a plain ``Domain`` if all are real numbers without a step or a logarithm."""
+        axes = [variable.axis for variable in variables]
+        low, high = np.array([axis.low for axis in axes], float), np.array([axis.high for axis in axes], float)
+        is_plain = all(not axis.step and not axis.is_log for axis in axes)
+        return Domain(low, high) if is_plain else cls(low, high, tuple(variables))
+
+    @cached_property
+    def steps(self) -> Float[np.ndarray, " d"]:
+        """Spacing of codes; 0 where all numbers are codes."""
+        return np.array([variable.axis.step for variable in self.variables])
+
+    @cached_property
+    def _is_log(self) -> Bool[np.ndarray, " d"]:
+        return np.array([variable.axis.is_log for variable in self.variables])
+
+    @cached_property
+    def _ends(self) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " d"]]:
+        """Ends of the axes: half a step beyond the bounds, so that the outer values have whole cells."""
+        half = 0.5 * self.steps
+        # on a logarithmic axis half a step below the lowest value may be 0
+        below = np.where(self._is_log, np.maximum(self.low - half, 0.5 * self.low), self.low - half)
+        return self._on_axis(below), self._on_axis(self.high + half)
+
+    def _on_axis(self, X: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+        is_log = self._is_log[columns]
+        return np.where(is_log, np.log(np.where(is_log, np.maximum(X, np.finfo(float).tiny), 1.0)), X)
+
+    def to_unit(self, X: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+        """Convert codes, of some coordinates if given, to the unit cube."""
+        first, last = (end[columns] for end in self._ends)
+        return (self._on_axis(X, columns) - first) / (last - first)
+
+    def from_unit(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+        """Convert the unit cube to codes, of grids to the code of the cell."""
+        first, last = (end[columns] for end in self._ends)
+        axis, is_log = first + U * (last - first), self._is_log[columns]
+        X = np.where(is_log, np.exp(np.where(is_log, axis, 0.0)), axis)
+        return self.on_grid(X, columns)
+
+    def on_grid(self, X: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+        """Nearest codes within the bounds, on axes that have a grid; others as they are."""
+        low, high, steps = self.low[columns], self.high[columns], self.steps[columns]
+        step = np.where(steps > 0.0, steps, 1.0)
+        n_steps = np.clip(np.rint((X - low) / step), 0.0, np.rint((high - low) / step))
+        return np.where(steps > 0.0, low + n_steps * step, X)
+
+    def snapped(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+        """Points of the unit cube, moved to the centres of their cells on axes with a grid."""
+        return np.where(self.steps[columns] > 0.0, self.to_unit(self.from_unit(U, columns), columns), U)
+
+    def position(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+        """Number of each cell along its axis, from 0; 0 on axes without a grid."""
+        steps = self.steps[columns]
+        gaps = self.from_unit(U, columns) - self.low[columns]
+        return np.rint(np.where(steps > 0.0, gaps / np.where(steps > 0.0, steps, 1.0), 0.0 * gaps))
+
+    def part(self, columns: Sequence[int]) -> Domain:
+        """Box of some coordinates."""
+        return MixedDomain.of([self.variables[column] for column in columns])
+
+    @cached_property
+    def levels(self) -> dict[int, Float[np.ndarray, " k"]]:
+        """Places of all values in the unit cube, by coordinate; without those of real numbers."""
+        out = dict[int, np.ndarray]()
+        for column, (low, high, step) in enumerate(zip(self.low, self.high, self.steps, strict=True)):
+            if step:
+                X = np.tile(self.low, (round((high - low) / step) + 1, 1))
+                X[:, column] = low + step * np.arange(len(X))
+                out[column] = self.to_unit(X)[:, column]
+        return out
+
+
+def variable_of(given: Any, at: str) -> Variable:
+    """Variable from a user: a type, its table, or a pair (low, high).
+
+    Raises:
+        ConfigError: If it is none of these, or refused.
+    """
+    if isinstance(given, Real | Integer | Categorical):
+        return given
+    if isinstance(given, Mapping):
+        return convert(given, Variable, at)
+    numbers = None if isinstance(given, str) else real_array(given)
+    if numbers is None or numbers.shape != (2,):
+        raise ConfigError(
+            f"got {short(given)}; wanted (low, high), two numbers, or sb.Real, sb.Integer or sb.Categorical", at=at
+        )
+    low, high = numbers.tolist()
+    if not (np.isfinite(numbers).all() and low < high):
+        raise ConfigError(f"got ({low}, {high}); wanted finite low < high", at=at)
+    return Real(low, high)
