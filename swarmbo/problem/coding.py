@@ -48,7 +48,8 @@ class Coding:
             name: owner for x, owner in zip(graph.variables, graph.variable_owners, strict=True) for name in named[x]
         }
         scopes = tuple(tuple(name for x in scope for name in named[x]) for scope in graph.scopes)
-        return FactorGraph(graph.factors, scopes, graph.factor_owners, tuple(owners), tuple(owners.values()))
+        joined = tuple(tuple(name for x in scope for name in named[x]) for scope in graph.joined)
+        return FactorGraph(graph.factors, scopes, graph.factor_owners, tuple(owners), tuple(owners.values()), joined)
 
     @cached_property
     def box(self) -> Domain:

@@ -208,7 +208,10 @@ class Problem:
             raise ConfigError("got constraints in a field; wanted no_go, regions of locations", at="$.constraints")
         first, known = len(self.constraints), self.variables
         added = [constraint_of(one, known, f"$.constraints[{n}]") for n, one in enumerate(given, start=first)]
-        limited = replace(self, constraints=(*self.constraints, *added))
+        graph = (
+            self.graph if not added else replace(self.graph, joined=(*self.graph.joined, *(one.scope for one in added)))
+        )
+        limited = replace(self, graph=graph, constraints=(*self.constraints, *added))
         if added and (conflict := limited._feasible.conflict()):
             got = f"got {names_of(limited.constraints, conflict)}"
             raise ConfigError(f"{got}, which no point keeps; wanted constraints that leave some", at="$.constraints")
