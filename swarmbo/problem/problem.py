@@ -30,7 +30,7 @@ OutcomeMode = Literal["total", "per-factor"]
 _MOST_REGIONS = 1000
 _MOST_SHOWN = 20  # variables in a notebook
 _PROJECTED = 64  # of them are moved to the nearest points that keep the constraints
-_BEND = 1e-3  # sides of the box: penalties bend, and let points a little beyond a constraint
+_BEND, _STEEP = 3e-3, 100.0  # a point that breaks a constraint is moved, which others may not bear
 _SPREAD = 4096  # points spread over the bounds, to find allowed ones
 _TOLD = ("aim", "level", "priced")  # of a field, where it is not as by default
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
@@ -378,7 +378,7 @@ class Problem:
             out.append(Limit(region, columns, self.box.part(columns.tolist())))
         for constraint in self.constraints:
             columns = np.array([place[v] for v in constraint.scope])
-            out.append(Limit(constraint, columns, self.box.part(columns.tolist()), margin=_BEND))
+            out.append(Limit(constraint, columns, self.box.part(columns.tolist()), margin=_BEND, steepness=_STEEP))
         return tuple(out)
 
     def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
