@@ -61,8 +61,8 @@ class Coding:
         """Coordinates of each variable."""
         out = dict[str, list[str]]()
         for name, variable in zip(self.graph.variables, self.domain.variables, strict=True):
-            is_choice = isinstance(variable, Categorical) and not variable.ordered and len(variable.values) > 2
-            out[name] = [f"{name}={value!r}" for value in variable.values] if is_choice else [name]
+            values = variable.values if isinstance(variable, Categorical) and not variable.ordered else ()
+            out[name] = [f"{name}={value!r}" for value in values] if len(values) > 2 else [name]
         return out
 
     @cached_property

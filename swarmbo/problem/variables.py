@@ -145,8 +145,7 @@ class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="c
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = self.values if isinstance(self.values, tuple) else tuple(self.values)
-        values = tuple(exact(value.item() if isinstance(value, np.generic) else value) for value in given)
+        values = tuple(exact(value.item() if isinstance(value, np.generic) else value) for value in self.values)
         force_setattr(self, "values", values)
         is_plain = all(value is None or isinstance(value, str | bool | int | float) for value in values)
         require(self, "values", lambda _: is_plain, "texts, numbers, booleans or None")
