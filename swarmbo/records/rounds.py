@@ -16,9 +16,9 @@ class Query(msgspec.Struct, frozen=True, eq=False):
 
     Args:
         id: Id, for ``tell``.
-        point: Value of each variable, in physical units; in a field ``agent[0]``, ``agent[1]``, … are the coordinates
-            of the agent's location.
-        points: Own variables (m,) of each agent; in a field the location (d,) of its measurement.
+        point: Value of each variable, in physical units or of the variable's own type; in a field ``agent[0]``,
+            ``agent[1]``, … are the coordinates of the agent's location.
+        points: Values (m,) of each agent's own variables; in a field the location (d,) of its measurement.
         mean: Expected total of a function, in the unit of the outcome; None in the initial design, for methods without
             a belief, and in a field.
         std: Standard deviation of that.
@@ -41,7 +41,7 @@ class Query(msgspec.Struct, frozen=True, eq=False):
     """
 
     id: str
-    point: dict[str, float]
+    point: dict[str, Any]
     points: dict[str, np.ndarray]
     mean: float | None = None
     std: float | None = None
@@ -136,7 +136,7 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Args:
         location: Location in physical units: in a field, or the values of a function's variables in the order of its
-            graph.
+            graph; of a choice, the position in its list.
         mean: Mean in the unit of the outcome; of a function that of the total.
         std: Standard deviation of the mean.
         point: Value of each variable of a function.
@@ -159,7 +159,7 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
     location: list[float]
     mean: float
     std: float
-    point: dict[str, float] | None = None
+    point: dict[str, Any] | None = None
 
 
 class Score(msgspec.Struct, frozen=True):
