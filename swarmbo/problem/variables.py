@@ -223,6 +223,11 @@ class Axis:
     step: float = 0.0
     is_log: bool = False
 
+    @property
+    def count(self) -> int:
+        """Number of codes on the grid; 0 without a step."""
+        return round((self.high - self.low) / self.step) + 1 if self.step else 0
+
     def has(self, code: float) -> bool:
         """True within the bounds and on the grid, but for rounding errors."""
         slack = _SLACK * (self.step or self.high - self.low)
@@ -249,6 +254,15 @@ class MixedDomain(Domain):
     """
 
     variables: tuple[Variable, ...] = ()
+
+    @staticmethod
+    def types_of(bounds: Mapping[str, Any], at: str) -> dict[str, Variable]:
+        """Variables from a user's table of bounds and types.
+
+        Raises:
+            ConfigError: If an entry is none; it names the variable.
+        """
+        return {name: variable_of(given, f"{at}.{name}") for name, given in bounds.items()}
 
     @classmethod
     def of(cls, variables: Sequence[Variable]) -> Domain:

@@ -62,14 +62,15 @@ class Evaluation(msgspec.Struct, frozen=True):
     """One location and its outcome.
 
     Args:
-        location: Location in the unit of the action space; for a joint point one value per variable, in the
-            environment's order.
+        location: Location in the unit of the action space; for a joint point one number per variable, in the
+            environment's order: its value, or the position of a choice in its list.
         measurement: Noisy outcome in its physical unit, for a joint point the sum of all factors; None if it, or a part
             of it, failed.
         factors: Outcome of each factor, if observed individually; None for a failed one.
         mean: Prediction of the team before.
         std: Standard deviation of the prediction.
         noise_std: Standard deviation of the noise of the measurement, or of each factor's outcome; left out if unknown.
+        point: Value of each variable of a joint point; left out if all are real numbers.
     """
 
     location: list[float]
@@ -78,6 +79,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     mean: float | None = None
     std: float | None = None
     noise_std: float | dict[str, float] | UnsetType = UNSET
+    point: dict[str, Any] | UnsetType = UNSET
 
     @property
     def known_noise(self) -> float:
@@ -94,8 +96,8 @@ class Sample(msgspec.Struct, frozen=True):
 
     Args:
         agent: Name of the agent.
-        location: Actual location of the measurement, in the unit of the action space; of a function, the values of the
-            agent's own variables.
+        location: Actual location of the measurement, in the unit of the action space; of a function, the numbers of the
+            agent's own variables, as in ``Evaluation.location``.
         measurement: Noisy outcome in its physical unit; None if it failed.
         target: Requested action; None for the measurement at reset.
         distance: Distance travelled, in the unit of the action space; 0 if unknown.

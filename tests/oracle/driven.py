@@ -47,7 +47,7 @@ class Round(NamedTuple):
         sent: What it took, by purpose: messages and bytes.
     """
 
-    point: dict[str, float]
+    point: dict[str, Any]
     sent: dict[str, tuple[int, int]]
 
 
@@ -146,9 +146,10 @@ def driven(name: str, *, by_agents: bool, rounds: int | None = None) -> Iterator
         observations, infos = step[0], step[-1]
 
 
-def rounded(found: Round) -> dict[str, float]:
+def rounded(found: Round) -> dict[str, Any]:
     """A point to seven digits, as it is recorded."""
-    return {variable: float(f"{value:.{DIGITS}g}") for variable, value in found.point.items()}
+    point = found.point.items()
+    return {variable: float(f"{x:.{DIGITS}g}") if isinstance(x, float) else x for variable, x in point}
 
 
 def recorded() -> dict[str, list[dict[str, float]]]:
