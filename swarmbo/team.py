@@ -31,6 +31,7 @@ from swarmbo.problem import OutcomeMode, Problem
 from swarmbo.problem.constraints import Known
 from swarmbo.problem.data import News
 from swarmbo.problem.no_go import NoGoRegion
+from swarmbo.problem.variables import Variable
 from swarmbo.records import Goal, Traffic
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults
@@ -68,8 +69,8 @@ class Team(AskTell):
     Args:
         graph: Scopes and owners; None if the structure is unknown; or a whole ``Problem``. In a networkx graph, nodes
             without bounds are factors; if all have bounds, each edge is a factor.
-        bounds: (low, high) of every variable, physical; part of a ``Problem``, like ``outcomes`` and
-            ``variable_owners``.
+        bounds: (low, high) of every variable, physical, or its type: ``Real``, ``Integer`` or ``Categorical``, or a
+            table of such. Part of a ``Problem``, like ``outcomes`` and ``variable_owners``.
         belief: Belief: a kind's name, its settings, or a table, like the next three. Defaults depend on the problem:
             ``additive``, ``auto`` and ``admm`` of a function, ``exact``, ``auto`` (by the field's task) and ``exact``
             in a field.
@@ -114,7 +115,7 @@ class Team(AskTell):
     def __init__(
         self,
         graph: "FactorGraph | nx.Graph[Any] | Problem | None",
-        bounds: "Mapping[Any, Sequence[float]] | None" = None,
+        bounds: "Mapping[Any, Sequence[float] | Variable | Mapping[str, Any]] | None" = None,
         *,
         belief: "Given | OwnFieldBelief | OwnJointBelief | UnsetType" = UNSET,
         acquisition: "Given | UnsetType" = UNSET,
@@ -190,7 +191,7 @@ class Team(AskTell):
         """Make a policy for an environment; docs/environments/contract.md describes environments.
 
         Args:
-            env: With a measurement, any environment with finite boxes of actions. Otherwise, if it has
+            env: With a measurement, any environment with finite boxes or discrete actions. Otherwise, if it has
                 ``factor_graph()``, its agents set the variables of one function. Otherwise every agent measures at its
                 own location in one field.
             measurement: Outcome of an agent's factor, from its (observation, reward, info) after a step. The team then
@@ -240,7 +241,7 @@ class Team(AskTell):
         self._take(None, None if news is None else self._heard(news))
 
     @whole_or_not_at_all
-    def act(self, observations: Mapping[str, Any], infos: Infos | None = None) -> dict[str, np.ndarray]:
+    def act(self, observations: Mapping[str, Any], infos: Infos | None = None) -> dict[str, Any]:
         """Actions for every live agent: its own variables of the next joint point, or its next location.
 
         Args:

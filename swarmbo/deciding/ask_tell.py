@@ -167,7 +167,7 @@ class AskTell(TeamState):
         outcome: "Outcome" = None,
         *,
         failed: bool = False,
-        point: Mapping[str, float] | None = None,
+        point: Mapping[str, Any] | None = None,
         locations: "Mapping[str, ArrayLike] | None" = None,
         noise_std: Noise = None,
         constraints: "Mapping[str, SupportsFloat] | None" = None,
@@ -191,8 +191,8 @@ class AskTell(TeamState):
         Raises:
             UnknownQueryError: If there is no such query, or it was given up, or it did not ask a channel.
             ConflictError: If another outcome was told before; it names both.
-            ConfigError: If a total is told to a team that observes channels, or something is no table; a point lacks a
-                variable or is not in bounds.
+            ConfigError: If a total is told to a team that observes channels, or something is no table. Also if a point
+                lacks a variable, or has a value that is none of its variable.
             ShapeError: If an outcome is no number, a noise is no finite number >= 0, or a location is not a finite (d,)
                 array in or near the box.
         """
@@ -205,7 +205,7 @@ class AskTell(TeamState):
             self._log = self._log.with_measured(query_id, quantities)
 
     @whole_or_not_at_all
-    def expect(self, point: Mapping[str, float]) -> str:
+    def expect(self, point: Mapping[str, Any]) -> str:
         """Note an evaluation of a function that began elsewhere: like a query, it is pending until its outcome is told.
 
         Args:
@@ -215,7 +215,8 @@ class AskTell(TeamState):
             Id of the new query.
 
         Raises:
-            ConfigError: If the point lacks a variable or is not in bounds, or the team is one in a field.
+            ConfigError: If the point lacks a variable, has a value that is none of its variable, or the team is one in
+                a field.
 
         Example:
             >>> import swarmbo as sb
@@ -294,7 +295,7 @@ class AskTell(TeamState):
     @whole_or_not_at_all
     def attach(
         self,
-        points: "ArrayLike | Table",
+        points: "ArrayLike | Sequence[Sequence[object]] | Table",
         outcomes: "ArrayLike | str | Mapping[str, str] | None" = None,
         *,
         rounds: "ArrayLike | float | str | None" = None,
@@ -313,7 +314,7 @@ class AskTell(TeamState):
         ``to_dataframe`` write such tables.
 
         Args:
-            points: A table, or joint points (t, n), physical, in the order of ``graph.variables``; in a field locations
+            points: A table, or values of joint points (t, n) in the order of ``graph.variables``; in a field locations
                 (t, d), or (t, d + 1) with the round as a last coordinate if the belief has a time axis.
             outcomes: Totals (t,), or outcomes per factor (t, k) in the order of ``graph.factors``; in a field
                 measurements (t,). For a table: the name of their column, or ``{factor: column}``, if not the default.
@@ -329,7 +330,7 @@ class AskTell(TeamState):
 
         Raises:
             ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.
-            ConfigError: If a joint point is not in bounds, or a column or a cell of a table is wrong; it names row and
+            ConfigError: If a value is none of its variable, or a column or a cell of a table is wrong; it names row and
                 column.
             OSError: If a file cannot be read.
 
@@ -340,7 +341,7 @@ class AskTell(TeamState):
             >>> team.n_data, team.failures
             (1, 1)
         """
-        if is_table(points):
+        if has_codes := is_table(points):
             named = {"rounds": rounds, "noise_std": noise_std}
             named = {key: given for key, given in named.items() if isinstance(given, str | Mapping)}
             rows = read_rows(points, self.problem, outcomes, columns, **named)
@@ -358,7 +359,7 @@ class AskTell(TeamState):
                 "list of dicts, a CSV file's path, or a frame",
                 at="$.points",
             )
-        data = attached(points, outcomes, self.problem, rounds, agents, noise_std)
+        data = attached(points, outcomes, self.problem, rounds, agents, noise_std, are_codes=has_codes)
         learner, since, present = self._learner, self._since, self._log.round - 1
         self._log = self._log.with_evaluations(data.X, data.totals, data.factors, data.rounds, data.noise_std)
         if isinstance(learner, FieldLearner):

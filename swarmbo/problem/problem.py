@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from swarmbo.boundary.html import html_table
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.boundary.values import distinct_names, real_array, short, table
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.coding import Coding, coding_of
 from swarmbo.problem.constraints import Known, constraint_of, names_of
@@ -158,11 +158,10 @@ class Problem:
         """Table of variables with bounds and owners for notebooks; the first ones of many."""
         kind = "field" if self.is_field else f"function, {self.outcomes} outcomes, structure {self.structure}"
         title = f"Problem: {kind}; agents: {len(self.agents)}, factors: {len(self.channels)}"
-        limits = zip(self.graph.variables, self.domain.low, self.domain.high, strict=True)
-        rows = [(name, f"{low:g} to {high:g}", self.graph.variable_owner(name)) for name, low, high in limits]
+        rows = [(name, of.in_words, self.graph.variable_owner(name)) for name, of in self.variables.items()]
         if len(rows) > _MOST_SHOWN:
             rows = [*rows[: _MOST_SHOWN - 1], ("…", f"{len(rows) - _MOST_SHOWN + 1} more variables", "")]
-        return html_table(title, rows, header=("variable", "bounds", "agent"))
+        return html_table(title, rows, header=("variable", "values", "agent"))
 
     def watching(self, level: float | None) -> "Problem":
         """Problem with a level to be watched, unless it has another aim; itself without one."""
@@ -310,10 +309,14 @@ class Problem:
         wanted = set(channels)
         return {channel: point[self.columns(channel)] for channel in self.channels if channel in wanted}
 
-    def by_agent(self, point: Float[np.ndarray, " n"]) -> dict[str, Float[np.ndarray, " m"]]:
-        """Each agent's own variables of a joint point; without agents that take no part."""
+    def by_agent(self, point: Float[np.ndarray, " n"]) -> dict[str, np.ndarray]:
+        """Values (m,) of each agent's own variables at a joint point; without agents that take no part."""
         parts = {agent: point[columns] for agent, columns in self._owned.items()}
-        return {agent: own for agent, own in parts.items() if len(own) and not np.isnan(own).any()}
+        there = {agent: own for agent, own in parts.items() if len(own) and not np.isnan(own).any()}
+        if not self.is_mixed:
+            return there
+        values, names = self.named(point), self.graph.variables_owned_by
+        return {agent: np.array([values[name] for name in names(agent)], dtype=object) for agent in there}
 
     @cached_property
     def _owned(self) -> dict[str, Int[np.ndarray, " m"]]:
@@ -454,6 +457,18 @@ class Problem:
             out.append(code)
         return out
 
+    def coded_rows(self, points: object) -> Float[np.ndarray, "t n"]:
+        """Codes of joint points, one a row of values.
+
+        Raises:
+            ShapeError: If a row has more or fewer values than there are variables.
+            ConfigError: If a value is none of its variable; it names row and variable.
+        """
+        rows = np.atleast_2d(np.array(points, dtype=object))
+        if rows.ndim != 2 or rows.shape[1] != len(self.graph.variables):
+            raise ShapeError(f"got points {rows.shape}; wanted (t, {len(self.graph.variables)})")
+        return np.array([self.codes(list(row), f"$.points[{i}]") for i, row in enumerate(rows)]).reshape(rows.shape)
+
     def _within(self, X: Float[np.ndarray, "*t n"]) -> Float[np.ndarray, "*t n"]:
         """Points without rounding errors at bounds and grids."""
         X = np.clip(X, self.domain.low, self.domain.high)
@@ -474,8 +489,11 @@ class Problem:
 
     def named(self, point: Float[np.ndarray, " n"]) -> dict[str, Any]:
         """Joint point as a table of its variables' values; without those of agents that take no part."""
-        coded = self.coded(point)
-        return {v: self.variables[v].value(code) for v, code in coded.items()} if self.is_mixed else coded
+        return self.valued(self.coded(point))
+
+    def valued(self, coded: Mapping[str, float]) -> dict[str, Any]:
+        """Values of variables from a table of their codes."""
+        return {v: self.variables[v].value(code) if self.is_mixed else code for v, code in coded.items()}
 
     def coded(self, point: Float[np.ndarray, " n"]) -> dict[str, float]:
         """Joint point as a table of its variables' codes; without those of agents that take no part."""
@@ -504,10 +522,10 @@ class Problem:
 
     def to_plain(self) -> dict[str, Any]:
         """Problem as plain data for ``from_plain``."""
-        graph = self.graph
+        graph, types = self.graph, self.domain.variables if isinstance(self.domain, MixedDomain) else ()
         limits = {
             key: msgspec.json.decode(msgspec.json.encode(told))
-            for key, told in (("no_go", self.no_go), ("constraints", self.constraints))
+            for key, told in (("no_go", self.no_go), ("constraints", self.constraints), ("types", types))
             if told
         }
         return {
@@ -521,7 +539,6 @@ class Problem:
             "variable_owners": list(graph.variable_owners),
             "low": self.domain.low.tolist(),
             "high": self.domain.high.tolist(),
-            **({"types": msgspec.to_builtins(self.domain.variables)} if isinstance(self.domain, MixedDomain) else {}),
             **limits,
             **({"ranges": {name: list(ends) for name, ends in self.ranges.items()}} if self.ranges else {}),
             **{key: told for key in _TOLD if (told := getattr(self, key)) != getattr(Problem, key)},

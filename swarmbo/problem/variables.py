@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -42,13 +43,21 @@ class _Number(Settings, frozen=True, tag_field="kind"):
     @property
     def wanted(self) -> str:
         """Values of the variable, in words."""
+        return f"{'an integer' if isinstance(self, Integer) else 'a number'} from {self.in_words}"
+
+    @property
+    def in_words(self) -> str:
+        """Range of the variable: ``1 to 9``, ``0.001 to 1, logarithmic``."""
         spaced = f" in steps of {self.axis.step:g}" if self.axis.step not in (0.0, 1.0) else ""
-        return f"{'an integer' if isinstance(self, Integer) else 'a number'} from {self.low:g} to {self.high:g}{spaced}"
+        return f"{self.low:g} to {self.high:g}{spaced}{', logarithmic' if self.axis.is_log else ''}"
 
     def code(self, value: object) -> float | None:
         """Code of a value; None if it is no number."""
         number = None if isinstance(value, str | bool) else real_array(value)
         return None if number is None or number.shape != () else float(number)
+
+    def of_text(self, text: str) -> None:
+        """None: a table's numbers are read as such."""
 
     def has(self, code: float) -> bool:
         """True for the code of a value, but for rounding errors."""
@@ -85,8 +94,9 @@ class Real(_Number, frozen=True, tag_field="kind", kw_only=False, tag="real"):
         return Axis(self.low, self.high, self.step or 0.0, self.log)
 
     def value(self, code: float) -> float:
-        """Value of a code."""
-        return code
+        """Value of a code; on a grid without rounding errors: 0.6, not 0.6000000000000001."""
+        rounded = float(f"{code:.12g}")
+        return rounded if self.step is not None and self.has(rounded) else code
 
 
 class Integer(_Number, frozen=True, tag_field="kind", kw_only=False, tag="integer"):
@@ -140,15 +150,18 @@ class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="c
         {'channel': 6}
     """
 
-    values: tuple[Choice, ...]
+    values: Sequence[Choice]
     ordered: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        given: Any = self.values
+        is_list = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+        require(self, "values", lambda _: is_list, "a list of values")
         values = tuple(exact(value.item() if isinstance(value, np.generic) else value) for value in self.values)
         force_setattr(self, "values", values)
-        is_plain = all(value is None or isinstance(value, str | bool | int | float) for value in values)
-        require(self, "values", lambda _: is_plain, "texts, numbers, booleans or None")
+        is_plain = all(v is None or isinstance(v, str | int) or (type(v) is float and isfinite(v)) for v in values)
+        require(self, "values", lambda _: is_plain, "texts, finite numbers, booleans or None")
         are_distinct = 2 <= len(set(map(_key, values))) == len(values) <= _MOST
         require(self, "values", lambda _: are_distinct, f"2 to {_MOST:,} different values")
 
@@ -166,6 +179,11 @@ class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="c
         ]
         return float(found[0]) if found else None
 
+    def of_text(self, text: str) -> float | None:
+        """Position of the value that is written like this; None if there is none."""
+        found = [i for i, own in enumerate(self.values) if str(own) == text]
+        return float(found[0]) if found else None
+
     def value(self, code: float) -> Choice:
         """Value at a position."""
         return self.values[round(code)]
@@ -178,6 +196,11 @@ class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="c
     def wanted(self) -> str:
         """Values of the variable, in words."""
         return f"one of {short(list(self.values))}"
+
+    @property
+    def in_words(self) -> str:
+        """Values of the variable: ``'a', 'b', 'c'``."""
+        return short(list(self.values)).strip("[]")
 
 
 Variable = Real | Integer | Categorical
@@ -199,6 +222,11 @@ class Axis:
     high: float
     step: float = 0.0
     is_log: bool = False
+
+    @property
+    def count(self) -> int:
+        """Number of codes on the grid; 0 without a step."""
+        return round((self.high - self.low) / self.step) + 1 if self.step else 0
 
     def has(self, code: float) -> bool:
         """True within the bounds and on the grid, but for rounding errors."""
@@ -226,6 +254,15 @@ class MixedDomain(Domain):
     """
 
     variables: tuple[Variable, ...] = ()
+
+    @staticmethod
+    def types_of(bounds: Mapping[str, Any], at: str) -> dict[str, Variable]:
+        """Variables from a user's table of bounds and types.
+
+        Raises:
+            ConfigError: If an entry is none; it names the variable.
+        """
+        return {name: variable_of(given, f"{at}.{name}") for name, given in bounds.items()}
 
     @classmethod
     def of(cls, variables: Sequence[Variable]) -> Domain:
