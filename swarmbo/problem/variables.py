@@ -15,6 +15,7 @@ from swarmbo.settings import Count, Positive, Settings, convert, require
 from swarmbo.spaces import Domain
 
 _MOST = 10_000  # values of a categorical variable
+_LISTED = 1000  # values of an axis that are tried one by one; on a finer grid numbers climb
 _ALL: Any = np.s_[:]
 _SLACK = 1e-6  # of a step: values this near to one of the grid are taken for it
 
@@ -292,13 +293,13 @@ class MixedDomain(Domain):
 
     @cached_property
     def levels(self) -> dict[int, Float[np.ndarray, " k"]]:
-        """Places of all values in the unit cube, by coordinate; without those of real numbers."""
+        """Places of all values in the unit cube, by coordinate; without those of real numbers and fine grids."""
+        counts = np.rint((self.high - self.low) / np.where(self.steps > 0.0, self.steps, np.inf)) + 1
+        is_choice = [isinstance(variable, Categorical) for variable in self.variables]
         out = dict[int, np.ndarray]()
-        for column, (low, high, step) in enumerate(zip(self.low, self.high, self.steps, strict=True)):
-            if step:
-                X = np.tile(self.low, (round((high - low) / step) + 1, 1))
-                X[:, column] = low + step * np.arange(len(X))
-                out[column] = self.to_unit(X)[:, column]
+        for column in np.flatnonzero((self.steps > 0.0) & ((counts <= _LISTED) | is_choice)).tolist():
+            X = self.low[column] + self.steps[column] * np.arange(counts[column])
+            out[column] = self.to_unit(X[:, None], [column])[:, 0]
         return out
 
 
