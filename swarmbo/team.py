@@ -28,6 +28,7 @@ from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem
+from swarmbo.problem.constraints import Known
 from swarmbo.problem.data import News
 from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.records import Goal, Traffic
@@ -83,6 +84,8 @@ class Team(AskTell):
         no_go: No-go regions, added to those of the ``Problem``: ``NoGoBox``, ``NoGoBall`` and ``NoGoPolygon``, or
             tables of such. No query and no recommendation lies in one; an agent in a field without other candidates
             skips the round.
+        constraints: Limits between variables of a function, added to those of the ``Problem``: ``Linear``,
+            ``Separation`` and ``Constraint``, or tables of such. Every query and every recommendation keeps them.
         **unknown: Refused, with a hint at the right argument.
 
     Raises:
@@ -120,6 +123,7 @@ class Team(AskTell):
         initial: int | None = None,
         variable_owners: "Mapping[str, str] | None" = None,
         no_go: "Iterable[NoGoRegion | Mapping[str, Any]] | None" = None,
+        constraints: "Iterable[Known | Mapping[str, Any]] | None" = None,
         **unknown: object,
     ) -> None:
         refuse_unknown(unknown)
@@ -131,6 +135,7 @@ class Team(AskTell):
         if problem is graph and not (bounds is None and outcomes is None and variable_owners is None):
             raise ConfigError("got bounds, outcomes or owners; wanted them in the Problem alone", at="$.graph")
         problem = problem if no_go is None else problem.with_no_go(no_go)
+        problem = problem if constraints is None else problem.with_constraints(constraints)
         parts = {"belief": belief, "acquisition": acquisition, "coordination": coordination, "transport": transport}
         super().__init__(Setup.of(problem, **parts, seed=seed, rounds=rounds, initial=initial))
 

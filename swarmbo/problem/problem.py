@@ -15,6 +15,8 @@ from swarmbo.boundary.values import distinct_names, real_array, short, table
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.coding import Coding, coding_of
+from swarmbo.problem.constraints import Known, constraint_of, names_of
+from swarmbo.problem.feasible import Feasible
 from swarmbo.problem.no_go import Limit, NoGoRegion, region_of
 from swarmbo.problem.variables import MixedDomain, Real, Variable, variable_of
 from swarmbo.records import Goal
@@ -27,6 +29,7 @@ OutcomeMode = Literal["total", "per-factor"]
 
 _MOST_REGIONS = 1000
 _MOST_SHOWN = 20  # variables in a notebook
+_PROJECTED = 64  # of them are moved to the nearest points that keep the constraints
 _SPREAD = 4096  # points spread over the bounds, to find allowed ones
 _TOLD = ("aim", "level", "priced")  # of a field, where it is not as by default
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
@@ -49,6 +52,7 @@ class Problem:
         is_field: True if all channels read one latent.
         outcomes: Observed outcomes: the ``total``, or those of each channel.
         no_go: No-go regions: of locations in a field, of variables of a function.
+        constraints: Limits between variables of a function: ``Linear``, ``Separation``, ``Constraint``.
         aim: Task of a field; the peak of a function.
         level: Level to be watched in a field, or near which its values matter; None: none.
         priced: True if agents in a field may abstain from a measurement for its price, if that is known beforehand.
@@ -67,6 +71,7 @@ class Problem:
     is_field: bool = False
     outcomes: OutcomeMode = "total"
     no_go: tuple[NoGoRegion, ...] = ()
+    constraints: tuple[Known, ...] = ()
     aim: Goal = "peak"
     level: float | None = None
     priced: bool = False
@@ -187,6 +192,37 @@ class Problem:
             raise ConfigError(f"{got}; wanted regions that leave some points to query", at="$.no_go")
         return limited
 
+    def with_constraints(self, constraints: Iterable[object]) -> "Problem":
+        """Problem of a function with further constraints.
+
+        Args:
+            constraints: Objects of ``swarmbo.problem.constraints``, or tables of such.
+
+        Raises:
+            ConfigError: If one is none, or of other variables, or no point keeps all; it names those in conflict.
+        """
+        if isinstance(cast(object, constraints), str | Mapping) or not isinstance(cast(object, constraints), Iterable):
+            raise ConfigError(f"got {short(constraints)}; wanted a list of constraints", at="$.constraints")
+        given = list(constraints)
+        if given and self.is_field:
+            raise ConfigError("got constraints in a field; wanted no_go, regions of locations", at="$.constraints")
+        first, known = len(self.constraints), self.variables
+        added = [constraint_of(one, known, f"$.constraints[{n}]") for n, one in enumerate(given, start=first)]
+        graph = (
+            self.graph if not added else replace(self.graph, joined=(*self.graph.joined, *(one.scope for one in added)))
+        )
+        limited = replace(self, graph=graph, constraints=(*self.constraints, *added))
+        if added and (conflict := limited._feasible.conflict()):
+            got = f"got {names_of(limited.constraints, conflict)}"
+            raise ConfigError(f"{got}, which no point keeps; wanted constraints that leave some", at="$.constraints")
+        if added and limited.no_go and not len(limited._allowed_sample):
+            raise ConfigError("got constraints that leave no point outside no_go", at="$.constraints")
+        return limited
+
+    @cached_property
+    def _feasible(self) -> Feasible:
+        return Feasible(tuple(self.variables.values()), self.graph.variables, self.constraints)
+
     def _check_fits(self, region: NoGoRegion, at: str) -> None:
         names = region.variables
         if self.is_field:
@@ -303,7 +339,7 @@ class Problem:
 
     @cached_property
     def limits(self) -> tuple[Limit, ...]:
-        """No-go regions, within the coordinates of ``box``."""
+        """No-go regions and constraints, within the coordinates of ``box``."""
         place = {} if self.is_field else {variable: column for column, variable in enumerate(self.graph.variables)}
         out: list[Limit] = []
         for region in self.no_go:
@@ -313,6 +349,9 @@ class Problem:
                 else np.array([place[v] for v in region.variables])
             )
             out.append(Limit(region, columns, self.box.part(columns.tolist())))
+        for constraint in self.constraints:
+            columns = np.array([place[v] for v in constraint.scope])
+            out.append(Limit(constraint, columns, self.box.part(columns.tolist()), margin=0.0))
         return tuple(out)
 
     def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
@@ -328,10 +367,14 @@ class Problem:
         """The point of the unit cube of ``box`` itself if it is allowed, else an allowed one near it: just beyond a
         border, if possible.
         """
-        if not self.no_go or self.is_allowed(u[None])[0]:
+        if not self.limits or self.is_allowed(u[None])[0]:
             return u
+        if self.constraints:
+            near = self._kept(u)
+            if near is not None and self.is_allowed(near[None])[0]:
+                return near
         near = [self._allowed_sample]
-        for limit in self.limits:
+        for limit in self.limits[: len(self.no_go)]:
             if limit.depth(u[None])[0] > 0.0:
                 moved = limit.exits(u)
                 inside = moved[((moved >= 0.0) & (moved <= 1.0)).all(axis=1)]
@@ -343,7 +386,15 @@ class Problem:
     def _allowed_sample(self) -> Float[np.ndarray, "m n"]:
         """Allowed ones of points that are spread over the unit cube."""
         spread = sobol(_SPREAD, self.box.n_dims, stream(0, "no-go"))
+        if self.constraints:  # few random points may keep them
+            near = [self._kept(u) for u in spread[:_PROJECTED]]
+            spread = np.concatenate([spread, *(u[None] for u in near if u is not None)])
         return spread[self.is_allowed(spread)]
+
+    def _kept(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"] | None:
+        """Nearest point of the unit cube that keeps the constraints; None if there is none."""
+        codes = self._feasible.nearest(self.in_box(u))
+        return None if codes is None else np.clip(self.domain.to_unit(codes), 0.0, 1.0)
 
     def placed(self, point: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
         """Joint point from a table of all variables; rounding errors at the bounds are cut off.
@@ -427,7 +478,11 @@ class Problem:
     def to_plain(self) -> dict[str, Any]:
         """Problem as plain data for ``from_plain``."""
         graph = self.graph
-        limits = {"no_go": msgspec.json.decode(msgspec.json.encode(self.no_go))} if self.no_go else {}
+        limits = {
+            key: msgspec.json.decode(msgspec.json.encode(told))
+            for key, told in (("no_go", self.no_go), ("constraints", self.constraints))
+            if told
+        }
         return {
             "structure": self.structure,
             "is_field": self.is_field,
@@ -454,7 +509,8 @@ class Problem:
             domain = MixedDomain.of([variable_of(given, "$.types") for given in plain["types"]])
         kind = {key: plain[key] for key in ("structure", "is_field", "outcomes")}
         kind |= {key: plain[key] for key in _TOLD if key in plain}
-        return cls(FactorGraph(scopes=scopes, **names), domain, **kind).with_no_go(plain.get("no_go", ()))
+        made = cls(FactorGraph(scopes=scopes, **names), domain, **kind).with_no_go(plain.get("no_go", ()))
+        return made.with_constraints(plain.get("constraints", ()))
 
 
 def _level(given: object) -> float:

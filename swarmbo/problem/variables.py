@@ -277,15 +277,36 @@ class MixedDomain(Domain):
         n_steps = np.clip(np.rint((X - low) / step), 0.0, np.rint((high - low) / step))
         return np.where(steps > 0.0, low + n_steps * step, X)
 
+    def cells(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+        """Number of each point's cell along its axis, from 0; of axes without a grid 0, NaN of NaN."""
+        counts = self.counts[columns]
+        place = np.clip(np.floor(U * counts), 0.0, np.maximum(counts - 1.0, 0.0))
+        is_uneven = self._is_log[columns] & (counts > 0.0)
+        if is_uneven.any():  # cells of a logarithmic axis differ in width
+            steps = np.where(is_uneven, self.steps[columns], 1.0)
+            place = np.where(is_uneven, np.rint((self.from_unit(U, columns) - self.low[columns]) / steps), place)
+        return place
+
     def snapped(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
         """Points of the unit cube, moved to the centres of their cells on axes with a grid."""
-        return np.where(self.steps[columns] > 0.0, self.to_unit(self.from_unit(U, columns), columns), U)
+        return self.centres(U, self.cells(U, columns), columns)
 
-    def position(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
-        """Number of each cell along its axis, from 0; 0 on axes without a grid."""
-        steps = self.steps[columns]
-        gaps = self.from_unit(U, columns) - self.low[columns]
-        return np.rint(np.where(steps > 0.0, gaps / np.where(steps > 0.0, steps, 1.0), 0.0 * gaps))
+    def centres(
+        self, U: Float[np.ndarray, "*n d"], cells: Float[np.ndarray, "*n d"], columns: Any = _ALL
+    ) -> Float[np.ndarray, "*n d"]:
+        """Centres of cells, on axes with a grid; the points themselves on others."""
+        counts = self.counts[columns]
+        out = np.where(counts > 0.0, (cells + 0.5) / np.maximum(counts, 1.0), U)
+        is_uneven = self._is_log[columns] & (counts > 0.0)
+        if is_uneven.any():
+            out = np.where(is_uneven, self.to_unit(self.low[columns] + cells * self.steps[columns], columns), out)
+        return out
+
+    @cached_property
+    def counts(self) -> Float[np.ndarray, " d"]:
+        """Number of values on axes with a grid; 0 on others."""
+        step = np.where(self.steps > 0.0, self.steps, 1.0)
+        return np.where(self.steps > 0.0, np.rint((self.high - self.low) / step) + 1.0, 0.0)
 
     def part(self, columns: Sequence[int]) -> Domain:
         """Box of some coordinates."""
@@ -294,12 +315,11 @@ class MixedDomain(Domain):
     @cached_property
     def levels(self) -> dict[int, Float[np.ndarray, " k"]]:
         """Places of all values in the unit cube, by coordinate; without those of real numbers and fine grids."""
-        counts = np.rint((self.high - self.low) / np.where(self.steps > 0.0, self.steps, np.inf)) + 1
         is_choice = [isinstance(variable, Categorical) for variable in self.variables]
         out = dict[int, np.ndarray]()
-        for column in np.flatnonzero((self.steps > 0.0) & ((counts <= _LISTED) | is_choice)).tolist():
-            X = self.low[column] + self.steps[column] * np.arange(counts[column])
-            out[column] = self.to_unit(X[:, None], [column])[:, 0]
+        for column in np.flatnonzero((self.counts > 0.0) & ((self.counts <= _LISTED) | is_choice)).tolist():
+            numbers = np.arange(self.counts[column])[:, None]
+            out[column] = self.centres(numbers, numbers, np.array([column]))[:, 0]
         return out
 
 
