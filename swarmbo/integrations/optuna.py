@@ -29,7 +29,8 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
     ``independent_sampler``, as all those of the first trial.
 
     Each parameter is a variable with its type: ``Real``, ``Integer`` or ``Categorical``, with the distribution's scale
-    and step. No parameters are tried twice while others remain.
+    and step. No parameters are tried twice while others remain. With integers, steps or choices and without scopes the
+    default acquisition is ``expected-improvement``: a trust region has few values in reach.
 
     Running trials are pending, those of other processes too. Failed trials teach where trials fail, and so do trials
     that violate a constraint (``trial.set_constraint``). A pruned trial counts with its last reported value, and as
@@ -162,7 +163,9 @@ class _Work:
         seed = int(stream(sampler.seed, "group", *sorted(space)).integers(2**63))
         bounds: dict[str, Any] = {name: _variable(distribution) for name, distribution in space.items()}
         graph = None if scopes is None else _graph(scopes, space)
-        self.team = Team(graph, bounds, seed=seed, initial=sampler.initial, **sampler.settings)
+        has_grid = any(not isinstance(of, Real) or of.step is not None for of in bounds.values())
+        usual: dict[str, Any] = {"acquisition": "expected-improvement"} if has_grid and graph is None else {}
+        self.team = Team(graph, bounds, seed=seed, initial=sampler.initial, **usual | sampler.settings)
         self.sign = -1.0 if study.direction == optuna.study.StudyDirection.MINIMIZE else 1.0
         self.pending: dict[int, str] = {}  # ids of queries by number of trial
         self.known: set[int] = set()  # finished trials
