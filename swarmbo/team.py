@@ -86,6 +86,9 @@ class Team(AskTell):
             skips the round.
         constraints: Limits between variables of a function, added to those of the ``Problem``: ``Linear``,
             ``Separation`` and ``Constraint``, or tables of such. Every query and every recommendation keeps them.
+        limits: (low, high) of quantities that are measured with each outcome, by name; None where a range has no end.
+            ``tell(…, constraints={quantity: value})`` gives their values. A model of each keeps queries to where the
+            limit is probably kept, and recommendations are of evaluations that kept it.
         **unknown: Refused, with a hint at the right argument.
 
     Raises:
@@ -124,6 +127,7 @@ class Team(AskTell):
         variable_owners: "Mapping[str, str] | None" = None,
         no_go: "Iterable[NoGoRegion | Mapping[str, Any]] | None" = None,
         constraints: "Iterable[Known | Mapping[str, Any]] | None" = None,
+        limits: "Mapping[str, Sequence[float | None]] | None" = None,
         **unknown: object,
     ) -> None:
         refuse_unknown(unknown)
@@ -137,6 +141,7 @@ class Team(AskTell):
         problem = problem if no_go is None else problem.with_no_go(no_go)
         problem = problem if constraints is None else problem.with_constraints(constraints)
         parts = {"belief": belief, "acquisition": acquisition, "coordination": coordination, "transport": transport}
+        problem = problem if limits is None else problem.with_limits(limits)
         super().__init__(Setup.of(problem, **parts, seed=seed, rounds=rounds, initial=initial))
 
     @classmethod

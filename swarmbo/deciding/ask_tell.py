@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any, SupportsFloat, overload
 
 import msgspec
 import networkx as nx
@@ -21,7 +21,7 @@ from swarmbo.deciding.own_rows import news_shape, shares_outcomes
 from swarmbo.deciding.reports import Report, Reports, data_of_group, news_of_group, offered
 from swarmbo.deciding.tables import attached, is_table, read_rows
 from swarmbo.deciding.team_state import TeamState
-from swarmbo.deciding.told import Noise, Outcome, news_of
+from swarmbo.deciding.told import Noise, Outcome, measured_of, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError
 from swarmbo.problem.data import News
@@ -170,6 +170,7 @@ class AskTell(TeamState):
         point: Mapping[str, float] | None = None,
         locations: "Mapping[str, ArrayLike] | None" = None,
         noise_std: Noise = None,
+        constraints: "Mapping[str, SupportsFloat] | None" = None,
     ) -> None:
         """Learn the outcome of a query; outcomes of its channels all at once, or in parts.
 
@@ -185,6 +186,7 @@ class AskTell(TeamState):
             noise_std: Standard deviation >= 0 of the noise of these outcomes, in their unit, if known: one number, or a
                 table like that of outcomes. It replaces the noise that the belief fits, like BoTorch's ``train_Yvar``;
                 outcomes without a number keep the fitted noise.
+            constraints: Measured quantities that have ``limits``, by name; they may be told for failed outcomes too.
 
         Raises:
             UnknownQueryError: If there is no such query, or it was given up, or it did not ask a channel.
@@ -195,9 +197,12 @@ class AskTell(TeamState):
                 array in or near the box.
         """
         query_id = query_name(query)
+        quantities = {} if constraints is None else measured_of(constraints, self.problem)
         news = news_of(self._log, query_id, outcome, point, locations, noise_std, failed=failed)
         if news is not None:
             self._take(query_id, news)
+        if quantities:
+            self._log = self._log.with_measured(query_id, quantities)
 
     @whole_or_not_at_all
     def expect(self, point: Mapping[str, float]) -> str:

@@ -15,6 +15,7 @@ from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
 from swarmbo.belief.model.ensemble_model import learn_ensemble
+from swarmbo.belief.model.limits import without_better_broken
 from swarmbo.belief.model.structured import learn_model
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links
@@ -141,7 +142,7 @@ class FunctionLearner:
         return JointSituation(
             graph=problem.graph,
             domain=problem.domain,
-            history=log.history,
+            history=without_better_broken(log.history, problem.ranges) if problem.ranges else log.history,
             pending=log.pending,
             outcomes=problem.outcomes,
             links=links,
@@ -153,6 +154,7 @@ class FunctionLearner:
             pending_rounds=log.pending_rounds,
             failed=log.history.failed,
             limits=problem.limits,
+            ranges=problem.ranges,
             coding=problem.coding,
         )
 

@@ -46,7 +46,7 @@ _MOST_ROUNDS = 10**9
 
 _ARGUMENTS = (
     *("bounds", "belief", "acquisition", "coordination", "transport", "seed", "rounds", "outcomes", "initial"),
-    *("variable_owners", "no_go", "constraints"),
+    *("variable_owners", "no_go", "constraints", "limits"),
 )
 _MAXIMISES = "none: what is asked for maximises; for a minimum tell the negative of each outcome"
 _REGIONS = "constraints=[…] and no_go=[…] for what must not be asked, and None told as the outcome of what failed"

@@ -107,6 +107,20 @@ def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Se
         raise ConflictError(f"query {query_id!r}: got a failure; told before: {values.short(told)}")
 
 
+def measured_of(constraints: object, problem: Problem) -> dict[str, float]:
+    """Measured quantities that have limits; without those that are unknown.
+
+    Raises:
+        ConfigError: If one has no limit in the problem.
+        ShapeError: If one is no number.
+    """
+    given = values.table(constraints, "{quantity: number}", "$.constraints")
+    if strangers := [name for name in given if name not in problem.ranges]:
+        raise ConfigError(f"got {strangers}; wanted some of the limits {list(problem.ranges)}", at="$.constraints")
+    numbers = {name: values.told_number(value, repr(name)) for name, value in given.items()}
+    return {name: number for name, number in numbers.items() if not np.isnan(number)}
+
+
 def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]) -> tuple[float, dict[str, float]]:
     """Noise of the total, and of the outcomes of channels."""
     if not isinstance(noise_std, Mapping):

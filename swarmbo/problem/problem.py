@@ -1,7 +1,7 @@
 """Problem of a team: variables with bounds and owners, and channels that read some of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -30,6 +30,7 @@ OutcomeMode = Literal["total", "per-factor"]
 _MOST_REGIONS = 1000
 _MOST_SHOWN = 20  # variables in a notebook
 _PROJECTED = 64  # of them are moved to the nearest points that keep the constraints
+_BEND = 1e-3  # sides of the box: penalties bend, and let points a little beyond a constraint
 _SPREAD = 4096  # points spread over the bounds, to find allowed ones
 _TOLD = ("aim", "level", "priced")  # of a field, where it is not as by default
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
@@ -53,6 +54,7 @@ class Problem:
         outcomes: Observed outcomes: the ``total``, or those of each channel.
         no_go: No-go regions: of locations in a field, of variables of a function.
         constraints: Limits between variables of a function: ``Linear``, ``Separation``, ``Constraint``.
+        ranges: Measured quantities of a function that have limits: (low, high) of each, None where it has no end.
         aim: Task of a field; the peak of a function.
         level: Level to be watched in a field, or near which its values matter; None: none.
         priced: True if agents in a field may abstain from a measurement for its price, if that is known beforehand.
@@ -72,6 +74,7 @@ class Problem:
     outcomes: OutcomeMode = "total"
     no_go: tuple[NoGoRegion, ...] = ()
     constraints: tuple[Known, ...] = ()
+    ranges: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict[str, Any])
     aim: Goal = "peak"
     level: float | None = None
     priced: bool = False
@@ -219,6 +222,30 @@ class Problem:
             raise ConfigError("got constraints that leave no point outside no_go", at="$.constraints")
         return limited
 
+    def with_limits(self, limits: Mapping[str, Sequence[float | None]]) -> "Problem":
+        """Problem of a function with limits on quantities that are measured with each outcome.
+
+        Args:
+            limits: (low, high) of each quantity by name, None where it has no end.
+
+        Raises:
+            ConfigError: If a range is none, or it is a field.
+        """
+        given = table(limits, "{quantity: (low, high)}", "$.limits")
+        if given and self.is_field:
+            raise ConfigError("got limits in a field; wanted none", at="$.limits")
+        ranges: dict[str, tuple[float | None, float | None]] = {}
+        for name, pair in given.items():
+            numbers = real_array(pair) if isinstance(pair, Sequence) and len(pair) == 2 else None
+            ends = [] if numbers is None else [None if np.isnan(end) else float(end) for end in numbers]
+            known = [end for end in ends if end is not None]
+            if not known or not np.isfinite(known).all() or known != sorted(known):
+                raise ConfigError(
+                    f"got {short(pair)}; wanted (low, high), numbers, or None for one of them", at=f"$.limits.{name}"
+                )
+            ranges[name] = (ends[0], ends[1])
+        return replace(self, ranges={**self.ranges, **ranges})
+
     @cached_property
     def _feasible(self) -> Feasible:
         return Feasible(tuple(self.variables.values()), self.graph.variables, self.constraints)
@@ -351,7 +378,7 @@ class Problem:
             out.append(Limit(region, columns, self.box.part(columns.tolist())))
         for constraint in self.constraints:
             columns = np.array([place[v] for v in constraint.scope])
-            out.append(Limit(constraint, columns, self.box.part(columns.tolist()), margin=0.0))
+            out.append(Limit(constraint, columns, self.box.part(columns.tolist()), margin=_BEND))
         return tuple(out)
 
     def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
@@ -496,6 +523,7 @@ class Problem:
             "high": self.domain.high.tolist(),
             **({"types": msgspec.to_builtins(self.domain.variables)} if isinstance(self.domain, MixedDomain) else {}),
             **limits,
+            **({"ranges": {name: list(ends) for name, ends in self.ranges.items()}} if self.ranges else {}),
             **{key: told for key in _TOLD if (told := getattr(self, key)) != getattr(Problem, key)},
         }
 
@@ -510,7 +538,7 @@ class Problem:
         kind = {key: plain[key] for key in ("structure", "is_field", "outcomes")}
         kind |= {key: plain[key] for key in _TOLD if key in plain}
         made = cls(FactorGraph(scopes=scopes, **names), domain, **kind).with_no_go(plain.get("no_go", ()))
-        return made.with_constraints(plain.get("constraints", ()))
+        return made.with_constraints(plain.get("constraints", ())).with_limits(plain.get("ranges", {}))
 
 
 def _level(given: object) -> float:
