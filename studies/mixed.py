@@ -132,7 +132,8 @@ def run(problem: str, sampler: str, seed: int) -> Line:
         study = optuna.create_study(sampler=sampler_of(sampler, scopes, seed))
     start = time.process_time()
     study.optimize(objective, n_trials=EVALUATIONS)
-    seconds, losses = time.process_time() - start, [trial.value for trial in study.trials]
+    seconds = time.process_time() - start
+    losses = [trial.value for trial in study.trials if trial.value is not None]
     distinct = len({repr(sorted(trial.params.items())) for trial in study.trials})
     least = {f"least_{n}": float(f"{min(losses[:n]):.6g}") for n in (EVALUATIONS // 2, EVALUATIONS)}
     return least | {"distinct": distinct, "seconds": round(seconds, 1)}

@@ -32,8 +32,9 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
     and step. No parameters are tried twice while others remain. With integers, steps or choices and without scopes the
     default acquisition is ``expected-improvement``: a trust region has few values in reach.
 
-    Running trials are pending, those of other processes too. Failed trials teach where trials fail, and so do trials
-    that violate a constraint (``trial.set_constraint``). A pruned trial counts with its last reported value, and as
+    Running trials are pending, those of other processes too. Failed trials teach where trials fail. Constraints of
+    trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated in Optuna, and
+    not offered. A pruned trial counts with its last reported value, and as
     failed without any. Trials that this sampler did not suggest are data, and no steps of the method. Threads may share
     it (``n_jobs``). A pickle of it continues; a new sampler for a stored study takes all its trials as data.
 
@@ -82,6 +83,7 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         self._independent = independent_sampler or optuna.samplers.RandomSampler(seed=self.seed)
         self._lock = threading.RLock()
         self._groups: list[Space] = []
+        self._limits: set[str] = set()
         self._works: list[_Work] = []
 
     def reseed_rng(self) -> None:
@@ -107,9 +109,10 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
             groups.setdefault(tuple(numbers), {})[key[0]] = distributions[key]
         with self._lock:
             self._groups = list(groups.values())
-            self._works = [
-                work for work in self._works if work.study == study.study_name and work.space in self._groups
-            ]
+            # a name that is new here makes new teams, which learn all trials again
+            self._limits = {name for each in finished for name in each.constraints}
+            own = [work for work in self._works if (work.study, work.limits) == (study.study_name, self._limits)]
+            self._works = [work for work in own if work.space in self._groups]
         return groups.get(tuple(each.number for each in finished), {})
 
     def sample_relative(self, study: Any, trial: Any, search_space: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,7 +133,7 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         with self._lock:
             work = next((work for work in self._works if (work.study, work.space) == (study.study_name, space)), None)
             if work is None:
-                self._works.append(work := _Work(self, study, space))
+                self._works.append(work := _Work(self, study, space, self._limits))
             return work.suggest(study, trial.number)
 
     def before_trial(self, study: Any, trial: Any) -> None:
@@ -152,12 +155,12 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
 class _Work:
     """A team for a group of parameters, and the trials of one study that it knows.
 
-    ``study`` is its name, ``space`` the distributions by name. The team's variables are Optuna's internal
-    representations: numbers, and the positions of choices.
+    ``study`` is its name, ``space`` the distributions by name, ``limits`` the names of constraints. The variables are
+    Optuna's internal representations: numbers, and the positions of choices.
     """
 
-    def __init__(self, sampler: SwarmboSampler, study: Any, space: Space) -> None:
-        self.study, self.space, scopes = study.study_name, space, sampler.scopes
+    def __init__(self, sampler: SwarmboSampler, study: Any, space: Space, limits: set[str]) -> None:
+        self.study, self.space, self.limits, scopes = study.study_name, space, limits, sampler.scopes
         self.factors = set(scopes or ())
         # two groups with one stream would draw equal initial designs
         seed = int(stream(sampler.seed, "group", *sorted(space)).integers(2**63))
@@ -165,6 +168,7 @@ class _Work:
         graph = None if scopes is None else _graph(scopes, space)
         has_grid = any(not isinstance(of, Real) or of.step is not None for of in bounds.values())
         usual: dict[str, Any] = {"acquisition": "expected-improvement"} if has_grid and graph is None else {}
+        usual |= {"limits": dict.fromkeys(sorted(limits), (None, 0.0))} if limits else {}
         self.team = Team(graph, bounds, seed=seed, initial=sampler.initial, **usual | sampler.settings)
         self.sign = -1.0 if study.direction == optuna.study.StudyDirection.MINIMIZE else 1.0
         self.pending: dict[int, str] = {}  # ids of queries by number of trial
@@ -194,7 +198,9 @@ class _Work:
             query = self.pending.pop(number, None)
             if point is not None and query is not None:
                 outcome = self._outcome(trial)
-                self.team.tell(query, outcome, failed=outcome is None, point=point)
+                # another process may have finished a trial with a new name meanwhile
+                measured = {name: value for name, value in trial.constraints.items() if name in self.limits}
+                self.team.tell(query, outcome, failed=outcome is None, point=point, constraints=measured)
             elif query is not None:
                 self.team.give_up(query)
 
@@ -207,14 +213,13 @@ class _Work:
         return point if self.team.problem.has_point(point) else None
 
     def _outcome(self, trial: Any) -> float | dict[str, float] | None:
-        """Value to be maximised; None without one, or if a constraint is violated."""
+        """Value to be maximised; None without one."""
         is_pruned = trial.state == optuna.trial.TrialState.PRUNED
         reported, factors = trial.intermediate_values, self.team.graph.factors
         value = (reported[max(reported)] if reported else None) if is_pruned else trial.value
         is_by_factor = self.team.outcomes == "per-factor" and len(factors) > 1
-        is_violated = any(value > 0.0 for value in trial.constraints.values())
         # the reported value of a pruned trial is of the sum
-        if value is None or not math.isfinite(value) or is_violated or (is_by_factor and is_pruned):
+        if value is None or not math.isfinite(value) or (is_by_factor and is_pruned):
             return None
         if not is_by_factor:
             return self.sign * value

@@ -270,18 +270,27 @@ def test_a_choice_that_looked_worse_at_first_is_taken_up_again():
         assert study.best_value < 0.1
 
 
-def test_violated_constraints_teach_where_they_are():
+def test_constraints_are_limits_of_which_each_is_learned():
+    """The bowl is lowest at x = 0.3, and only x <= 0 is feasible: best at the border."""
+
     def objective(trial):
         value = bowl(trial)
-        trial.set_constraint("left", trial.params["x"])  # the bowl is lowest at x = 0.3
+        trial.set_constraint("left", trial.params["x"])
+        if trial.number % 5:
+            trial.set_constraint("low", trial.params["y"] - 1.9)
         return value
 
     study = study_of(initial=6)
     study.optimize(objective, n_trials=24)
     violated = [trial.constraints["left"] > 0.0 for trial in study.trials]
     assert any(violated[:8])
-    assert np.mean(violated[12:]) < 0.4
-    assert study.best_value < 0.3**2 + 0.05
+    assert study.best_trial.constraints["left"] <= 0.0
+    assert study.best_value < 0.3**2 + 0.01
+    team = team_of(study)
+    assert team.problem.ranges == {"left": (None, 0.0), "low": (None, 0.0)}
+    told = [[trial.constraints["left"], trial.constraints.get("low", np.nan)] for trial in study.trials[:23]]
+    np.testing.assert_allclose(team.history.measured, told)
+    assert team.failures == 0
 
 
 def test_conditional_parameters_are_learned_from_the_trials_that_have_them():
