@@ -120,10 +120,11 @@ class Coding:
     def slopes(
         self, stack: FactorStack, inner: FactorStack, D: Float[np.ndarray, "g m A"]
     ) -> Float[np.ndarray, "g m a"]:
-        """Derivatives by the variables of scopes; 0 by those that have values on a grid."""
+        """Derivatives by the variables of scopes; 0 by those whose values are tried one by one."""
         at, options = self._places(stack, inner)
         out = np.zeros((*D.shape[:2], stack.size))
-        is_free = (options < 0) & (self.domain.steps[stack.columns[np.arange(len(at))[:, None], at]] == 0.0)
+        sources = stack.columns[np.arange(len(at))[:, None], at]
+        is_free = (options < 0) & ~np.isin(sources, list(self.domain.levels))
         for row, column in zip(*np.nonzero(is_free), strict=True):
             out[row, :, at[row, column]] = D[row, :, column]
         return out

@@ -16,6 +16,7 @@ from swarmbo.settings import Count, Positive, Settings, convert, require
 from swarmbo.spaces import Domain
 
 _MOST = 10_000  # values of a categorical variable
+_LISTED = 1000  # values of an axis that are tried one by one; on a finer grid numbers climb
 _ALL: Any = np.s_[:]
 _SLACK = 1e-6  # of a step: values this near to one of the grid are taken for it
 
@@ -349,9 +350,10 @@ class MixedDomain(Domain):
 
     @cached_property
     def levels(self) -> dict[int, Float[np.ndarray, " k"]]:
-        """Places of all values in the unit cube, by coordinate; without those of real numbers."""
+        """Places of all values in the unit cube, by coordinate; without those of real numbers and fine grids."""
+        is_choice = [isinstance(variable, Categorical) for variable in self.variables]
         out = dict[int, np.ndarray]()
-        for column in np.flatnonzero(self.counts).tolist():
+        for column in np.flatnonzero((self.counts > 0.0) & ((self.counts <= _LISTED) | is_choice)).tolist():
             numbers = np.arange(self.counts[column])[:, None]
             out[column] = self.centres(numbers, numbers, np.array([column]))[:, 0]
         return out
