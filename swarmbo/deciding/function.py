@@ -1,5 +1,6 @@
 """Learning and decisions of a team that sets the variables of one function."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,6 +35,7 @@ _STEPS = (1e-4, 1e-2)  # ... by a random step between these
 FLOOR = 1.001e-3  # the same for a pending point: a batch has no two points within a thousandth of a side ...
 _LONGER_STEPS = (2e-3, 2e-2)  # ... and steps are these, ...
 _GROWTH = 1.01  # ... that much longer with each try, for crowded regions
+_RARELY = 20
 _MOST_STEPS = 10_000  # tries near no-go regions; after these the same point is used again
 
 
@@ -177,6 +179,8 @@ class FunctionLearner:
         if problem.outcomes == "per-factor":
             out = [(problem.columns(channel), log.out_of(channel)) for channel in problem.channels]
         taken.extend((columns, problem.domain.to_unit(points), FLOOR, _LONGER_STEPS) for columns, points in out)
+        if isinstance(domain := problem.domain, MixedDomain):
+            taken = [rule for rule in taken if not _are_all(domain, *rule[:2])]
         # by the number of queries: a team restored in mid-run draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.asked)
         for tries in range(_MOST_STEPS):
@@ -188,6 +192,8 @@ class FunctionLearner:
             moved[columns] = _moved(U[columns], steps, tries if reach == FLOOR else 0, rng)
             if coding is not None:
                 moved = problem.domain.to_unit(problem.in_box(_another_value(moved, columns, coding.domain, rng)))
+            # few points may keep the constraints: now and then the nearest of them is taken
+            moved = problem.kept_out(moved) if problem.constraints and tries % _RARELY == 0 else moved
             if problem.is_allowed(moved[None])[0]:
                 U = moved
         return U
@@ -216,6 +222,14 @@ def _moved(
     length = np.exp(rng.uniform(*np.log(steps))) * _GROWTH**tries
     step = min(length, 1.0) * rng.uniform(-1.0, 1.0, len(u))
     return (np.where((u + step < 0.0) | (u + step > 1.0), -step, step) + u).clip(0.0, 1.0)
+
+
+def _are_all(domain: MixedDomain, columns: Int[np.ndarray, " a"], points: Float[np.ndarray, "q n"]) -> bool:
+    """True if points have all joint values of some variables: then any point repeats one of them."""
+    counts = domain.counts[columns]
+    if not counts.all() or math.prod(counts.tolist()) > len(points):
+        return False
+    return len(np.unique(domain.cells(points[:, columns], columns), axis=0)) >= math.prod(counts.tolist())
 
 
 def _another_value(
