@@ -24,6 +24,7 @@ from swarmbo.deciding.joint import Steps, joint_steps, recommended_steps
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.setup import JointBelief, Setup
 from swarmbo.errors import ConfigError
+from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset
 from swarmbo.problem.variables import MixedDomain
 from swarmbo.records import Recommendation, SolveReport
@@ -180,7 +181,7 @@ class FunctionLearner:
             out = [(problem.columns(channel), log.out_of(channel)) for channel in problem.channels]
         taken.extend((columns, problem.domain.to_unit(points), FLOOR, _LONGER_STEPS) for columns, points in out)
         if isinstance(domain := problem.domain, MixedDomain):
-            taken = [rule for rule in taken if not _are_all(domain, *rule[:2])]
+            taken = [rule for rule in taken if not _are_all(problem, domain, *rule[:2])]
         # by the number of queries: a team restored in mid-run draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.asked)
         for tries in range(_MOST_STEPS):
@@ -224,12 +225,15 @@ def _moved(
     return (np.where((u + step < 0.0) | (u + step > 1.0), -step, step) + u).clip(0.0, 1.0)
 
 
-def _are_all(domain: MixedDomain, columns: Int[np.ndarray, " a"], points: Float[np.ndarray, "q n"]) -> bool:
+def _are_all(
+    problem: Problem, domain: MixedDomain, columns: Int[np.ndarray, " a"], points: Float[np.ndarray, "q n"]
+) -> bool:
     """True if points have all joint values of some variables: then any point repeats one of them."""
     counts = domain.counts[columns]
-    if not counts.all() or math.prod(counts.tolist()) > len(points):
+    n_values = problem.n_points if len(columns) == domain.n_dims else math.prod(counts.tolist()) or math.inf
+    if n_values > len(points):
         return False
-    return len(np.unique(domain.cells(points[:, columns], columns), axis=0)) >= math.prod(counts.tolist())
+    return len(np.unique(domain.cells(points[:, columns], columns), axis=0)) >= n_values
 
 
 def _another_value(
