@@ -8,9 +8,6 @@ from swarmbo.belief.fusion.covariance_intersection import (
 from swarmbo.belief.fusion.experts import (
     CommitteeFlooding as CommitteeFlooding,
     CommitteeGP as CommitteeGP,
-    PredictionFlooding as PredictionFlooding,
-    PredictionTable as PredictionTable,
-    generalised_product as generalised_product,
     robust_committee as robust_committee,
 )
 from swarmbo.belief.fusion.fused import FusedBelief as FusedBelief

@@ -1,70 +1,23 @@
-"""Experts with their own measurements: products of their predictions, and agents that compute these.
+"""Experts with one author's measurements each, and the product of their predictions, used like one Gaussian process."""
 
-A committee is used like one Gaussian process, at any location and jointly at several. Agents that exchange predictions
-at agreed locations, and no measurements, are for comparison.
-"""
-
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.fusion.fused_view import are_numbers, packed_bytes, unpacked_bytes
-from swarmbo.belief.fusion.gossip import Gossip
 from swarmbo.belief.fusion.measurement_flooding import MeasurementFlooding, Measurements
-from swarmbo.belief.fusion.proposal import Proposal
-from swarmbo.belief.gp.data import checked_points
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings
 from swarmbo.belief.gp.spatial import FieldGP
 from swarmbo.belief.views import PosteriorCache
-from swarmbo.errors import ShapeError
-from swarmbo.spaces import Domain
-
-Predictions = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
-Product = Literal["generalised-product", "robust-committee"]
 
 _SMALLEST = 1e-12  # share of the prior variance below which a variance is taken for rounding
 
 
-def generalised_product(
-    means: Float[np.ndarray, "k m"], variances: Float[np.ndarray, "k m"], prior_variance: float
-) -> Predictions:
-    """Generalised product of experts: precisions are averaged, weighted by each expert's information.
-
-    The weight of an expert at a location is its information gain, ½ log(prior variance / its variance), as a share of
-    that of all; equal if no expert has learned anything. As weights sum to 1 the product is never more confident than
-    its most confident expert. It is conservative if experts share data, and underconfident otherwise.
-
-    Source: Cao & Fleet 2014, with weights normalised to a sum of 1.
-
-    Args:
-        means: Means of each expert at each location, in the unit of the outcome.
-        variances: Variances, > 0, in its square.
-        prior_variance: Prior variance of the field, common to all experts.
-
-    Returns:
-        Means (m,) and variances (m,).
-
-    Example:
-        >>> mean, var = generalised_product(np.array([[1.0], [5.0]]), np.array([[0.1], [2.0]]), 2.0)
-        >>> mean.round(6).tolist(), var.round(6).tolist()  # the second expert has seen nothing
-        ([1.0], [0.1])
-    """
-    variances = np.maximum(variances, _SMALLEST * prior_variance)
-    learned = np.maximum(0.5 * np.log(prior_variance / variances), 0.0)
-    total = learned.sum(axis=0)
-    weights = np.where(total > 0.0, learned / np.where(total > 0.0, total, 1.0), 1.0 / len(means))
-    precision = (weights / variances).sum(axis=0)
-    return (weights * means / variances).sum(axis=0) / precision, 1.0 / precision
-
-
 def robust_committee(
     means: Float[np.ndarray, "k m"], variances: Float[np.ndarray, "k m"], prior_mean: float, prior_variance: float
-) -> Predictions:
+) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
     """Robust Bayesian committee machine: precisions add up, weighted by each expert's information.
 
     With weights b = ½ log(prior variance / variance): precision = Σ b / variance + (1 - Σ b) / prior variance, so that
@@ -159,8 +112,7 @@ class CommitteeGP(FieldGP):
 class CommitteeFlooding(MeasurementFlooding):
     """An agent that collects measurements as its base does, and has an expert for each author.
 
-    Its messages are those of ``MeasurementFlooding``; it saves computation. ``PredictionFlooding`` has experts that
-    exchange predictions, and no measurements.
+    Its messages are those of ``MeasurementFlooding``; it saves computation.
 
     Example:
         >>> from swarmbo.belief.fusion import Proposal, exchange
@@ -195,100 +147,3 @@ class CommitteeFlooding(MeasurementFlooding):
     def _exact(self, measurements: Measurements) -> ExactGP:
         h = self.proposal.hyperparameters
         return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *measurements)
-
-
-@dataclass(frozen=True, eq=False)
-class PredictionTable:
-    """Belief at agreed locations (m, d) only, each on its own, as products of experts have no joint covariance."""
-
-    places: Float[np.ndarray, "m d"]
-    mean: Float[np.ndarray, " m"]
-    var: Float[np.ndarray, " m"]
-
-    def posterior(self, X: Float[np.ndarray, "k d"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-        """Mean (k,) and variance (k,) at some of the agreed locations (k, d)."""
-        points, rows = checked_points(X, self.places.shape[1]), dict[bytes, int]()
-        for row, place in enumerate(self.places):
-            rows.setdefault(place.tobytes(), row)
-        if strangers := [point.tolist() for point in points if point.tobytes() not in rows]:
-            raise ShapeError(f"X: got {strangers[0]}; wanted some of the {len(self.places)} agreed locations")
-        chosen = [rows[point.tobytes()] for point in points]
-        return self.mean[chosen], self.var[chosen]
-
-
-class PredictionFlooding(Gossip):
-    """An expert with an exact GP of its own measurements, and the newest received predictions of all experts.
-
-    Its messages take 16 bytes per location, whatever the number of measurements.
-
-    Args:
-        patience: Steps, >= 1, after which unconfirmed entries are sent again.
-        places: Agreed locations of predictions (m, d), physical, with a time axis (m, d + 1).
-        product: Rule that combines predictions.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        domain: Domain,
-        proposal: Proposal,
-        neighbours: Iterable[str] = (),
-        patience: int = 3,
-        *,
-        places: Float[np.ndarray, "m d"],
-        product: Product = "robust-committee",
-    ) -> None:
-        with_time = proposal.hyperparameters.time is not None
-        self.places = checked_points(places, domain.n_dims + with_time)
-        self.product: Product = product
-        self._told: dict[str, Float[np.ndarray, "2 m"]] = {}
-        super().__init__(name, domain, proposal, neighbours, patience)
-
-    @property
-    def own_belief(self) -> ExactGP:
-        """Belief from its own measurements alone."""
-        h, rows = self.proposal.hyperparameters, (self.X, self.y, self.noise)
-        return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *rows)
-
-    @property
-    def belief(self) -> PredictionTable:
-        """Belief from its own measurements and received messages."""
-        h = self.proposal.hyperparameters
-        prior_mean, prior_variance = h.offset + h.scale * h.mean, h.scale**2 * h.outputscale
-        if not self._told:
-            m = len(self.places)
-            return PredictionTable(self.places, np.full(m, prior_mean), np.full(m, prior_variance))
-        told = np.array([self._told[author] for author in sorted(self._told)])
-        means, variances = told[:, 0], told[:, 1]
-        if self.product == "generalised-product":
-            return PredictionTable(self.places, *generalised_product(means, variances, prior_variance))
-        return PredictionTable(self.places, *robust_committee(means, variances, prior_mean, prior_variance))
-
-    def _entry(self, author: str, has: int) -> bytes:
-        return packed_bytes(self._told[author].ravel())
-
-    def _is_entry(self, number: int, content: bytes) -> bool:
-        m = len(self.places)
-        return are_numbers(content, 2 * m) and bool((unpacked_bytes(content)[m:] > 0.0).all())
-
-    def _file(self, author: str, number: int, content: bytes) -> None:
-        self._told[author] = unpacked_bytes(content).reshape(2, -1)
-        self._holds(author, number)
-
-    def _has_measured(self, n_new: int) -> None:
-        self._told[self.name] = np.array(self.own_belief.posterior(self.places))
-        self._holds(self.name, self.n_measurements)
-
-    def _has_adopted(self) -> None:
-        super()._has_adopted()
-        self._told = {}
-        if self.n_measurements:
-            self._has_measured(0)
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        plain, arrays = super()._state()
-        return plain, arrays | {f"told/{author}": table.copy() for author, table in self._told.items()}
-
-    def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        super()._restore(plain, arrays)
-        self._told = {author: arrays[f"told/{author}"] for author in self._has}

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.records import Traffic
 from swarmbo.spaces import Domain
-from swarmbo.transport import Envelope
+from swarmbo.transport import Envelope, Transport
 
 Said = TypeVar("Said")
 
@@ -142,11 +142,6 @@ class FusedView(ABC):
         self._adopt(proposal)
         return proposal
 
-    def step(self, inbox: Sequence[Envelope]) -> list[Envelope]:
-        """Process arrivals, in any order, and return messages to send."""
-        self.hear(inbox)
-        return self.speak()
-
     def hear(self, inbox: Sequence[Envelope]) -> None:
         """Process arrivals, in any order, without sending."""
         for envelope in inbox:
@@ -190,14 +185,11 @@ class FusedView(ABC):
             len(h.lengthscales) == self.domain.n_dims
             and (h.time is None) == (own.hyperparameters.time is None)
             and max(proposal.version, proposal.n_measurements) < MOST
-            and (self.team is None or (self._may_propose(proposal) and proposal.n_features == own.n_features))
+            and (self.team is None or proposal.n_features == own.n_features)
+            and self._is_known([proposal.proposer] if proposal.version else [])  # the initial one has no author
             and all(1.0 / _LARGEST <= size <= _LARGEST for size in sizes)
             and max(abs(h.mean), abs(h.offset), h.scale, 1.0 / h.scale) <= LARGEST_OUTCOME
         )
-
-    def _may_propose(self, proposal: Proposal) -> bool:
-        """True if a peer can have made the proposal; the initial one has no author."""
-        return self._is_known([proposal.proposer] if proposal.version else [])
 
     def _is_known(self, names: Iterable[str]) -> bool:
         """True if agents are of the team, as far as known."""
@@ -321,24 +313,6 @@ def unpacked_bytes(data: bytes) -> Float[np.ndarray, " q"]:
     return np.frombuffer(data, dtype="<f8").astype(float)
 
 
-@runtime_checkable
-class Carrier(Protocol):
-    """Carrier of messages: an ``InProcessTransport``, or one with faults."""
-
-    @property
-    def traffic(self) -> Traffic:
-        """Traffic so far."""
-        ...
-
-    def send(self, envelope: Envelope, /) -> None:
-        """Accept a message."""
-        ...
-
-    def deliver(self) -> dict[str, list[Envelope]]:
-        """End the step, and return the arrivals by recipient."""
-        ...
-
-
 class Unfinished(NamedTuple):
     """Question if any agent has more to send; ``own`` is the answer of the local agents."""
 
@@ -362,7 +336,7 @@ def talk(agents: Mapping[str, FusedView], steps: int) -> Generator[Unfinished | 
                 agents[name].hear(inbox)
 
 
-def exchange(agents: Iterable[FusedView], transport: Carrier, steps: int) -> Traffic:
+def exchange(agents: Iterable[FusedView], transport: Transport, steps: int) -> Traffic:
     """Let local agents exchange messages for at most ``steps`` steps, or until all finished, and return the traffic."""
     before, answer = transport.traffic, None
     talking = talk({agent.name: agent for agent in agents}, steps)
@@ -380,7 +354,7 @@ def exchange(agents: Iterable[FusedView], transport: Carrier, steps: int) -> Tra
     )
 
 
-def carried(letters: Iterable[Envelope], transport: Carrier) -> dict[str, list[Envelope]]:
+def carried(letters: Iterable[Envelope], transport: Transport) -> dict[str, list[Envelope]]:
     """Send a step's letters, and return the arrivals by recipient."""
     for envelope in letters:
         transport.send(envelope)
