@@ -16,12 +16,7 @@ from jaxtyping import Float
 from scipy.spatial.distance import cdist
 
 from swarmbo.kernels.registry import KernelName
-from swarmbo.kernels.stationary import (
-    correlation,
-    kernel_matrix,
-    kernel_matrix_gradient,
-    scaled_distance,
-)
+from swarmbo.kernels.stationary import correlation, kernel_matrix, scaled_distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,14 +65,3 @@ class Covariance:
             return covariances
 
         return row
-
-    def gradient(self, X: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d n m"]:
-        """Derivatives of k(X, Z) with respect to the coordinates of X; see ``kernel_matrix_gradient``."""
-        if self.time_kernel is None:
-            return kernel_matrix_gradient(self.kernel, X, Z, self.lengthscales, self.outputscale)
-        (x, t), (z, u), (own, fade) = (np.split(part, [-1], axis=-1) for part in (X, Z, self.lengthscales))
-        # product rule: each derivative times the other factor of the kernel
-        by_place = kernel_matrix_gradient(self.kernel, x, z, own, self.outputscale)
-        by_time = kernel_matrix_gradient(self.time_kernel, t, u, fade, 1.0)
-        then = correlation(self.time_kernel, scaled_distance(t, u, fade))
-        return np.concatenate([by_place * then, by_time * kernel_matrix(self.kernel, x, z, own, self.outputscale)])

@@ -132,11 +132,6 @@ def kernel_names() -> tuple[KernelName, ...]:
     return (*KERNEL_NAMES, *_OWN)
 
 
-def is_cusped(name: KernelName) -> bool:
-    """True if a kernel may have a cusp at zero distance, where distances need all their digits."""
-    return name == "matern12" or name not in KERNEL_NAMES
-
-
 def require_kernel(settings: object, field: str = "kernel") -> None:
     """Refuse a field that names no kernel, or holds such names; call it from ``__post_init__``. None is accepted."""
     value = getattr(settings, field)

@@ -79,6 +79,10 @@ class Conditioned:
         """Which latents a channel reads: ``TOTAL`` all, another its own."""
         return range(len(self.scopes)) if channel == TOTAL else [channel]
 
+    def parts_of(self, channel: int) -> Sequence[int]:
+        """Which parts hold the latents of a channel."""
+        return [0] if self.is_coupled else self.latents_of(channel)
+
     @property
     def jitters(self) -> Float[np.ndarray, " p"]:
         """Of each part the largest share of its diagonal that had to be added to an entry of its covariance matrix."""

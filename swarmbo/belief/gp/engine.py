@@ -305,34 +305,13 @@ class ChannelGP(SpatialGP):
         conditioned, points = self._conditioned, self._points(X)
         hyper = conditioned.hyper
         mean = np.full(len(points), hyper.constant_of(self.channel))
-        places = [0] if conditioned.is_coupled else conditioned.latents_of(self.channel)
         for start in range(0, len(points), CHUNK):
             query = self._query(points[start : start + CHUNK])
-            for place in places:
+            for place in conditioned.parts_of(self.channel):
                 scale = hyper.scale_of(self.channel if conditioned.is_coupled else place)
                 cross = conditioned.covariance(place, query, conditioned.part_data[place])
                 mean[start : start + CHUNK] += scale * (cross @ conditioned.alpha_of(place))
         return mean
-
-    def posterior_gradient(
-        self, X: ArrayLike
-    ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m d"], Float[np.ndarray, " m"], Float[np.ndarray, "m d"]]:
-        """Mean and variance with their gradients.
-
-        Args:
-            X: Points (m, d), physical. Matern-1/2 has cusps at data points; its gradient there is the mean of the
-                one-sided ones.
-
-        Returns:
-            Means (m,), their gradients (m, d), variances (m,), their gradients (m, d); physical, per physical unit of
-            each coordinate.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
-        cache = self.posterior_cache(X)
-        dmean, dvar = cache.gradients()
-        return cache.mean, self._per_physical(dmean, X), cache.var, self._per_physical(dvar, X)
 
     def _query(self, points: Float[np.ndarray, "m c"]) -> Observations:
         """Checked points, with their rounds where there is time, as outcomes of the channel."""

@@ -1,48 +1,35 @@
 """The posterior of a channel at a fixed set of points, kept so that covariances between its subsets are cheap.
 
-A channel is a sum of latents. With L Lᵀ the covariance of the outcomes, k_i(u) = k_i(u, data), V = L⁻¹ k(data, u) and
-A = L⁻ᵀ V, its posterior has
-
-    mean(u) = m + k(u)·alpha,                d mean = Σ_i dk_i(u)·alpha
-    cov(u, v) = k(u, v) - V(u)ᵀ V(v),        d var  = -2 Σ_i dk_i(u) A(u)
-
-Where outcomes leave the latents independent there is one such part for each, and the rows of their V are stacked.
+A channel is a sum of latents. With L Lᵀ the covariance of the outcomes, k(u) = k(u, data) and V = L⁻¹ k(data, u), its
+posterior has mean(u) = m + k(u)·alpha and cov(u, v) = k(u, v) - V(u)ᵀ V(v). Where outcomes leave latents independent
+there is one such part for each, and the rows of their V are stacked.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.belief.gp.cholesky import solve_lower, solve_lower_transposed
+from swarmbo.belief.gp.cholesky import solve_lower
 from swarmbo.belief.gp.conditioning import Conditioned
-from swarmbo.belief.gp.factorised import Factorised
 from swarmbo.belief.gp.observations import Observations, projection
 from swarmbo.kernels import Covariance
 
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """One latent of the channel.
+    """One latent of the channel: its prior, the points as it reads them, and the square of its unit over theirs."""
 
-    Args:
-        columns: Coordinates that it reads, that of time last where there is one.
-        prior: Its covariance function.
-        at: The points as it reads them (m, a).
-        part: The place of its data among the parts.
-        data: These as it reads them (r, a).
-        seen: Which of them hold it, as 0 or 1 (r,).
-        weight: Square of its own unit over the channel's.
-    """
-
-    columns: list[int]
     prior: Covariance
     at: Float[np.ndarray, "m a"]
-    part: int
-    data: Float[np.ndarray, "r a"]
-    seen: Float[np.ndarray, " r"]
     weight: float
+
+    def matrix(self, rows: Int[np.ndarray, " r"] | slice, at: Float[np.ndarray, "c a"]) -> Float[np.ndarray, "r c"]:
+        """Prior covariances of some of the points with others."""
+        prior = self.prior.matrix(self.at[rows], at)
+        return prior if self.weight == 1.0 else self.weight * prior
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,60 +42,40 @@ class JointPosterior:
         mean: Posterior means (m,).
         var: Latent posterior variances (m,), >= 0.
         V: Of all parts, one below the other (n, m), in the channel's unit.
-        ends: Where the rows of each part end.
         terms: The latents of the channel.
-        factors: Of each part L and alpha.
         scale: Physical unit of one standardised unit.
-        n_coordinates: Of a point, its time included where there is one.
     """
 
     mean: Float[np.ndarray, " m"]
     var: Float[np.ndarray, " m"]
     V: Float[np.ndarray, "n m"]
-    ends: tuple[int, ...]
     terms: tuple[Term, ...]
-    factors: tuple[tuple[Float[np.ndarray, "r r"], Float[np.ndarray, " r"]], ...]
     scale: float
-    n_coordinates: int
 
     @classmethod
     def of(cls, conditioned: Conditioned, channel: int, query: Observations) -> "JointPosterior":
-        """Of a channel at points.
-
-        Args:
-            conditioned: On what.
-            channel: ``TOTAL`` or the index of a latent.
-            query: Points and their rounds, as outcomes of the channel.
-        """
-        hyper, latents = conditioned.hyper, conditioned.latents_of(channel)
-        scale, terms, V = hyper.scale_of(channel), list[Term](), list[np.ndarray]()
-        parts, number = list[Factorised](), dict[int, int]()
-        for i in latents:
-            place = 0 if conditioned.is_coupled else i
-            data, scope = conditioned.part_data[place], conditioned.scopes[i]
-            weight = (hyper.scales[i] / scale) ** 2
-            if place not in number:
-                number[place] = len(parts)
-                parts.append(conditioned.parts[place])  # once: one of many is made when it is asked for
-                cross = conditioned.covariance(place, query, data).T  # in the order in which it is solved
-                whitened = solve_lower(parts[-1].L, cross, in_place=True)
-                V.append(whitened if weight == 1.0 else np.sqrt(weight) * whitened)
-            columns = [*scope, query.places.shape[1]] if hyper.times else [*scope]
-            at, of = (projection(hyper, scope, rows) for rows in (query, data))
-            seen = np.asarray(data.hold(i), dtype=float)
-            terms.append(Term(columns, hyper.covariance(i), at, number[place], of, seen, weight))
+        """Posterior of a channel, ``TOTAL`` or the index of a latent, at points and rounds of its outcomes."""
+        hyper, scopes, V, means = conditioned.hyper, conditioned.scopes, list[np.ndarray](), list[np.ndarray]()
+        scale = hyper.scale_of(channel)
+        weights = [(own / scale) ** 2 for own in hyper.scales]
+        terms = [
+            Term(hyper.covariance(i), projection(hyper, scopes[i], query), weights[i])
+            for i in conditioned.latents_of(channel)
+        ]
+        for place in conditioned.parts_of(channel):
+            part = conditioned.parts[place]  # one of many is made when it is asked for
+            cross = conditioned.covariance(place, query, conditioned.part_data[place]).T  # in the order of the solve
+            whitened = solve_lower(part.L, cross, in_place=True)
+            V.append(whitened if weights[place] == 1.0 else np.sqrt(weights[place]) * whitened)
+            means.append(V[-1].T @ part.whitened)
         stacked = V[0] if len(V) == 1 else np.concatenate(V)
-        means = sum(rows.T @ part.whitened for rows, part in zip(V, parts, strict=True))
         variance = sum(term.weight * term.prior.outputscale for term in terms)
         return cls(
-            mean=hyper.constant_of(channel) + scale * np.asarray(means),
+            mean=hyper.constant_of(channel) + scale * np.asarray(sum(means)),
             var=scale**2 * np.maximum(variance - np.einsum("nm,nm->m", stacked, stacked), 0.0),
             V=stacked,
-            ends=tuple(np.cumsum([len(rows) for rows in V]).tolist()),
             terms=tuple(terms),
-            factors=tuple((part.L, part.alpha) for part in parts),
             scale=scale,
-            n_coordinates=query.places.shape[1] + bool(hyper.times),
         )
 
     def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
@@ -136,9 +103,7 @@ class JointPosterior:
         at: Sequence[Float[np.ndarray, "c _a"]],
         V: Float[np.ndarray, "n c"],
     ) -> Float[np.ndarray, "r c"]:
-        prior = _sum(
-            [_weighted(term, term.prior.matrix(term.at[rows], own)) for term, own in zip(self.terms, at, strict=True)]
-        )
+        prior = reduce(np.add, [term.matrix(rows, own) for term, own in zip(self.terms, at, strict=True)])
         prior -= self.V[:, rows].T @ V  # in place: there are very many of these
         prior *= self.scale**2
         return prior
@@ -165,31 +130,6 @@ class JointPosterior:
                 for own, term in zip(self.terms, other.terms, strict=True)
             ),
         )
-
-    def gradients(self) -> tuple[Float[np.ndarray, "m c"], Float[np.ndarray, "m c"]]:
-        """Gradients of mean and variance (m, c) by the coordinates of the unit cube, and by time where it counts."""
-        shape = (self.n_coordinates, len(self.mean))
-        dmean, dvar = np.zeros(shape), np.zeros(shape)
-        parts = zip(self.factors, np.split(self.V, self.ends[:-1]), strict=True)
-        back = [solve_lower_transposed(L, np.asfortranarray(V)) for (L, _), V in parts]  # A of each part
-        for term in self.terms:
-            D = term.prior.gradient(term.at, term.data) * term.seen
-            alpha = self.factors[term.part][1]
-            root = np.sqrt(term.weight)
-            dmean[term.columns] += root * (D @ alpha)
-            dvar[term.columns] -= 2.0 * root * np.einsum("jmn,nm->jm", D, back[term.part])
-        return self.scale * dmean.T, self.scale**2 * dvar.T
-
-
-def _weighted(term: Term, prior: Float[np.ndarray, "r c"]) -> Float[np.ndarray, "r c"]:
-    return prior if term.weight == 1.0 else term.weight * prior
-
-
-def _sum(parts: Sequence[Float[np.ndarray, "r c"]]) -> Float[np.ndarray, "r c"]:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
 
 
 class CovarianceRows:

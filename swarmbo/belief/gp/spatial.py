@@ -84,12 +84,6 @@ class SpatialGP(ABC):
         """Checked points in the unit cube; rounds stay as they are."""
         return to_unit(self.domain, X)
 
-    def _per_physical(self, gradient: Float[np.ndarray, "*m c"], X: ArrayLike) -> Float[np.ndarray, "*m c"]:
-        """A gradient per unit of the unit cube as one per physical unit, of the coordinates that were given."""
-        sides = self.domain.high - self.domain.low
-        n_given = np.shape(X)[1]
-        return gradient[..., :n_given] / np.append(sides, 1.0)[:n_given]
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FieldGP(SpatialGP):

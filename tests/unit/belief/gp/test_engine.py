@@ -133,7 +133,7 @@ def test_a_field_is_a_sum_of_one(time):
         time=time,
     )
     one = one.update(X, y, rounds=rounds).at(8.0).condition_on_pending(ahead)
-    for a, b in zip(field.posterior_gradient(places), one.posterior_gradient(places), strict=True):
+    for a, b in zip(field.posterior(places), one.posterior(places), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8)
     for a, b in zip(field.joint_posterior(places), one.joint_posterior(places), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-7)
