@@ -64,9 +64,7 @@ def read_with_variables(g: "nx.Graph[Any]", variables: Iterable[Hashable] | None
 
 
 def read_with_tables(g: "nx.Graph[Any]", tables: Mapping[Any, Any] | None) -> Read:
-    """Read a graph with tables by factor, edge and node; None: attributes ``table``. A ConfigError if it is no graph of
-    factors or interactions, a ShapeError if tables do not fit it.
-    """
+    """Read a graph with tables by factor, edge and node; None: attributes ``table``."""
     names, node_of = _names(g), dict[str, Any]()
     node_of.update((name, node) for node, name in names.items())
     if tables is None:

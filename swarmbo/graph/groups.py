@@ -11,10 +11,7 @@ from swarmbo.graph.factor_graph import FactorGraph
 
 @dataclass(frozen=True, eq=False)
 class FactorStack:
-    """Some factors of one graph with scopes of the same size.
-
-    ``columns`` (g, a) has the indices of each factor's variables in ``graph.variables``, in scope order.
-    """
+    """Some factors of one graph with scopes of the same size: columns of their variables, in scope order."""
 
     factors: tuple[str, ...]
     columns: Int[np.ndarray, "g a"]

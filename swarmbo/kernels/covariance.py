@@ -21,20 +21,9 @@ from swarmbo.kernels.stationary import correlation, kernel_matrix, scaled_distan
 
 @dataclass(frozen=True, eq=False)
 class Covariance:
-    """A covariance function with its hyper-parameters.
+    """A covariance function with its hyper-parameters; the lengthscale of time is last, if there is a ``time_kernel``.
 
     Source: Rasmussen & Williams 2006, section 4.2.4: a product of kernels over different coordinates is a kernel.
-
-    Args:
-        kernel: c, over locations.
-        lengthscales: One per coordinate > 0, in its unit; that of time last, if there is one.
-        outputscale: Prior variance s > 0.
-        time_kernel: b, over the last coordinate; None if all coordinates are spatial.
-
-    Example:
-        >>> prior = Covariance("rbf", np.array([1.0, 2.0]), 4.0, time_kernel="matern12")
-        >>> prior.matrix(np.array([[0.0, 0.0]]), np.array([[0.0, 2.0], [1.0, 2.0]])).round(3).tolist()
-        [[1.472, 0.893]]
     """
 
     kernel: KernelName
@@ -50,9 +39,7 @@ class Covariance:
         return places * correlation(self.time_kernel, scaled_distance(X[:, -1:], Z[:, -1:], self.lengthscales[-1:]))
 
     def by_row(self, X: Float[np.ndarray, "n d"]) -> Callable[[int], Float[np.ndarray, " n"]]:
-        """Make a function of a point's index that returns prior covariances of that point with all points, as a new
-        array.
-        """
+        """Make a function of a point's index: prior covariances of that point with all, as a new array."""
         scaled, d = X / self.lengthscales, X.shape[1] - (self.time_kernel is not None)
         places, times = np.ascontiguousarray(scaled[:, :d]), np.ascontiguousarray(scaled[:, d:])
 

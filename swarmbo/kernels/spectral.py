@@ -85,22 +85,17 @@ def draw(
 ) -> FourierDraw:
     """Draw a function from the zero-mean Gaussian-process prior; equal generators draw equal functions.
 
+    The covariance within one draw deviates from the kernel by about outputscale / √n_features.
+
     Source: Rahimi & Recht 2007, with the spectral densities of ``spectral_frequencies``.
 
     Args:
         lengthscales: One per coordinate, > 0, in the unit of the coordinate.
         outputscale: Prior variance > 0, in the square of the outcome's unit.
-        n_features: Number of sines and cosines, an even number >= 2. The covariance within one draw deviates from the
-            kernel by about outputscale / √n_features.
+        n_features: Number of sines and cosines, an even number >= 2.
 
     Raises:
-        ConfigError: If a lengthscale or the outputscale is not finite and > 0, or n_features is not even and >= 2.
-
-    Example:
-        >>> from swarmbo.boundary.rng import stream
-        >>> f = draw(stream(0, "field"), "matern52", np.array([0.3, 0.3]), 1.0)
-        >>> f(np.zeros((3, 2))).shape
-        (3,)
+        ConfigError: If one of these is not.
     """
     lengthscales = np.asarray(lengthscales, dtype=float)
     if lengthscales.ndim != 1 or not (np.isfinite(lengthscales).all() and (lengthscales > 0.0).all()):

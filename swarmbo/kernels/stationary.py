@@ -24,10 +24,6 @@ def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarr
     Matern-1/2: exp(-r). Matern-3/2: (1 + √3 r) exp(-√3 r). Matern-5/2: (1 + √5 r + 5r²/3) exp(-√5 r). RBF: exp(-r²/2).
 
     Source: Rasmussen & Williams 2006, eqs. 4.9, 4.16, 4.17.
-
-    Example:
-        >>> correlation("matern12", np.array([0.0, np.inf])).tolist()
-        [1.0, 0.0]
     """
     if name not in _PARTS:
         return own_kernel(name).correlation(np.minimum(r, _FAR))
@@ -108,10 +104,9 @@ def correlation_and_slope(
 def scaled_distance(
     X: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"], lengthscales: Float[np.ndarray, " d"]
 ) -> Float[np.ndarray, "n m"]:
-    """Distances (n, m) in lengthscales, from differences of coordinates.
+    """Distances (n, m) in lengthscales, from differences of coordinates: equal points are at distance exactly 0.
 
-    The expansion |x|² - 2xz + |z|² would be faster in many dimensions, but it loses close pairs to cancellation. Here
-    equal points are at distance exactly 0.
+    The expansion |x|² - 2xz + |z|² would be faster in many dimensions, but it loses close pairs to cancellation.
     """
     if X.shape[0] == 0 or Z.shape[0] == 0:
         return np.zeros((X.shape[0], Z.shape[0]))
@@ -126,15 +121,6 @@ def kernel_matrix(
     lengthscales: Float[np.ndarray, " d"],
     outputscale: float,
 ) -> Float[np.ndarray, "n m"]:
-    """Prior covariances k(X, Z).
-
-    ``lengthscales`` are > 0, in the units of the coordinates; ``outputscale`` is the prior variance s > 0, in the
-    square of the outcome's unit.
-
-    Example:
-        >>> X = np.array([[0.0, 0.0], [1.0, 0.0]])
-        >>> kernel_matrix("rbf", X, X, np.array([1.0, 2.0]), 4.0).round(3).tolist()
-        [[4.0, 2.426], [2.426, 4.0]]
-    """
+    """Prior covariances k(X, Z), with lengthscales in the units of the coordinates and the prior variance s."""
     r = scaled_distance(X, Z, lengthscales)
     return np.multiply(outputscale, correlation(name, r), out=r)

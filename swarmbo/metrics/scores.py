@@ -23,18 +23,10 @@ from swarmbo.records import (
 
 
 def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> float:
-    """Root mean squared error of a map, in the unit of the outcome.
-
-    Args:
-        mean: The belief's mean at the evaluation points (m,).
-        values: The noise-free field there (m,).
+    """Root mean squared error of a belief's mean, against the noise-free field at the same points, in its unit.
 
     Raises:
         ShapeError: If they are not two equal vectors with at least one entry.
-
-    Example:
-        >>> map_rmse(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
-        1.4142135623730951
     """
     _require_equal_vectors(mean, values)
     return float(np.sqrt(np.mean((mean - values) ** 2)))
@@ -43,21 +35,9 @@ def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> 
 def level_f1(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"], level: float) -> float:
     """F1 score of the places where a map exceeds a level: harmonic mean of precision and recall, from 0 to 1.
 
-    1 if neither the map nor the field exceeds the level anywhere.
+    1 if neither the map nor the field exceeds the level anywhere. Inputs are as for ``map_rmse``.
 
     Source: Gotovos, Casati, Hitz & Krause 2013, Active learning for level set estimation, section 5.
-
-    Args:
-        mean: The belief's mean at the evaluation points (m,).
-        values: The noise-free field there (m,).
-        level: In the unit of the outcome.
-
-    Raises:
-        ShapeError: If they are not two equal vectors with at least one entry.
-
-    Example:
-        >>> round(level_f1(np.array([1.0, 3.0, 3.0]), np.array([1.0, 1.0, 4.0]), 2.0), 3)
-        0.667
     """
     _require_equal_vectors(mean, values)
     said, true = mean > level, values > level

@@ -123,8 +123,7 @@ class Ensemble:
     def condition_on_pending(self, X: ArrayLike, awaited: ArrayLike | None = None) -> "Ensemble":
         """Ensemble with pending points (p, n), physical, which reduce the variance only.
 
-        ``awaited`` is a mask of the factors (p, k) with outcomes to come; by default all: as a total if totals are
-        reported, else one by one.
+        ``awaited`` masks the factors (p, k) with outcomes to come; by default all: as a total if these are reported.
         """
         U = self.domain.to_unit(checked_points(X, self.domain.n_dims))
         to_come = np.ones((len(U), len(self.graph.factors)), dtype=bool) if awaited is None else np.asarray(awaited)
@@ -162,8 +161,7 @@ class Ensemble:
     ) -> FeatureSample:
         """One function per factor: jointly a draw from the posterior of chosen members.
 
-        ``rngs`` has one stream for each factor, so that its owner can draw alone; ``noise_rngs`` one for each part,
-        shared by the owners of its factors.
+        Each factor has a stream in ``rngs``, so that its owner can draw alone; each part one that its owners share.
         """
         names, f = self.graph.factors, self.settings.n_features
         draws, constants, scales = dict[str, PriorDraw](), dict[str, float](), dict[str, float]()

@@ -151,9 +151,7 @@ def _log_evidence(
     *,
     has_constant: bool,
 ) -> tuple[Float[np.ndarray, "s n"], Float[np.ndarray, "s n"]]:
-    """Log evidence of z ~ N(c one, s G + n I) for each s and n, up to a constant, and c, profiled as in
-    ``gp.evidence``.
-    """
+    """Log evidence of z ~ N(c one, s G + n I) for each s and n, up to a constant, and c, profiled."""
     values, Q = np.linalg.eigh(G)
     precisions = 1.0 / (np.maximum(values, 0.0) * _OUTPUTSCALES[:, None, None] + noises[:, None])  # (s, n, t)
     turned, ones = z @ Q, (one[:, None] * Q).sum(axis=0)

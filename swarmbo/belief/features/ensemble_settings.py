@@ -124,10 +124,7 @@ class PartHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 
 class EnsembleHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All hyper-parameters of an ensemble; plain data.
-
-    ``parts`` has one of all factors with totals, else one for each factor.
-    """
+    """Hyper-parameters of an ensemble: one part of all factors with totals, else one for each factor."""
 
     parts: tuple[PartHyperparameters, ...]
 

@@ -25,14 +25,7 @@ _STATE_ARRAYS = ("frequencies", "precision", "shift", "pending")
 
 @dataclass(frozen=True, eq=False)
 class FeatureCache:
-    """Posterior at m points, in physical units, with fast covariances between subsets.
-
-    Args:
-        mean: Posterior means (m,).
-        var: Latent posterior variances (m,), >= 0.
-        V: L⁻¹ features(points)ᵀ (p, m), L Lᵀ the precision of the weights; standardised.
-        scale: Physical unit of one standardised unit.
-    """
+    """Posterior at m points, in physical units; V is L⁻¹ features(points)ᵀ, L Lᵀ the precision of the weights."""
 
     mean: Float[np.ndarray, " m"]
     var: Float[np.ndarray, " m"]
@@ -40,9 +33,7 @@ class FeatureCache:
     scale: float
 
     def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
-        """Latent posterior covariances (r, c) between two subsets (indices or slices), in the square of the outcome's
-        unit.
-        """
+        """Latent posterior covariances between two subsets, given as indices or slices."""
         return self.scale**2 * (self.V[:, rows].T @ self.V[:, cols])
 
 
@@ -54,14 +45,7 @@ class FeatureGP(FieldGP):
     ``ExactGP`` up to the deviation of the basis from the kernel; p features have p degrees of freedom, so with about p
     data or more its variance is too small far from them.
 
-    Its location and time, and the fields not listed here, are those of its base, ``FieldGP``.
-
     Source: Rasmussen & Williams 2006, eq. 2.11, with the features of Rahimi & Recht 2007.
-
-    Args:
-        basis: Drawn for the kernel.
-        information: Information of the data about w.
-        pending: Pending points (q, d), physical.
     """
 
     basis: FeatureBasis
@@ -137,9 +121,7 @@ class FeatureGP(FieldGP):
         return round(self.information.count)
 
     def condition_on_pending(self, X: Float[np.ndarray, "q d"]) -> "FeatureGP":
-        """A belief whose variance includes pending measurements, and whose mean does not change.
-
-        ``X`` (q, d), physical, will be measured with the usual noise; it is added to the pending points.
+        """A belief whose variance includes pending measurements with the usual noise, and whose mean does not change.
 
         Source: Desautels, Krause & Burdick 2014, section 4.
         """

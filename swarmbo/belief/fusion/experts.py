@@ -21,25 +21,11 @@ def robust_committee(
     """Robust Bayesian committee machine: precisions add up, weighted by each expert's information.
 
     With weights b = ½ log(prior variance / variance): precision = Σ b / variance + (1 - Σ b) / prior variance, so that
-    the prior counts once. Without any data it is the prior. It assumes that the experts' data are independent given the
-    field at the location, and is overconfident otherwise. The weight of an expert whose variance is below e⁻² of the
-    prior's is above 1: near its own measurements even a committee of one is more confident than its expert.
+    the prior counts once. It assumes that the experts' data are independent given the field at the location, and is
+    overconfident otherwise. The weight of an expert whose variance is below e⁻² of the prior's is above 1: near its own
+    measurements even a committee of one is more confident than its expert.
 
-    Source: Deisenroth & Ng 2015, robust Bayesian committee machine.
-
-    Args:
-        means: Means of each expert at each location, in the unit of the outcome.
-        variances: Variances, > 0, in its square.
-        prior_mean: Prior mean of the field, common to all experts.
-        prior_variance: Prior variance of the field.
-
-    Returns:
-        Means (m,) and variances (m,).
-
-    Example:
-        >>> mean, var = robust_committee(np.array([[5.0], [5.0]]), np.array([[2.0], [2.0]]), 5.0, 2.0)
-        >>> mean.round(6).tolist(), var.round(6).tolist()  # nobody has seen anything
-        ([5.0], [2.0])
+    Source: Deisenroth & Ng 2015.
     """
     variances = np.maximum(variances, _SMALLEST * prior_variance)
     weights = np.maximum(0.5 * np.log(prior_variance / variances), 0.0)
@@ -58,7 +44,7 @@ class CommitteePosterior:
     factor: Float[np.ndarray, " m"]
 
     def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
-        """Covariances (r, c) between two subsets of the points, given by indices, in squared units of the outcome."""
+        """Covariances between two subsets of the points."""
         return self.factor[rows, None] * self.expert.cov(rows, cols) * self.factor[cols]
 
 
@@ -67,16 +53,11 @@ class CommitteeGP(FieldGP):
     """Robust Bayesian committee machine of experts that each have one author's measurements.
 
     It costs the cube of each author's number of measurements, not the cube of their sum. Products are taken location by
-    location. Joint predictions use the correlation of one expert, its owner, scaled to the committee's variances. This
-    is a valid covariance and a good one near the owner's measurements; far from these it is the prior's. Pending
-    measurements reduce variances by the same share as the owner's.
+    location. Joint predictions use the correlation of one expert, its owner's ``own``, scaled to the committee's
+    variances. This is a valid covariance and a good one near the owner's measurements; far from these it is the
+    prior's. Pending measurements, in ``foreseen``, reduce variances by the same share as the owner's.
 
     Source: Deisenroth & Ng 2015 for the product; the rest is our own.
-
-    Args:
-        experts: Experts with measurements, all with the same hyper-parameters.
-        own: The owner's expert, perhaps without measurements.
-        foreseen: The owner's expert with pending measurements.
     """
 
     experts: tuple[ExactGP, ...]
@@ -89,11 +70,11 @@ class CommitteeGP(FieldGP):
         return sum(expert.n_data for expert in self.experts)
 
     def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
-        """Means (m,) of the field at physical points (m, d)."""
+        """Means (m,) at physical points (m, d)."""
         return self.posterior(X)[0]
 
     def posterior_cache(self, X: ArrayLike) -> CommitteePosterior:
-        """Posterior at fixed physical points (m, d), from which covariances between subsets are cheap."""
+        """Posterior at fixed physical points (m, d)."""
         points, h = self._points(X), self.hyperparameters
         told = [expert.posterior(points) for expert in self.experts or (self.own,)]
         means, variances = np.array([mean for mean, _ in told]), np.array([var for _, var in told])
@@ -103,9 +84,7 @@ class CommitteeGP(FieldGP):
         return CommitteePosterior(mean, var, expert, np.sqrt(var / np.maximum(expert.var, least)))
 
     def condition_on_pending(self, X: Float[np.ndarray, "q d"]) -> "CommitteeGP":
-        """Belief whose variance includes measurements with the usual noise at pending points (q, d); the mean is
-        unchanged.
-        """
+        """Belief whose variance includes measurements with the usual noise at pending points; the mean is unchanged."""
         return replace(self, foreseen=self.foreseen.condition_on_pending(self._points(X)))
 
 
@@ -113,19 +92,6 @@ class CommitteeFlooding(MeasurementFlooding):
     """An agent that collects measurements as its base does, and has an expert for each author.
 
     Its messages are those of ``MeasurementFlooding``; it saves computation.
-
-    Example:
-        >>> from swarmbo.belief.fusion import Proposal, exchange
-        >>> from swarmbo.belief.gp.hyperparameters import Hyperparameters
-        >>> from swarmbo.spaces import Domain
-        >>> from swarmbo.transport import InProcess
-        >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)
-        >>> domain = Domain(np.zeros(1), np.ones(1))
-        >>> a, b = CommitteeFlooding("a", domain, start, ["b"]), CommitteeFlooding("b", domain, start, ["a"])
-        >>> a.measure([[0.2]], [1.0])
-        >>> traffic = exchange([a, b], InProcess().open(["a", "b"]), steps=10)
-        >>> b.belief.n_data, [expert.n_data for expert in b.belief.experts]
-        (1, [1])
     """
 
     @property

@@ -41,13 +41,7 @@ class FusedView(ABC):
     """Local belief of one agent, from its own measurements and its neighbours' messages only.
 
     Messages may be lost, doubled or late; links and agents may fail and return, without notice. ``talk`` runs the
-    exchange, for a team and for an ``Agent`` alike.
-
-    Args:
-        name: Name that no other agent has.
-        domain: Box of physical points.
-        proposal: Initial proposal of all agents; its version is 0.
-        neighbours: Recipients of its messages at first.
+    exchange, for a team and for an ``Agent`` alike. All begin with the same ``proposal``, of version 0.
     """
 
     means_by_proposal = True  # True if its messages depend on its proposal
@@ -102,12 +96,7 @@ class FusedView(ABC):
         self.neighbours = tuple(sorted(set(neighbours) - {self.name}))
 
     def measure(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> None:
-        """Learn its own measurements.
-
-        Args:
-            X: Points (n, d), physical; with a time axis (n, d + 1), the round of each last.
-            y: Outcomes (n,), physical, without failed measurements.
-            noise_variance: As for ``ExactGP.update``; NaN, and by default: that of the proposal.
+        """Learn its own measurements, as ``ExactGP.update`` does; by default the noise is that of the proposal.
 
         Raises:
             ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
@@ -122,13 +111,8 @@ class FusedView(ABC):
     def propose(self, hyperparameters: Hyperparameters, seed: int | None = None, n_measurements: int = 0) -> Proposal:
         """Propose another basis, noise or unit of outcomes, which supersedes all that the agent knows.
 
-        Args:
-            hyperparameters: Hyper-parameters of the new proposal.
-            seed: Seed of its basis; None: the present one.
-            n_measurements: Number of measurements to which they were fitted.
-
-        Returns:
-            The proposal, which others receive with the next messages.
+        Others receive it with the next messages. Without a ``seed`` that of the basis stays. ``n_measurements`` is the
+        number to which the hyper-parameters were fitted.
         """
         self._require_fitting(hyperparameters)
         proposal = msgspec.structs.replace(

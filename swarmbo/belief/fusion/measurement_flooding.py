@@ -93,7 +93,6 @@ def _unpacked(content: bytes, n_columns: int) -> Float[np.ndarray, "n c"]:
 
 @cache
 def _empty(n_columns: int) -> _Log:
-    """Log of an unknown author."""
     return _Log(np.zeros((0, n_columns)))
 
 
@@ -131,21 +130,6 @@ class MeasurementFlooding(FusedView):
 
     A measurement takes 8 (d + 1) bytes and needs no basis. If the noise of a measurement in an entry is known, each
     takes 8 bytes more, and the entry one.
-
-    Args:
-        patience: Steps, >= 1, after which unconfirmed entries are sent again.
-
-    Example:
-        >>> from swarmbo.belief.fusion import exchange
-        >>> from swarmbo.belief.gp.hyperparameters import Hyperparameters
-        >>> from swarmbo.transport import InProcess
-        >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)
-        >>> domain = Domain(np.zeros(1), np.ones(1))
-        >>> a, b = MeasurementFlooding("a", domain, start, ["b"]), MeasurementFlooding("b", domain, start, ["a"])
-        >>> a.measure([[0.2]], [1.0])
-        >>> traffic = exchange([a, b], InProcess().open(["a", "b"]), steps=10)
-        >>> b.reached, b.belief.y.tolist()
-        ({'a': 1.0}, [1.0])
     """
 
     means_by_proposal = False
@@ -213,7 +197,6 @@ class MeasurementFlooding(FusedView):
         return self._peers[name]
 
     def _forget(self, peer: _Peer) -> None:
-        """Greet a neighbour again."""
         peer.is_known, peer.is_greeted, peer.asked, peer.told = False, False, None, {}
 
     def _lacks(self, peer: _Peer) -> list[str]:

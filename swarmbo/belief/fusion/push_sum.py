@@ -36,7 +36,7 @@ class Mass:
 
     @classmethod
     def none(cls, size: int) -> "Mass":
-        """Zero mass with a vector of this length."""
+        """Zero mass."""
         return cls(np.zeros(size))
 
     def __add__(self, other: "Mass") -> "Mass":
@@ -89,7 +89,6 @@ class _View(NamedTuple):
 
     @property
     def reached(self) -> dict[str, float]:
-        """Number of measurements by agent."""
         reached: dict[str, float] = {}
         for batch, share in sorted(self.shares.items()):
             agent, _, n = batch.rsplit(" ", 2)
@@ -107,7 +106,8 @@ class PushSum(FusedView):
     Running sums over a link belong to a *session*, which both ends number. An end without arrivals for ``patience``
     steps begins a new session, and takes back its totals of the old one; the other end does so when it learns of it. So
     each agent's mass is always its own measurements plus taken less given mass over the present links. Measurements of
-    disconnected agents leave the average, and return with them, once.
+    disconnected agents leave the average, and return with them, once. At a loss of 0.3 and the default patience a
+    working link counts as down once in 1e6 steps, which only causes delay.
 
     A tally accompanies the mass: the share of every batch of measurements (those of an agent between two steps). N is
     chosen so that no batch weighs more than once. Older measurements have spread further than new ones, which would
@@ -117,27 +117,6 @@ class PushSum(FusedView):
 
     Source: Kempe, Dobra & Gehrke 2003, protocol push-vector; Hadjicostis, Vaidya & Domínguez-García 2016 (running
     sums). Sessions are our own, after the flows of Jesus, Baquero & Almeida 2009.
-
-    Args:
-        name: Name that no other agent has.
-        domain: Box of physical points.
-        proposal: Initial proposal of all agents.
-        neighbours: Recipients of its messages at first.
-        patience: Steps of silence, >= 1, after which a link counts as down. At a loss of 0.3 and the default this
-            happens to a working link once in 1e6 steps, and only causes delay.
-
-    Example:
-        >>> from swarmbo.belief.fusion import exchange
-        >>> from swarmbo.belief.gp.hyperparameters import Hyperparameters
-        >>> from swarmbo.transport import Faults
-        >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)
-        >>> domain = Domain(np.zeros(1), np.ones(1))
-        >>> a, b = PushSum("a", domain, start, ["b"]), PushSum("b", domain, start, ["a"])
-        >>> a.measure([[0.2]], [1.0])
-        >>> b.measure([[0.8], [0.9]], [0.0, 0.3])
-        >>> traffic = exchange([a, b], Faults(loss=0.3).open(["a", "b"]), steps=80)
-        >>> {agent: round(n, 6) for agent, n in a.reached.items()}, a.is_settled
-        ({'a': 1.0, 'b': 2.0}, True)
     """
 
     def __init__(

@@ -31,7 +31,7 @@ _ENTRIES = 2**20  # means of factors worked out at once
 class AdditivePosterior(ChannelGP):
     """The posterior of a sum of Gaussian processes, and of each of them.
 
-    What is asked of the sum, and the fields not listed here, are those of its base, ``ChannelGP``.
+    Predictions of the sum, and the fields not listed here, are those of its base, ``ChannelGP``.
 
     Args:
         settings: Kernel, priors, effort of the fit.
@@ -124,16 +124,9 @@ class AdditivePosterior(ChannelGP):
         return means[order]
 
     def local(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
-        """Posterior of each factor at separate points.
+        """Posterior of each factor of a stack at separate points of the unit cube, in the unit of the outcomes.
 
-        Args:
-            stack: Factors of equal size.
-            U: Points (g, m, a) of the unit cube.
-            gradient: Whether gradients by U are wanted too.
-
-        Returns:
-            Mean and variance in the unit of the outcomes and its square. For a factor they do not depend, to the bit,
-            on which others are in the stack.
+        For a factor it is bit-identical with any others in the stack.
         """
         return self._stack(stack).marginals(U, gradient=gradient)
 
@@ -150,14 +143,9 @@ class AdditivePosterior(ChannelGP):
         gradient: bool = False,
         rough: bool = False,
     ) -> Marginals:
-        """Posterior of f_i(u) - f_i(reference), for a joint reference point (n,) of the unit cube.
+        """Posterior of f_i(u) - f_i(reference), for a joint reference point of the unit cube.
 
-        Args:
-            stack: Factors of equal size.
-            U: Points (g, m, a) of the unit cube.
-            reference: The joint point.
-            gradient: Whether gradients by U are wanted too.
-            rough: Whether three digits will do, where that is quicker.
+        ``rough``: three digits will do, where that is quicker.
         """
         return self._stack(stack).contrast(U, stack.take(reference[None]), gradient=gradient, rough=rough)
 
@@ -194,7 +182,7 @@ class AdditivePosterior(ChannelGP):
         return draw_posterior(self.graph, self._conditioned, rngs, noise_rng, n_features)
 
     def log_evidences(self) -> tuple[float, ...]:
-        """The same as ``log_evidence`` for each factor's own outcomes.
+        """``log_evidence`` for each factor's own outcomes.
 
         Raises:
             ConfigError: If there are totals, which tie the factors together.

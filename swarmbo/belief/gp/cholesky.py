@@ -37,10 +37,7 @@ def _solve(
 
 
 def solve_rows(L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "m n"]:
-    """B L⁻ᵀ in Fortran order: forward substitution of each row, half as quick again as of columns where n is small.
-
-    B in Fortran order is overwritten.
-    """
+    """B L⁻ᵀ in Fortran order, half as quick again as by columns where n is small; B in that order is overwritten."""
     return B if B.size == 0 else blas.dtrsm(1.0, L, B, side=1, lower=1, trans_a=1, overwrite_b=1)
 
 
@@ -48,8 +45,7 @@ def factorise(K: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n n"], fl
     """Lower Cholesky factor L, in Fortran order, of K + jitter I, and the jitter: 0 unless K is singular in float64.
 
     A squared pivot that is not above n eps max(diag K) is rounding noise. Then that much is added to the diagonal, ten
-    times more at every further attempt, until all pivots are sound. A K that is
-    not finite, or no covariance, is refused.
+    times more at every further attempt. A K that is not finite, or no covariance, is refused.
     """
     return _factorise_above(K, K.shape[0] * _EPSILON * float(K.diagonal().max(initial=0.0)))
 

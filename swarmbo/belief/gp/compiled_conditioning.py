@@ -82,23 +82,12 @@ def grow(
 ) -> None:
     """Put further rows of L⁻¹ below those that are there, then what follows from the outcomes.
 
-    Args:
-        matrices: Which of the k latents to work on; those that follow, up to ``outputs``, are of these in turn.
-        kernels: Codes, see ``swarmbo.kernels.compiled``.
-        starts: How many rows each has; they are taken as they are.
-        ends: How many rows each is to have.
-        followed: How many of its first outcomes are in ``whitened`` and ``alpha`` already.
-        known: How many of its first observations have outcomes.
-        Zt: Observed points, in lengthscales, coordinate by coordinate.
-        first: The observation that the first row of ``given`` is of.
-        given: Correlations of observations with all, of latents whose kernel is ``GIVEN``.
-        outputs: Outputscales.
-        noise: Variances of the noise.
-        residuals: Outcomes less their prior means.
-        blocks: Where those of the rows of all L⁻¹ begin; upper triangles are 0.
-        whitened: L⁻¹ residual is put here, 0 where there is none.
-        alpha: K⁻¹ residual likewise.
-        is_sound: Whether all pivots are above rounding noise; if not, nothing of that latent means anything.
+    Of the k latents those named by ``matrices`` are worked on; what follows, up to ``outputs``, is of these in turn.
+    They have ``starts`` rows, and are to have ``ends``; ``followed`` first outcomes are in ``whitened`` and ``alpha``
+    already, ``known`` observations have outcomes. ``given`` has correlations of observations from ``first`` on with
+    all, where a kernel's code is ``GIVEN``. ``blocks`` has the addresses of the rows of all L⁻¹, whose upper triangles
+    are 0. ``is_sound`` tells whether all pivots are above rounding noise; if not, nothing of that latent means
+    anything.
     """
     T = Zt.shape[2]
     squares, near, slope, row = np.empty(T), np.empty(T), np.empty(T), np.empty(T)

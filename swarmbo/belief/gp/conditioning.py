@@ -28,7 +28,7 @@ class Conditioned:
         data: The observations, those pending last.
         is_coupled: Whether all latents share one covariance matrix.
         parts: That one, factorised, or the stack of one for each latent.
-        now: The round that it tells of; of no account where nothing fades.
+        now: Its round; of no account where nothing fades.
     """
 
     hyper: AdditiveHyperparameters
@@ -85,7 +85,7 @@ class Conditioned:
 
     @property
     def jitters(self) -> Float[np.ndarray, " p"]:
-        """Of each part the largest share of its diagonal that had to be added to an entry of its covariance matrix."""
+        """Of each part the largest share of its diagonal that was added to an entry of its covariance matrix."""
         return self.parts.jitters if isinstance(self.parts, StackedParts) else np.array([self.parts[0].jitter])
 
     @property
@@ -100,7 +100,7 @@ class Conditioned:
         return self if now == self.now else replace(self, now=now)
 
     def decay(self, factors: Sequence[int]) -> Float[np.ndarray, "g T"]:
-        """What is left at ``now`` of what some factors were when each observation was made: 1 is all, 0 in padding.
+        """Share left at ``now`` (0 in padding) of some factors as they were when each observation was made.
 
         Covariances between a factor now and the observations are those of a function that stays as it is, times this.
         """
@@ -157,8 +157,8 @@ def condition(
 ) -> Conditioned:
     """Posterior given known observations; in one matrix if latents are coupled, as a single total couples them.
 
-    ``keeps_inverse``: the inverse of that matrix's factor is kept up to date. That is quick where single latents are
-    asked at a few points again and again, and of no use where a channel is asked at many at once.
+    To keep the inverse of that matrix's factor up to date is quick where single latents are asked at a few points again
+    and again, and of no use where a channel is asked at many at once.
     """
     if not is_coupled:
         return Conditioned(hyper, scopes, data, is_coupled, StackedParts.of(hyper, scopes, data), now)

@@ -33,9 +33,7 @@ Outcomes = Literal["total", "per-factor"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChannelGP(SpatialGP):
-    """A belief about channels, immutable: what learns returns a new one.
-
-    What is asked of it jointly at points is asked of its channel ``channel``.
+    """A belief about channels, immutable: what learns returns a new one. Joint questions are to channel ``channel``.
 
     Args:
         points: Evaluated points (t, n), physical.
@@ -43,10 +41,9 @@ class ChannelGP(SpatialGP):
         factors: Their outcomes by factor (t, k); NaN where not observed.
         noise: Noise variances (t, 1 + k) that were told, the total's first, physical; NaN: the fitted one.
         rounds: The round of each evaluation (t,); of no account where nothing fades.
-        pending: Points (p, n) conditioned on without an outcome.
-        pending_rounds: The round of each (p,).
-        awaited: Of which factors (p, k) their outcomes are to come; those of all as ``outcomes`` says.
-        outcomes: What points pending are taken to bring where all factors are awaited: the total, or each factor's.
+        pending: Points (p, n) conditioned on without an outcome, of ``pending_rounds``.
+        awaited: Of which factors (p, k) their outcomes are to come; those of all as ``outcomes`` says: the total, or
+            each factor's.
         base: The posterior of the first data, which further ones extend; None: of no data.
         given: The posterior of all data and points pending, which further ones extend; None: not worked out.
     """
@@ -101,9 +98,6 @@ class ChannelGP(SpatialGP):
 
         Only many latents that are observed one by one are bit-identical in both ways. Others are computed again, and so
         are those of other hyper-parameters.
-
-        Args:
-            earlier: The other one, of the same domain.
         """
         known: Conditioned | None = earlier.__dict__.get("_on_data")
         if known is None or not isinstance(known.parts, StackedParts) or self._is_tied:
@@ -119,10 +113,7 @@ class ChannelGP(SpatialGP):
         return self._with(base=replace(known, data=data, parts=parts))
 
     def drop_cache(self) -> None:
-        """Drop what was computed from data that are all known; it is computed again on demand.
-
-        For many latents this is most of a belief's memory. The result is bit-identical.
-        """
+        """Drop most of the memory of many latents: all computed from known data, and computed again on demand."""
         cached = vars(self)
         known = cached.get("_on_data")
         if known is not None and isinstance(known.parts, StackedParts) and self.given is None:
@@ -131,7 +122,6 @@ class ChannelGP(SpatialGP):
             object.__setattr__(self, "base", None)
 
     def _with(self, **changes: Any) -> Self:
-        """A copy with other fields, and nothing of what was worked out from them."""
         return replace(self, **changes)
 
     @property
@@ -264,13 +254,9 @@ class ChannelGP(SpatialGP):
         return {name: getattr(self, name)[:0] for name in ("pending", "pending_rounds", "awaited")} | {"given": None}
 
     def at(self, now: float) -> Self:
-        """The same belief in another round; itself without a time axis.
+        """The same belief in another round, finite; itself without a time axis.
 
-        Args:
-            now: Round of predictions, and of evaluations and pending points without a stated round.
-
-        Raises:
-            ShapeError: If it is not finite.
+        Predictions are of that round, and evaluations and pending points without a stated round.
         """
         (now,) = checked_rounds(now, 1)
         if not self.has_time or now == self.now:
@@ -286,22 +272,11 @@ class ChannelGP(SpatialGP):
         return float(sum(self._on_data.log_densities))
 
     def posterior_cache(self, X: ArrayLike) -> JointPosterior:
-        """The posterior at fixed points, from which covariances between subsets are cheap.
-
-        Args:
-            X: Points (m, n), physical.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
+        """The posterior at fixed points, from which covariances between subsets are cheap."""
         return JointPosterior.of(self._conditioned, self.channel, self._query(self._points(X)))
 
     def posterior_mean(self, X: ArrayLike) -> Float[np.ndarray, " m"]:
-        """Means (m,) at points (m, n), physical, without the cost of a variance.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
+        """Means (m,) at points (m, n), physical, without the cost of a variance."""
         conditioned, points = self._conditioned, self._points(X)
         hyper = conditioned.hyper
         mean = np.full(len(points), hyper.constant_of(self.channel))

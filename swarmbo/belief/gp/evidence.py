@@ -95,7 +95,7 @@ def add_covariances(
     kept: Float[np.ndarray, "n 2 pairs"],
     pairs: Float[np.ndarray, " pairs"],
 ) -> None:
-    """Add the covariances of all factors to the pairs of outcomes.
+    """Add the covariances of all factors to the pairs of outcomes, those with the first outcome first.
 
     Args:
         kernels: Codes, see ``swarmbo.kernels.compiled``; of a user's own ``GIVEN`` and their place in ``given``.
@@ -105,7 +105,6 @@ def add_covariances(
         holds: Whether a factor is in an outcome, as 0 or 1.
         given: Correlations of the pairs and their slopes, of a user's own kernels.
         kept: Covariances of each factor and their slopes are put here, where there is room for those of all.
-        pairs: Those with the first outcome, in the order of the others; then those of the second with all later ones.
     """
     t, first = X.shape[1], 0
     squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
@@ -215,13 +214,9 @@ class LogPosterior:
 
     Args:
         prior: Of theta; one noise variance, or one per factor and one of totals.
-        kernels: Of each factor.
-        scopes: Columns of U that each factor sees.
-        U: Points (t, n) in the unit cube.
-        z: Standardised outcomes (t,).
-        known_noise: Noise variances (t,) that were told, standardised; NaN where theta has it.
+        known_noise: Noise variances that were told, standardised; NaN where theta has it.
         channel: ``TOTAL`` or a factor's index, for each outcome; None if all are totals.
-        decay: The kernel over time, and the round (t,) of each outcome; None where nothing fades.
+        decay: The kernel over time, and the round of each outcome; None where nothing fades.
 
     Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Kandasamy et al. 2015, section 3.3 for the sum.
     """
@@ -312,7 +307,7 @@ class LogPosterior:
     def means(self, theta: Float[np.ndarray, " p"]) -> Float[np.ndarray, " c"]:
         """The profiled constant means, standardised: of the total, or of each factor where their outcomes are known.
 
-        By generalised least squares. What outcomes can't tell apart is shared out evenly.
+        By generalised least squares. Shares that outcomes can't tell apart are even.
         """
         if (found := self._evaluated(theta)) is not None:
             return found[2]

@@ -15,12 +15,12 @@ class Factorised:
     """K = L Lᵀ and what a posterior needs of it; observations that are pending come last.
 
     Args:
-        L: Lower Cholesky factor (r, r), in Fortran order.
-        residual: Outcomes less their prior means (r,); where pending as expected, so that they bring no news.
-        whitened: L⁻¹ residual (r,), 0 where pending.
-        alpha: K⁻¹ residual of those known (r,), 0 where pending.
+        L: Lower Cholesky factor, in Fortran order.
+        residual: Outcomes less their prior means; where pending as expected, so that they bring no news.
+        whitened: L⁻¹ residual, 0 where pending.
+        alpha: K⁻¹ residual of those known, 0 where pending.
         jitter: The largest share of its diagonal that was added to an entry of K.
-        kept_inverse: L⁻¹ (r, r), if it is kept up to date.
+        kept_inverse: L⁻¹, if it is kept up to date.
     """
 
     L: Float[np.ndarray, "r r"]
@@ -67,10 +67,7 @@ class Factorised:
         K_new_new: Float[np.ndarray, "p p"],
         residual: Float[np.ndarray, " p"] | None,
     ) -> "Factorised":
-        """With p more observations, in O(p r²).
-
-        Without ``residual`` their outcomes are to come: they take variance, and alpha stays, to the bit.
-        """
+        """With p more observations, in O(p r²). Without ``residual`` they are to come: alpha stays, to the bit."""
         r, p = len(self.residual), len(K_new_new)
         if p == 0:
             return self

@@ -60,9 +60,6 @@ def fit_field(
     Where there is a previous optimum, no start is drawn for more than 500 rows. Of more than 1,000 rows as many are
     taken at random, and such a fit starts from the previous optimum alone. Offset and scale of the outcomes, and what
     noise was told, are those of all rows.
-
-    Returns:
-        The hyper-parameters. Never raises on degenerate data.
     """
     from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
 
@@ -107,10 +104,7 @@ def _field_hyperparameters(
 def fit_additive(
     belief: "AdditivePosterior", rng: np.random.Generator, warm: AdditiveHyperparameters | None
 ) -> AdditiveHyperparameters:
-    """Maximum a-posteriori hyper-parameters given all of a belief's data.
-
-    Factors observed alone: each by itself, on its own outcomes. As soon as there are totals: all jointly.
-    """
+    """Maximum a-posteriori hyper-parameters: of factors observed alone each by itself, with any totals all jointly."""
     data = belief.observations
     if (data.channel == TOTAL).any():
         offsets, scales, is_shown = units(belief.totals, belief.factors)
@@ -123,10 +117,7 @@ def fit_together(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Fits side by side: of sums with totals, as ``fit_sums`` says, or of one graph's factors that are observed alone.
-
-    The latter come out as by ``fit_additive``, to the bit.
-    """
+    """Fits side by side, as by ``fit_additive`` to the bit: of sums with totals, or of factors observed alone."""
     if not beliefs:
         return []
     if all((belief.observations.channel == TOTAL).any() for belief in beliefs):

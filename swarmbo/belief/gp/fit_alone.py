@@ -23,15 +23,7 @@ _SKETCH = 32  # outcomes of a factor with twice as many, or more, that say where
 
 
 class Alone(NamedTuple):
-    """A fit of factors that are observed one by one.
-
-    Args:
-        data: Outcomes, none of the total.
-        offsets: Of each factor's outcomes.
-        scales: Of each factor's outcomes.
-        rng: For random starts.
-        warm: Start at an earlier optimum.
-    """
+    """A fit of factors that are observed one by one: outcomes, none of the total, and their unit, factor by factor."""
 
     data: Observations
     offsets: Float[np.ndarray, " k"]
@@ -41,10 +33,7 @@ class Alone(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """What one factor's search is about; equal forms are searched side by side.
-
-    The first of the starts may be where an earlier fit ended: then the search goes on from there.
-    """
+    """One factor's search. If it goes on, the first of the starts is where an earlier fit ended."""
 
     fit: int
     factor: int
@@ -59,7 +48,7 @@ class _Problem(NamedTuple):
 def fit_alone(belief: "AdditivePosterior", fits: Sequence[Alone]) -> list[AdditiveHyperparameters]:
     """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits side by side.
 
-    What comes out for a factor does not depend on the others, nor on other fits, but for what ``rng`` draws.
+    A factor's do not depend on the others, nor on other fits, but for what ``rng`` draws.
     """
     settings, k = belief.settings, len(belief.scopes)
     forms = settings.of_factors(belief.graph.factors)
@@ -101,7 +90,6 @@ def _found(
     thetas: Sequence[Float[np.ndarray, " _p"]],
     constants: Float[np.ndarray, " k"],
 ) -> AdditiveHyperparameters:
-    """What a fit found, from each factor's theta."""
     settings, forms = belief.settings, belief.settings.of_factors(belief.graph.factors)
     lengthscales, outputscales, noises = zip(
         *(prior.unpack(theta) for prior, theta in zip(priors, thetas, strict=True)), strict=True
@@ -159,14 +147,10 @@ def search(
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """The best theta for each of some latents, and its mean: a part of many outcomes says where to look.
 
-    Args:
-        log_posterior: Of all latents.
-        starts: Of searches; those of one latent follow one another, as many for each.
-        max_iterations: Of each search.
-        goes_on: Whether the first start of each latent is where an earlier search ended: then it is one of those that
-            all outcomes have their say of, and of a latent that is observed by itself it is left to them alone.
-        follows_all: Whether all outcomes say how good each place is that the part came to, and not the best of them
-            only: a sum has more maxima than a part can tell apart.
+    Starts of one latent follow one another, as many for each. ``goes_on``: the first of them is where an earlier search
+    ended; it is one of those that all outcomes have their say of, and of a latent that is observed by itself it is left
+    to them alone. ``follows_all``: all outcomes say how good each place is that the part came to, and not the best of
+    them only: a sum has more maxima than a part can tell apart.
     """
     from swarmbo.belief.gp.stack_fit import doubled, maximise_stacked  # late: numba is slow to load
 
@@ -200,6 +184,6 @@ def search(
 
 
 def _best(value: Float[np.ndarray, " b"], which: Int[np.ndarray, " b"]) -> Int[np.ndarray, " g"]:
-    """For each latent the row of the largest value; those of one follow one another, as many for each."""
+    """For each latent the row of the largest value."""
     rows = value.reshape(which[-1] + 1, -1)
     return rows.argmax(axis=1) + rows.shape[1] * np.arange(len(rows))

@@ -63,8 +63,7 @@ def fit_sums(
 ) -> list[AdditiveHyperparameters]:
     """Maximum a-posteriori hyper-parameters of several sums of which totals are told, side by side in compiled code.
 
-    Each sum has fewer than ``TIED_FROM`` factors, all with one kernel that is swarmbo's own, and nothing fades. Its
-    result does not depend on the others.
+    Each has fewer than ``TIED_FROM`` factors, all with one kernel that is swarmbo's own, and nothing fades.
     """
     from swarmbo.belief.gp.stack_fit import StackedLogPosterior  # late: numba is slow to load
 
@@ -100,8 +99,6 @@ def fit_sums(
 
 
 class _Sum(NamedTuple):
-    """What one search of ``fit_sums`` is about."""
-
     place: int
     prior: HyperparameterPrior
     data: Observations

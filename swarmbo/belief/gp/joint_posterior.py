@@ -34,14 +34,12 @@ class Term:
 
 @dataclass(frozen=True, eq=False)
 class JointPosterior:
-    """Posterior of a channel at m points, in physical units.
-
-    A covariance between r and c of them costs r c n, not a solve.
+    """Posterior of a channel at m points, in physical units; covariances between r and c of them cost r c n, no solve.
 
     Args:
-        mean: Posterior means (m,).
-        var: Latent posterior variances (m,), >= 0.
-        V: Of all parts, one below the other (n, m), in the channel's unit.
+        mean: Posterior means.
+        var: Latent posterior variances, >= 0.
+        V: Of all parts, one below the other, in the channel's unit.
         terms: The latents of the channel.
         scale: Physical unit of one standardised unit.
     """
@@ -79,22 +77,15 @@ class JointPosterior:
         )
 
     def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
-        """Latent posterior covariances between two subsets.
+        """Latent posterior covariances between two subsets, given as indices or slices.
 
         Where a row and a column name the same point the entry agrees with ``var`` up to rounding, and may be smaller
         than 0 by as much.
-
-        Args:
-            rows: Indices into the points (r,), or a slice.
-            cols: Indices into the points (c,), or a slice.
-
-        Returns:
-            Covariances (r, c), in the square of the outcome's unit.
         """
         return self._covariances(rows, [term.at[cols] for term in self.terms], self.V[:, cols])
 
     def cross(self, rows: Int[np.ndarray, " r"], other: "JointPosterior") -> Float[np.ndarray, "r c"]:
-        """Latent posterior covariances (r, c) of some of the points with all of another one's, of the same belief."""
+        """Latent posterior covariances of some of the points with all of another one's, of the same belief."""
         return self._covariances(rows, [term.at for term in other.terms], other.V)
 
     def _covariances(
@@ -109,17 +100,13 @@ class JointPosterior:
         return prior
 
     def of_rows(self, rows: Int[np.ndarray, " r"]) -> "JointPosterior":
-        """Of some of the points (r,)."""
+        """Posterior at some of the points."""
         terms = tuple(replace(term, at=term.at[rows]) for term in self.terms)
         V = self.V.T.take(rows, axis=0).T
         return replace(self, mean=self.mean[rows], var=self.var[rows], V=V, terms=terms)
 
     def joined(self, other: "JointPosterior") -> "JointPosterior":
-        """Of the points of both, this one's first.
-
-        Args:
-            other: Of the same channel and the same belief.
-        """
+        """Posterior at the points of both, this one's first; of the same channel and the same belief."""
         return replace(
             self,
             mean=np.concatenate([self.mean, other.mean]),
@@ -133,15 +120,11 @@ class JointPosterior:
 
 
 class CovarianceRows:
-    """Posterior covariances of single points with all of some, while more and more of these are taken as measured.
+    """Posterior covariances of single points with all of some, while up to ``more`` of these are taken as measured.
 
-    With whitened covariances W of all outcomes, a column each, cov(u, v) = k(u, v) - W(u)·W(v). An outcome at u with
-    a variance s² beyond what is known adds the column cov(u, ·) / s. So a row is one product of a matrix with a vector.
-
-    Args:
-        posterior: Of the points, given data.
-        told: Whitened information beside these (p, m), in physical units.
-        more: Most points that will be taken as measured.
+    With whitened covariances W of all outcomes, a column each, cov(u, v) = k(u, v) - W(u)·W(v). An outcome at u with a
+    variance s² beyond what is known adds the column cov(u, ·) / s. So a row is one product of a matrix with a vector.
+    ``told`` is whitened information beside the data's, in physical units.
     """
 
     def __init__(self, posterior: JointPosterior, told: Float[np.ndarray, "p m"] | None, more: int) -> None:

@@ -18,12 +18,12 @@ class Observations:
     """Outcomes, one entry each. Many of them may be of one joint point, which is then kept once.
 
     Args:
-        places: Joint points (t, n) in the unit cube.
-        row: Which of them each outcome is of (r,).
-        channel: ``TOTAL`` or the index of a factor (r,).
-        outcome: In physical units (r,); NaN for points that are pending.
-        noise: Variance (r,) of its noise where that was told, physical; NaN where the fitted one is taken.
-        rounds: The round of each (r,); of no account where nothing fades.
+        places: Joint points in the unit cube.
+        row: Which of them each outcome is of.
+        channel: ``TOTAL`` or the index of a factor.
+        outcome: In physical units; NaN for points that are pending.
+        noise: Variance of its noise where that was told, physical; NaN where the fitted one is taken.
+        rounds: The round of each; of no account where nothing fades.
     """
 
     places: Float[np.ndarray, "t n"]
@@ -142,8 +142,8 @@ def standardised_noise(
 ) -> Float[np.ndarray, "*r"]:
     """Noise variances that were told, in the unit of standardised outcomes; NaN stays.
 
-    One below ``LEAST_NOISE`` counts as that: outcomes that are told to be exact would make singular matrices, and
-    models in weights divide by it.
+    At least ``LEAST_NOISE``: outcomes that are told to be exact would make singular matrices, and models in weights
+    divide by it.
     """
     return np.maximum(noise / scale**2, LEAST_NOISE)
 
@@ -200,8 +200,8 @@ _EPSILON = float(np.finfo(float).eps)
 def standardisation(y: Float[np.ndarray, " n"]) -> tuple[float, float, bool]:
     """Offset and scale of y = offset + scale z, z of mean 0 and standard deviation 1; True if y show the scale.
 
-    Outcomes that are constant up to rounding, and a single outcome, do not show it: it is 1 then, in the unit of the
-    outcome. The offset is 0 without outcomes.
+    Outcomes that are constant up to rounding, and a single one, do not show it: it is 1 then, in the unit of the
+    outcome.
     """
     largest = float(np.abs(y).max(initial=0.0))
     if largest == 0.0:

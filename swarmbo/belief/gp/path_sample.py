@@ -31,14 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PriorDraw:
-    """One function from a factor's prior, as random Fourier features.
+    """One function from a factor's prior, as D random Fourier features, in radians per side of the domain.
 
-    Args:
-        frequencies: (D, a), radians per side of the domain.
-        sine_weights: (D,).
-        cosine_weights: (D,).
-        pulses: (D,), radians per round, of a function that changes; None for one that stays as it is.
-        now: The round that it is drawn for.
+    ``pulses`` are in radians per round, of a function that changes; ``now`` is the round that it is drawn for.
     """
 
     frequencies: Float[np.ndarray, "D a"]
@@ -50,11 +45,7 @@ class PriorDraw:
 
 @dataclass(frozen=True, eq=False)
 class StackedDraws:
-    """Prior draws of some factors of equal size, evaluated together.
-
-    Args:
-        draws: One a factor.
-    """
+    """Prior draws of some factors of equal size, evaluated together."""
 
     draws: Sequence[PriorDraw]
 
@@ -101,11 +92,8 @@ class StackedDraws:
 class PathSample:
     """A joint draw of all factors from their posterior. Made by ``AdditiveGP.sample``.
 
-    Args:
-        graph: Scopes.
-        conditioned: The data.
-        draws: Prior draws by factor; of all factors, or of those whose functions are wanted.
-        alpha: Weights (k, T) of the update.
+    ``draws`` are prior draws by factor, of all factors or of those whose functions are wanted; ``alpha`` the weights of
+    the update.
     """
 
     def __init__(

@@ -35,13 +35,7 @@ TIED_FROM = 512  # factors of a sum: fewer totals than factors tell too little o
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """Hyper-parameters that many factors share: those of all factors of one size and one prior.
-
-    Args:
-        lengths: For each lengthscale the place of the one that stands for it.
-        latents: For each outputscale likewise.
-        noises: For each noise variance likewise.
-    """
+    """Hyper-parameters common to all factors of one size and one prior: for each the place of its representative."""
 
     lengths: Int[np.ndarray, " d"]
     latents: Int[np.ndarray, " k"]
@@ -54,14 +48,14 @@ class HyperparameterPrior:
 
     Args:
         sizes: Number of coordinates of each latent.
-        base: Added to the lengthscale parameters to give the log-lengthscales (d,), latent after latent.
+        base: Added to the lengthscale parameters to give the log-lengthscales, latent after latent.
         is_shared: Whether one parameter stands for all lengthscales, but for the base.
         has_time: Whether there is a lengthscale of time.
-        centre: Mean and mode (p,).
-        spreads: Standard deviations (p,); of lengthscale parameters that share a part, those of that part.
+        centre: Mean and mode.
+        spreads: Standard deviations; of lengthscale parameters that share a part, those of that part.
         deviation: Standard deviation of what each lengthscale parameter has of its own besides the part that all share;
             None where they share none.
-        bounds: Lower and upper (p, 2).
+        bounds: Lower and upper.
         ties: How few stand for many; ``sizes`` and ``base`` are then of the few. None: each stands for itself.
     """
 

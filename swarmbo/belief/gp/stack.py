@@ -35,15 +35,15 @@ class StackedParts(Sequence[Factorised]):
     As a sequence it gives the factorised matrix of each, which takes a while: ask the arrays where all are wanted.
 
     Args:
-        entries: Which observations each latent has (k, T), in their order; 0 beyond.
-        counts: How many (k,).
-        known: How many of them have outcomes (k,).
-        residuals: Outcomes less their prior means (k, T), standardised; 0 beyond.
-        noise: Variances of their noise (k, T), standardised; 0 beyond.
+        entries: Which observations each latent has, in their order; 0 beyond.
+        counts: How many.
+        known: How many of them have outcomes.
+        residuals: Outcomes less their prior means, standardised; 0 beyond.
+        noise: Variances of their noise, standardised; 0 beyond.
         inverse: L⁻¹ of each.
-        whitened: L⁻¹ residual (k, T), 0 where pending and beyond.
-        alpha: K⁻¹ residual of those known (k, T), likewise.
-        jitters: The largest share of its diagonal that was added to an entry of each matrix (k,).
+        whitened: L⁻¹ residual, 0 where pending and beyond.
+        alpha: K⁻¹ residual of those known, likewise.
+        jitters: The largest share of its diagonal that was added to an entry of each matrix.
     """
 
     entries: Int[np.ndarray, "k T"]

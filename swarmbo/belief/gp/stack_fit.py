@@ -42,13 +42,9 @@ _SLIGHT = 1e-4  # share of the promised rise that a step must bring
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """What theta is worth, for b latents.
+    """Log posterior density of b thetas, constant means at their optimum; its gradient and average information.
 
-    Args:
-        value: Log posterior density (b,), constant means at their optimum.
-        gradient: By theta (b, p).
-        information: The average information, the prior's precision included (b, p, p).
-        mean: The profiled constant means (b,), standardised.
+    ``information`` includes the prior's precision; ``mean`` has the profiled constant means, standardised.
     """
 
     value: Float[np.ndarray, " b"]
@@ -185,22 +181,17 @@ def evaluate(
     """Log evidence of sums, its gradient and average information, by the c logarithms that follow.
 
     Args:
-        kernel: Its code, see ``swarmbo.kernels.compiled``.
         ends: Where the coordinates of each of the k parts of a sum end; a latent that is observed by itself is one.
         Ut: Points as each sum reads them, coordinate by coordinate.
-        z: Standardised outcomes.
         known_noise: Noise variances; NaN where the fitted one holds.
         given: Where the kernel is ``GIVEN``, of a latent that is observed by itself, for each pair of its outcomes the
             correlation, its slope, and what it gains with the logarithm of the lengthscale of time; else unused.
         logs: Of a lengthscales, that of time where outcomes fade, k outputscales and the fitted noise variance.
         which: Of which sum each row is.
         added: To the diagonal of each matrix, so that it is not singular.
-        value: The log evidence is put here, the constant mean at its optimum.
-        gradient: By ``logs``.
-        information: Likewise; (b, 0, 0) where it is not wanted.
-        mean: The constant means.
+        information: Overwritten, as are ``value`` to ``is_sound``; (b, 0, 0) where it is not wanted.
         is_sound: Whether the matrix was positive definite, to rounding; if not, nothing else means anything.
-        room: Overwritten. Large arrays cost as much to allocate as to use: see ``room_for``. Empty: they are allocated.
+        room: Large arrays cost as much to allocate as to use: see ``room_for``. Empty: they are allocated.
     """
     a, t, k = Ut.shape[1], Ut.shape[2], len(ends)
     c, T = logs.shape[1], (t + _BLOCK - 1) // _BLOCK * _BLOCK
@@ -353,10 +344,9 @@ class StackedLogPosterior:
     Args:
         priors: Of theta, one each; all of one form. Those of several latents are of their sum.
         kernel: Of all; of sums not a user's own.
-        U: Points (g, t, a) in the unit cube, as each latent reads them, or all latents of a sum in turn.
-        z: Standardised outcomes (g, t).
-        known_noise: Noise variances (g, t) that were told, standardised; NaN where theta has it.
-        decay: The kernel over time, and the round (g, t) of each outcome; None where nothing fades, as in sums.
+        U: Points in the unit cube, as each latent reads them, or all latents of a sum in turn.
+        known_noise: Noise variances that were told, standardised; NaN where theta has it.
+        decay: The kernel over time, and the round of each outcome; None where nothing fades, as in sums.
 
     Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Gilmour et al. 1995 for the average information.
     """
@@ -474,7 +464,7 @@ def maximise_stacked(
     apart: float = 0.0,
     begun: Evaluated | None = None,
 ) -> tuple[Float[np.ndarray, "b p"], Float[np.ndarray, " b"], Float[np.ndarray, " b"]]:
-    """Local searches side by side: damped Newton steps within bounds. What comes of one does not depend on the others.
+    """Local searches side by side: damped Newton steps within bounds. The result of one does not depend on the others.
 
     A step solves the information, damped, for the gradient, in those coordinates that a bound does not hold back. It is
     damped less after it brought what it promised, and more after it brought little or none.
@@ -482,10 +472,7 @@ def maximise_stacked(
     Source: Nocedal & Wright 2006, section 4.1 for the damping, 16.7 for projection on bounds.
 
     Args:
-        log_posterior: To be maximised.
-        starts: Thetas.
-        which: Of which latent each is; those of one latent follow one another, as many for each.
-        max_iterations: Per start.
+        which: Of which latent each start is; those of one latent follow one another, as many for each.
         tolerance: A search ends when the gain that its undamped step promises, or that of an accepted one, is below
             this, relative to the value.
         longest: Of a step, in natural logarithms: the quadratic model knows nothing of what lies further.
@@ -494,7 +481,7 @@ def maximise_stacked(
         begun: What the starts are worth, if that is known.
 
     Returns:
-        Thetas (b, p), the log posterior there (b,), and the profiled means (b,).
+        Thetas, the log posterior there, and the profiled means.
     """
     low, high = log_posterior.bounds[which, :, 0], log_posterior.bounds[which, :, 1]
     theta = np.clip(starts, low, high)

@@ -63,19 +63,12 @@ def _read(n_dims: int) -> Any:
 
 
 class Stack(NamedTuple):
-    """Factors of equal size, for compiled code.
+    """Factors of equal size, for compiled code: codes of their kernels, and their data in lengthscales.
 
-    Args:
-        kernels: Codes, see ``swarmbo.kernels.compiled``.
-        counts: How many observations each factor has; what lies beyond is padding.
-        Zt: Observed points, in lengthscales, coordinate by coordinate.
-        lengths: Lengthscales.
-        outputs: Outputscales.
-        weights: By which correlations with observations become covariances.
-        alpha: Weights of the mean.
-        given: Of factors whose kernel is ``GIVEN`` the correlations and slopes between the points, the one of reference
-            after them, and the observations, the point of reference after them.
-        places: Of each factor's L⁻¹ among the rows of all.
+    Beyond ``counts`` observations lies padding. ``weights`` make covariances of correlations with observations.
+    ``given`` has, of factors whose kernel is ``GIVEN``, the correlations and slopes between the points, the one of
+    reference after them, and the observations, the point of reference after them; ``places`` their L⁻¹ among the rows
+    of all.
     """
 
     kernels: Int[np.ndarray, " g"]
@@ -160,14 +153,8 @@ def predict(
 ) -> None:
     """Posterior of factors at points of their own, or of the difference to a point of reference; standardised.
 
-    Args:
-        wanted: ``MEAN``, ``SLOPE``, ``VARIANCE`` or ``GRADIENT``; only what is wanted is put out.
-        stack: The factors.
-        U: Points of the unit cube.
-        reference: One for each factor.
-        is_contrast: Whether the difference to it is asked for.
-        blocks: Addresses of the rows of all L⁻¹.
-        out: Put here.
+    Only what is ``wanted`` is put out: ``MEAN``, ``SLOPE``, ``VARIANCE`` or ``GRADIENT``. ``blocks`` has the addresses
+    of the rows of all L⁻¹.
     """
     kernels, counts, Zt, lengths, outputs, weights, alpha, given, places = stack
     mean, var, dmean, dvar = out
@@ -417,13 +404,7 @@ def predict_roughly(
 class StackPosterior:
     """The posterior of some factors of equal size; what does not depend on the points is prepared once.
 
-    Args:
-        conditioned: Hyper-parameters and data.
-        factors: Indices of the factors (g), all of one size a.
-
-    Attributes:
-        constants: Prior means (g, 1), physical.
-        scales: Physical units (g, 1) per standardised one.
+    ``constants`` are prior means (g, 1), physical, ``scales`` physical units per standardised one.
     """
 
     def __init__(self, conditioned: Conditioned, factors: Sequence[int]) -> None:

@@ -27,10 +27,7 @@ def random_groups(graph: FactorGraph, size: int, rng: np.random.Generator) -> tu
 
 
 def graph_of_groups(graph: FactorGraph, groups: Sequence[Sequence[str]]) -> FactorGraph:
-    """Graph of one factor per group, variables and owners as in a given one, in the same order.
-
-    A group is owned by the owner of its first variable.
-    """
+    """Graph of one factor per group, owned by its first variable's owner; variables and owners as in a given one."""
     prefix = "group_"
     while any(variable.startswith(prefix) for variable in graph.variables):
         prefix = "_" + prefix

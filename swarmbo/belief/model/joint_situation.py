@@ -17,13 +17,7 @@ from swarmbo.spaces import Domain
 
 
 class Out(NamedTuple):
-    """Joint points with pending outcomes.
-
-    Args:
-        points: Locations (q, n), physical.
-        rounds: The round (q,) of each query; None if unknown.
-        awaited: Mask of factors (q, n_factors) with pending outcomes.
-    """
+    """Joint points with pending outcomes, the round of each query if known, and the mask of their pending factors."""
 
     points: Float[np.ndarray, "q n"]
     rounds: Float[np.ndarray, " q"] | None
@@ -94,9 +88,7 @@ class JointSituation:
         return np.arange(len(self.history)) >= self.initial if known is None else known
 
     def steps(self, factor: int | None = None) -> Bool[np.ndarray, " t"]:
-        """Mask of evaluations that may count for or against a method: chosen, and with a result of ``factor`` (None:
-        all).
-        """
+        """Mask of evaluations that may count for or against a method: chosen, with a result (of ``factor``)."""
         awaited = self.history.awaited
         if awaited is None:
             return self.chosen

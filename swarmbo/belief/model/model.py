@@ -112,10 +112,7 @@ class Model:
         return None
 
     def incumbent(self) -> Float[np.ndarray, " n"]:
-        """Evaluated point with the largest posterior mean, in the unit cube.
-
-        With outcomes per factor, it is combined from the best evaluated point of each connected part.
-        """
+        """Evaluated point with the largest posterior mean, in the unit cube; see ``incumbents.incumbent``."""
         point = incumbent(self.belief, self.factor_means())
         for factor, split in self.splits.items():
             point[list(self.belief.scopes[self.belief.graph.place_of[factor]])] = incumbent(split)
@@ -130,19 +127,11 @@ def learned_belief(
     previous: Learned | None,
     warps: Sequence[tuple[WarpKind, float]] = (),
 ) -> tuple[AdditiveGP, Learned]:
-    """The belief of a history, and the state for the next one.
+    """The belief of a history, or of a transformed one or a part of it, and the state for the next one.
 
-    Hyper-parameters are those learned before, unless there are none that fit the graph, they were found without any
-    data, or ``settings.refit_every`` evaluations came since.
-
-    Args:
-        situation: For the domain, the seed, and the kind of outcomes.
-        graph: Scopes; variables in the order of the history's columns. With other scopes than the situation's only
-            totals are learned.
-        history: Data of the belief: the situation's history, or a transformed one or a part of it.
-        settings: Settings of the belief.
-        previous: State learned before; not used if it has other transforms or splits.
-        warps: Transforms of the history's outcomes, as in ``Learned``.
+    Hyper-parameters are those learned before, unless there are none that fit the graph and the ``warps``, they were
+    found without any data, or ``settings.refit_every`` evaluations came since. On a graph with other scopes than the
+    situation's only totals are learned.
     """
     if previous is not None and (previous.splits or _transforms(previous.warps) != _transforms(warps)):
         previous = None
@@ -182,8 +171,7 @@ def learned_belief(
 def given_out(belief: AdditiveGP, situation: JointSituation) -> AdditiveGP:
     """Belief about a situation's history whose variance includes all pending outcomes.
 
-    A factor with a known outcome is no longer pending, the others of that evaluation are. On other scopes than the
-    situation's only totals are known, so totals are pending.
+    On other scopes than the situation's only totals are known, so totals are pending.
     """
     out = situation.out
     awaited = out.awaited if belief.graph.scopes == situation.graph.scopes else None

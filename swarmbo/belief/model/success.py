@@ -68,14 +68,9 @@ class Term:
 class SuccessGP:
     """The mode of the logit of success, as a function on the unit cube.
 
-    Args:
-        terms: Terms of the process.
-        offset: Prior logit.
-        U: Points (t, n) of the unit cube with known results.
-        weights: Weight of each in the mode (t,): result (1 or 0) minus the probability of success there.
-        evidence: Laplace's approximation of the log-probability of the results.
-        fade: Temporal weight of each result (t,), from 0 to 1.
-        odds: Log odds of this model against one in which failures are random.
+    ``weights`` are those of each result in the mode: result (1 or 0) minus the probability of success there.
+    ``evidence`` is Laplace's approximation of the log-probability of the results, ``fade`` the temporal weight of each,
+    and ``odds`` the log odds of this model against one in which failures are random.
 
     Source: Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
     """
@@ -158,13 +153,7 @@ class SuccessGP:
 
 @dataclass(frozen=True, eq=False)
 class Requirement:
-    """Requirement that the evaluation of some variables will probably succeed.
-
-    Args:
-        columns: Columns of these variables.
-        model: Classifier over these columns.
-        least: Required logit of success.
-    """
+    """Requirement that the evaluation of some variables, with logits of the ``model`` above ``least``, will succeed."""
 
     columns: Int[np.ndarray, " s"]
     model: SuccessGP
@@ -256,10 +245,7 @@ _SEARCHED = 256  # random points searched if nothing has succeeded
 
 
 def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = ()) -> tuple[Requirement, ...]:
-    """Requirements of past failures: one for evaluations as a whole if any failed as such, and one per failed factor.
-
-    ``times`` are the temporal decays of factors' outcomes, if any.
-    """
+    """Requirements of past failures: one for evaluations as a whole if any failed so, and one per failed factor."""
     failed = situation.failed
     if failed is None or not failed.any():
         return ()
@@ -296,8 +282,7 @@ def reference(
 ) -> Float[np.ndarray, " n"]:
     """Start and fallback: a joint point of the unit cube that is as likely to succeed as any.
 
-    The incumbent, unless it is too likely to fail; then the likeliest evaluated point with an outcome; without one, a
-    random point.
+    The incumbent, or if that is too likely to fail the likeliest evaluated point with an outcome, or a random point.
     """
     if least_margin(needed, best[None])[0] >= 0.0:
         return best

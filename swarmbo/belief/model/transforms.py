@@ -209,8 +209,8 @@ class _Data:
     def _with_room(self, *, is_alone: bool = False) -> AdditiveGPSettings:
         """Settings whose noise prior leaves room for one function, unless the user chose another one.
 
-        ``is_alone``: no sum competes. With a competing sum the room is extended downwards only: noise of one process
-        may be explained by a sum, and narrow peaks of single variables look like noise to it.
+        With a competing sum the room is extended downwards only: noise of one process may be explained by a sum, and
+        narrow peaks of single variables look like noise to it.
         """
         usual = AdditiveGPSettings()
         own = (self.settings.noise_floor, self.settings.noise_log_std)
