@@ -71,13 +71,9 @@ class FeatureBasis:
 
     def features(self, U: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m p"]:
         """Features (m, 2k) of points (m, d) in the unit cube: all sines, then all cosines."""
-        phase = self._phase(U)
-        return np.sqrt(2.0 * self.outputscale / self.n_features) * np.concatenate(
-            [np.sin(phase), np.cos(phase)], axis=1
-        )
-
-    def _phase(self, U: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m k"]:
         points = np.asarray(U, dtype=float)
         if points.ndim != 2 or points.shape[1] != self.n_dims:
             raise ShapeError(f"U: got shape {points.shape}; wanted (m, {self.n_dims})")
-        return points @ self.frequencies.T
+        phase = points @ self.frequencies.T
+        waves = np.concatenate([np.sin(phase), np.cos(phase)], axis=1)
+        return np.sqrt(2.0 * self.outputscale / self.n_features) * waves

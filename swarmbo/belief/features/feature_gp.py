@@ -1,26 +1,17 @@
 """A Gaussian process in the weights of random features: a belief from a summary of data, not from the data."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
-import msgspec
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.features.feature_basis import FeatureBasis
-from swarmbo.belief.features.information import Information, information_of
-from swarmbo.belief.gp.channel_state import read_state, write_state
+from swarmbo.belief.features.information import Information
 from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_transposed
-from swarmbo.belief.gp.data import checked_noise, checked_outcomes
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.belief.gp.spatial import CHUNK, FieldGP
-from swarmbo.errors import ConfigError
-from swarmbo.spaces import Domain
-
-_STATE_ARRAYS = ("frequencies", "precision", "shift", "pending")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,54 +42,6 @@ class FeatureGP(FieldGP):
     basis: FeatureBasis
     information: Information
     pending: Float[np.ndarray, "q d"] | None = None
-
-    @classmethod
-    def create(cls, domain: Domain, hyperparameters: Hyperparameters, n_features: int, seed: int) -> "FeatureGP":
-        """A belief without data."""
-        h = hyperparameters
-        if h.noise_variance <= 0.0:
-            raise ConfigError(f"got {h.noise_variance}; wanted a number > 0", at="$.noise_variance")
-        basis = basis_of(h, n_features, seed)
-        return cls(domain=domain, hyperparameters=h, basis=basis, information=Information.none(n_features))
-
-    def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> "FeatureGP":
-        """Learn outcomes (n,) at physical points (n, d); pending points are dropped. See ``ExactGP.update``."""
-        points = self._points(X)
-        outcomes, noise = checked_outcomes(y, len(points)), checked_noise(noise_variance, len(points))[:, 1]
-        if outcomes.size == 0:
-            return self
-        new = information_of(self.basis, self.hyperparameters, self.domain, points, outcomes, noise)
-        return replace(self, information=self.information + new, pending=None)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Complete state, as plain JSON data and arrays, exact in every bit."""
-        plain = {
-            "hyperparameters": msgspec.to_builtins(self.hyperparameters),
-            "count": self.information.count,
-            "now": self.now,
-        }
-        none = np.zeros((0, self.basis.n_dims))
-        arrays = {
-            "frequencies": self.basis.frequencies,
-            "precision": self.information.precision,
-            "shift": self.information.shift,
-            "pending": none if self.pending is None else self.pending,
-        }
-        return write_state(plain, arrays)
-
-    @classmethod
-    def from_state_dict(cls, domain: Domain, state: Mapping[str, Any]) -> "FeatureGP":
-        """Belief from a ``state_dict``, also one read from JSON and ``.npz``, over the domain of the saved belief."""
-        plain, arrays = read_state(state, _STATE_ARRAYS)
-        h = msgspec.convert(plain["hyperparameters"], Hyperparameters)
-        return cls(
-            domain=domain,
-            hyperparameters=h,
-            basis=FeatureBasis(arrays["frequencies"], h.outputscale),
-            information=Information(arrays["precision"], arrays["shift"], float(plain["count"])),
-            pending=arrays["pending"] if len(arrays["pending"]) else None,
-            now=float(plain["now"]),
-        )
 
     @cached_property
     def _root(self) -> Float[np.ndarray, "p p"]:

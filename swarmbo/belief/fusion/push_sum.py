@@ -39,20 +39,17 @@ class Mass:
         """Zero mass."""
         return cls(np.zeros(size))
 
-    def __add__(self, other: "Mass") -> "Mass":
-        return self._plus(other, 1.0)
+    def __add__(self, other: "Mass", factor: float = 1.0) -> "Mass":
+        batches = dict.fromkeys([*self.tally, *other.tally])
+        tally = {batch: self.tally.get(batch, 0.0) + factor * other.tally.get(batch, 0.0) for batch in batches}
+        return Mass(self.vector + factor * other.vector, tally)
 
     def __sub__(self, other: "Mass") -> "Mass":
-        return self._plus(other, -1.0)
+        return self.__add__(other, -1.0)
 
     def scaled(self, factor: float) -> "Mass":
         """Multiple of the mass."""
         return Mass(factor * self.vector, {batch: factor * share for batch, share in self.tally.items()})
-
-    def _plus(self, other: "Mass", factor: float) -> "Mass":
-        batches = dict.fromkeys([*self.tally, *other.tally])
-        tally = {batch: self.tally.get(batch, 0.0) + factor * other.tally.get(batch, 0.0) for batch in batches}
-        return Mass(self.vector + factor * other.vector, tally)
 
 
 _NOTHING = 1e-9  # a share of measurements within rounding
@@ -73,6 +70,8 @@ class _Body(msgspec.Struct, array_like=True):
 
 class _Link:
     """One end of a link, with the totals given and taken in the present session."""
+
+    PLAIN = ("own", "theirs", "sent", "heard", "silence", "is_heard")
 
     def __init__(self, size: int, patience: int) -> None:
         self.own, self.theirs, self.sent, self.heard = 1, 0, 0, 0
@@ -273,16 +272,8 @@ class PushSum(FusedView):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         links = {
-            name: {
-                "own": link.own,
-                "theirs": link.theirs,
-                "sent": link.sent,
-                "heard": link.heard,
-                "silence": link.silence,
-                "is_heard": link.is_heard,
-                "given": link.given.tally,
-                "taken": link.taken.tally,
-            }
+            name: {key: getattr(link, key) for key in _Link.PLAIN}
+            | {"given": link.given.tally, "taken": link.taken.tally}
             for name, link in self._links.items()
         }
         arrays = {f"given/{name}": link.given.vector.copy() for name, link in self._links.items()}
@@ -297,8 +288,8 @@ class PushSum(FusedView):
         self._links = {}
         for name, said in plain["links"].items():
             link = self._link(name)
-            link.own, link.theirs, link.sent, link.heard = said["own"], said["theirs"], said["sent"], said["heard"]
-            link.silence, link.is_heard = said["silence"], said["is_heard"]
+            for key in _Link.PLAIN:
+                setattr(link, key, said[key])
             link.given = Mass(arrays[f"given/{name}"], dict(said["given"]))
             link.taken = Mass(arrays[f"taken/{name}"], dict(said["taken"]))
         self._own = Mass(arrays["own"], dict(plain["tally"]))

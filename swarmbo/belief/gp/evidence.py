@@ -300,10 +300,6 @@ class LogPosterior:
         gradient = self.prior.gradient(by_length, by_time, by_output, by_noise)
         return value + log_prior, gradient + prior_gradient
 
-    def evidence(self, theta: Float[np.ndarray, " p"]) -> float:
-        """Log evidence alone."""
-        return self(theta)[0] - self.prior.log_density(theta)[0]
-
     def means(self, theta: Float[np.ndarray, " p"]) -> Float[np.ndarray, " c"]:
         """The profiled constant means, standardised: of the total, or of each factor where their outcomes are known.
 

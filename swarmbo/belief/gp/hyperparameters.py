@@ -165,10 +165,7 @@ class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def prior(self) -> Covariance:
         """Covariance function of standardised outcomes over the unit cube, and over rounds."""
-        if self.time is None:
-            return Covariance(self.kernel, np.array(self.lengthscales), self.outputscale)
-        lengthscales = np.array([*self.lengthscales, self.time.lengthscale])
-        return Covariance(self.kernel, lengthscales, self.outputscale, self.time.kernel)
+        return self.as_channel().covariance(0)
 
     def as_channel(self) -> "AdditiveHyperparameters":
         """The same as those of a sum of one."""
