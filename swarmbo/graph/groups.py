@@ -35,12 +35,11 @@ def stacks_of(graph: FactorGraph, factors: Iterable[str] | None = None) -> tuple
         [(('g',), [[2]]), (('f', 'h'), [[0, 1], [2, 0]])]
     """
     wanted = set(graph.factors if factors is None else factors)
-    place = graph.column_of
-    by_size: dict[int, list[str]] = {}
-    for factor in graph.factors:
+    by_size: dict[int, list[int]] = {}
+    for place, factor in enumerate(graph.factors):
         if factor in wanted:
-            by_size.setdefault(len(graph.scope(factor)), []).append(factor)
+            by_size.setdefault(len(graph.scopes[place]), []).append(place)
     return tuple(
-        FactorStack(tuple(names), np.array([[place[variable] for variable in graph.scope(name)] for name in names]))
-        for _, names in sorted(by_size.items())
+        FactorStack(tuple(graph.factors[i] for i in places), np.array([graph.columns[i] for i in places]))
+        for _, places in sorted(by_size.items())
     )

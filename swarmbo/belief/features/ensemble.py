@@ -66,12 +66,12 @@ class Ensemble:
         outcomes had not shown their scale before. Otherwise it is updated outcome by outcome.
         """
         k = len(graph.factors)
-        groups, scopes = [tuple(range(k))] if coupled else [(i,) for i in range(k)], scopes_of(graph)
+        groups = [tuple(range(k))] if coupled else [(i,) for i in range(k)]
         goes_on = last is not None and data.begins_with(last.data)
         parts = list[EnsemblePart]()
         for index, group in enumerate(groups):
             hyper = None if previous is None else previous.parts[index]
-            own = [scopes[i] for i in group]
+            own = [graph.columns[i] for i in group]
             if hyper is None or _is_due(settings, hyper, data):
                 seeds = _seeds(settings, seed, group, len(data))
                 hyper = fit_part(settings, graph, domain, group, data, seeds, coupled=coupled)
@@ -189,12 +189,6 @@ class Ensemble:
             self.data.known_noise**2,
             outcomes=outcomes,
         )
-
-
-def scopes_of(graph: FactorGraph) -> list[tuple[int, ...]]:
-    """Columns of joint points in each factor's scope."""
-    place = {variable: index for index, variable in enumerate(graph.variables)}
-    return [tuple(place[variable] for variable in scope) for scope in graph.scopes]
 
 
 def _is_due(settings: EnsembleSettings, hyper: PartHyperparameters, data: Dataset) -> bool:

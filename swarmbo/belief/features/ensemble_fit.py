@@ -35,8 +35,7 @@ def fit_part(
 ) -> PartHyperparameters:
     """Members of one part, fitted to the observations of its ``factors`` only; totals count if ``coupled``."""
     k, observed = len(factors), of_part(data, domain, factors, coupled=coupled)
-    place = {variable: index for index, variable in enumerate(graph.variables)}
-    scopes = [[place[variable] for variable in graph.scopes[i]] for i in factors]
+    scopes = [graph.columns[i] for i in factors]
     totals, told = data.totals if coupled else np.full(len(data), np.nan), data.factors[:, list(factors)]
     noise = data.known_noise[:, [0, *(1 + i for i in factors)]]
     offsets, scales, is_shown = units(totals, told)
@@ -69,7 +68,7 @@ def _fitted_shapes(
 ) -> dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters]:
     """Lengthscales, and shares of factors in the variance, for members that have them fitted."""
     own = FactorGraph.from_scopes({graph.factors[i]: graph.scopes[i] for i in factors})
-    columns = [graph.variables.index(variable) for variable in own.variables]
+    columns = [graph.column_of[variable] for variable in own.variables]
     box, X = Domain(domain.low[columns], domain.high[columns]), data.X[:, columns]
     out = dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters]()
     for kernel, length in dictionary(settings):

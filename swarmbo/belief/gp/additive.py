@@ -320,7 +320,7 @@ class AdditiveGP(AdditivePosterior):
         awaited = np.repeat(self.awaited.all(axis=1, keepdims=True), len(graph.factors), axis=1)
         for new, old in kept.items():
             awaited[:, new] = self.awaited[:, old]
-        order = [self.graph.variables.index(variable) for variable in graph.variables]
+        order = [self.graph.column_of[variable] for variable in graph.variables]
         own = {graph.factors[new]: self.settings.factors.get(graph.factors[new]) for new in kept}
         return self._with(
             settings=msgspec.structs.replace(self.settings, factors={k: v for k, v in own.items() if v is not None}),

@@ -47,7 +47,7 @@ class AdditivePosterior(ChannelGP):
     standardise: bool
     fitted_at: int
 
-    @property
+    @cached_property
     def channels(self) -> AdditiveHyperparameters:
         """Hyper-parameters of the factors, and of their sum."""
         return self.hyperparameters
@@ -71,12 +71,7 @@ class AdditivePosterior(ChannelGP):
     @property
     def scopes(self) -> tuple[tuple[int, ...], ...]:
         """For each factor the columns of X that it sees."""
-        return self._scopes
-
-    @cached_property
-    def _scopes(self) -> tuple[tuple[int, ...], ...]:
-        place = {variable: index for index, variable in enumerate(self.graph.variables)}
-        return tuple(tuple(place[v] for v in self.graph.scope(factor)) for factor in self.graph.factors)
+        return self.graph.columns
 
     @cached_property
     def _prepared(self) -> "dict[tuple[str, ...], StackPosterior]":
@@ -108,8 +103,7 @@ class AdditivePosterior(ChannelGP):
     @cached_property
     def means_at_data(self) -> Float[np.ndarray, "k t"]:
         """What the factors, stack after stack, are expected to be at the points of which an outcome is known."""
-        known = ~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)
-        U, parts, hyper = self.domain.to_unit(self.points[known]), self._conditioned.parts, self.hyperparameters
+        U, parts, hyper = self.domain.to_unit(self.points[self.known]), self._conditioned.parts, self.hyperparameters
         # ``fitted`` tells of the round of each outcome, which is not this one where beliefs decay
         if self.has_time or not isinstance(parts, StackedParts):
             return np.concatenate([self.local_mean(stack, stack.take(U)) for stack in stacks_of(self.graph)])

@@ -5,7 +5,6 @@ diagonal then is returned and kept, never silent.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -86,7 +85,6 @@ def extend(
 
 
 ROWS = 8  # of a block
-Wanted = Literal["mean", "slope", "variance", "gradient"]  # of a posterior; a slope is that of the mean alone
 
 
 @dataclass(frozen=True, eq=False)

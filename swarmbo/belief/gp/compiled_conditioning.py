@@ -8,32 +8,27 @@ So rows are the same to the bit, whether they come one by one or together, and L
 """
 
 import math
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba.core import types
 
 from swarmbo.belief.gp.triangular_steps import row_of
-from swarmbo.boundary.compiling import compiled
+from swarmbo.boundary.compiling import LANES, compiled, read_only
 from swarmbo.kernels.compiled import GIVEN, radial
 
-_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
 _EPSILON = float(np.finfo(float).eps)
 
 
-def _read(n_dims: int, of: Any = types.float64) -> Any:
-    return types.Array(of, n_dims, "C", readonly=True)  # takes writable arrays too
-
-
-_COUNTS, _ADDRESSES = _read(1, types.int64), _read(1, types.uint64)
+_COUNTS, _ADDRESSES = read_only(1, types.int64), read_only(1, types.uint64)
+_VECTOR, _MATRIX, _CUBE = map(read_only, (1, 2, 3))
 
 
 @compiled(
     types.void(
-        _ADDRESSES, types.int64, types.int64, types.int64, _read(1), types.float64[::1], types.float64[::1]
+        _ADDRESSES, types.int64, types.int64, types.int64, _VECTOR, types.float64[::1], types.float64[::1]
     ),
-    nogil=True, fastmath=_LANES,
+    nogil=True, fastmath=LANES,
 )  # fmt: skip
 def follow(
     blocks: Int[np.ndarray, " n"],
@@ -57,10 +52,10 @@ def follow(
 
 @compiled(
     types.void(
-        _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _read(3), types.int64, _read(3), _read(1), _read(2),
-        _read(2), _ADDRESSES, types.float64[:, ::1], types.float64[:, ::1], types.boolean[::1],
+        _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _CUBE, types.int64, _CUBE, _VECTOR, _MATRIX,
+        _MATRIX, _ADDRESSES, types.float64[:, ::1], types.float64[:, ::1], types.boolean[::1],
     ),
-    nogil=True, fastmath=_LANES,
+    nogil=True, fastmath=LANES,
 )  # fmt: skip
 def grow(
     matrices: Int[np.ndarray, " g"],

@@ -143,7 +143,13 @@ class Conditioned:
         self, part: int, one: Observations, other: Observations, *, noisy: bool = False
     ) -> Float[np.ndarray, "_r _s"]:
         """Prior covariances between outcomes of one part, standardised."""
-        return _covariance(self.hyper, self.scopes, None if self.is_coupled else part, one, other, noisy=noisy)
+        if self.is_coupled:
+            K = observation_covariance(self.hyper, self.scopes, one, other)
+        else:
+            K = factor_covariance(self.hyper, self.scopes[part], part, one, other)
+        if noisy:
+            K.flat[:: len(one) + 1] += one.noise_variances(self.hyper)
+        return K
 
 
 def condition(
@@ -163,25 +169,7 @@ def condition(
     if not is_coupled:
         return Conditioned(hyper, scopes, data, is_coupled, StackedParts.of(hyper, scopes, data), now)
     hyper = hyper.in_one_unit()
-    K = _covariance(hyper, scopes, None, data, data, noisy=True)
+    K = observation_covariance(hyper, scopes, data, data)
+    K.flat[:: len(data) + 1] += data.noise_variances(hyper)
     part = Factorised.of(K, data.residuals(hyper), keeps_inverse=keeps_inverse)
     return Conditioned(hyper, scopes, data, is_coupled, (part,), now)
-
-
-def _covariance(
-    hyper: AdditiveHyperparameters,
-    scopes: Sequence[Sequence[int]],
-    factor: int | None,
-    one: Observations,
-    other: Observations,
-    *,
-    noisy: bool,
-) -> Float[np.ndarray, "_r _s"]:
-    """Covariance of outcomes: of everything, or of one factor alone."""
-    if factor is None:
-        K = observation_covariance(hyper, scopes, one, other)
-    else:
-        K = factor_covariance(hyper, scopes[factor], factor, one, other)
-    if noisy:
-        K.flat[:: len(one) + 1] += one.noise_variances(hyper)
-    return K

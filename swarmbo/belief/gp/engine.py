@@ -68,7 +68,7 @@ class ChannelGP(SpatialGP):
         for array in (*data, self.pending, self.pending_rounds, self.awaited):
             array.flags.writeable = False
 
-    @property
+    @cached_property
     @abstractmethod
     def channels(self) -> AdditiveHyperparameters:
         """Hyper-parameters of latents and channels."""
@@ -132,7 +132,12 @@ class ChannelGP(SpatialGP):
     @property
     def n_data(self) -> int:
         """Number of evaluated points with at least one outcome."""
-        return int((~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)).sum())
+        return int(self.known.sum())
+
+    @property
+    def known(self) -> Bool[np.ndarray, " t"]:
+        """Which evaluated points have at least one outcome."""
+        return ~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)
 
     @property
     def n_pending(self) -> int:
@@ -190,14 +195,8 @@ class ChannelGP(SpatialGP):
         return base.extended(self.ahead)
 
     def _worked_out(self, data: Observations, *, is_coupled: bool) -> Conditioned:
-        return condition(
-            self.channels,
-            self.scopes,
-            data,
-            is_coupled=is_coupled,
-            now=self.now,
-            keeps_inverse=not self.is_one_latent,
-        )
+        keeps = not self.is_one_latent
+        return condition(self.channels, self.scopes, data, is_coupled=is_coupled, now=self.now, keeps_inverse=keeps)
 
     @property
     def _known(self) -> Conditioned | None:

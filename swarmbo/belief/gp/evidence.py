@@ -27,19 +27,17 @@ from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_trans
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.stack_fit import evaluate, room_for
-from swarmbo.boundary.compiling import compiled
+from swarmbo.boundary.compiling import LANES, compiled, read_only
 from swarmbo.kernels import KernelName, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial
 
-_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
-_CODES = types.Array(types.int64, 1, "C", readonly=True)
-_VECTOR, _MATRIX, _CUBE = (types.Array(types.float64, n, "C", readonly=True) for n in (1, 2, 3))
+_CODES, _VECTOR, _MATRIX, _CUBE = read_only(1, types.int64), read_only(1), read_only(2), read_only(3)
 _OUT = types.float64[::1]
 _KEPT = 2**17  # covariances of factors that fit, with their slopes, into a core's cache from one pass to the next
 _GROUPS = 8  # of factors that have hyper-parameters in common, at most: for each two numbers a pair are kept
 
 
-@numba.njit(nogil=True, fastmath=_LANES)
+@numba.njit(nogil=True, fastmath=LANES)
 def _squares(X: Float[np.ndarray, "a t"], column: int, out: Float[np.ndarray, " rows"]) -> None:
     """Squared distances of an outcome's point from those of all later ones."""
     out[:] = 0.0
@@ -49,7 +47,7 @@ def _squares(X: Float[np.ndarray, "a t"], column: int, out: Float[np.ndarray, " 
             out[i] += (at - x[i]) ** 2
 
 
-@numba.njit(nogil=True, fastmath=_LANES)
+@numba.njit(nogil=True, fastmath=LANES)
 def _column(
     kernel: int,
     X: Float[np.ndarray, "a t"],
@@ -83,7 +81,7 @@ def _column(
 @compiled(
     types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, types.float64[:, :, ::1], _OUT),
     nogil=True,
-    fastmath=_LANES,
+    fastmath=LANES,
 )
 def add_covariances(
     kernels: Int[np.ndarray, " k"],
@@ -124,7 +122,7 @@ def add_covariances(
         first = ends[f]
 
 
-@compiled(types.void(types.int64, _CODES, _MATRIX, _MATRIX, _OUT, _OUT), nogil=True, fastmath=_LANES)
+@compiled(types.void(types.int64, _CODES, _MATRIX, _MATRIX, _OUT, _OUT), nogil=True, fastmath=LANES)
 def add_correlations(
     kernel: int,
     ends: Int[np.ndarray, " k"],
@@ -150,9 +148,7 @@ def add_correlations(
         first = ends[f]
 
 
-@compiled(
-    types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _VECTOR, _OUT, _OUT), nogil=True, fastmath=_LANES
-)
+@compiled(types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _VECTOR, _OUT, _OUT), nogil=True, fastmath=LANES)
 def put_derivatives(
     kernels: Int[np.ndarray, " k"],
     ends: Int[np.ndarray, " k"],

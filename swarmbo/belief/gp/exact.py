@@ -101,13 +101,9 @@ class ExactGP(ChannelGP, FieldGP):
         fields = cls._no_data(domain.n_dims, 1)
         return cls(settings=settings, domain=domain, hyperparameters=hyperparameters, outcomes="per-factor", **fields)
 
-    @property
+    @cached_property
     def channels(self) -> AdditiveHyperparameters:
         """Hyper-parameters of the one latent and its channel."""
-        return self._channels
-
-    @cached_property
-    def _channels(self) -> AdditiveHyperparameters:
         return self.hyperparameters.as_channel()
 
     @property

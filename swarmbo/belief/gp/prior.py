@@ -22,7 +22,6 @@ from swarmbo.belief.gp.hyperparameters import (
     ExactGPSettings,
     Hyperparameters,
     LengthscaleModel,
-    TimeAxis,
 )
 from swarmbo.spaces import Domain
 
@@ -74,19 +73,10 @@ class HyperparameterPrior:
         """The prior that settings describe for one latent over a domain."""
         d, sides = domain.n_dims, domain.high - domain.low
         base = np.log(sides.max() / sides) if settings.equal_in == "physical" else np.zeros(d)
-        return cls._made(
-            [d],
-            settings.lengthscales,
-            medians=np.full(d, np.log(settings.lengthscale_median * np.sqrt(d))),
-            spreads=np.full(d, settings.lengthscale_log_std),
-            deviation=settings.deviation_log_std,
-            outputs=[(1.0, settings.outputscale_log_std)],
-            noise_medians=[settings.noise_median],
-            noise_log_std=settings.noise_log_std,
-            noise_floor=settings.noise_floor,
-            time=settings.time,
-            base=base,
-        )
+        medians = np.full(d, np.log(settings.lengthscale_median * np.sqrt(d)))
+        spreads, outputs = np.full(d, settings.lengthscale_log_std), [(1.0, settings.outputscale_log_std)]
+        noises = [settings.noise_median]
+        return cls._made(settings, [d], settings.lengthscales, medians, spreads, outputs, noises, base)
 
     @classmethod
     def of(
@@ -126,43 +116,28 @@ class HyperparameterPrior:
             spreads = np.full(sum(counts), spreads.mean())
         else:
             medians, spreads = np.repeat(medians[firsts], counts), np.repeat(spreads[firsts], counts)
-        return cls._made(
-            counts,
-            model,
-            medians=medians,
-            spreads=spreads,
-            deviation=settings.deviation_log_std,
-            outputs=[
-                (1.0 / k if prior.outputscale_median is None else prior.outputscale_median, prior.outputscale_log_std)
-                for prior in (own[i] for i in firsts)
-            ],
-            noise_medians=noise_medians,
-            noise_log_std=settings.noise_log_std,
-            noise_floor=settings.noise_floor,
-            time=settings.time,
-            base=np.zeros(sum(counts)),
-            ties=ties,
-        )
+        outputs = [
+            (1.0 / k if prior.outputscale_median is None else prior.outputscale_median, prior.outputscale_log_std)
+            for prior in (own[i] for i in firsts)
+        ]
+        base = np.zeros(sum(counts))
+        return cls._made(settings, counts, model, medians, spreads, outputs, noise_medians, base, ties)
 
     @classmethod
     def _made(
         cls,
+        settings: ExactGPSettings | AdditiveGPSettings,
         sizes: Sequence[int],
         model: LengthscaleModel,
-        *,
         medians: Float[np.ndarray, " d"],
         spreads: Float[np.ndarray, " d"],
-        deviation: float,
         outputs: Sequence[tuple[float, float]],
         noise_medians: Sequence[float],
-        noise_log_std: float,
-        noise_floor: float,
-        time: TimeAxis | None,
         base: Float[np.ndarray, " d"],
         ties: Ties | None = None,
     ) -> "HyperparameterPrior":
         """From medians and standard deviations of logarithms, of lengthscales one for each coordinate."""
-        is_shared, n_times = model == "shared", int(time is not None)
+        time, is_shared = settings.time, model == "shared"
         if is_shared:
             medians, spreads = medians[:1], spreads[:1]
         q, k, c = len(medians), len(outputs), len(noise_medians)
@@ -170,22 +145,15 @@ class HyperparameterPrior:
         low, high = np.log(LENGTHSCALE_RANGE)
         bounds = np.array(
             [(low - float(base.max()), high)] * q
-            + [tuple(np.log(TIME_RANGE))] * n_times
+            + [tuple(np.log(TIME_RANGE))] * (time is not None)
             + [tuple(np.log(OUTPUTSCALE_RANGE))] * k
-            + [(np.log(noise_floor), np.log(NOISE_CEILING))] * c
+            + [(np.log(settings.noise_floor), np.log(NOISE_CEILING))] * c
         )
-        centre = np.concatenate(
-            [
-                medians,
-                [] if time is None else [np.log(time.lengthscale_median)],
-                np.log([median for median, _ in outputs]),
-                np.log(noise_medians),
-            ]
-        )
+        times, time_stds = ([], []) if time is None else ([np.log(time.lengthscale_median)], [time.lengthscale_log_std])
+        centre = np.concatenate([medians, times, np.log([median for median, _ in outputs]), np.log(noise_medians)])
         centre = np.clip(centre, bounds[:, 0], bounds[:, 1])
-        own = {"separate": None, "shared": 0.0, "hierarchical": deviation}[model]
-        times = [] if time is None else [time.lengthscale_log_std]
-        spreads = np.array([*spreads, *times, *(std for _, std in outputs), *[noise_log_std] * c])
+        own = {"separate": None, "shared": 0.0, "hierarchical": settings.deviation_log_std}[model]
+        spreads = np.array([*spreads, *time_stds, *(std for _, std in outputs), *[settings.noise_log_std] * c])
         return cls(tuple(sizes), base, is_shared, time is not None, centre, spreads, own, bounds, ties)
 
     @property

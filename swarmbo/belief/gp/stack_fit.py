@@ -25,13 +25,13 @@ from numba.core import types
 from scipy.spatial.distance import pdist
 
 from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.boundary.compiling import compiled
+from swarmbo.boundary.compiling import LANES, compiled, read_only
 from swarmbo.kernels import KernelName, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial
 from swarmbo.kernels.threads import in_threads
 
+_INDEX, _VECTOR, _MATRIX, _CUBE = read_only(1, types.int64), read_only(1), read_only(2), read_only(3)
 _FUSED: Any = {"contract"}
-_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
 _EPSILON = float(np.finfo(float).eps)
 _ATTEMPTS = 12  # to mend a matrix, by ten times as much each time
 _BLOCK = 4  # pivots eliminated at once: every entry of the matrix is read and written once for all of them
@@ -77,10 +77,6 @@ class Evaluated:
     def take(self, rows: Int[np.ndarray, " s"]) -> "Evaluated":
         """Some rows."""
         return Evaluated(self.value[rows], self.gradient[rows], self.information[rows], self.mean[rows])
-
-
-def _read(n_dims: int, of: Any = types.float64) -> Any:
-    return types.Array(of, n_dims, "C", readonly=True)  # takes writable arrays too
 
 
 @numba.njit(nogil=True, fastmath=_FUSED)
@@ -140,7 +136,7 @@ def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tu
     return log_root, smallest
 
 
-@numba.njit(nogil=True, fastmath=_LANES)
+@numba.njit(nogil=True, fastmath=LANES)
 def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np.ndarray, "t"]) -> None:
     """Put -A b into ``out``, for a symmetric matrix A of which the lower triangle is known."""
     t = len(b)
@@ -155,11 +151,11 @@ def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np
 
 @compiled(
     types.void(
-        types.int64, _read(1, types.int64), _read(3), _read(2), _read(2), _read(3), _read(2), _read(1, types.int64),
-        _read(1), types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[::1],
+        types.int64, _INDEX, _CUBE, _MATRIX, _MATRIX, _CUBE, _MATRIX, _INDEX,
+        _VECTOR, types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[::1],
         types.boolean[::1], types.float64[::1],
     ),
-    nogil=True, fastmath=_LANES,
+    nogil=True, fastmath=LANES,
 )  # fmt: skip
 def evaluate(
     kernel: int,

@@ -83,8 +83,7 @@ def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: 
 
 def parts_of(graph: FactorGraph, factor: str, domain: Domain) -> tuple[FactorGraph, Domain]:
     """One factor's variables, a separate factor for each, and their box."""
-    scope, place = graph.scope(factor), {variable: index for index, variable in enumerate(graph.variables)}
-    columns, owner = [place[variable] for variable in scope], graph.factor_owners[graph.place_of[factor]]
+    scope, columns, owner = graph.scope(factor), list(graph.columns[graph.place_of[factor]]), graph.owner(factor)
     parts = FactorGraph(
         factors=part_names(graph, factor),
         scopes=tuple((variable,) for variable in scope),

@@ -252,12 +252,10 @@ def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = (
     history, graph = situation.history, situation.graph
     known = np.isfinite(history.factors) | np.isfinite(history.totals)[:, None]
     whole, some = np.asarray(failed.all(axis=1)), np.asarray(failed.any(axis=1))
-    place = {variable: index for index, variable in enumerate(graph.variables)}
-    scopes = [tuple(place[variable] for variable in scope) for scope in graph.scopes]
     told: list[tuple[tuple[int, ...], np.ndarray, np.ndarray]] = []
     if whole.any():
-        told.append((tuple(range(len(place))), whole, np.asarray(known.any(axis=1)) | (some & ~whole)))
-    for factor, scope in enumerate(scopes):
+        told.append((tuple(range(len(graph.variables))), whole, np.asarray(known.any(axis=1)) | (some & ~whole)))
+    for factor, scope in enumerate(graph.columns):
         if (own := failed[:, factor] & ~whole).any():
             told.append((scope, own, known[:, factor]))
     memory = max(times, key=lambda time: time.lengthscale) if times else None
@@ -267,7 +265,7 @@ def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = (
         learned = SuccessGP.learned(
             situation.domain.to_unit(history.X[rows])[:, list(columns)],
             good[rows],
-            [[local[column] for column in scope] for scope in scopes if set(scope) <= set(columns)],
+            [[local[column] for column in scope] for scope in graph.columns if set(scope) <= set(columns)],
             rounds=None if history.rounds is None else history.rounds[rows],
             now=situation.round,
             memory=memory,

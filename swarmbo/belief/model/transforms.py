@@ -306,7 +306,7 @@ class _Data:
             outputscale_log_std=max(_SPREAD, self.settings.outputscale_log_std),
             noise_median=own.noise_median or self.settings.noise_median,
         )
-        columns = [graph.variables.index(variable) for variable in parts.variables]
+        columns = [graph.column_of[variable] for variable in parts.variables]
         belief = AdditiveGP.create(settings, parts, domain)
         return belief.update(self.X[:, columns], totals=self.F[:, j], noise_variance=self.noise_std[:, j] ** 2)
 
@@ -316,7 +316,7 @@ class _Data:
         out, graph = self.situation.out, self.situation.graph
         given = dict[str, AdditiveGP]()
         for factor, split in splits.items():
-            columns = [graph.variables.index(variable) for variable in split.graph.variables]
+            columns = [graph.column_of[variable] for variable in split.graph.variables]
             awaited = out.awaited[:, graph.place_of[factor]]
             given[factor] = split.condition_on_pending(out.points[awaited][:, columns])
         return Model(given_out(belief, self.situation), learned, factor_warps=warps, splits=given)
@@ -336,13 +336,7 @@ def _density(belief: AdditiveGP, warp: Warp, outcomes: Float[np.ndarray, " t"], 
 
 def _picked(choices: list[AdditiveHyperparameters]) -> AdditiveHyperparameters:
     """Hyper-parameters of each factor from the fit chosen for it."""
-    picked = AdditiveHyperparameters(
-        kernels=tuple(h.kernels[j] for j, h in enumerate(choices)),
-        lengthscales=tuple(h.lengthscales[j] for j, h in enumerate(choices)),
-        outputscales=tuple(h.outputscales[j] for j, h in enumerate(choices)),
-        noise_variances=tuple(h.noise_variances[j] for j, h in enumerate(choices)),
-        total_noise_variance=0.0,
-        constants=tuple(h.constants[j] for j, h in enumerate(choices)),
-        scales=tuple(h.scales[j] for j, h in enumerate(choices)),
-    )
+    fields = ("kernels", "lengthscales", "outputscales", "noise_variances", "constants", "scales")
+    own = {field: tuple(getattr(h, field)[j] for j, h in enumerate(choices)) for field in fields}
+    picked = AdditiveHyperparameters(**own, total_noise_variance=0.0)
     return msgspec.structs.replace(picked, total_noise_variance=float(sum(picked.in_one_unit().noise_variances)))
