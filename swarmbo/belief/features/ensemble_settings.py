@@ -80,42 +80,24 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One Gaussian process of a dictionary: of one factor, or of some in sum.
-
-    Args:
-        kernel: Covariance function of every factor.
-        lengthscales: For each factor one per variable of its scope, > 0, in shares of the domain's sides.
-        shares: Each factor's share of the prior variance; in sum 1.
-        outputscale: Prior variance > 0 of the sum.
-        noise_variance: Noise variance of every outcome, > 0.
-        constant: Prior mean of the sum, divided evenly.
-    """
+    """One Gaussian process of a dictionary: of one factor, or of some in sum."""
 
     kernel: KernelName
-    lengthscales: tuple[tuple[float, ...], ...]
-    shares: tuple[float, ...]
-    outputscale: float = 1.0
-    noise_variance: float = 1e-4
-    constant: float = 0.0
+    lengthscales: tuple[tuple[float, ...], ...]  # by factor, in shares of the domain's sides
+    shares: tuple[float, ...]  # of factors in the prior variance; in sum 1
+    outputscale: float = 1.0  # of the sum
+    noise_variance: float = 1e-4  # of every outcome
+    constant: float = 0.0  # prior mean of the sum, divided evenly
 
 
 class PartHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Members of factors that are weighted together, and their common unit, required to compare weights.
-
-    Args:
-        factors: Indices of the factors.
-        offsets: Offset of each factor's outcomes, in their unit.
-        scale: Unit of the members, > 0, after subtraction of the offset.
-        is_shown: True if outcomes showed the scale; else it is 1, and members have their prior values.
-        fitted_at: Number of evaluations when members were fitted.
-        members: The dictionary.
-    """
+    """Members of factors that are weighted together, and their common unit, required to compare weights."""
 
     factors: tuple[int, ...]
-    offsets: tuple[float, ...]
-    scale: float
-    is_shown: bool
-    fitted_at: int
+    offsets: tuple[float, ...]  # of each factor's outcomes, in their unit
+    scale: float  # unit of the members after subtraction of the offset
+    is_shown: bool  # else the scale is 1, and members have their prior values
+    fitted_at: int  # number of evaluations
     members: tuple[Member, ...]
 
     def constants(self, member: Member) -> Float[np.ndarray, " k"]:

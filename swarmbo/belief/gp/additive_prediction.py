@@ -31,21 +31,15 @@ _ENTRIES = 2**20  # means of factors worked out at once
 class AdditivePosterior(ChannelGP):
     """The posterior of a sum of Gaussian processes, and of each of them.
 
-    Predictions of the sum, and the fields not listed here, are those of its base, ``ChannelGP``.
-
-    Args:
-        settings: Kernel, priors, effort of the fit.
-        graph: Scopes; points have their columns in the order of ``graph.variables``.
-        hyperparameters: In use.
-        standardise: Whether outcomes are brought to mean 0 and variance 1 at each update, until the first fit.
-        fitted_at: Number of data at the last fit; 0: not yet.
+    Predictions of the sum, and the fields not listed here, are those of its base, ``ChannelGP``. Columns of points are
+    in the order of ``graph.variables``.
     """
 
     settings: AdditiveGPSettings
     graph: FactorGraph
     hyperparameters: AdditiveHyperparameters
-    standardise: bool
-    fitted_at: int
+    standardise: bool  # at each update, until the first fit
+    fitted_at: int  # number of data at the last fit; 0: not yet
 
     @cached_property
     def channels(self) -> AdditiveHyperparameters:

@@ -20,23 +20,14 @@ from swarmbo.belief.gp.stack import StackedParts
 
 @dataclass(frozen=True, eq=False)
 class Conditioned:
-    """A posterior, ready for use latent by latent; in the standardised unit of each.
+    """A posterior, ready for use latent by latent; in the standardised unit of each."""
 
-    Args:
-        hyper: Hyper-parameters; all in one unit if latents are coupled.
-        scopes: Columns of U that each latent reads.
-        data: The observations, those pending last.
-        is_coupled: Whether all latents share one covariance matrix.
-        parts: That one, factorised, or the stack of one for each latent.
-        now: Its round; of no account where nothing fades.
-    """
-
-    hyper: AdditiveHyperparameters
-    scopes: Sequence[Sequence[int]]
-    data: Observations
-    is_coupled: bool
-    parts: tuple[Factorised] | StackedParts
-    now: float = 0.0
+    hyper: AdditiveHyperparameters  # all in one unit if latents are coupled
+    scopes: Sequence[Sequence[int]]  # columns that each latent reads
+    data: Observations  # those pending last
+    is_coupled: bool  # all latents share one covariance matrix
+    parts: tuple[Factorised] | StackedParts  # that one, or the stack of one for each latent
+    now: float = 0.0  # of no account where nothing fades
 
     def points(self, latents: Sequence[int]) -> Float[np.ndarray, "g T a"]:
         """The observed points that some latents of one size read, padded to a common T."""

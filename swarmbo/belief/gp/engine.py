@@ -35,17 +35,10 @@ Outcomes = Literal["total", "per-factor"]
 class ChannelGP(SpatialGP):
     """A belief about channels, immutable: what learns returns a new one. Joint questions are to channel ``channel``.
 
-    Args:
-        points: Evaluated points (t, n), physical.
-        totals: Their outcomes in sum (t,); NaN where not observed.
-        factors: Their outcomes by factor (t, k); NaN where not observed.
-        noise: Noise variances (t, 1 + k) that were told, the total's first, physical; NaN: the fitted one.
-        rounds: The round of each evaluation (t,); of no account where nothing fades.
-        pending: Points (p, n) conditioned on without an outcome, of ``pending_rounds``.
-        awaited: Of which factors (p, k) their outcomes are to come; those of all as ``outcomes`` says: the total, or
-            each factor's.
-        base: The posterior of the first data, which further ones extend; None: of no data.
-        given: The posterior of all data and points pending, which further ones extend; None: not worked out.
+    Outcomes are NaN where not observed, and noise variances, the total's first, where the fitted one is taken. Points
+    ``pending`` are conditioned on without an outcome; ``awaited`` says which factors' are to come, and ``outcomes`` in
+    which form those of all: as a total, or as each factor's. Of the posterior of the first data, ``base``, and that of
+    all data and points pending, ``given``, further ones are extensions.
     """
 
     channel: ClassVar[int] = TOTAL

@@ -95,14 +95,9 @@ def add_covariances(
 ) -> None:
     """Add the covariances of all factors to the pairs of outcomes, those with the first outcome first.
 
-    Args:
-        kernels: Codes, see ``swarmbo.kernels.compiled``; of a user's own ``GIVEN`` and their place in ``given``.
-        ends: Where the coordinates of each factor end.
-        X: Points, in lengthscales, factor after factor and coordinate by coordinate.
-        outputs: Outputscales.
-        holds: Whether a factor is in an outcome, as 0 or 1.
-        given: Correlations of the pairs and their slopes, of a user's own kernels.
-        kept: Covariances of each factor and their slopes are put here, where there is room for those of all.
+    Points are in lengthscales, factor after factor and coordinate by coordinate; those of each factor end at ``ends``.
+    A user's own kernels have the code ``GIVEN`` plus their place in ``given``: correlations of the pairs and their
+    slopes. Covariances of each factor and their slopes are ``kept`` where there is room for those of all.
     """
     t, first = X.shape[1], 0
     squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
@@ -206,13 +201,9 @@ class LogPosterior:
     """Log posterior density of theta given outcomes of the total, of factors, or both; value and gradient.
 
     Totals of factors that have one kernel of the library's own, nothing in common, and do not decay take the pass that
-    stacks take: it needs less than half the time. A matrix that is singular to rounding is left to LAPACK.
-
-    Args:
-        prior: Of theta; one noise variance, or one per factor and one of totals.
-        known_noise: Noise variances that were told, standardised; NaN where theta has it.
-        channel: ``TOTAL`` or a factor's index, for each outcome; None if all are totals.
-        decay: The kernel over time, and the round of each outcome; None where nothing fades.
+    stacks take: it needs less than half the time. A matrix that is singular to rounding is left to LAPACK. Outcomes
+    without a ``channel`` are totals; ``known_noise`` is NaN where theta has it; ``decay`` has the kernel over time and
+    the round of each outcome.
 
     Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Kandasamy et al. 2015, section 3.3 for the sum.
     """

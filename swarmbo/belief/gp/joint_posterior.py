@@ -34,21 +34,13 @@ class Term:
 
 @dataclass(frozen=True, eq=False)
 class JointPosterior:
-    """Posterior of a channel at m points, in physical units; covariances between r and c of them cost r c n, no solve.
-
-    Args:
-        mean: Posterior means.
-        var: Latent posterior variances, >= 0.
-        V: Of all parts, one below the other, in the channel's unit.
-        terms: The latents of the channel.
-        scale: Physical unit of one standardised unit.
-    """
+    """Posterior of a channel at m points, in physical units; a covariance of r and c of them costs r c n, no solve."""
 
     mean: Float[np.ndarray, " m"]
     var: Float[np.ndarray, " m"]
-    V: Float[np.ndarray, "n m"]
+    V: Float[np.ndarray, "n m"]  # of all parts, one below the other, in the channel's unit
     terms: tuple[Term, ...]
-    scale: float
+    scale: float  # physical unit of one standardised unit
 
     @classmethod
     def of(cls, conditioned: Conditioned, channel: int, query: Observations) -> "JointPosterior":

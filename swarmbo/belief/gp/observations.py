@@ -15,23 +15,14 @@ LEAST_NOISE = 1e-8  # of the variance of outcomes: a deviation of 1e-4 of theirs
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Outcomes, one entry each. Many of them may be of one joint point, which is then kept once.
+    """Outcomes, one entry each. Many of them may be of one joint point, which is then kept once."""
 
-    Args:
-        places: Joint points in the unit cube.
-        row: Which of them each outcome is of.
-        channel: ``TOTAL`` or the index of a factor.
-        outcome: In physical units; NaN for points that are pending.
-        noise: Variance of its noise where that was told, physical; NaN where the fitted one is taken.
-        rounds: The round of each; of no account where nothing fades.
-    """
-
-    places: Float[np.ndarray, "t n"]
-    row: Int[np.ndarray, " r"]
-    channel: Int[np.ndarray, " r"]
-    outcome: Float[np.ndarray, " r"]
-    noise: Float[np.ndarray, " r"]
-    rounds: Float[np.ndarray, " r"]
+    places: Float[np.ndarray, "t n"]  # joint points in the unit cube
+    row: Int[np.ndarray, " r"]  # place of each outcome
+    channel: Int[np.ndarray, " r"]  # ``TOTAL`` or the index of a factor
+    outcome: Float[np.ndarray, " r"]  # physical; NaN for points that are pending
+    noise: Float[np.ndarray, " r"]  # variance, physical; NaN where the fitted one is taken
+    rounds: Float[np.ndarray, " r"]  # of no account where nothing fades
 
     @classmethod
     def of(

@@ -45,28 +45,19 @@ class Ties:
 class HyperparameterPrior:
     """A normal prior over theta, cut off at bounds.
 
-    Args:
-        sizes: Number of coordinates of each latent.
-        base: Added to the lengthscale parameters to give the log-lengthscales, latent after latent.
-        is_shared: Whether one parameter stands for all lengthscales, but for the base.
-        has_time: Whether there is a lengthscale of time.
-        centre: Mean and mode.
-        spreads: Standard deviations; of lengthscale parameters that share a part, those of that part.
-        deviation: Standard deviation of what each lengthscale parameter has of its own besides the part that all share;
-            None where they share none.
-        bounds: Lower and upper.
-        ties: How few stand for many; ``sizes`` and ``base`` are then of the few. None: each stands for itself.
+    Log-lengthscales are ``base`` plus parameters, latent after latent. Where these share a part, ``spreads`` are those
+    of that part, and ``deviation`` is that of each one's own.
     """
 
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # coordinates of each latent, or of the few that stand for many
     base: Float[np.ndarray, " d"]
-    is_shared: bool
+    is_shared: bool  # one parameter stands for all lengthscales, but for the base
     has_time: bool
-    centre: Float[np.ndarray, " p"]
-    spreads: Float[np.ndarray, " p"]
-    deviation: float | None
+    centre: Float[np.ndarray, " p"]  # mean and mode
+    spreads: Float[np.ndarray, " p"]  # standard deviations
+    deviation: float | None  # None: no part is shared
     bounds: Float[np.ndarray, "p 2"]
-    ties: Ties | None = None
+    ties: Ties | None = None  # None: each stands for itself
 
     @classmethod
     def of_field(cls, settings: ExactGPSettings, domain: Domain) -> "HyperparameterPrior":

@@ -30,31 +30,20 @@ class Marginals:
 
 @dataclass(frozen=True, eq=False)
 class StackedParts(Sequence[Factorised]):
-    """What a posterior needs of k latents with up to T observations each, pending ones last.
+    """What a posterior needs of k latents with up to T observations each, pending ones last; arrays are 0 beyond.
 
     As a sequence it gives the factorised matrix of each, which takes a while: ask the arrays where all are wanted.
-
-    Args:
-        entries: Which observations each latent has, in their order; 0 beyond.
-        counts: How many.
-        known: How many of them have outcomes.
-        residuals: Outcomes less their prior means, standardised; 0 beyond.
-        noise: Variances of their noise, standardised; 0 beyond.
-        inverse: L⁻¹ of each.
-        whitened: L⁻¹ residual, 0 where pending and beyond.
-        alpha: K⁻¹ residual of those known, likewise.
-        jitters: The largest share of its diagonal that was added to an entry of each matrix.
     """
 
-    entries: Int[np.ndarray, "k T"]
+    entries: Int[np.ndarray, "k T"]  # which observations each latent has, in their order
     counts: Int[np.ndarray, " k"]
-    known: Int[np.ndarray, " k"]
-    residuals: Float[np.ndarray, "k T"]
-    noise: Float[np.ndarray, "k T"]
-    inverse: BlockRows
-    whitened: Float[np.ndarray, "k T"]
-    alpha: Float[np.ndarray, "k T"]
-    jitters: Float[np.ndarray, " k"]
+    known: Int[np.ndarray, " k"]  # how many have outcomes
+    residuals: Float[np.ndarray, "k T"]  # outcomes less their prior means, standardised
+    noise: Float[np.ndarray, "k T"]  # variances, standardised
+    inverse: BlockRows  # L⁻¹ of each
+    whitened: Float[np.ndarray, "k T"]  # L⁻¹ residual, 0 where pending
+    alpha: Float[np.ndarray, "k T"]  # K⁻¹ residual of those known, likewise
+    jitters: Float[np.ndarray, " k"]  # largest share of its diagonal that was added to an entry of each matrix
 
     @classmethod
     def of(

@@ -174,20 +174,17 @@ def evaluate(
     is_sound: Float[np.ndarray, " b"],
     room: Float[np.ndarray, " n"],
 ) -> None:
-    """Log evidence of sums, its gradient and average information, by the c logarithms that follow.
+    """Log evidence of sums, its gradient and average information, by the c logarithms in ``logs``.
 
-    Args:
-        ends: Where the coordinates of each of the k parts of a sum end; a latent that is observed by itself is one.
-        Ut: Points as each sum reads them, coordinate by coordinate.
-        known_noise: Noise variances; NaN where the fitted one holds.
-        given: Where the kernel is ``GIVEN``, of a latent that is observed by itself, for each pair of its outcomes the
-            correlation, its slope, and what it gains with the logarithm of the lengthscale of time; else unused.
-        logs: Of a lengthscales, that of time where outcomes fade, k outputscales and the fitted noise variance.
-        which: Of which sum each row is.
-        added: To the diagonal of each matrix, so that it is not singular.
-        information: Overwritten, as are ``value`` to ``is_sound``; (b, 0, 0) where it is not wanted.
-        is_sound: Whether the matrix was positive definite, to rounding; if not, nothing else means anything.
-        room: Large arrays cost as much to allocate as to use: see ``room_for``. Empty: they are allocated.
+    These are of a lengthscales, that of time where outcomes fade, k outputscales and the fitted noise variance. The
+    coordinates of each of the k parts of a sum end at ``ends``; a latent that is observed by itself is one. Each row is
+    of the sum ``which``, and something is ``added`` to the diagonal, so that it is not singular. Where the kernel is
+    ``GIVEN``, of a latent that is observed by itself, ``given`` has for each pair of its outcomes the correlation, its
+    slope, and what it gains with the logarithm of the lengthscale of time.
+
+    The arrays from ``value`` on are overwritten; ``information`` of shape (b, 0, 0) is not wanted. A row is sound if
+    the matrix was positive definite, to rounding; if not, nothing else means anything. Large arrays cost as much to
+    allocate as to use: ``room`` of ``room_for`` saves that, empty room does not.
     """
     a, t, k = Ut.shape[1], Ut.shape[2], len(ends)
     c, T = logs.shape[1], (t + _BLOCK - 1) // _BLOCK * _BLOCK
@@ -335,14 +332,10 @@ def room_for(k: int, t: int) -> Float[np.ndarray, " n"]:
 class StackedLogPosterior:
     """Log posterior densities of the hyper-parameters of g latents, or of g sums, each given t outcomes of its own.
 
-    To the diagonal of a matrix that is singular to rounding something is added.
-
-    Args:
-        priors: Of theta, one each; all of one form. Those of several latents are of their sum.
-        kernel: Of all; of sums not a user's own.
-        U: Points in the unit cube, as each latent reads them, or all latents of a sum in turn.
-        known_noise: Noise variances that were told, standardised; NaN where theta has it.
-        decay: The kernel over time, and the round of each outcome; None where nothing fades, as in sums.
+    To the diagonal of a matrix that is singular to rounding something is added. Priors, all of one form, are of theta;
+    those of several latents are of their sum. Points are as each latent reads them, or all latents of a sum in turn.
+    ``known_noise`` is NaN where theta has it; ``decay`` has the kernel over time and the round of each outcome. Sums
+    have no kernel of a user's own, and do not fade.
 
     Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Gilmour et al. 1995 for the average information.
     """
@@ -463,21 +456,15 @@ def maximise_stacked(
     """Local searches side by side: damped Newton steps within bounds. The result of one does not depend on the others.
 
     A step solves the information, damped, for the gradient, in those coordinates that a bound does not hold back. It is
-    damped less after it brought what it promised, and more after it brought little or none.
+    damped less after it brought what it promised, and more after it brought little or none. A search ends when the gain
+    that its undamped step promises, or that of an accepted one, is below ``tolerance``, relative to the value. No step
+    is ``longest`` in natural logarithms: the quadratic model knows nothing of what lies further. Of two searches of a
+    latent that come nearer than ``apart`` in all coordinates, only the one further up goes on.
+
+    Starts of one latent (``which``) follow one another, as many for each; ``begun`` is what they are worth, if known.
+    Returns thetas, the log posterior there, and the profiled means.
 
     Source: Nocedal & Wright 2006, section 4.1 for the damping, 16.7 for projection on bounds.
-
-    Args:
-        which: Of which latent each start is; those of one latent follow one another, as many for each.
-        tolerance: A search ends when the gain that its undamped step promises, or that of an accepted one, is below
-            this, relative to the value.
-        longest: Of a step, in natural logarithms: the quadratic model knows nothing of what lies further.
-        apart: Of two searches of a latent that come nearer than this in all coordinates, only the one further up goes
-            on; 0: both do.
-        begun: What the starts are worth, if that is known.
-
-    Returns:
-        Thetas, the log posterior there, and the profiled means.
     """
     low, high = log_posterior.bounds[which, :, 0], log_posterior.bounds[which, :, 1]
     theta = np.clip(starts, low, high)

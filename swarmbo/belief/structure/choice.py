@@ -12,23 +12,14 @@ from swarmbo.belief.structure.settings import SampledStructure, StructureSetting
 
 
 class LearnedStructure(msgspec.Struct, frozen=True):
-    """Scopes in use, and the state of the next search; plain data. Variables are columns of joint points.
+    """Scopes in use, and the state of the next search; plain data. Variables are columns of joint points."""
 
-    Args:
-        scopes: In use, at least one; every variable is covered.
-        shares: Prior share of the variance of each, in sum 1; empty: even ones.
-        chosen_at: Number of evaluations when they were chosen.
-        state: State of the search: the last one of a chain over partitions, or the scopes themselves.
-        start: Starting point of its fits; None: without data, or with constant ones.
-        samples: The sampled decompositions with these scopes; empty for other searches.
-    """
-
-    scopes: Scopes
-    shares: tuple[float, ...]
-    chosen_at: int
-    state: Scopes
-    start: StartingPoint | None = None
-    samples: tuple[Scopes, ...] = ()
+    scopes: Scopes  # at least one; every variable is covered
+    shares: tuple[float, ...]  # prior share of the variance of each, in sum 1; empty: even ones
+    chosen_at: int  # number of evaluations
+    state: Scopes  # last state of a chain over partitions, or the scopes themselves
+    start: StartingPoint | None = None  # of its fits; None: without data, or with constant ones
+    samples: tuple[Scopes, ...] = ()  # sampled decompositions; empty for other searches
 
 
 def choose_structure(
