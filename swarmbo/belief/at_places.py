@@ -153,12 +153,10 @@ class AtPlaces:
 
     @cached_property
     def _anywhere(self) -> ExactGP:
-        """The belief with all pending points."""
         return self.belief.condition_on_pending(self.places[self.pending])
 
     @cached_property
     def _root(self) -> Float[np.ndarray, "p p"]:
-        """Cholesky factor of the covariance of pending measurements."""
         told = self.cache.cov(self.pending, self.pending)
         told.flat[:: len(told) + 1] += self.noise_variance
         return factorise(told)[0]

@@ -313,7 +313,6 @@ class FactorGraph:
         )
 
     def _repr_html_(self) -> str:
-        """Table of factors, their variables and owners for notebooks; the first ones of a large graph."""
         rows = [
             (f, ", ".join(scope), o) for f, scope, o in zip(self.factors, self.scopes, self.factor_owners, strict=True)
         ]

@@ -192,7 +192,6 @@ class SolveReport(msgspec.Struct, frozen=True):
         return self.traffic.bytes
 
     def _repr_html_(self) -> str:
-        """Table of the known entries for notebooks."""
         rows = [("rounds", self.rounds), ("value", self.value), ("gap at most", self.gap)]
         rows += [("messages", self.messages), ("bytes", self.bytes), ("forbidden by", ", ".join(self.violated) or None)]
         return html_table(f"Agreement: {self.status}", [row for row in rows if row[1] is not None])

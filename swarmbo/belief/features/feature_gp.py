@@ -45,7 +45,6 @@ class FeatureGP(FieldGP):
 
     @cached_property
     def _root(self) -> Float[np.ndarray, "p p"]:
-        """Lower Cholesky factor of the weights' precision."""
         precision = self.information.precision
         if self.pending is not None:
             Phi = self.basis.features(self._to_unit(self.pending))

@@ -156,7 +156,6 @@ class FusedBelief:
         return faults.open(self.names, links)
 
     def _fared(self, media: Sequence[FaultyTransport], round: int) -> LinkReport | None:
-        """Report of links over all exchanges of an occasion."""
         if not isinstance(self._transport, Faults):
             return None
         fared = sum((LinkReport(medium.now, edges=by_name(medium.edges)) for medium in media), LinkReport(ticks=0))

@@ -176,7 +176,6 @@ class FusedView(ABC):
         )
 
     def _is_known(self, names: Iterable[str]) -> bool:
-        """True if agents are of the team, as far as known."""
         return self.team is None or self.team.issuperset(names)
 
     def _adopt(self, proposal: Proposal) -> None:
@@ -185,7 +184,6 @@ class FusedView(ABC):
         self._has_adopted()
 
     def _information(self, rows: slice = slice(None)) -> Information:
-        """Information in its own measurements, or some of them, under the present proposal."""
         proposal, X, y, noise = self.proposal, self.X[rows], self.y[rows], self.noise[rows]
         return information_of(proposal.basis, proposal.hyperparameters, self.domain, X, y, noise)
 

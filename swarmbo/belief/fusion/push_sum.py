@@ -177,7 +177,6 @@ class PushSum(FusedView):
         self._kept = self._seen = None
 
     def _batch(self, n: int) -> str:
-        """Name of its last n measurements."""
         return f"{self.name} {self.n_measurements - n} {n}"
 
     def _begin_session(self, link: _Link) -> None:

@@ -112,7 +112,6 @@ class AdditiveGP(AdditivePosterior):
         *,
         standardise: bool,
     ) -> dict[str, Any]:
-        """Fields of a belief without data."""
         own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes, "fitted_at": 0}
         own |= {"hyperparameters": hyperparameters, "standardise": standardise}
         return own | cls._no_data(len(graph.variables), len(graph.factors))
@@ -124,7 +123,6 @@ class AdditiveGP(AdditivePosterior):
         return made
 
     def _with(self, **changes: Any) -> "AdditiveGP":
-        """A copy with other fields, and nothing of what was worked out from them."""
         return self._of({field.name: getattr(self, field.name) for field in fields(self)} | changes)
 
     @classmethod

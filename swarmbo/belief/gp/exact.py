@@ -256,7 +256,6 @@ class ExactGP(ChannelGP, FieldGP):
         return list((first.channels.constants[0] + first.hyperparameters.scale * means).T)
 
     def _split(self, X: ArrayLike) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, " m"]]:
-        """Checked points, and the round of each."""
         points, d = self._points(X), self.domain.n_dims
         return points[:, :d], points[:, d] if self.has_time else np.full(len(points), self.now)
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.fit_alone import Alone, fit_alone
+from swarmbo.belief.gp.fit_alone import fit_alone
 from swarmbo.belief.gp.fit_jointly import decay_of, fit_jointly, fit_sums, hyperparameters_at
 from swarmbo.belief.gp.hyperparameters import (
     AdditiveHyperparameters,
@@ -16,7 +16,7 @@ from swarmbo.belief.gp.hyperparameters import (
     Hyperparameters,
     TimeCorrelation,
 )
-from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
+from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior, warm_start
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
@@ -105,10 +105,8 @@ def fit_additive(
     belief: "AdditivePosterior", rng: np.random.Generator, warm: AdditiveHyperparameters | None
 ) -> AdditiveHyperparameters:
     """Maximum a-posteriori hyper-parameters: of factors observed alone each by itself, with any totals all jointly."""
-    data = belief.observations
-    if (data.channel == TOTAL).any():
-        offsets, scales, is_shown = units(belief.totals, belief.factors)
-        return fit_jointly(belief, data, offsets, scales, rng, warm, is_shown=is_shown)
+    if (belief.observations.channel == TOTAL).any():
+        return fit_jointly(belief, rng, warm)
     return fit_together([belief], [rng], [warm])[0]
 
 
@@ -122,8 +120,4 @@ def fit_together(
         return []
     if all((belief.observations.channel == TOTAL).any() for belief in beliefs):
         return fit_sums(beliefs, rngs, warm)
-    fits = [
-        Alone(belief.observations, *units(belief.totals, belief.factors)[:2], rng, earlier)
-        for belief, rng, earlier in zip(beliefs, rngs, warm, strict=True)
-    ]
-    return fit_alone(beliefs[0], fits)
+    return fit_alone(beliefs, rngs, warm)

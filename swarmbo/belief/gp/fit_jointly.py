@@ -19,13 +19,8 @@ if TYPE_CHECKING:
 
 def fit_jointly(
     belief: "AdditivePosterior",
-    data: Observations,
-    offsets: Float[np.ndarray, " k"],
-    scales: Float[np.ndarray, " k"],
     rng: np.random.Generator,
     warm: AdditiveHyperparameters | None,
-    *,
-    is_shown: bool,
 ) -> AdditiveHyperparameters:
     """Maximum a-posteriori hyper-parameters of all factors together: totals tie them.
 
@@ -33,6 +28,8 @@ def fit_jointly(
     """
     from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
 
+    data = belief.observations
+    offsets, scales, is_shown = units(belief.totals, belief.factors)
     settings, k, scale = belief.settings, len(belief.graph.factors), float(scales[0])
     is_mixed = bool((data.channel != TOTAL).any())
     prior = _joint_prior(belief, is_mixed=is_mixed)

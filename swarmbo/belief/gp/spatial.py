@@ -73,7 +73,6 @@ class SpatialGP(ABC):
         return cache.mean, cache.cov(everything, everything)
 
     def _points(self, X: ArrayLike) -> Float[np.ndarray, "m c"]:
-        """Points checked, with their rounds where the belief has a time axis."""
         return checked_places(X, self.domain, self.has_time, self.now)
 
     def _to_unit(self, X: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "m c"]:

@@ -220,7 +220,6 @@ class _Data:
         return msgspec.structs.replace(self.settings, noise_floor=_FLOOR, noise_log_std=log_std)
 
     def fitted(self, kinds: Collection[tuple[WarpKind, float]]) -> tuple[Warp, ...]:
-        """Transforms of given kinds, one for each factor."""
         return tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(kinds, self.F.T, strict=True))
 
     def known(self, learned: Learned) -> Model:
@@ -335,7 +334,6 @@ def _density(belief: AdditiveGP, warp: Warp, outcomes: Float[np.ndarray, " t"], 
 
 
 def _picked(choices: list[AdditiveHyperparameters]) -> AdditiveHyperparameters:
-    """Hyper-parameters of each factor from the fit chosen for it."""
     fields = ("kernels", "lengthscales", "outputscales", "noise_variances", "constants", "scales")
     own = {field: tuple(getattr(h, field)[j] for j, h in enumerate(choices)) for field in fields}
     picked = AdditiveHyperparameters(**own, total_noise_variance=0.0)
