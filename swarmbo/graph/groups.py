@@ -27,13 +27,7 @@ class FactorStack:
 
 
 def stacks_of(graph: FactorGraph, factors: Iterable[str] | None = None) -> tuple[FactorStack, ...]:
-    """Stack factors by the size of their scopes, small ones first, each stack in the graph's order of factors.
-
-    Example:
-        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"], "h": ["z", "x"]})
-        >>> [(stack.factors, stack.columns.tolist()) for stack in stacks_of(graph)]
-        [(('g',), [[2]]), (('f', 'h'), [[0, 1], [2, 0]])]
-    """
+    """Stack factors by the size of their scopes, small ones first, each stack in the graph's order of factors."""
     wanted = set(graph.factors if factors is None else factors)
     by_size: dict[int, list[int]] = {}
     for place, factor in enumerate(graph.factors):

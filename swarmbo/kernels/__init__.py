@@ -1,8 +1,6 @@
 """Stationary kernels with derivatives, and functions drawn from their Gaussian-process priors."""
 
-from swarmbo.kernels.covariance import (
-    Covariance as Covariance,
-)
+from swarmbo.kernels.covariance import Covariance as Covariance
 from swarmbo.kernels.registry import (
     KERNEL_NAMES as KERNEL_NAMES,
     KernelName as KernelName,

@@ -23,11 +23,7 @@ from swarmbo.records import (
 
 
 def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> float:
-    """Root mean squared error of a belief's mean, against the noise-free field at the same points, in its unit.
-
-    Raises:
-        ShapeError: If they are not two equal vectors with at least one entry.
-    """
+    """Root mean squared error of a belief's mean, against the noise-free field at the same points, in its unit."""
     _require_equal_vectors(mean, values)
     return float(np.sqrt(np.mean((mean - values) ** 2)))
 
@@ -35,7 +31,7 @@ def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> 
 def level_f1(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"], level: float) -> float:
     """F1 score of the places where a map exceeds a level: harmonic mean of precision and recall, from 0 to 1.
 
-    1 if neither the map nor the field exceeds the level anywhere. Inputs are as for ``map_rmse``.
+    1 if neither the map nor the field exceeds the level anywhere.
 
     Source: Gotovos, Casati, Hitz & Krause 2013, Active learning for level set estimation, section 5.
     """
@@ -109,10 +105,9 @@ def simple_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"
 
 
 def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
-    """Sum over all measurements so far of maximum minus true value, for each round.
+    """Sum over all measurements so far of maximum minus true value, for each round; NaN where it is unknown.
 
-    Measurements at reset and en route, which no method chose, do not count, nor do failed ones. NaN from the first
-    round on that has measurements but no score.
+    Measurements at reset and en route, which no method chose, do not count, nor do failed ones.
     """
     return np.cumsum([_total_regret(record) for record in records])
 
@@ -177,13 +172,9 @@ def first_score(goal: Goal) -> Scored:
 
 
 def metrics_of(records: Sequence[RoundRecord], goal: Goal, moves: bool) -> dict[Metric, float]:
-    """Known metrics of a run.
+    """Known metrics of a run, from all its rounds. Regret is given for the peak only.
 
-    Args:
-        records: All its rounds.
-        goal: Task in the field. Regret is given for the peak only.
-        moves: True if the field changes: scores are then means over the rounds that the team chose, not those of the
-            last round.
+    If the field ``moves``, scores are means over the rounds that the team chose, not those of the last round.
     """
     found: dict[Metric, float] = {}
     for scored in _SCORED_BY[goal]:

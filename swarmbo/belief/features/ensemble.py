@@ -154,10 +154,7 @@ class Ensemble:
         return tuple(int(rng.choice(len(w), p=w / w.sum())) for rng, w in zip(rngs, self.weights, strict=True))
 
     def draw(
-        self,
-        chosen: Sequence[int],
-        rngs: Sequence[np.random.Generator],
-        noise_rngs: Sequence[np.random.Generator],
+        self, chosen: Sequence[int], rngs: Sequence[np.random.Generator], noise_rngs: Sequence[np.random.Generator]
     ) -> FeatureSample:
         """One function per factor: jointly a draw from the posterior of chosen members.
 

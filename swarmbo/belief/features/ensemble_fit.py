@@ -135,10 +135,7 @@ def _fit_variances(
     density -= 0.5 * (np.log(noises / settings.noise_median) / settings.noise_log_std) ** 2
     s, n = np.unravel_index(int(np.argmax(density)), density.shape)
     return msgspec.structs.replace(
-        member,
-        outputscale=float(_OUTPUTSCALES[s]),
-        noise_variance=float(noises[n]),
-        constant=float(constants[s, n]),
+        member, outputscale=float(_OUTPUTSCALES[s]), noise_variance=float(noises[n]), constant=float(constants[s, n])
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,22 +26,16 @@ from swarmbo.boundary.rng import sobol
 from swarmbo.spaces import Domain
 
 
-class Intersection(NamedTuple):
-    """Fused information: ``share`` in [0, 1] of the first estimate, and the rest of the second."""
-
-    information: Information
-    share: float
-
-
 def intersection(
     first: Information, second: Information, importance: Float[np.ndarray, "p p"] | None = None
-) -> Intersection:
+) -> tuple[Information, float]:
     """Fuse two estimates of the same weights, each from the prior N(0, I) and data of unknown overlap.
 
     The posterior precisions are averaged, P⁻¹ = a P₁⁻¹ + (1 - a) P₂⁻¹. If both reported covariances were at least the
-    true ones, so is the fused one, whatever data they share. The share a minimises trace(importance P), so the result
-    is never worse than the better of the two by that measure. With ``importance`` (None: the identity) the mean of φφᵀ
-    over the domain, that is the mean variance of the field. The prior is in both, so it counts once.
+    true ones, so is the fused one, whatever data they share. The share a, which is returned too, minimises
+    trace(importance P), so the result is never worse than the better of the two by that measure. With ``importance``
+    (None: the identity) the mean of φφᵀ over the domain, that is the mean variance of the field. The prior is in both,
+    so it counts once.
 
     Source: Julier & Uhlmann 1997.
     """
@@ -56,7 +50,7 @@ def intersection(
 
     inside = float(minimize_scalar(measure, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-6}).x)
     share = min((1.0, 0.0, inside), key=measure)  # of equals the first, so that known information changes nothing
-    return Intersection(first.scaled(share) + second.scaled(1.0 - share), share)
+    return first.scaled(share) + second.scaled(1.0 - share), share
 
 
 _PLACES = 256  # points for the mean variance

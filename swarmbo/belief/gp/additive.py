@@ -16,13 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.additive_given import (
-    domain_of,
-    given_hyperparameters,
-    kept_factors,
-    own_kernels,
-    regrouped,
-)
+from swarmbo.belief.gp.additive_given import domain_of, given_hyperparameters, kept_factors, own_kernels, regrouped
 from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.channel_state import read_channels, write_channels

@@ -67,10 +67,8 @@ def extend(
 ) -> tuple[Float[np.ndarray, "n+k n+k"], float]:
     """Append k rows to a lower Cholesky factor, in O(k n²) instead of O((n + k)³); the jitter is of new entries.
 
-    With K = [[L Lᵀ, ·], [K_new_old, K_new_new]] the new rows are B = K_new_old L⁻ᵀ and the factor of the Schur
-    complement K_new_new - B Bᵀ. Where that is not positive definite in float64 (a duplicate without noise), jitter is
-    added to its diagonal as in ``factorise``; rounding noise is measured by K_new_new, not by the complement, which may
-    be nothing but noise.
+    The new rows are B = K_new_old L⁻ᵀ and the factor of the Schur complement K_new_new - B Bᵀ. Rounding noise is
+    measured by K_new_new, not by the complement, which may be nothing but noise.
     """
     n, k = L.shape[0], K_new_new.shape[0]
     B = solve_lower(L, K_new_old.T)

@@ -381,10 +381,7 @@ def _least_squares(design: Float[np.ndarray, "t c"], target: Float[np.ndarray, "
 
 
 def maximise(
-    log_posterior: LogPosterior,
-    starts: list[Float[np.ndarray, " p"]],
-    max_iterations: int,
-    tolerance: float = 1e-6,
+    log_posterior: LogPosterior, starts: list[Float[np.ndarray, " p"]], max_iterations: int, tolerance: float = 1e-6
 ) -> tuple[Float[np.ndarray, " p"], float]:
     """The best of several local searches: theta and the log posterior there."""
 

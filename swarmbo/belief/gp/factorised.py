@@ -23,11 +23,7 @@ class Factorised:
 
     @classmethod
     def of(
-        cls,
-        K: Float[np.ndarray, "r r"],
-        residual: Float[np.ndarray, " r"],
-        *,
-        keeps_inverse: bool = True,
+        cls, K: Float[np.ndarray, "r r"], residual: Float[np.ndarray, " r"], *, keeps_inverse: bool = True
     ) -> "Factorised":
         """Factorise the covariance of known outcomes, noise included."""
         units = _units(K)

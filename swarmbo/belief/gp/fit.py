@@ -10,12 +10,7 @@ from jaxtyping import Float
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.fit_alone import fit_alone
 from swarmbo.belief.gp.fit_jointly import decay_of, fit_jointly, fit_sums, hyperparameters_at
-from swarmbo.belief.gp.hyperparameters import (
-    AdditiveHyperparameters,
-    ExactGPSettings,
-    Hyperparameters,
-    TimeCorrelation,
-)
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, Hyperparameters, TimeCorrelation
 from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior, warm_start
 from swarmbo.graph import FactorGraph

@@ -113,9 +113,7 @@ def _found(
 
 
 def _searched(
-    belief: "AdditivePosterior",
-    group: Sequence[_Problem],
-    kernel: str,
+    belief: "AdditivePosterior", group: Sequence[_Problem], kernel: str
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """The best theta found for each of some factors of one form, and its constant mean, standardised."""
     from swarmbo.belief.gp.stack_fit import StackedLogPosterior  # late: numba is slow to load

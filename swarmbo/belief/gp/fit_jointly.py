@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 def fit_jointly(
-    belief: "AdditivePosterior",
-    rng: np.random.Generator,
-    warm: AdditiveHyperparameters | None,
+    belief: "AdditivePosterior", rng: np.random.Generator, warm: AdditiveHyperparameters | None
 ) -> AdditiveHyperparameters:
     """Maximum a-posteriori hyper-parameters of all factors together: totals tie them.
 

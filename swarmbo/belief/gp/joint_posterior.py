@@ -81,10 +81,7 @@ class JointPosterior:
         return self._covariances(rows, [term.at for term in other.terms], other.V)
 
     def _covariances(
-        self,
-        rows: Int[np.ndarray, " r"] | slice,
-        at: Sequence[Float[np.ndarray, "c _a"]],
-        V: Float[np.ndarray, "n c"],
+        self, rows: Int[np.ndarray, " r"] | slice, at: Sequence[Float[np.ndarray, "c _a"]], V: Float[np.ndarray, "n c"]
     ) -> Float[np.ndarray, "r c"]:
         prior = reduce(np.add, [term.matrix(rows, own) for term, own in zip(self.terms, at, strict=True)])
         prior -= self.V[:, rows].T @ V  # in place: there are very many of these

@@ -131,10 +131,6 @@ class SuccessGP:
         columns = np.arange(self.U.shape[1])
         return self.offset + self.part(self.terms, U, columns)[0]
 
-    def probability(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
-        """Most probable probability of success at points of the unit cube."""
-        return expit(self.logit(U))
-
     def part(
         self, terms: Iterable[Term], X: Float[np.ndarray, "m a"], columns: Int[np.ndarray, " a"]
     ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m a"]]:

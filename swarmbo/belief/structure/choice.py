@@ -47,7 +47,14 @@ def choose_structure(
     evidence = ScopeEvidence(belief, U[told], totals[told], start, noise[told])
     samples: list[Scopes] = []
     if isinstance(settings, SampledStructure):
-        samples = _sampled(settings, evidence, rng, previous, n)
+        largest = settings.largest
+        if previous is not None:
+            state = previous.state
+        else:
+            state = (tuple(range(n)),) if largest is None else random_blocks(n, largest, rng)
+            if settings.burn_in:
+                (state,) = sample_partitions(state, evidence, rng, 1, moves=settings.burn_in, largest=largest)
+        samples = sample_partitions(state, evidence, rng, settings.samples, moves=settings.moves, largest=largest)
         (scopes, shares), state = averaged(samples), samples[-1]
     else:
         alone = tuple((variable,) for variable in range(n))
@@ -57,20 +64,3 @@ def choose_structure(
     _, varies = evidence.standardised()
     start = evidence.fit(state).starting_point() if varies else None
     return LearnedStructure(scopes, shares, n_evaluations, state, start, tuple(samples))
-
-
-def _sampled(
-    settings: SampledStructure,
-    evidence: ScopeEvidence,
-    rng: np.random.Generator,
-    previous: LearnedStructure | None,
-    n: int,
-) -> list[Scopes]:
-    largest = settings.largest
-    if previous is not None:
-        state = previous.state
-    else:
-        state = (tuple(range(n)),) if largest is None else random_blocks(n, largest, rng)
-        if settings.burn_in:
-            (state,) = sample_partitions(state, evidence, rng, 1, moves=settings.burn_in, largest=largest)
-    return sample_partitions(state, evidence, rng, settings.samples, moves=settings.moves, largest=largest)

@@ -21,12 +21,7 @@ def canonical(blocks: Iterable[Iterable[int]]) -> Scopes:
 
 
 def all_partitions(n: int, largest: int | None = None) -> Iterator[Partition]:
-    """Every partition of {0, …, n-1}, their number is the n-th of Bell; fewer with a cap on the size of blocks.
-
-    Example:
-        >>> len(list(all_partitions(4))), len(list(all_partitions(4, largest=2)))
-        (15, 10)
-    """
+    """Every partition of {0, …, n-1}, their number is the n-th of Bell; fewer with a cap on the size of blocks."""
     if n == 0:
         yield ()
         return
@@ -48,8 +43,8 @@ class Proposal(NamedTuple):
 def propose(partition: Partition, rng: np.random.Generator, largest: int | None = None) -> Proposal | None:
     """Split a block or merge two, with even odds if both are possible; None if no move is.
 
-    A split takes any block of s > 1 elements, all with the same probability, and one of its 2^(s-1) - 1 cuts in two. A
-    merge takes any pair of blocks that is within the cap ``largest`` when merged.
+    A split takes a block of more than one element and one of its cuts in two, each with the same probability. A merge
+    takes any pair of blocks that is within the cap ``largest`` when merged.
     """
     splittable, pairs = _moves(partition, largest)
     if not splittable and not pairs:

@@ -16,13 +16,7 @@ _PROBES = 32
 
 
 def screened(
-    start: Scopes,
-    evidence: ScopeEvidence,
-    rng: np.random.Generator,
-    *,
-    largest: int,
-    gain: float,
-    tries: int,
+    start: Scopes, evidence: ScopeEvidence, rng: np.random.Generator, *, largest: int, gain: float, tries: int
 ) -> Scopes:
     """Scopes that explain the data better than those at the start, by a greedy search; none lies in another.
 
