@@ -66,15 +66,9 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
         require_kernel(self, "kernels")
         for field in ("kernels", "lengthscales"):
             require(self, field, lambda v: len(v) > 0 and len(set(v)) == len(v), "at least one, and none twice")
-        require(
-            self,
-            "lengthscales",
-            lambda v: all(
-                length in get_args(FittedLengthscales) if isinstance(length, str) else _SHORTEST <= length <= _LONGEST
-                for length in v
-            ),
-            "numbers from 1e-9 to 1e9, 'fitted' or 'shared'",
-        )
+        fitted, wanted = get_args(FittedLengthscales), "numbers from 1e-9 to 1e9, 'fitted' or 'shared'"
+        is_length = [x in fitted if isinstance(x, str) else _SHORTEST <= x <= _LONGEST for x in self.lengthscales]
+        require(self, "lengthscales", lambda _: all(is_length), wanted)
         size = len(self.kernels) * len(self.lengthscales)
         require(self, "floor", lambda v: v < 1.0 / size, f"a number >= 0 and less than 1 / {size} members")
 

@@ -62,12 +62,6 @@ class FusedBelief:
 
     An ``Agent`` holds the belief of one of them (``held``), adds its own measurements, and exchanges messages itself.
     Faults of the ``transport`` add to the losses of the settings.
-
-    Attributes:
-        agents: Local agents by name.
-        sent: Traffic of the last exchange.
-        fared: Report of faulty links in the last exchange; None without faults.
-        due: Messages of local agents that are not sent yet.
     """
 
     def __init__(
@@ -85,8 +79,8 @@ class FusedBelief:
         self.domain = domain
         self.seed = seed
         self.names = tuple(agents)
-        self.fared: LinkReport | None = None
-        self.sent = Traffic()
+        self.fared: LinkReport | None = None  # report of faulty links in the last exchange; None without faults
+        self.sent = Traffic()  # of the last exchange
         self._transport = transport
         at_hand = self.names if held is None else tuple(held)
         start = Proposal(0, "", ExactGP.create(settings.prior, domain).hyperparameters, seed, settings.n_features)
@@ -94,7 +88,7 @@ class FusedBelief:
         self.failures = {name: FailureFlooding(name, domain, start) for name in at_hand}
         for view in (*self.agents.values(), *self.failures.values()):
             view.team, view.is_whole = frozenset(self.names), held is not None
-        self.due: tuple[Talk, ...] = ()
+        self.due: tuple[Talk, ...] = ()  # messages of local agents that are not sent yet
         self._waits = dict.fromkeys(self.agents, 0)  # exchanges in which an agent waited for another's proposal
         self.now = 0.0  # rounds
         self._occasions = 0  # number of exchanges

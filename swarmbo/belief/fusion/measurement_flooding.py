@@ -293,9 +293,8 @@ class MeasurementFlooding(FusedView):
 
     def _has_measured(self, n_new: int) -> None:
         new = slice(self.n_measurements - n_new, None)
-        self._file(
-            self.name, self.n_measurements, _packed(np.column_stack([self.X[new], self.y[new], self.noise[new]]))
-        )
+        rows = np.column_stack([self.X[new], self.y[new], self.noise[new]])
+        self._file(self.name, self.n_measurements, _packed(rows))
 
     def _has_adopted(self) -> None:
         for peer in self._peers.values():

@@ -227,10 +227,6 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
         """Unit of the standardised outcomes of a factor, or of the total (-1)."""
         return self.common_scale if channel < 0 else self.scales[channel]
 
-    def noise_variance_of(self, channel: int) -> float:
-        """Of the standardised outcomes of a factor, or of the total (-1)."""
-        return self.total_noise_variance if channel < 0 else self.noise_variances[channel]
-
     def in_one_unit(self) -> "AdditiveHyperparameters":
         """The same model with all scales equal, as totals need it."""
         common = self.common_scale

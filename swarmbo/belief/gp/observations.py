@@ -114,17 +114,13 @@ class Observations:
 
     def residuals(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
         """Standardised outcomes, all known, less their prior means."""
-        present, place = np.unique(self.channel, return_inverse=True)
-        constants = np.array([hyper.constant_of(channel) for channel in present])[place]
-        scales = np.array([hyper.scale_of(channel) for channel in present])[place]
-        return (self.outcome - constants) / scales
+        constants = np.array([*hyper.constants, hyper.constant])[self.channel]  # the last is that of ``TOTAL``
+        return (self.outcome - constants) / np.array([*hyper.scales, hyper.common_scale])[self.channel]
 
     def noise_variances(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
         """Standardised: those that were told, else the fitted ones."""
-        present, place = np.unique(self.channel, return_inverse=True)
-        fitted = np.array([hyper.noise_variance_of(channel) for channel in present])[place]
-        scales = np.array([hyper.scale_of(channel) for channel in present])[place]
-        told = standardised_noise(self.noise, scales)
+        fitted = np.array([*hyper.noise_variances, hyper.total_noise_variance])[self.channel]
+        told = standardised_noise(self.noise, np.array([*hyper.scales, hyper.common_scale])[self.channel])
         return np.where(np.isnan(told), fitted, told)
 
 
