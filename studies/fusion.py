@@ -23,10 +23,10 @@ from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.belief.features.information import Information, information_of, packed_size
 from swarmbo.belief.fusion import (
+    CommitteeFlooding,
     CovarianceIntersection,
     FusedView,
     MeasurementFlooding,
-    PredictionFlooding,
     Proposal,
     PushSum,
     exchange,
@@ -122,19 +122,13 @@ def by_messages(make: Callable[..., FusedView], case: Case) -> tuple[Predictions
     return [agent.belief.posterior(case.places) for agent in agents], transport.traffic.bytes, n_steps
 
 
-def by_experts(product: str, case: Case) -> tuple[Predictions, int, int]:
-    """Experts who tell one another predictions at the places asked for."""
-    return by_messages(partial(PredictionFlooding, places=case.places, product=product), case)
-
-
 METHODS: dict[str, Method] = {
     "pooled, exact": pooled_exact,
     "pooled, random features": pooled_features,
     "alone": alone,
     "flooding of measurements": partial(by_messages, MeasurementFlooding),
     "consensus": partial(by_messages, PushSum),
-    "robust committee": partial(by_experts, "robust-committee"),
-    "generalised product": partial(by_experts, "generalised-product"),
+    "robust committee": partial(by_messages, CommitteeFlooding),
     "covariance intersection": partial(by_messages, CovarianceIntersection),
     "adding up (wrong)": adding_up,
 }

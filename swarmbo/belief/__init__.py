@@ -1,7 +1,6 @@
 """Beliefs of a team about a field, or about a function."""
 
 from swarmbo.belief.at_places import means_by_agent as means_by_agent, quick_at as quick_at
-from swarmbo.belief.features.ensemble_settings import EnsembleSettings as EnsembleSettings
 from swarmbo.belief.gp.additive import AdditiveGP as AdditiveGP
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings as AdditiveGPSettings, FactorPrior as FactorPrior
 from swarmbo.belief.gp.exact import ExactGP as ExactGP
@@ -12,13 +11,5 @@ from swarmbo.belief.gp.hyperparameters import (
     TimeAxis as TimeAxis,
     TimeCorrelation as TimeCorrelation,
 )
-from swarmbo.belief.gp.joint_posterior import JointPosterior as JointPosterior
-from swarmbo.belief.gp.path_sample import PathSample as PathSample
-from swarmbo.belief.gp.stack import Marginals as Marginals
-from swarmbo.belief.model.warping import Warp as Warp, WarpKind as WarpKind
-from swarmbo.belief.views import (
-    PlaceBelief as PlaceBelief,
-    Views as Views,
-    has_view as has_view,
-    view_of as view_of,
-)
+from swarmbo.belief.model.warping import Warp as Warp
+from swarmbo.belief.views import PlaceBelief as PlaceBelief, Views as Views, has_view as has_view, view_of as view_of

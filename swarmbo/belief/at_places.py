@@ -53,16 +53,9 @@ class Looked:
 class AtPlaces:
     """An exact belief, fast at known places and equal elsewhere, up to rounding.
 
-    Pending places reduce the variance like measurements with the usual noise, in any order.
-
-    Args:
-        belief: The belief, at its round.
-        places: Different ones (m, d), physical, in the order of their keys; then others that joined them.
-        known: Table of the first m.
-        cache: The posterior at all of them.
-        pending: Indices of those taken as measured (p,).
-        grows: Let any further place join when it is queried, instead of conditioning the belief: faster with few
-            places.
+    Pending places reduce the variance like measurements with the usual noise, in any order. ``known`` is the table of
+    the first places, in the order of their keys; others joined them. If it ``grows``, any further place joins when it
+    is queried, instead of conditioning the belief: faster with few places.
     """
 
     belief: ExactGP
@@ -76,11 +69,7 @@ class AtPlaces:
     def of(
         cls, belief: PlaceBelief, places: Float[np.ndarray, "k d"], entries: int = _ENTRIES, *, grows: bool = False
     ) -> PlaceBelief:
-        """The belief, fast at places (k, d), physical; unchanged if it is not exact, or if that would take too much
-        memory.
-
-        ``entries`` is the limit of stored covariances with data.
-        """
+        """The belief, fast at places; unchanged if it is not exact, or would store more than ``entries`` numbers."""
         if not isinstance(belief, ExactGP):
             return belief
         keys = place_keys(places)
@@ -121,9 +110,7 @@ class AtPlaces:
     def of_rows(
         self, rows: Int[np.ndarray, " k"], *, on_data: bool = False
     ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-        """Means and variances at some of the places; ``on_data`` ignores pending ones, for an upper bound of the
-        variance.
-        """
+        """Means and variances at some places; ``on_data``: without pending ones, an upper bound of the variance."""
         mean, var = self.cache.mean[rows], self.cache.var[rows]
         if on_data or not len(self.pending):
             return mean, var
@@ -166,12 +153,10 @@ class AtPlaces:
 
     @cached_property
     def _anywhere(self) -> ExactGP:
-        """The belief with all pending points."""
         return self.belief.condition_on_pending(self.places[self.pending])
 
     @cached_property
     def _root(self) -> Float[np.ndarray, "p p"]:
-        """Cholesky factor of the covariance of pending measurements."""
         told = self.cache.cov(self.pending, self.pending)
         told.flat[:: len(told) + 1] += self.noise_variance
         return factorise(told)[0]
@@ -210,8 +195,7 @@ def quick_at(belief: PlaceBelief, places: Mapping[str, Float[np.ndarray, "_ d"]]
 
     A shared exact belief of at most 2,000 measurements is fast at all places, and equal up to rounding. With more
     measurements each agent uses the 800 most informative about the middle of its places; up to 2,000 if its places
-    extend farther than these do, and all beyond that. Agents are then fast at their own places, if memory suffices for
-    all.
+    extend farther than these do, and all beyond that. Agents are then fast at their own places, if memory suffices.
     """
     if isinstance(belief, Views):
         # none is made fast at others' places: an agent that knows only its own would get other last digits
@@ -243,8 +227,8 @@ def _nearby(belief: PlaceBelief, places: Float[np.ndarray, "k d"], n_agents: int
 def means_by_agent(views: Views, X: Float[np.ndarray, "m d"]) -> dict[str, Float[np.ndarray, " m"]]:
     """Each agent's means (m,) at physical points (m, d), in the unit of the outcome.
 
-    Agents that share a belief share the result. For beliefs with equal hyper-parameters, which mostly have common data,
-    covariances with the points are computed once.
+    For beliefs with equal hyper-parameters, which mostly have common data, covariances with the points are computed
+    once.
     """
     groups: dict[Hashable, dict[int, PlaceBelief]] = {}
     for belief in views.by_agent.values():

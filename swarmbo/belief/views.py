@@ -71,9 +71,7 @@ class PlaceBelief(Protocol):
 class Views:
     """Local beliefs of several agents of one round; as one belief it answers by its representative.
 
-    Args:
-        by_agent: Belief of each agent; agents with equal beliefs may share one.
-        representative: Agent whose belief answers; an agent with only its own belief has none, and must not ask.
+    An agent with only its own belief has no representative, and must not ask.
     """
 
     by_agent: Mapping[str, PlaceBelief]

@@ -16,9 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import caching, typeinfer
+from numba.core import caching, typeinfer, types
 
 from swarmbo.errors import CompilingWarning
+
+LANES: Any = {"contract", "reassoc", "nsz"}  # for ``fastmath``: sums may be taken in lanes
+
+
+def read_only(n_dims: int, of: Any = types.float64) -> Any:
+    """Type of arrays in C order that are only read; it takes writable ones too."""
+    return types.Array(of, n_dims, "C", readonly=True)
 
 
 def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., Any]], Any]:

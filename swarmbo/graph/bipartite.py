@@ -64,9 +64,7 @@ def read_with_variables(g: "nx.Graph[Any]", variables: Iterable[Hashable] | None
 
 
 def read_with_tables(g: "nx.Graph[Any]", tables: Mapping[Any, Any] | None) -> Read:
-    """Read a graph with tables by factor, edge and node; None: attributes ``table``. A ConfigError if it is no graph of
-    factors or interactions, a ShapeError if tables do not fit it.
-    """
+    """Read a graph with tables by factor, edge and node; None: attributes ``table``."""
     names, node_of = _names(g), dict[str, Any]()
     node_of.update((name, node) for node, name in names.items())
     if tables is None:
@@ -113,12 +111,10 @@ def _joined(g: "nx.Graph[Any]", node_of: Mapping[str, Any], key: object) -> tupl
 
 
 def _of_nodes(g: "nx.Graph[Any]", attribute: str) -> dict[Any, Any]:
-    """Attribute by node; None for nodes without it."""
     return {node: data.get(attribute) for node, data in g.nodes(data=True)}
 
 
 def _names(g: "nx.Graph[Any]") -> dict[Any, str]:
-    """Text that names each node."""
     if g.is_directed() or g.is_multigraph():
         raise ConfigError(
             f"got a {type(g).__name__}; wanted an undirected graph with one edge between two nodes: nx.Graph(g), if "

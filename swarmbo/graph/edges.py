@@ -11,12 +11,8 @@ from jaxtyping import Int
 class Edges:
     """Pairs of a factor and a variable of its scope, as indices, factor by factor, in the order of the scope.
 
-    Args:
-        factors: Factor of each edge.
-        variables: Variable of each edge.
-        first: First edge of each factor, and last the number of edges.
-        by_variable: Edges variable by variable, for each in the graph's order of factors.
-        first_of: For each variable the start of its edges in ``by_variable``, and last the number of edges.
+    ``first`` has the first edge of each factor, and last the number of edges. ``by_variable`` has edges variable by
+    variable, in the graph's order of factors; those of each begin at ``first_of``.
     """
 
     factors: Int[np.ndarray, " e"]

@@ -231,7 +231,7 @@ class FactorGraph:
 
     def scope(self, factor: str) -> tuple[str, ...]:
         """Variables of a factor, in the order of its table's axes."""
-        return self._scope_by_factor[factor]
+        return self.scopes[self.place_of[factor]]
 
     def factors_of(self, variable: str) -> tuple[str, ...]:
         """Factors of a variable, in the graph's order."""
@@ -244,11 +244,11 @@ class FactorGraph:
 
     def owner(self, factor: str) -> str:
         """Agent that owns a factor."""
-        return self._owner_by_factor[factor]
+        return self.factor_owners[self.place_of[factor]]
 
     def variable_owner(self, variable: str) -> str:
         """Agent that acts a variable."""
-        return self._owner_by_variable[variable]
+        return self.variable_owners[self.column_of[variable]]
 
     def factors_owned_by(self, agent: str) -> tuple[str, ...]:
         """Factors of an agent, in the graph's order."""
@@ -277,7 +277,7 @@ class FactorGraph:
     @cached_property
     def components(self) -> tuple["FactorGraph", ...]:
         """Connected parts, in the order of their first factors, each with the graph's order and owners."""
-        scopes, factors_of = self._scope_by_factor, self._factors_by_variable
+        scopes, factors_of = dict(zip(self.factors, self.scopes, strict=True)), self._factors_by_variable
         members: list[list[str]] = []
         factors_seen: set[str] = set()
         variables_seen: set[str] = set()
@@ -317,7 +317,6 @@ class FactorGraph:
         )
 
     def _repr_html_(self) -> str:
-        """Table of factors, their variables and owners for notebooks; the first ones of a large graph."""
         rows = [
             (f, ", ".join(scope), o) for f, scope, o in zip(self.factors, self.scopes, self.factor_owners, strict=True)
         ]
@@ -328,7 +327,12 @@ class FactorGraph:
     @cached_property
     def column_of(self) -> Mapping[str, int]:
         """Index of each variable among the variables."""
-        return {variable: place for place, variable in enumerate(self.variables)}
+        return _ByName("variable", ((variable, place) for place, variable in enumerate(self.variables)))
+
+    @cached_property
+    def columns(self) -> tuple[tuple[int, ...], ...]:
+        """For each factor the indices of its variables among the variables."""
+        return tuple(tuple(self.column_of[variable] for variable in scope) for scope in self.scopes)
 
     @cached_property
     def edges(self) -> Edges:
@@ -338,19 +342,7 @@ class FactorGraph:
     @cached_property
     def place_of(self) -> Mapping[str, int]:
         """Index of each factor among the factors."""
-        return {factor: place for place, factor in enumerate(self.factors)}
-
-    @cached_property
-    def _scope_by_factor(self) -> "_ByName[tuple[str, ...]]":
-        return _ByName("factor", zip(self.factors, self.scopes, strict=True))
-
-    @cached_property
-    def _owner_by_factor(self) -> "_ByName[str]":
-        return _ByName("factor", zip(self.factors, self.factor_owners, strict=True))
-
-    @cached_property
-    def _owner_by_variable(self) -> "_ByName[str]":
-        return _ByName("variable", zip(self.variables, self.variable_owners, strict=True))
+        return _ByName("factor", ((factor, place) for place, factor in enumerate(self.factors)))
 
     @cached_property
     def _factors_by_owner(self) -> dict[str, tuple[str, ...]]:

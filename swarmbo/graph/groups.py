@@ -11,10 +11,7 @@ from swarmbo.graph.factor_graph import FactorGraph
 
 @dataclass(frozen=True, eq=False)
 class FactorStack:
-    """Some factors of one graph with scopes of the same size.
-
-    ``columns`` (g, a) has the indices of each factor's variables in ``graph.variables``, in scope order.
-    """
+    """Some factors of one graph with scopes of the same size: columns of their variables, in scope order."""
 
     factors: tuple[str, ...]
     columns: Int[np.ndarray, "g a"]
@@ -30,20 +27,13 @@ class FactorStack:
 
 
 def stacks_of(graph: FactorGraph, factors: Iterable[str] | None = None) -> tuple[FactorStack, ...]:
-    """Stack factors by the size of their scopes, small ones first, each stack in the graph's order of factors.
-
-    Example:
-        >>> graph = FactorGraph.from_scopes({"f": ["x", "y"], "g": ["z"], "h": ["z", "x"]})
-        >>> [(stack.factors, stack.columns.tolist()) for stack in stacks_of(graph)]
-        [(('g',), [[2]]), (('f', 'h'), [[0, 1], [2, 0]])]
-    """
+    """Stack factors by the size of their scopes, small ones first, each stack in the graph's order of factors."""
     wanted = set(graph.factors if factors is None else factors)
-    place = graph.column_of
-    by_size: dict[int, list[str]] = {}
-    for factor in graph.factors:
+    by_size: dict[int, list[int]] = {}
+    for place, factor in enumerate(graph.factors):
         if factor in wanted:
-            by_size.setdefault(len(graph.scope(factor)), []).append(factor)
+            by_size.setdefault(len(graph.scopes[place]), []).append(place)
     return tuple(
-        FactorStack(tuple(names), np.array([[place[variable] for variable in graph.scope(name)] for name in names]))
-        for _, names in sorted(by_size.items())
+        FactorStack(tuple(graph.factors[i] for i in places), np.array([graph.columns[i] for i in places]))
+        for _, places in sorted(by_size.items())
     )

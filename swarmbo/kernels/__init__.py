@@ -1,12 +1,9 @@
 """Stationary kernels with derivatives, and functions drawn from their Gaussian-process priors."""
 
-from swarmbo.kernels.covariance import (
-    Covariance as Covariance,
-)
+from swarmbo.kernels.covariance import Covariance as Covariance
 from swarmbo.kernels.registry import (
     KERNEL_NAMES as KERNEL_NAMES,
     KernelName as KernelName,
-    is_cusped as is_cusped,
     kernel_names as kernel_names,
     load_kernels as load_kernels,
     named_kernels as named_kernels,
@@ -22,8 +19,6 @@ from swarmbo.kernels.spectral import (
 from swarmbo.kernels.stationary import (
     correlation as correlation,
     correlation_and_slope as correlation_and_slope,
-    correlation_slope as correlation_slope,
     kernel_matrix as kernel_matrix,
-    kernel_matrix_gradient as kernel_matrix_gradient,
     scaled_distance as scaled_distance,
 )

@@ -16,30 +16,14 @@ from jaxtyping import Float
 from scipy.spatial.distance import cdist
 
 from swarmbo.kernels.registry import KernelName
-from swarmbo.kernels.stationary import (
-    correlation,
-    kernel_matrix,
-    kernel_matrix_gradient,
-    scaled_distance,
-)
+from swarmbo.kernels.stationary import correlation, kernel_matrix, scaled_distance
 
 
 @dataclass(frozen=True, eq=False)
 class Covariance:
-    """A covariance function with its hyper-parameters.
+    """A covariance function with its hyper-parameters; the lengthscale of time is last, if there is a ``time_kernel``.
 
     Source: Rasmussen & Williams 2006, section 4.2.4: a product of kernels over different coordinates is a kernel.
-
-    Args:
-        kernel: c, over locations.
-        lengthscales: One per coordinate > 0, in its unit; that of time last, if there is one.
-        outputscale: Prior variance s > 0.
-        time_kernel: b, over the last coordinate; None if all coordinates are spatial.
-
-    Example:
-        >>> prior = Covariance("rbf", np.array([1.0, 2.0]), 4.0, time_kernel="matern12")
-        >>> prior.matrix(np.array([[0.0, 0.0]]), np.array([[0.0, 2.0], [1.0, 2.0]])).round(3).tolist()
-        [[1.472, 0.893]]
     """
 
     kernel: KernelName
@@ -55,9 +39,7 @@ class Covariance:
         return places * correlation(self.time_kernel, scaled_distance(X[:, -1:], Z[:, -1:], self.lengthscales[-1:]))
 
     def by_row(self, X: Float[np.ndarray, "n d"]) -> Callable[[int], Float[np.ndarray, " n"]]:
-        """Make a function of a point's index that returns prior covariances of that point with all points, as a new
-        array.
-        """
+        """Make a function of a point's index: prior covariances of that point with all, as a new array."""
         scaled, d = X / self.lengthscales, X.shape[1] - (self.time_kernel is not None)
         places, times = np.ascontiguousarray(scaled[:, :d]), np.ascontiguousarray(scaled[:, d:])
 
@@ -70,14 +52,3 @@ class Covariance:
             return covariances
 
         return row
-
-    def gradient(self, X: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d n m"]:
-        """Derivatives of k(X, Z) with respect to the coordinates of X; see ``kernel_matrix_gradient``."""
-        if self.time_kernel is None:
-            return kernel_matrix_gradient(self.kernel, X, Z, self.lengthscales, self.outputscale)
-        (x, t), (z, u), (own, fade) = (np.split(part, [-1], axis=-1) for part in (X, Z, self.lengthscales))
-        # product rule: each derivative times the other factor of the kernel
-        by_place = kernel_matrix_gradient(self.kernel, x, z, own, self.outputscale)
-        by_time = kernel_matrix_gradient(self.time_kernel, t, u, fade, 1.0)
-        then = correlation(self.time_kernel, scaled_distance(t, u, fade))
-        return np.concatenate([by_place * then, by_time * kernel_matrix(self.kernel, x, z, own, self.outputscale)])

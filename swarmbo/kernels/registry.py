@@ -84,10 +84,6 @@ def named_kernels(belief: Any, at: str = "$.belief") -> dict[str, str]:
     """Kernels that a belief's settings name as a user's own code, by the path of the name; nothing is loaded.
 
     Kinds of a user's own are skipped.
-
-    Example:
-        >>> named_kernels({"kind": "exact", "kernel": "my_kernels:Wave", "time": {"kernel": "rbf"}})
-        {'$.belief.kernel': 'my_kernels:Wave'}
     """
     table = msgspec.to_builtins(belief) if isinstance(belief, msgspec.Struct) else belief
     if not isinstance(table, Mapping) or is_own(table.get("kind")):
@@ -130,11 +126,6 @@ def _named(value: Any, at: str) -> Iterator[tuple[str, str]]:
 def kernel_names() -> tuple[KernelName, ...]:
     """Names of all kernels: those of swarmbo, then registered ones."""
     return (*KERNEL_NAMES, *_OWN)
-
-
-def is_cusped(name: KernelName) -> bool:
-    """True if a kernel may have a cusp at zero distance, where distances need all their digits."""
-    return name == "matern12" or name not in KERNEL_NAMES
 
 
 def require_kernel(settings: object, field: str = "kernel") -> None:

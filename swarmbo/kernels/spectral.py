@@ -27,32 +27,23 @@ def spectral_frequencies(
 
     Source: Rahimi & Recht 2007, alg. 1; Rasmussen & Williams 2006, eq. 4.15.
     """
+    shape = n_frequencies, lengthscales.size
     if name not in KERNEL_NAMES:
-        return _own_frequencies(rng, name, lengthscales.size, n_frequencies) / lengthscales
-    z = rng.standard_normal((n_frequencies, lengthscales.size))
+        if (sampler := own_kernel(name).frequencies) is None:
+            raise ConfigError(
+                f"got {name!r}, which was registered without frequencies; wanted frequencies, to draw functions: "
+                "register_kernel(…, frequencies=…)",
+                at="$.kernel",
+            )
+        v = np.asarray(sampler(rng, *shape), dtype=float)
+        if v.shape != shape or not np.isfinite(v).all():
+            raise ShapeError(f"frequencies of kernel {name!r}: got shape {v.shape}; wanted {shape} finite numbers")
+        return v / lengthscales
+    z = rng.standard_normal(shape)
     if name != "rbf":
         dof = _DEGREES_OF_FREEDOM[name]
         z /= np.sqrt(rng.chisquare(dof, size=(n_frequencies, 1)) / dof)
     return z / lengthscales
-
-
-def _own_frequencies(
-    rng: np.random.Generator, name: KernelName, n_dims: int, n_frequencies: int
-) -> Float[np.ndarray, "k d"]:
-    sampler = own_kernel(name).frequencies
-    if sampler is None:
-        raise ConfigError(
-            f"got {name!r}, which was registered without frequencies; wanted frequencies, to draw functions: "
-            "register_kernel(…, frequencies=…)",
-            at="$.kernel",
-        )
-    frequencies = np.asarray(sampler(rng, n_frequencies, n_dims), dtype=float)
-    if frequencies.shape != (n_frequencies, n_dims) or not np.isfinite(frequencies).all():
-        raise ShapeError(
-            f"frequencies of kernel {name!r}: got shape {frequencies.shape}; wanted ({n_frequencies}, {n_dims}) finite "
-            "numbers"
-        )
-    return frequencies
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,22 +76,10 @@ def draw(
 ) -> FourierDraw:
     """Draw a function from the zero-mean Gaussian-process prior; equal generators draw equal functions.
 
+    The number of sines and cosines, ``n_features``, is even; the covariance within one draw deviates from the kernel by
+    about outputscale / √n_features.
+
     Source: Rahimi & Recht 2007, with the spectral densities of ``spectral_frequencies``.
-
-    Args:
-        lengthscales: One per coordinate, > 0, in the unit of the coordinate.
-        outputscale: Prior variance > 0, in the square of the outcome's unit.
-        n_features: Number of sines and cosines, an even number >= 2. The covariance within one draw deviates from the
-            kernel by about outputscale / √n_features.
-
-    Raises:
-        ConfigError: If a lengthscale or the outputscale is not finite and > 0, or n_features is not even and >= 2.
-
-    Example:
-        >>> from swarmbo.boundary.rng import stream
-        >>> f = draw(stream(0, "field"), "matern52", np.array([0.3, 0.3]), 1.0)
-        >>> f(np.zeros((3, 2))).shape
-        (3,)
     """
     lengthscales = np.asarray(lengthscales, dtype=float)
     if lengthscales.ndim != 1 or not (np.isfinite(lengthscales).all() and (lengthscales > 0.0).all()):

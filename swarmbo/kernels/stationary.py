@@ -1,4 +1,4 @@
-"""Stationary kernels: k(x, z) = s c(r) with r² = Σ_j ((x_j - z_j) / l_j)², and their derivatives.
+"""Stationary kernels: k(x, z) = s c(r) with r² = Σ_j ((x_j - z_j) / l_j)².
 
 Everything is written through two radial functions: the correlation c(r), and its slope w(r) = -c'(r) / r, which stays
 finite at r = 0 for every kernel but Matern-1/2. With them
@@ -24,10 +24,6 @@ def correlation(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarr
     Matern-1/2: exp(-r). Matern-3/2: (1 + √3 r) exp(-√3 r). Matern-5/2: (1 + √5 r + 5r²/3) exp(-√5 r). RBF: exp(-r²/2).
 
     Source: Rasmussen & Williams 2006, eqs. 4.9, 4.16, 4.17.
-
-    Example:
-        >>> correlation("matern12", np.array([0.0, np.inf])).tolist()
-        [1.0, 0.0]
     """
     if name not in _PARTS:
         return own_kernel(name).correlation(np.minimum(r, _FAR))
@@ -75,20 +71,15 @@ def _rbf(r: Float[np.ndarray, "*n"]) -> None:
 _PARTS = {"matern12": _matern12, "matern32": _matern32, "matern52": _matern52, "rbf": _rbf}
 
 
-def correlation_slope(name: KernelName, r: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """Slope w(r) = -c'(r) / r at scaled distances r >= 0 (infinity is allowed).
+def correlation_and_slope(
+    name: KernelName, r: Float[np.ndarray, "..."]
+) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+    """``correlation``, bit-identical, and the slope w(r) = -c'(r) / r, with one exponential.
 
     Matern-1/2: exp(-r) / r. Matern-3/2: 3 exp(-√3 r). Matern-5/2: (5/3)(1 + √5 r) exp(-√5 r). RBF: exp(-r²/2).
     Matern-1/2 has a cusp at r = 0, where no derivative exists. w is set to 0 there, so that every derivative of the
     kernel at zero distance is 0, the middle of its subdifferential.
     """
-    return correlation_and_slope(name, r)[1]
-
-
-def correlation_and_slope(
-    name: KernelName, r: Float[np.ndarray, "..."]
-) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-    """``correlation`` and ``correlation_slope``, bit-identical, with one exponential."""
     r = np.minimum(r, _FAR)
     match name:
         case "matern12":
@@ -113,10 +104,9 @@ def correlation_and_slope(
 def scaled_distance(
     X: Float[np.ndarray, "n d"], Z: Float[np.ndarray, "m d"], lengthscales: Float[np.ndarray, " d"]
 ) -> Float[np.ndarray, "n m"]:
-    """Distances (n, m) in lengthscales, from differences of coordinates.
+    """Distances (n, m) in lengthscales, from differences of coordinates: equal points are at distance exactly 0.
 
-    The expansion |x|² - 2xz + |z|² would be faster in many dimensions, but it loses close pairs to cancellation. Here
-    equal points are at distance exactly 0.
+    The expansion |x|² - 2xz + |z|² would be faster in many dimensions, but it loses close pairs to cancellation.
     """
     if X.shape[0] == 0 or Z.shape[0] == 0:
         return np.zeros((X.shape[0], Z.shape[0]))
@@ -131,31 +121,6 @@ def kernel_matrix(
     lengthscales: Float[np.ndarray, " d"],
     outputscale: float,
 ) -> Float[np.ndarray, "n m"]:
-    """Prior covariances k(X, Z).
-
-    ``lengthscales`` are > 0, in the units of the coordinates; ``outputscale`` is the prior variance s > 0, in the
-    square of the outcome's unit.
-
-    Example:
-        >>> X = np.array([[0.0, 0.0], [1.0, 0.0]])
-        >>> kernel_matrix("rbf", X, X, np.array([1.0, 2.0]), 4.0).round(3).tolist()
-        [[4.0, 2.426], [2.426, 4.0]]
-    """
+    """Prior covariances k(X, Z), with lengthscales in the units of the coordinates and the prior variance s."""
     r = scaled_distance(X, Z, lengthscales)
     return np.multiply(outputscale, correlation(name, r), out=r)
-
-
-def kernel_matrix_gradient(
-    name: KernelName,
-    X: Float[np.ndarray, "n d"],
-    Z: Float[np.ndarray, "m d"],
-    lengthscales: Float[np.ndarray, " d"],
-    outputscale: float,
-) -> Float[np.ndarray, "d n m"]:
-    """Derivatives of k(X, Z) with respect to the coordinates of X; those with respect to Z are their negatives.
-
-    Entry [j, a, b] is dk(X[a], Z[b]) / dX[a, j]; 0 at zero distance, also for Matern-1/2, which has a cusp there.
-    """
-    difference = X.T[:, :, None] - Z.T[:, None, :]
-    slope = correlation_slope(name, scaled_distance(X, Z, lengthscales))
-    return (-outputscale * slope) * difference / (lengthscales**2)[:, None, None]

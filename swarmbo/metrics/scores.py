@@ -23,19 +23,7 @@ from swarmbo.records import (
 
 
 def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> float:
-    """Root mean squared error of a map, in the unit of the outcome.
-
-    Args:
-        mean: The belief's mean at the evaluation points (m,).
-        values: The noise-free field there (m,).
-
-    Raises:
-        ShapeError: If they are not two equal vectors with at least one entry.
-
-    Example:
-        >>> map_rmse(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
-        1.4142135623730951
-    """
+    """Root mean squared error of a belief's mean, against the noise-free field at the same points, in its unit."""
     _require_equal_vectors(mean, values)
     return float(np.sqrt(np.mean((mean - values) ** 2)))
 
@@ -46,18 +34,6 @@ def level_f1(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"], lev
     1 if neither the map nor the field exceeds the level anywhere.
 
     Source: Gotovos, Casati, Hitz & Krause 2013, Active learning for level set estimation, section 5.
-
-    Args:
-        mean: The belief's mean at the evaluation points (m,).
-        values: The noise-free field there (m,).
-        level: In the unit of the outcome.
-
-    Raises:
-        ShapeError: If they are not two equal vectors with at least one entry.
-
-    Example:
-        >>> round(level_f1(np.array([1.0, 3.0, 3.0]), np.array([1.0, 1.0, 4.0]), 2.0), 3)
-        0.667
     """
     _require_equal_vectors(mean, values)
     said, true = mean > level, values > level
@@ -129,10 +105,9 @@ def simple_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"
 
 
 def cumulative_regret(records: Sequence[RoundRecord]) -> Float[np.ndarray, " rounds"]:
-    """Sum over all measurements so far of maximum minus true value, for each round.
+    """Sum over all measurements so far of maximum minus true value, for each round; NaN where it is unknown.
 
-    Measurements at reset and en route, which no method chose, do not count, nor do failed ones. NaN from the first
-    round on that has measurements but no score.
+    Measurements at reset and en route, which no method chose, do not count, nor do failed ones.
     """
     return np.cumsum([_total_regret(record) for record in records])
 
@@ -197,13 +172,9 @@ def first_score(goal: Goal) -> Scored:
 
 
 def metrics_of(records: Sequence[RoundRecord], goal: Goal, moves: bool) -> dict[Metric, float]:
-    """Known metrics of a run.
+    """Known metrics of a run, from all its rounds. Regret is given for the peak only.
 
-    Args:
-        records: All its rounds.
-        goal: Task in the field. Regret is given for the peak only.
-        moves: True if the field changes: scores are then means over the rounds that the team chose, not those of the
-            last round.
+    If the field ``moves``, scores are means over the rounds that the team chose, not those of the last round.
     """
     found: dict[Metric, float] = {}
     for scored in _SCORED_BY[goal]:

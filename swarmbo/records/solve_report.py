@@ -13,17 +13,11 @@ from swarmbo.boundary.html import html_table
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """Traffic over the links.
+    """Traffic over the links."""
 
-    Args:
-        messages: Messages from one agent to another; those of an agent to itself are free.
-        bytes: Their encoded size, counted once per message.
-        transmissions: Radio transmissions: a message relayed over h links counts h times.
-    """
-
-    messages: int = 0
-    bytes: int = 0
-    transmissions: int = 0
+    messages: int = 0  # from one agent to another; those of an agent to itself are free
+    bytes: int = 0  # their encoded size, counted once per message
+    transmissions: int = 0  # by radio: a message relayed over h links counts h times
 
     def __add__(self, other: "Traffic") -> "Traffic":
         return Traffic(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
@@ -53,25 +47,15 @@ def by_name(edges: Mapping[tuple[str, str], EdgeTraffic]) -> dict[str, EdgeTraff
 
 
 class LinkReport(msgspec.Struct, frozen=True):
-    """Report of links over a transport with faults, or in an agreement by a deadline.
+    """Report of links over a transport with faults, or in an agreement by a deadline."""
 
-    Args:
-        ticks: Steps of the clock, in each of which a message crosses one link or more.
-        repeated: Bytes of repetitions and acknowledgements.
-        silent: Agents that were failed or silent at the end.
-        without: Agents without a choice: they stay, or abstain.
-        clashes: Pairs of variables with choices that forbid each other.
-        edges: Traffic by edge, as ``"a>b"``.
-        refused: Number of messages dropped for inadmissible content, by sender; left out if there are none.
-    """
-
-    ticks: int
-    repeated: int = 0
-    silent: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-    clashes: int = 0
-    edges: dict[str, EdgeTraffic] = {}
-    refused: dict[str, int] | UnsetType = UNSET
+    ticks: int  # steps of the clock, in each of which a message crosses one link or more
+    repeated: int = 0  # bytes of repetitions and acknowledgements
+    silent: tuple[str, ...] = ()  # agents that were failed or silent at the end
+    without: tuple[str, ...] = ()  # agents without a choice: they stay, or abstain
+    clashes: int = 0  # pairs of variables with choices that forbid each other
+    edges: dict[str, EdgeTraffic] = {}  # traffic by edge, as ``"a>b"``
+    refused: dict[str, int] | UnsetType = UNSET  # messages dropped for inadmissible content, by sender
 
     def __add__(self, other: "LinkReport") -> "LinkReport":
         """Add counts, and join lists of agents."""
@@ -100,33 +84,17 @@ class LinkReport(msgspec.Struct, frozen=True):
 
 
 class NetworkRecord(msgspec.Struct, frozen=True):
-    """Effort of a fleet's network in a round over all members; it depends on the clock, so it is not in the log.
-
-    Args:
-        round: Number of the round.
-        restarts: Number of restarted processes, by agent.
-        repeated: Letters repeated without a receipt.
-        refused: Parcels that were no letters, or letters without a right to be sent.
-        absent: Agents that were absent at its end.
-    """
+    """Effort of a fleet's network in a round over all members; it depends on the clock, so it is not in the log."""
 
     round: int
-    restarts: dict[str, int] = {}
-    repeated: int = 0
-    refused: int = 0
-    absent: tuple[str, ...] = ()
+    restarts: dict[str, int] = {}  # of processes, by agent
+    repeated: int = 0  # letters without a receipt
+    refused: int = 0  # parcels that were no letters, or letters without a right to be sent
+    absent: tuple[str, ...] = ()  # agents at its end
 
 
 Status = Literal[
-    "exact",
-    "converged",
-    "max_rounds",
-    "infeasible",
-    "sequential",
-    "not_needed",
-    "centralised",
-    "deadline",
-    "blocked",
+    "exact", "converged", "max_rounds", "infeasible", "sequential", "not_needed", "centralised", "deadline", "blocked"
 ]
 
 
@@ -192,7 +160,6 @@ class SolveReport(msgspec.Struct, frozen=True):
         return self.traffic.bytes
 
     def _repr_html_(self) -> str:
-        """Table of the known entries for notebooks."""
         rows = [("rounds", self.rounds), ("value", self.value), ("gap at most", self.gap)]
         rows += [("messages", self.messages), ("bytes", self.bytes), ("forbidden by", ", ".join(self.violated) or None)]
         return html_table(f"Agreement: {self.status}", [row for row in rows if row[1] is not None])

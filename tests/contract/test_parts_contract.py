@@ -3,8 +3,6 @@
 import pytest
 
 import swarmbo as sb
-from swarmbo.belief import Hyperparameters
-from swarmbo.belief.features.feature_gp import FeatureGP
 from swarmbo.kernels import KERNEL_NAMES
 from swarmbo.transport import Faults
 
@@ -18,15 +16,6 @@ def test_exact_beliefs(kernel):
     settings = sb.ExactGPSettings(kernel=kernel)
     sb.testing.check_belief(
         lambda: sb.ExactGP.create(settings, BOX), lambda state: sb.ExactGP.from_state_dict(settings, BOX, state)
-    )
-
-
-@pytest.mark.parametrize("kernel", KERNEL_NAMES)
-def test_beliefs_by_random_features(kernel):
-    hyperparameters = Hyperparameters(kernel, (0.2, 0.3), 1.2, 0.05, offset=0.3, scale=2.0)
-    sb.testing.check_belief(
-        lambda: FeatureGP.create(BOX, hyperparameters, n_features=60, seed=0),
-        lambda state: FeatureGP.from_state_dict(BOX, state),
     )
 
 

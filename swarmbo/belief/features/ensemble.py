@@ -66,12 +66,12 @@ class Ensemble:
         outcomes had not shown their scale before. Otherwise it is updated outcome by outcome.
         """
         k = len(graph.factors)
-        groups, scopes = [tuple(range(k))] if coupled else [(i,) for i in range(k)], scopes_of(graph)
+        groups = [tuple(range(k))] if coupled else [(i,) for i in range(k)]
         goes_on = last is not None and data.begins_with(last.data)
         parts = list[EnsemblePart]()
         for index, group in enumerate(groups):
             hyper = None if previous is None else previous.parts[index]
-            own = [scopes[i] for i in group]
+            own = [graph.columns[i] for i in group]
             if hyper is None or _is_due(settings, hyper, data):
                 seeds = _seeds(settings, seed, group, len(data))
                 hyper = fit_part(settings, graph, domain, group, data, seeds, coupled=coupled)
@@ -123,8 +123,7 @@ class Ensemble:
     def condition_on_pending(self, X: ArrayLike, awaited: ArrayLike | None = None) -> "Ensemble":
         """Ensemble with pending points (p, n), physical, which reduce the variance only.
 
-        ``awaited`` is a mask of the factors (p, k) with outcomes to come; by default all: as a total if totals are
-        reported, else one by one.
+        ``awaited`` masks the factors (p, k) with outcomes to come; by default all: as a total if these are reported.
         """
         U = self.domain.to_unit(checked_points(X, self.domain.n_dims))
         to_come = np.ones((len(U), len(self.graph.factors)), dtype=bool) if awaited is None else np.asarray(awaited)
@@ -155,15 +154,11 @@ class Ensemble:
         return tuple(int(rng.choice(len(w), p=w / w.sum())) for rng, w in zip(rngs, self.weights, strict=True))
 
     def draw(
-        self,
-        chosen: Sequence[int],
-        rngs: Sequence[np.random.Generator],
-        noise_rngs: Sequence[np.random.Generator],
+        self, chosen: Sequence[int], rngs: Sequence[np.random.Generator], noise_rngs: Sequence[np.random.Generator]
     ) -> FeatureSample:
         """One function per factor: jointly a draw from the posterior of chosen members.
 
-        ``rngs`` has one stream for each factor, so that its owner can draw alone; ``noise_rngs`` one for each part,
-        shared by the owners of its factors.
+        Each factor has a stream in ``rngs``, so that its owner can draw alone; each part one that its owners share.
         """
         names, f = self.graph.factors, self.settings.n_features
         draws, constants, scales = dict[str, PriorDraw](), dict[str, float](), dict[str, float]()
@@ -191,12 +186,6 @@ class Ensemble:
             self.data.known_noise**2,
             outcomes=outcomes,
         )
-
-
-def scopes_of(graph: FactorGraph) -> list[tuple[int, ...]]:
-    """Columns of joint points in each factor's scope."""
-    place = {variable: index for index, variable in enumerate(graph.variables)}
-    return [tuple(place[variable] for variable in scope) for scope in graph.scopes]
 
 
 def _is_due(settings: EnsembleSettings, hyper: PartHyperparameters, data: Dataset) -> bool:

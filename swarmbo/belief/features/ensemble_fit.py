@@ -35,8 +35,7 @@ def fit_part(
 ) -> PartHyperparameters:
     """Members of one part, fitted to the observations of its ``factors`` only; totals count if ``coupled``."""
     k, observed = len(factors), of_part(data, domain, factors, coupled=coupled)
-    place = {variable: index for index, variable in enumerate(graph.variables)}
-    scopes = [[place[variable] for variable in graph.scopes[i]] for i in factors]
+    scopes = [graph.columns[i] for i in factors]
     totals, told = data.totals if coupled else np.full(len(data), np.nan), data.factors[:, list(factors)]
     noise = data.known_noise[:, [0, *(1 + i for i in factors)]]
     offsets, scales, is_shown = units(totals, told)
@@ -69,7 +68,7 @@ def _fitted_shapes(
 ) -> dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters]:
     """Lengthscales, and shares of factors in the variance, for members that have them fitted."""
     own = FactorGraph.from_scopes({graph.factors[i]: graph.scopes[i] for i in factors})
-    columns = [graph.variables.index(variable) for variable in own.variables]
+    columns = [graph.column_of[variable] for variable in own.variables]
     box, X = Domain(domain.low[columns], domain.high[columns]), data.X[:, columns]
     out = dict[tuple[KernelName, FittedLengthscales], AdditiveHyperparameters]()
     for kernel, length in dictionary(settings):
@@ -136,10 +135,7 @@ def _fit_variances(
     density -= 0.5 * (np.log(noises / settings.noise_median) / settings.noise_log_std) ** 2
     s, n = np.unravel_index(int(np.argmax(density)), density.shape)
     return msgspec.structs.replace(
-        member,
-        outputscale=float(_OUTPUTSCALES[s]),
-        noise_variance=float(noises[n]),
-        constant=float(constants[s, n]),
+        member, outputscale=float(_OUTPUTSCALES[s]), noise_variance=float(noises[n]), constant=float(constants[s, n])
     )
 
 
@@ -151,9 +147,7 @@ def _log_evidence(
     *,
     has_constant: bool,
 ) -> tuple[Float[np.ndarray, "s n"], Float[np.ndarray, "s n"]]:
-    """Log evidence of z ~ N(c one, s G + n I) for each s and n, up to a constant, and c, profiled as in
-    ``gp.evidence``.
-    """
+    """Log evidence of z ~ N(c one, s G + n I) for each s and n, up to a constant, and c, profiled."""
     values, Q = np.linalg.eigh(G)
     precisions = 1.0 / (np.maximum(values, 0.0) * _OUTPUTSCALES[:, None, None] + noises[:, None])  # (s, n, t)
     turned, ones = z @ Q, (one[:, None] * Q).sum(axis=0)

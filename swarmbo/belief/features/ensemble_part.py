@@ -73,8 +73,7 @@ class EnsemblePart:
     def weights(self, floor: float) -> Float[np.ndarray, " M"]:
         """Posterior probability of each member, from a uniform prior; in sum 1.
 
-        Every member keeps the share ``floor``: it is mixed in here, so the recursion stays Bayes' rule and a member
-        that was wrong early can recover.
+        Every member keeps the share ``floor``: it is mixed in here, so the recursion stays Bayes' rule.
         """
         evidence = self.models.log_evidence
         odds = np.exp(evidence - evidence.max())
@@ -100,11 +99,7 @@ class EnsemblePart:
         return np.array(out)
 
     def draw(self, member: int, prior: Float[np.ndarray, "k f"], noise: Float[np.ndarray, " t"]) -> list[PriorDraw]:
-        """One function per factor, standardised: jointly a draw from a member's posterior given the data.
-
-        ``prior`` has a standard normal number for each feature of each factor, ``noise`` one for each of
-        ``models.n_rows``.
-        """
+        """One function per factor, standardised: a joint draw from a member's posterior, by standard normal numbers."""
         drawn = self.models.draw(member, prior.ravel(), noise).reshape(prior.shape)
         out = list[PriorDraw]()
         for basis, w in zip(self.bases[member], drawn, strict=True):
@@ -149,8 +144,7 @@ def feature_rows(
 def _noise_ratios(hyper: PartHyperparameters, data: Observations) -> Float[np.ndarray, "M r"]:
     """Factors that scale outcomes and their features to the noise of each member; 1 for unreported noise.
 
-    A row of features and its outcome, divided by its own noise and times the member's, have the same likelihood with
-    the one noise of a member.
+    So scaled, they have the same likelihood with the one noise of a member.
     """
     own = np.sqrt(standardised_noise(data.noise, hyper.scale))
     members = np.sqrt([member.noise_variance for member in hyper.members])

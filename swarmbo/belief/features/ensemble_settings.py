@@ -66,56 +66,32 @@ class EnsembleSettings(Settings, frozen=True, tag_field="kind", tag="ensemble"):
         require_kernel(self, "kernels")
         for field in ("kernels", "lengthscales"):
             require(self, field, lambda v: len(v) > 0 and len(set(v)) == len(v), "at least one, and none twice")
-        require(
-            self,
-            "lengthscales",
-            lambda v: all(
-                length in get_args(FittedLengthscales) if isinstance(length, str) else _SHORTEST <= length <= _LONGEST
-                for length in v
-            ),
-            "numbers from 1e-9 to 1e9, 'fitted' or 'shared'",
-        )
+        fitted, wanted = get_args(FittedLengthscales), "numbers from 1e-9 to 1e9, 'fitted' or 'shared'"
+        is_length = [x in fitted if isinstance(x, str) else _SHORTEST <= x <= _LONGEST for x in self.lengthscales]
+        require(self, "lengthscales", lambda _: all(is_length), wanted)
         size = len(self.kernels) * len(self.lengthscales)
         require(self, "floor", lambda v: v < 1.0 / size, f"a number >= 0 and less than 1 / {size} members")
 
 
 class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One Gaussian process of a dictionary: of one factor, or of some in sum.
-
-    Args:
-        kernel: Covariance function of every factor.
-        lengthscales: For each factor one per variable of its scope, > 0, in shares of the domain's sides.
-        shares: Each factor's share of the prior variance; in sum 1.
-        outputscale: Prior variance > 0 of the sum.
-        noise_variance: Noise variance of every outcome, > 0.
-        constant: Prior mean of the sum, divided evenly.
-    """
+    """One Gaussian process of a dictionary: of one factor, or of some in sum."""
 
     kernel: KernelName
-    lengthscales: tuple[tuple[float, ...], ...]
-    shares: tuple[float, ...]
-    outputscale: float = 1.0
-    noise_variance: float = 1e-4
-    constant: float = 0.0
+    lengthscales: tuple[tuple[float, ...], ...]  # by factor, in shares of the domain's sides
+    shares: tuple[float, ...]  # of factors in the prior variance; in sum 1
+    outputscale: float = 1.0  # of the sum
+    noise_variance: float = 1e-4  # of every outcome
+    constant: float = 0.0  # prior mean of the sum, divided evenly
 
 
 class PartHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Members of factors that are weighted together, and their common unit, required to compare weights.
-
-    Args:
-        factors: Indices of the factors.
-        offsets: Offset of each factor's outcomes, in their unit.
-        scale: Unit of the members, > 0, after subtraction of the offset.
-        is_shown: True if outcomes showed the scale; else it is 1, and members have their prior values.
-        fitted_at: Number of evaluations when members were fitted.
-        members: The dictionary.
-    """
+    """Members of factors that are weighted together, and their common unit, required to compare weights."""
 
     factors: tuple[int, ...]
-    offsets: tuple[float, ...]
-    scale: float
-    is_shown: bool
-    fitted_at: int
+    offsets: tuple[float, ...]  # of each factor's outcomes, in their unit
+    scale: float  # unit of the members after subtraction of the offset
+    is_shown: bool  # else the scale is 1, and members have their prior values
+    fitted_at: int  # number of evaluations
     members: tuple[Member, ...]
 
     def constants(self, member: Member) -> Float[np.ndarray, " k"]:
@@ -124,10 +100,7 @@ class PartHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 
 class EnsembleHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All hyper-parameters of an ensemble; plain data.
-
-    ``parts`` has one of all factors with totals, else one for each factor.
-    """
+    """Hyper-parameters of an ensemble: one part of all factors with totals, else one for each factor."""
 
     parts: tuple[PartHyperparameters, ...]
 

@@ -18,13 +18,10 @@ class FeatureBasis:
 
     Immutable, and a function of the arguments of ``create``: agents with equal arguments have equal bases without
     exchanging frequencies. The variance features(u)·features(u) is the outputscale everywhere, exactly; the covariance
-    of two points deviates from the kernel by about outputscale / √n_features.
+    of two points deviates from the kernel by about outputscale / √n_features. Frequencies are in radians per side of
+    the unit cube.
 
     Source: Rahimi & Recht 2007, alg. 1, with the spectral densities of ``swarmbo.kernels.spectral_frequencies``.
-
-    Args:
-        frequencies: Angular frequencies (k, d), in radians per side of the unit cube.
-        outputscale: Prior variance > 0 of the sums.
     """
 
     frequencies: Float[np.ndarray, "k d"]
@@ -45,8 +42,8 @@ class FeatureBasis:
     ) -> "FeatureBasis":
         """Draw the frequencies. Bases of one seed and size differ by the scaling with lengthscales only.
 
-        ``n_features`` is even, from 2 to 65,536. With a kernel over ``time`` and its lengthscale, points have a round
-        as last coordinate, and the kernel of the sums is the product of both: so is its spectral density.
+        With a kernel over ``time`` and its lengthscale, points have a round as last coordinate, and the kernel of the
+        sums is the product of both: so is its spectral density.
         """
         scales = np.array(lengthscales, dtype=float)
         if scales.ndim != 1 or scales.size == 0 or not (np.isfinite(scales).all() and (scales > 0.0).all()):
@@ -74,13 +71,9 @@ class FeatureBasis:
 
     def features(self, U: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m p"]:
         """Features (m, 2k) of points (m, d) in the unit cube: all sines, then all cosines."""
-        phase = self._phase(U)
-        return np.sqrt(2.0 * self.outputscale / self.n_features) * np.concatenate(
-            [np.sin(phase), np.cos(phase)], axis=1
-        )
-
-    def _phase(self, U: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "m k"]:
         points = np.asarray(U, dtype=float)
         if points.ndim != 2 or points.shape[1] != self.n_dims:
             raise ShapeError(f"U: got shape {points.shape}; wanted (m, {self.n_dims})")
-        return points @ self.frequencies.T
+        phase = points @ self.frequencies.T
+        waves = np.concatenate([np.sin(phase), np.cos(phase)], axis=1)
+        return np.sqrt(2.0 * self.outputscale / self.n_features) * waves

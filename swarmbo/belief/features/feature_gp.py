@@ -1,38 +1,22 @@
 """A Gaussian process in the weights of random features: a belief from a summary of data, not from the data."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
-import msgspec
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from swarmbo.belief.features.feature_basis import FeatureBasis
-from swarmbo.belief.features.information import Information, information_of
-from swarmbo.belief.gp.channel_state import read_state, write_state
+from swarmbo.belief.features.information import Information
 from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_transposed
-from swarmbo.belief.gp.data import checked_noise, checked_outcomes
 from swarmbo.belief.gp.hyperparameters import Hyperparameters
 from swarmbo.belief.gp.spatial import CHUNK, FieldGP
-from swarmbo.errors import ConfigError
-from swarmbo.spaces import Domain
-
-_STATE_ARRAYS = ("frequencies", "precision", "shift", "pending")
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureCache:
-    """Posterior at m points, in physical units, with fast covariances between subsets.
-
-    Args:
-        mean: Posterior means (m,).
-        var: Latent posterior variances (m,), >= 0.
-        V: L⁻¹ features(points)ᵀ (p, m), L Lᵀ the precision of the weights; standardised.
-        scale: Physical unit of one standardised unit.
-    """
+    """Posterior at m points, in physical units; V is L⁻¹ features(points)ᵀ, L Lᵀ the precision of the weights."""
 
     mean: Float[np.ndarray, " m"]
     var: Float[np.ndarray, " m"]
@@ -40,9 +24,7 @@ class FeatureCache:
     scale: float
 
     def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
-        """Latent posterior covariances (r, c) between two subsets (indices or slices), in the square of the outcome's
-        unit.
-        """
+        """Latent posterior covariances between two subsets, given as indices or slices."""
         return self.scale**2 * (self.V[:, rows].T @ self.V[:, cols])
 
 
@@ -54,71 +36,15 @@ class FeatureGP(FieldGP):
     ``ExactGP`` up to the deviation of the basis from the kernel; p features have p degrees of freedom, so with about p
     data or more its variance is too small far from them.
 
-    Its location and time, and the fields not listed here, are those of its base, ``FieldGP``.
-
     Source: Rasmussen & Williams 2006, eq. 2.11, with the features of Rahimi & Recht 2007.
-
-    Args:
-        basis: Drawn for the kernel.
-        information: Information of the data about w.
-        pending: Pending points (q, d), physical.
     """
 
     basis: FeatureBasis
     information: Information
     pending: Float[np.ndarray, "q d"] | None = None
 
-    @classmethod
-    def create(cls, domain: Domain, hyperparameters: Hyperparameters, n_features: int, seed: int) -> "FeatureGP":
-        """A belief without data."""
-        h = hyperparameters
-        if h.noise_variance <= 0.0:
-            raise ConfigError(f"got {h.noise_variance}; wanted a number > 0", at="$.noise_variance")
-        basis = basis_of(h, n_features, seed)
-        return cls(domain=domain, hyperparameters=h, basis=basis, information=Information.none(n_features))
-
-    def update(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> "FeatureGP":
-        """Learn outcomes (n,) at physical points (n, d); pending points are dropped. See ``ExactGP.update``."""
-        points = self._points(X)
-        outcomes, noise = checked_outcomes(y, len(points)), checked_noise(noise_variance, len(points))[:, 1]
-        if outcomes.size == 0:
-            return self
-        new = information_of(self.basis, self.hyperparameters, self.domain, points, outcomes, noise)
-        return replace(self, information=self.information + new, pending=None)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Complete state, as plain JSON data and arrays, exact in every bit."""
-        plain = {
-            "hyperparameters": msgspec.to_builtins(self.hyperparameters),
-            "count": self.information.count,
-            "now": self.now,
-        }
-        none = np.zeros((0, self.basis.n_dims))
-        arrays = {
-            "frequencies": self.basis.frequencies,
-            "precision": self.information.precision,
-            "shift": self.information.shift,
-            "pending": none if self.pending is None else self.pending,
-        }
-        return write_state(plain, arrays)
-
-    @classmethod
-    def from_state_dict(cls, domain: Domain, state: Mapping[str, Any]) -> "FeatureGP":
-        """Belief from a ``state_dict``, also one read from JSON and ``.npz``, over the domain of the saved belief."""
-        plain, arrays = read_state(state, _STATE_ARRAYS)
-        h = msgspec.convert(plain["hyperparameters"], Hyperparameters)
-        return cls(
-            domain=domain,
-            hyperparameters=h,
-            basis=FeatureBasis(arrays["frequencies"], h.outputscale),
-            information=Information(arrays["precision"], arrays["shift"], float(plain["count"])),
-            pending=arrays["pending"] if len(arrays["pending"]) else None,
-            now=float(plain["now"]),
-        )
-
     @cached_property
     def _root(self) -> Float[np.ndarray, "p p"]:
-        """Lower Cholesky factor of the weights' precision."""
         precision = self.information.precision
         if self.pending is not None:
             Phi = self.basis.features(self._to_unit(self.pending))
@@ -137,9 +63,7 @@ class FeatureGP(FieldGP):
         return round(self.information.count)
 
     def condition_on_pending(self, X: Float[np.ndarray, "q d"]) -> "FeatureGP":
-        """A belief whose variance includes pending measurements, and whose mean does not change.
-
-        ``X`` (q, d), physical, will be measured with the usual noise; it is added to the pending points.
+        """A belief whose variance includes pending measurements with the usual noise, and whose mean does not change.
 
         Source: Desautels, Krause & Burdick 2014, section 4.
         """

@@ -29,10 +29,7 @@ _FIRST_ROWS = 16  # initial capacity; it doubles when full
 class _Store:
     """Append-only rows, shared between models; a model that is not the last to have appended copies first.
 
-    Args:
-        features: (M, room, p).
-        packed: Rows 0 … i of L one after the other, (M, room (room + 1) / 2): appending moves no row.
-        whitened: L⁻¹ y (M, room).
+    ``packed`` has rows 0 … i of L one after the other, so that appending moves no row; ``whitened`` is L⁻¹ y.
     """
 
     def __init__(self, M: int, room: int, p: int) -> None:
@@ -58,12 +55,7 @@ class _Store:
 class FeatureModels:
     """M immutable models and their data, made by ``given``.
 
-    Args:
-        noise: Noise variances s (M,), > 0.
-        n_rows: Number t of data, or of rows that replace them.
-        n_pending: Pending data, which change the variance and not the mean.
-        log_evidence: Log density (M,) of the data under each model.
-        store: Rows of the factors.
+    ``n_rows`` data, or rows that replace them, precede ``n_pending``, which change the variance and not the mean.
     """
 
     noise: Float[np.ndarray, " M"]

@@ -19,19 +19,7 @@ class Information:
 
     With outcomes z = Φ w + noise of variance s², precision = ΦᵀΦ / s² and shift = Φᵀz / s². The posterior under the
     prior N(0, I) has precision I + precision and mean (I + precision)⁻¹ shift; the prior is in none of the parts, so
-    that adding parts does not add priors.
-
-    Args:
-        precision: (p, p), symmetric, positive semi-definite.
-        shift: (p,).
-        count: Number of outcomes; a fraction if a fraction of a summary was added.
-
-    Example:
-        >>> Phi, z = np.array([[1.0, 0.0], [0.6, 0.8]]), np.array([1.0, 2.0])
-        >>> whole = Information.of(Phi, z, 0.5)
-        >>> parts = Information.of(Phi[:1], z[:1], 0.5) + Information.of(Phi[1:], z[1:], 0.5)
-        >>> bool(np.allclose(whole.precision, parts.precision)), parts.count
-        (True, 2.0)
+    that adding parts does not add priors. ``count`` of outcomes is a fraction if one of a summary was added.
     """
 
     precision: Float[np.ndarray, "p p"]
@@ -100,7 +88,7 @@ def information_of(
 ) -> Information:
     """Information of physical outcomes y at physical points X, rounds last, about weights of a basis.
 
-    ``hyperparameters`` has the unit of outcomes, and the noise of those without a known variance in ``noise`` (NaN).
+    Outcomes without a known variance in ``noise`` (NaN) have that of the hyper-parameters.
     """
     h = hyperparameters
     variance: float | Float[np.ndarray, " n"] = h.noise_variance

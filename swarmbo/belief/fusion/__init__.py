@@ -2,15 +2,10 @@
 
 from swarmbo.belief.fusion.covariance_intersection import (
     CovarianceIntersection as CovarianceIntersection,
-    Intersection as Intersection,
     intersection as intersection,
 )
 from swarmbo.belief.fusion.experts import (
     CommitteeFlooding as CommitteeFlooding,
-    CommitteeGP as CommitteeGP,
-    PredictionFlooding as PredictionFlooding,
-    PredictionTable as PredictionTable,
-    generalised_product as generalised_product,
     robust_committee as robust_committee,
 )
 from swarmbo.belief.fusion.fused import FusedBelief as FusedBelief
@@ -18,4 +13,4 @@ from swarmbo.belief.fusion.fused_view import FusedView as FusedView, exchange as
 from swarmbo.belief.fusion.measurement_flooding import MeasurementFlooding as MeasurementFlooding
 from swarmbo.belief.fusion.proposal import Proposal as Proposal
 from swarmbo.belief.fusion.push_sum import PushSum as PushSum
-from swarmbo.belief.fusion.settings import FusedSettings as FusedSettings, FusionMethod as FusionMethod
+from swarmbo.belief.fusion.settings import FusedSettings as FusedSettings

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,35 +26,18 @@ from swarmbo.boundary.rng import sobol
 from swarmbo.spaces import Domain
 
 
-class Intersection(NamedTuple):
-    """Fused information: ``share`` in [0, 1] of the first estimate, and the rest of the second."""
-
-    information: Information
-    share: float
-
-
 def intersection(
     first: Information, second: Information, importance: Float[np.ndarray, "p p"] | None = None
-) -> Intersection:
+) -> tuple[Information, float]:
     """Fuse two estimates of the same weights, each from the prior N(0, I) and data of unknown overlap.
 
     The posterior precisions are averaged, P⁻¹ = a P₁⁻¹ + (1 - a) P₂⁻¹. If both reported covariances were at least the
-    true ones, so is the fused one, whatever data they share. The share a minimises trace(importance P), so the result
-    is never worse than the better of the two by that measure. The prior is in both, so it counts once.
+    true ones, so is the fused one, whatever data they share. The share a, which is returned too, minimises
+    trace(importance P), so the result is never worse than the better of the two by that measure. With ``importance``
+    (None: the identity) the mean of φφᵀ over the domain, that is the mean variance of the field. The prior is in both,
+    so it counts once.
 
     Source: Julier & Uhlmann 1997.
-
-    Args:
-        first: Information without the prior.
-        second: Information without the prior.
-        importance: Symmetric, positive semi-definite (p, p); with the mean of φφᵀ over the domain, trace(importance P)
-            is the mean variance of the field. None: the identity.
-
-    Example:
-        >>> one = Information(np.diag([8.0, 0.0]), np.zeros(2), 1.0)
-        >>> other = Information(np.diag([0.0, 8.0]), np.zeros(2), 1.0)
-        >>> round(intersection(one, other).share, 3), round(intersection(one, one).share, 3) in (0.0, 0.5, 1.0)
-        (0.5, True)
     """
     p = first.n_features
     W = np.eye(p) if importance is None else importance
@@ -67,7 +50,7 @@ def intersection(
 
     inside = float(minimize_scalar(measure, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-6}).x)
     share = min((1.0, 0.0, inside), key=measure)  # of equals the first, so that known information changes nothing
-    return Intersection(first.scaled(share) + second.scaled(1.0 - share), share)
+    return first.scaled(share) + second.scaled(1.0 - share), share
 
 
 _PLACES = 256  # points for the mean variance
@@ -87,26 +70,8 @@ class CovarianceIntersection(FusedView):
     variance over the domain is never larger than that of the better one of the two that were fused. Its own
     measurements are new to every agent, so they are added.
 
-    Args:
-        name: Name that no other agent has.
-        domain: Box of physical points.
-        proposal: Initial proposal of all agents.
-        neighbours: Recipients of its messages at first.
-        repeats: Number of times, >= 1, that an unchanged estimate is sent, in case messages are lost. A neighbour whose
-            estimate brings no news, and differs, gets the present one again.
-
-    Example:
-        >>> from swarmbo.belief.fusion import exchange
-        >>> from swarmbo.belief.gp.hyperparameters import Hyperparameters
-        >>> from swarmbo.transport import InProcess
-        >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)
-        >>> domain = Domain(np.zeros(1), np.ones(1))
-        >>> names = ["a", "b"]
-        >>> a, b = (CovarianceIntersection(name, domain, start, names) for name in names)
-        >>> a.measure([[0.2]], [1.0])
-        >>> traffic = exchange([a, b], InProcess().open(names), steps=10)
-        >>> b.reached
-        {'a': 1.0}
+    An unchanged estimate is sent ``repeats`` times in case messages are lost. A neighbour whose estimate brings no
+    news, and differs, gets the present one again.
     """
 
     def __init__(

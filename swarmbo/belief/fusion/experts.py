@@ -1,92 +1,31 @@
-"""Experts with their own measurements: products of their predictions, and agents that compute these.
+"""Experts with one author's measurements each, and the product of their predictions, used like one Gaussian process."""
 
-A committee is used like one Gaussian process, at any location and jointly at several. Agents that exchange predictions
-at agreed locations, and no measurements, are for comparison.
-"""
-
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.fusion.fused_view import are_numbers, packed_bytes, unpacked_bytes
-from swarmbo.belief.fusion.gossip import Gossip
 from swarmbo.belief.fusion.measurement_flooding import MeasurementFlooding, Measurements
-from swarmbo.belief.fusion.proposal import Proposal
-from swarmbo.belief.gp.data import checked_points
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings
 from swarmbo.belief.gp.spatial import FieldGP
 from swarmbo.belief.views import PosteriorCache
-from swarmbo.errors import ShapeError
-from swarmbo.spaces import Domain
-
-Predictions = tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]
-Product = Literal["generalised-product", "robust-committee"]
 
 _SMALLEST = 1e-12  # share of the prior variance below which a variance is taken for rounding
 
 
-def generalised_product(
-    means: Float[np.ndarray, "k m"], variances: Float[np.ndarray, "k m"], prior_variance: float
-) -> Predictions:
-    """Generalised product of experts: precisions are averaged, weighted by each expert's information.
-
-    The weight of an expert at a location is its information gain, ½ log(prior variance / its variance), as a share of
-    that of all; equal if no expert has learned anything. As weights sum to 1 the product is never more confident than
-    its most confident expert. It is conservative if experts share data, and underconfident otherwise.
-
-    Source: Cao & Fleet 2014, with weights normalised to a sum of 1.
-
-    Args:
-        means: Means of each expert at each location, in the unit of the outcome.
-        variances: Variances, > 0, in its square.
-        prior_variance: Prior variance of the field, common to all experts.
-
-    Returns:
-        Means (m,) and variances (m,).
-
-    Example:
-        >>> mean, var = generalised_product(np.array([[1.0], [5.0]]), np.array([[0.1], [2.0]]), 2.0)
-        >>> mean.round(6).tolist(), var.round(6).tolist()  # the second expert has seen nothing
-        ([1.0], [0.1])
-    """
-    variances = np.maximum(variances, _SMALLEST * prior_variance)
-    learned = np.maximum(0.5 * np.log(prior_variance / variances), 0.0)
-    total = learned.sum(axis=0)
-    weights = np.where(total > 0.0, learned / np.where(total > 0.0, total, 1.0), 1.0 / len(means))
-    precision = (weights / variances).sum(axis=0)
-    return (weights * means / variances).sum(axis=0) / precision, 1.0 / precision
-
-
 def robust_committee(
     means: Float[np.ndarray, "k m"], variances: Float[np.ndarray, "k m"], prior_mean: float, prior_variance: float
-) -> Predictions:
+) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
     """Robust Bayesian committee machine: precisions add up, weighted by each expert's information.
 
     With weights b = ½ log(prior variance / variance): precision = Σ b / variance + (1 - Σ b) / prior variance, so that
-    the prior counts once. Without any data it is the prior. It assumes that the experts' data are independent given the
-    field at the location, and is overconfident otherwise. The weight of an expert whose variance is below e⁻² of the
-    prior's is above 1: near its own measurements even a committee of one is more confident than its expert.
+    the prior counts once. It assumes that the experts' data are independent given the field at the location, and is
+    overconfident otherwise. The weight of an expert whose variance is below e⁻² of the prior's is above 1: near its own
+    measurements even a committee of one is more confident than its expert.
 
-    Source: Deisenroth & Ng 2015, robust Bayesian committee machine.
-
-    Args:
-        means: Means of each expert at each location, in the unit of the outcome.
-        variances: Variances, > 0, in its square.
-        prior_mean: Prior mean of the field, common to all experts.
-        prior_variance: Prior variance of the field.
-
-    Returns:
-        Means (m,) and variances (m,).
-
-    Example:
-        >>> mean, var = robust_committee(np.array([[5.0], [5.0]]), np.array([[2.0], [2.0]]), 5.0, 2.0)
-        >>> mean.round(6).tolist(), var.round(6).tolist()  # nobody has seen anything
-        ([5.0], [2.0])
+    Source: Deisenroth & Ng 2015.
     """
     variances = np.maximum(variances, _SMALLEST * prior_variance)
     weights = np.maximum(0.5 * np.log(prior_variance / variances), 0.0)
@@ -105,7 +44,7 @@ class CommitteePosterior:
     factor: Float[np.ndarray, " m"]
 
     def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
-        """Covariances (r, c) between two subsets of the points, given by indices, in squared units of the outcome."""
+        """Covariances between two subsets of the points."""
         return self.factor[rows, None] * self.expert.cov(rows, cols) * self.factor[cols]
 
 
@@ -114,16 +53,11 @@ class CommitteeGP(FieldGP):
     """Robust Bayesian committee machine of experts that each have one author's measurements.
 
     It costs the cube of each author's number of measurements, not the cube of their sum. Products are taken location by
-    location. Joint predictions use the correlation of one expert, its owner, scaled to the committee's variances. This
-    is a valid covariance and a good one near the owner's measurements; far from these it is the prior's. Pending
-    measurements reduce variances by the same share as the owner's.
+    location. Joint predictions use the correlation of one expert, its owner's ``own``, scaled to the committee's
+    variances. This is a valid covariance and a good one near the owner's measurements; far from these it is the
+    prior's. Pending measurements, in ``foreseen``, reduce variances by the same share as the owner's.
 
     Source: Deisenroth & Ng 2015 for the product; the rest is our own.
-
-    Args:
-        experts: Experts with measurements, all with the same hyper-parameters.
-        own: The owner's expert, perhaps without measurements.
-        foreseen: The owner's expert with pending measurements.
     """
 
     experts: tuple[ExactGP, ...]
@@ -136,11 +70,11 @@ class CommitteeGP(FieldGP):
         return sum(expert.n_data for expert in self.experts)
 
     def posterior_mean(self, X: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " m"]:
-        """Means (m,) of the field at physical points (m, d)."""
+        """Means (m,) at physical points (m, d)."""
         return self.posterior(X)[0]
 
     def posterior_cache(self, X: ArrayLike) -> CommitteePosterior:
-        """Posterior at fixed physical points (m, d), from which covariances between subsets are cheap."""
+        """Posterior at fixed physical points (m, d)."""
         points, h = self._points(X), self.hyperparameters
         told = [expert.posterior(points) for expert in self.experts or (self.own,)]
         means, variances = np.array([mean for mean, _ in told]), np.array([var for _, var in told])
@@ -150,30 +84,14 @@ class CommitteeGP(FieldGP):
         return CommitteePosterior(mean, var, expert, np.sqrt(var / np.maximum(expert.var, least)))
 
     def condition_on_pending(self, X: Float[np.ndarray, "q d"]) -> "CommitteeGP":
-        """Belief whose variance includes measurements with the usual noise at pending points (q, d); the mean is
-        unchanged.
-        """
+        """Belief whose variance includes measurements with the usual noise at pending points; the mean is unchanged."""
         return replace(self, foreseen=self.foreseen.condition_on_pending(self._points(X)))
 
 
 class CommitteeFlooding(MeasurementFlooding):
     """An agent that collects measurements as its base does, and has an expert for each author.
 
-    Its messages are those of ``MeasurementFlooding``; it saves computation. ``PredictionFlooding`` has experts that
-    exchange predictions, and no measurements.
-
-    Example:
-        >>> from swarmbo.belief.fusion import Proposal, exchange
-        >>> from swarmbo.belief.gp.hyperparameters import Hyperparameters
-        >>> from swarmbo.spaces import Domain
-        >>> from swarmbo.transport import InProcess
-        >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)
-        >>> domain = Domain(np.zeros(1), np.ones(1))
-        >>> a, b = CommitteeFlooding("a", domain, start, ["b"]), CommitteeFlooding("b", domain, start, ["a"])
-        >>> a.measure([[0.2]], [1.0])
-        >>> traffic = exchange([a, b], InProcess().open(["a", "b"]), steps=10)
-        >>> b.belief.n_data, [expert.n_data for expert in b.belief.experts]
-        (1, [1])
+    Its messages are those of ``MeasurementFlooding``; it saves computation.
     """
 
     @property
@@ -195,100 +113,3 @@ class CommitteeFlooding(MeasurementFlooding):
     def _exact(self, measurements: Measurements) -> ExactGP:
         h = self.proposal.hyperparameters
         return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *measurements)
-
-
-@dataclass(frozen=True, eq=False)
-class PredictionTable:
-    """Belief at agreed locations (m, d) only, each on its own, as products of experts have no joint covariance."""
-
-    places: Float[np.ndarray, "m d"]
-    mean: Float[np.ndarray, " m"]
-    var: Float[np.ndarray, " m"]
-
-    def posterior(self, X: Float[np.ndarray, "k d"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-        """Mean (k,) and variance (k,) at some of the agreed locations (k, d)."""
-        points, rows = checked_points(X, self.places.shape[1]), dict[bytes, int]()
-        for row, place in enumerate(self.places):
-            rows.setdefault(place.tobytes(), row)
-        if strangers := [point.tolist() for point in points if point.tobytes() not in rows]:
-            raise ShapeError(f"X: got {strangers[0]}; wanted some of the {len(self.places)} agreed locations")
-        chosen = [rows[point.tobytes()] for point in points]
-        return self.mean[chosen], self.var[chosen]
-
-
-class PredictionFlooding(Gossip):
-    """An expert with an exact GP of its own measurements, and the newest received predictions of all experts.
-
-    Its messages take 16 bytes per location, whatever the number of measurements.
-
-    Args:
-        patience: Steps, >= 1, after which unconfirmed entries are sent again.
-        places: Agreed locations of predictions (m, d), physical, with a time axis (m, d + 1).
-        product: Rule that combines predictions.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        domain: Domain,
-        proposal: Proposal,
-        neighbours: Iterable[str] = (),
-        patience: int = 3,
-        *,
-        places: Float[np.ndarray, "m d"],
-        product: Product = "robust-committee",
-    ) -> None:
-        with_time = proposal.hyperparameters.time is not None
-        self.places = checked_points(places, domain.n_dims + with_time)
-        self.product: Product = product
-        self._told: dict[str, Float[np.ndarray, "2 m"]] = {}
-        super().__init__(name, domain, proposal, neighbours, patience)
-
-    @property
-    def own_belief(self) -> ExactGP:
-        """Belief from its own measurements alone."""
-        h, rows = self.proposal.hyperparameters, (self.X, self.y, self.noise)
-        return ExactGP.from_hyperparameters(ExactGPSettings(kernel=h.kernel), self.domain, h, *rows)
-
-    @property
-    def belief(self) -> PredictionTable:
-        """Belief from its own measurements and received messages."""
-        h = self.proposal.hyperparameters
-        prior_mean, prior_variance = h.offset + h.scale * h.mean, h.scale**2 * h.outputscale
-        if not self._told:
-            m = len(self.places)
-            return PredictionTable(self.places, np.full(m, prior_mean), np.full(m, prior_variance))
-        told = np.array([self._told[author] for author in sorted(self._told)])
-        means, variances = told[:, 0], told[:, 1]
-        if self.product == "generalised-product":
-            return PredictionTable(self.places, *generalised_product(means, variances, prior_variance))
-        return PredictionTable(self.places, *robust_committee(means, variances, prior_mean, prior_variance))
-
-    def _entry(self, author: str, has: int) -> bytes:
-        return packed_bytes(self._told[author].ravel())
-
-    def _is_entry(self, number: int, content: bytes) -> bool:
-        m = len(self.places)
-        return are_numbers(content, 2 * m) and bool((unpacked_bytes(content)[m:] > 0.0).all())
-
-    def _file(self, author: str, number: int, content: bytes) -> None:
-        self._told[author] = unpacked_bytes(content).reshape(2, -1)
-        self._holds(author, number)
-
-    def _has_measured(self, n_new: int) -> None:
-        self._told[self.name] = np.array(self.own_belief.posterior(self.places))
-        self._holds(self.name, self.n_measurements)
-
-    def _has_adopted(self) -> None:
-        super()._has_adopted()
-        self._told = {}
-        if self.n_measurements:
-            self._has_measured(0)
-
-    def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        plain, arrays = super()._state()
-        return plain, arrays | {f"told/{author}": table.copy() for author, table in self._told.items()}
-
-    def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        super()._restore(plain, arrays)
-        self._told = {author: arrays[f"told/{author}"] for author in self._has}

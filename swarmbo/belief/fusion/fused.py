@@ -60,30 +60,8 @@ class FusedBelief:
     So the first agent leads in each connected part of a team, and the next one if it fails; of several proposals one
     wins everywhere.
 
-    An ``Agent`` holds the belief of one of them, adds its own measurements, and exchanges messages itself.
-
-    Args:
-        settings: Settings of fusion.
-        domain: Box of physical points.
-        agents: Names, at least one, none twice.
-        seed: Seed of the basis, the fits and the losses.
-        held: Agents with local beliefs here; None: all.
-        transport: Transport of the messages; its faults add to the losses of the settings.
-
-    Attributes:
-        agents: Local agents by name.
-        sent: Traffic of the last exchange.
-        fared: Report of faulty links in the last exchange; None without faults.
-        due: Messages of local agents that are not sent yet.
-
-    Raises:
-        ConfigError: If there is no agent, or a name comes twice.
-
-    Example:
-        >>> fused = FusedBelief(FusedSettings(), Domain(np.zeros(1), np.ones(1)), ["a", "b"], seed=0)
-        >>> traffic = fused.learn({"a": ([[0.1]], [1.0]), "b": ([[0.9]], [2.0])}, links=None)
-        >>> fused.agents["a"].reached == fused.agents["b"].reached == {"a": 1.0, "b": 1.0}
-        True
+    An ``Agent`` holds the belief of one of them (``held``), adds its own measurements, and exchanges messages itself.
+    Faults of the ``transport`` add to the losses of the settings.
     """
 
     def __init__(
@@ -101,8 +79,8 @@ class FusedBelief:
         self.domain = domain
         self.seed = seed
         self.names = tuple(agents)
-        self.fared: LinkReport | None = None
-        self.sent = Traffic()
+        self.fared: LinkReport | None = None  # report of faulty links in the last exchange; None without faults
+        self.sent = Traffic()  # of the last exchange
         self._transport = transport
         at_hand = self.names if held is None else tuple(held)
         start = Proposal(0, "", ExactGP.create(settings.prior, domain).hyperparameters, seed, settings.n_features)
@@ -110,7 +88,7 @@ class FusedBelief:
         self.failures = {name: FailureFlooding(name, domain, start) for name in at_hand}
         for view in (*self.agents.values(), *self.failures.values()):
             view.team, view.is_whole = frozenset(self.names), held is not None
-        self.due: tuple[Talk, ...] = ()
+        self.due: tuple[Talk, ...] = ()  # messages of local agents that are not sent yet
         self._waits = dict.fromkeys(self.agents, 0)  # exchanges in which an agent waited for another's proposal
         self.now = 0.0  # rounds
         self._occasions = 0  # number of exchanges
@@ -127,16 +105,9 @@ class FusedBelief:
     ) -> Traffic:
         """Give agents their new measurements, and let all exchange messages over the links, if all are local.
 
-        Args:
-            measurements: By agent: points (n, d) and outcomes (n,), physical, without failed ones.
-            links: Radio graph; None: every agent reaches every other. A message goes to neighbours only.
-            failed: By agent: points (n, d) of failed measurements.
-            noise_variance: By agent: as in ``give``, if known.
-            round: Present round, on which faults of the transport may depend.
-            later: True if the caller runs the exchange.
-
-        Returns:
-            Traffic; none yet if agents are remote or exchange later: their messages are ``due``.
+        By agent there are ``measurements``, points (n, d) and outcomes (n,), ``failed`` points, and the noise as in
+        ``give``. Without ``links`` every agent reaches every other. With ``later`` the caller runs the exchange: then,
+        or if agents are remote, no traffic is returned, and their messages are ``due``.
         """
         check_links(links)
         failed, noise = failed or {}, noise_variance or {}
@@ -179,7 +150,6 @@ class FusedBelief:
         return faults.open(self.names, links)
 
     def _fared(self, media: Sequence[FaultyTransport], round: int) -> LinkReport | None:
-        """Report of links over all exchanges of an occasion."""
         if not isinstance(self._transport, Faults):
             return None
         fared = sum((LinkReport(medium.now, edges=by_name(medium.edges)) for medium in media), LinkReport(ticks=0))
@@ -203,12 +173,9 @@ class FusedBelief:
         return other
 
     def give(self, agent: str, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> None:
-        """Give an agent its own measurements, which others receive in the next exchange.
+        """Give an agent its own measurements of the present round, which others receive in the next exchange.
 
-        Args:
-            X: Points (n, d), physical, of the present round; with a time axis also (n, d + 1), the round of each last.
-            y: Outcomes (n,), physical.
-            noise_variance: As for ``ExactGP.update``.
+        With a time axis, points may state their round as a last coordinate. The noise is as for ``ExactGP.update``.
         """
         self._require_known(agent)
         self.agents[agent].measure(self._points(X), y, noise_variance)
@@ -223,9 +190,7 @@ class FusedBelief:
     def given_again(
         self, agent: str, told: Sequence[tuple[float, Sequence[float], float, float | None]]
     ) -> "FusedBelief":
-        """Copy in which an agent has all its measurements again, given with round, location, outcome (NaN if failed)
-        and noise.
-        """
+        """Copy in which an agent has all its measurements again: round, location, outcome (NaN if failed), noise."""
         other = self.copied()
         good = [one for one in told if not math.isnan(one[2])][other.agents[agent].n_measurements :]
         bad = [one for one in told if math.isnan(one[2])][other.failures[agent].n_measurements :]

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Generator, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.errors import ConfigError, ShapeError, StateVersionError
 from swarmbo.records import Traffic
 from swarmbo.spaces import Domain
-from swarmbo.transport import Envelope
+from swarmbo.transport import Envelope, Transport
 
 Said = TypeVar("Said")
 
@@ -41,13 +41,7 @@ class FusedView(ABC):
     """Local belief of one agent, from its own measurements and its neighbours' messages only.
 
     Messages may be lost, doubled or late; links and agents may fail and return, without notice. ``talk`` runs the
-    exchange, for a team and for an ``Agent`` alike.
-
-    Args:
-        name: Name that no other agent has.
-        domain: Box of physical points.
-        proposal: Initial proposal of all agents; its version is 0.
-        neighbours: Recipients of its messages at first.
+    exchange, for a team and for an ``Agent`` alike. All begin with the same ``proposal``, of version 0.
     """
 
     means_by_proposal = True  # True if its messages depend on its proposal
@@ -102,12 +96,7 @@ class FusedView(ABC):
         self.neighbours = tuple(sorted(set(neighbours) - {self.name}))
 
     def measure(self, X: ArrayLike, y: ArrayLike, noise_variance: ArrayLike | float | None = None) -> None:
-        """Learn its own measurements.
-
-        Args:
-            X: Points (n, d), physical; with a time axis (n, d + 1), the round of each last.
-            y: Outcomes (n,), physical, without failed measurements.
-            noise_variance: As for ``ExactGP.update``; NaN, and by default: that of the proposal.
+        """Learn its own measurements, as ``ExactGP.update`` does; by default the noise is that of the proposal.
 
         Raises:
             ShapeError: If the shapes do not fit, or a value is not finite; it names the row.
@@ -122,13 +111,8 @@ class FusedView(ABC):
     def propose(self, hyperparameters: Hyperparameters, seed: int | None = None, n_measurements: int = 0) -> Proposal:
         """Propose another basis, noise or unit of outcomes, which supersedes all that the agent knows.
 
-        Args:
-            hyperparameters: Hyper-parameters of the new proposal.
-            seed: Seed of its basis; None: the present one.
-            n_measurements: Number of measurements to which they were fitted.
-
-        Returns:
-            The proposal, which others receive with the next messages.
+        Others receive it with the next messages. Without a ``seed`` that of the basis stays. ``n_measurements`` is the
+        number to which the hyper-parameters were fitted.
         """
         self._require_fitting(hyperparameters)
         proposal = msgspec.structs.replace(
@@ -141,11 +125,6 @@ class FusedView(ABC):
         )
         self._adopt(proposal)
         return proposal
-
-    def step(self, inbox: Sequence[Envelope]) -> list[Envelope]:
-        """Process arrivals, in any order, and return messages to send."""
-        self.hear(inbox)
-        return self.speak()
 
     def hear(self, inbox: Sequence[Envelope]) -> None:
         """Process arrivals, in any order, without sending."""
@@ -190,17 +169,13 @@ class FusedView(ABC):
             len(h.lengthscales) == self.domain.n_dims
             and (h.time is None) == (own.hyperparameters.time is None)
             and max(proposal.version, proposal.n_measurements) < MOST
-            and (self.team is None or (self._may_propose(proposal) and proposal.n_features == own.n_features))
+            and (self.team is None or proposal.n_features == own.n_features)
+            and self._is_known([proposal.proposer] if proposal.version else [])  # the initial one has no author
             and all(1.0 / _LARGEST <= size <= _LARGEST for size in sizes)
             and max(abs(h.mean), abs(h.offset), h.scale, 1.0 / h.scale) <= LARGEST_OUTCOME
         )
 
-    def _may_propose(self, proposal: Proposal) -> bool:
-        """True if a peer can have made the proposal; the initial one has no author."""
-        return self._is_known([proposal.proposer] if proposal.version else [])
-
     def _is_known(self, names: Iterable[str]) -> bool:
-        """True if agents are of the team, as far as known."""
         return self.team is None or self.team.issuperset(names)
 
     def _adopt(self, proposal: Proposal) -> None:
@@ -209,7 +184,6 @@ class FusedView(ABC):
         self._has_adopted()
 
     def _information(self, rows: slice = slice(None)) -> Information:
-        """Information in its own measurements, or some of them, under the present proposal."""
         proposal, X, y, noise = self.proposal, self.X[rows], self.y[rows], self.noise[rows]
         return information_of(proposal.basis, proposal.hyperparameters, self.domain, X, y, noise)
 
@@ -321,24 +295,6 @@ def unpacked_bytes(data: bytes) -> Float[np.ndarray, " q"]:
     return np.frombuffer(data, dtype="<f8").astype(float)
 
 
-@runtime_checkable
-class Carrier(Protocol):
-    """Carrier of messages: an ``InProcessTransport``, or one with faults."""
-
-    @property
-    def traffic(self) -> Traffic:
-        """Traffic so far."""
-        ...
-
-    def send(self, envelope: Envelope, /) -> None:
-        """Accept a message."""
-        ...
-
-    def deliver(self) -> dict[str, list[Envelope]]:
-        """End the step, and return the arrivals by recipient."""
-        ...
-
-
 class Unfinished(NamedTuple):
     """Question if any agent has more to send; ``own`` is the answer of the local agents."""
 
@@ -362,7 +318,7 @@ def talk(agents: Mapping[str, FusedView], steps: int) -> Generator[Unfinished | 
                 agents[name].hear(inbox)
 
 
-def exchange(agents: Iterable[FusedView], transport: Carrier, steps: int) -> Traffic:
+def exchange(agents: Iterable[FusedView], transport: Transport, steps: int) -> Traffic:
     """Let local agents exchange messages for at most ``steps`` steps, or until all finished, and return the traffic."""
     before, answer = transport.traffic, None
     talking = talk({agent.name: agent for agent in agents}, steps)
@@ -380,7 +336,7 @@ def exchange(agents: Iterable[FusedView], transport: Carrier, steps: int) -> Tra
     )
 
 
-def carried(letters: Iterable[Envelope], transport: Carrier) -> dict[str, list[Envelope]]:
+def carried(letters: Iterable[Envelope], transport: Transport) -> dict[str, list[Envelope]]:
     """Send a step's letters, and return the arrivals by recipient."""
     for envelope in letters:
         transport.send(envelope)

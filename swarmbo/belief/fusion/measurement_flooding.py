@@ -1,6 +1,9 @@
-"""Flooding of raw measurements, the standard for all other fusion methods."""
+"""Flooding of raw measurements, the standard for all other fusion methods.
 
-from collections.abc import Iterable, Mapping
+Each has its author's name and a number, so that nothing counts twice.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -9,12 +12,19 @@ import msgspec
 import numpy as np
 from jaxtyping import Float
 
-from swarmbo.belief.fusion.fused_view import packed_bytes, unpacked_bytes
-from swarmbo.belief.fusion.gossip import Gossip
+from swarmbo.belief.fusion.fused_view import (
+    MOST,
+    FusedView,
+    packed_bytes,
+    read_body,
+    require_at_least_one,
+    unpacked_bytes,
+)
 from swarmbo.belief.fusion.proposal import Proposal
 from swarmbo.belief.gp.exact import ExactGP
 from swarmbo.belief.gp.hyperparameters import ExactGPSettings
 from swarmbo.boundary.values import LARGEST_OUTCOME
+from swarmbo.errors import LostStateError
 from swarmbo.spaces import Domain
 
 _WITH_NOISE = b"\x01"  # at the end of an entry whose rows have a column of noise; numbers take eight bytes each
@@ -83,29 +93,43 @@ def _unpacked(content: bytes, n_columns: int) -> Float[np.ndarray, "n c"]:
 
 @cache
 def _empty(n_columns: int) -> _Log:
-    """Log of an unknown author."""
     return _Log(np.zeros((0, n_columns)))
 
 
-class MeasurementFlooding(Gossip):
-    """An agent that collects the measurements of all agents, and conditions an exact GP on them.
+class _Body(msgspec.Struct, array_like=True):
+    """Numbers of measurements that the sender has by author, and entries that the recipient may lack."""
 
-    A measurement is identified by its author and number; an author's measurements are forwarded in order, only those
-    that the neighbour lacks. A measurement takes 8 (d + 1) bytes and needs no basis. The price is that all of them are
-    sent, and that every agent computes a Gaussian process of all. If the noise of a measurement in an entry is known,
-    each takes 8 bytes more, and the entry one.
+    has: dict[str, int]
+    entries: dict[str, tuple[int, bytes]]  # number of the author's measurements with it, and content
+    is_whole: bool  # True if ``has`` and ``entries`` together name all authors known to the sender
+    asks: bool  # True if the sender requests the same
 
-    Example:
-        >>> from swarmbo.belief.fusion import exchange
-        >>> from swarmbo.belief.gp.hyperparameters import Hyperparameters
-        >>> from swarmbo.transport import InProcess
-        >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)
-        >>> domain = Domain(np.zeros(1), np.ones(1))
-        >>> a, b = MeasurementFlooding("a", domain, start, ["b"]), MeasurementFlooding("b", domain, start, ["a"])
-        >>> a.measure([[0.2]], [1.0])
-        >>> traffic = exchange([a, b], InProcess().open(["a", "b"]), steps=10)
-        >>> b.reached, b.belief.y.tolist()
-        ({'a': 1.0}, [1.0])
+
+class _Peer(msgspec.Struct):
+    """State about a neighbour; its size depends on differences only, not on common knowledge."""
+
+    differs: dict[str, int] = {}  # its number of measurements, as far as known, of authors for which it differs
+    told: dict[str, tuple[int, int]] = {}  # of these the number sent, and the step
+    step: int = 0
+    asked: int | None = None  # step of the last greeting or proposal; None: one is due
+    is_known: bool = False  # True if it has sent all its numbers
+    is_greeted: bool = False  # True if it got all numbers of this agent while it was unknown
+    owed: list[str] = []  # authors of entries that it sent, to be confirmed
+    is_owed: bool = False  # True if it waits for an answer in any case
+    is_owed_all: bool = False  # True if it waits for all numbers of this agent
+
+
+class MeasurementFlooding(FusedView):
+    """An agent that collects the measurements of all agents, forwards what neighbours lack, and has an exact GP of all.
+
+    Neighbours that meet exchange their numbers of measurements by author, and their own news. From then on an entry is
+    sent at once, and again every ``patience`` steps until the neighbour confirms it by the author's number. The sender
+    of an entry has it, so it is not sent back. So an agent's knowledge is exact and known to it; once all agents have
+    all entries, none sends. Entries of an agent remain after it has left. A returning agent must have kept its state,
+    or take a new name.
+
+    A measurement takes 8 (d + 1) bytes and needs no basis. If the noise of a measurement in an entry is known, each
+    takes 8 bytes more, and the entry one.
     """
 
     means_by_proposal = False
@@ -113,9 +137,13 @@ class MeasurementFlooding(Gossip):
     def __init__(
         self, name: str, domain: Domain, proposal: Proposal, neighbours: Iterable[str] = (), patience: int = 3
     ) -> None:
+        self.patience = require_at_least_one("patience", patience)
+        self._has: dict[str, int] = {}  # number of known measurements by agent; changed by ``_file`` only
+        self._peers: dict[str, _Peer] = {}
+        self._reached: dict[str, float] | None = None
         self._logs: dict[str, _Log] = {}
         self._belief: Any = None
-        super().__init__(name, domain, proposal, neighbours, patience)
+        super().__init__(name, domain, proposal, neighbours)
 
     @property
     def belief(self) -> Any:
@@ -134,8 +162,112 @@ class MeasurementFlooding(Gossip):
         rows = [self._logs[author].rows for author in sorted(self._logs)]  # the same order in every agent
         return Measurements.of(np.concatenate([np.zeros((0, self.n_columns + 2)), *rows]))
 
-    def _entry(self, author: str, has: int) -> bytes:
-        return self._logs[author].entry(has)
+    @property
+    def reached(self) -> dict[str, float]:
+        """Number of measurements in its belief by agent."""
+        if self._reached is None:
+            self._reached = {agent: float(count) for agent, count in sorted(self._has.items()) if count}
+        return self._reached.copy()
+
+    @property
+    def knowledge(self) -> Hashable:
+        """Proposal, and the number of each author's entry, which determines its content."""
+        return self.proposal, tuple(self.reached.items())
+
+    @property
+    def is_finished(self) -> bool:
+        """True if every neighbour has confirmed all entries of this agent, and has been answered."""
+        return all(self._agrees.get(name, True) and self._is_done(self._peer(name)) for name in self.neighbours)
+
+    def _is_done(self, peer: _Peer) -> bool:
+        is_owed = peer.owed or peer.is_owed or peer.is_owed_all
+        return peer.is_known and not is_owed and not self._lacks(peer)
+
+    def meet(self, neighbours: Iterable[str]) -> None:
+        """Set the neighbours within radio range."""
+        before = set(self.neighbours)
+        super().meet(neighbours)
+        for name in self.neighbours:
+            if name not in before:  # it may have received much from others since
+                self._forget(self._peer(name))
+
+    def _peer(self, name: str) -> _Peer:
+        if name not in self._peers:
+            self._peers[name] = _Peer(differs=dict.fromkeys(self._has, 0))
+        return self._peers[name]
+
+    def _forget(self, peer: _Peer) -> None:
+        peer.is_known, peer.is_greeted, peer.asked, peer.told = False, False, None, {}
+
+    def _lacks(self, peer: _Peer) -> list[str]:
+        """Authors of which a neighbour has less; before it is known, only this agent itself."""
+        known = peer.differs if peer.is_known else {self.name} & peer.differs.keys()
+        return [author for author in known if self._has.get(author, 0) > peer.differs[author]]
+
+    def _must_answer(self, neighbour: str) -> None:
+        self._peer(neighbour).is_owed = True
+
+    def _fits(self, body: msgspec.Raw) -> bool:
+        said = read_body(body, _Body)
+        if said is None or not self._is_known([*said.has, *said.entries]):
+            return False
+        counts = [*said.has.values(), *(number for number, _ in said.entries.values())]
+        own = max(said.has.get(self.name, 0), said.entries.get(self.name, (0, b""))[0])
+        if not all(0 <= count < MOST for count in counts) or (self.is_whole and own > self.n_measurements):
+            return False
+        news = [entry for author, entry in said.entries.items() if entry[0] > self._has.get(author, 0)]
+        return all(self._is_entry(number, content) for number, content in news)
+
+    def _take(self, sender: str, body: msgspec.Raw) -> None:
+        said, peer = msgspec.msgpack.decode(body, type=_Body), self._peer(sender)
+        told = said.has | {author: number for author, (number, _) in said.entries.items()}
+        if (own := told.get(self.name, 0)) > self.n_measurements:
+            raise LostStateError(
+                f"agent {self.name!r}: got {self.n_measurements} measurements, and {sender!r} knows of {own}; "
+                "wanted its last state (load_state_dict), or a new name"
+            )
+        leaves_a_gap = False
+        for author, (number, content) in said.entries.items():
+            if number > self._has.get(author, 0):
+                self._file(author, number, content)
+                leaves_a_gap = leaves_a_gap or number > self._has.get(author, 0)
+        if said.asks:  # unless both greet each other at once
+            peer.is_owed_all = peer.is_owed_all or peer.is_known or not peer.is_greeted
+        if said.is_whole:
+            told = dict.fromkeys([*self._has, *peer.differs], 0) | told
+        for author, count in told.items():
+            if count != self._has.get(author, 0):
+                peer.differs[author] = count
+            elif peer.differs.pop(author, None) is not None:
+                peer.told.pop(author, None)
+        peer.is_known = peer.is_known or said.is_whole
+        peer.owed += said.entries
+        if leaves_a_gap:
+            self._forget(peer)  # the neighbour expects that this agent knows more
+
+    def _bodies(self) -> Iterable[tuple[str, msgspec.Struct]]:
+        has = self._has
+        for neighbour in self.neighbours:
+            peer = self._peer(neighbour)
+            peer.step += 1
+            agrees = self._agrees.get(neighbour, True)
+            asks = not (peer.is_known and agrees) and (peer.asked is None or peer.step - peer.asked > self.patience)
+            news = [author for author in self._lacks(peer) if self._is_news(peer, author, has[author])]
+            if not (asks or news or peer.owed or peer.is_owed or peer.is_owed_all):
+                continue
+            is_whole = peer.is_owed_all or not peer.is_known
+            entries = {author: (has[author], self._logs[author].entry(peer.differs[author])) for author in news}
+            confirmed = has if is_whole else {author: has.get(author, 0) for author in peer.owed}
+            confirmed = {author: count for author, count in confirmed.items() if author not in entries}
+            peer.told |= {author: (has[author], peer.step) for author in news}
+            peer.owed, peer.is_owed, peer.is_owed_all = [], False, False
+            peer.is_greeted = peer.is_greeted or is_whole
+            peer.asked = None if peer.is_known and agrees else peer.step
+            yield neighbour, _Body(confirmed, entries, is_whole, not peer.is_known)
+
+    def _is_news(self, peer: _Peer, author: str, count: int) -> bool:
+        told, step = peer.told.get(author, (0, 0))
+        return count > told or peer.step - step > self.patience
 
     def _is_entry(self, number: int, content: bytes) -> bool:
         has_noise, n_columns = content.endswith(_WITH_NOISE) and len(content) % 8 == 1, self.n_columns + 2
@@ -148,17 +280,21 @@ class MeasurementFlooding(Gossip):
         return 0 < len(rows) <= number and bool(is_near and (np.abs(y) <= LARGEST_OUTCOME).all() and is_noise.all())
 
     def _file(self, author: str, number: int, content: bytes) -> None:
-        before = self._logs.get(author) or _empty(self.n_columns + 2)
-        log = before.after(number, content)
-        if log is not before:
+        """Store a new entry; one that leaves a gap is ignored."""
+        known = self._logs.get(author) or _empty(self.n_columns + 2)
+        log = known.after(number, content)
+        if log is not known:
+            before = self._has.get(author, 0)
             self._logs[author], self._belief = log, None
-            self._holds(author, number)
+            self._has[author], self._reached = number, None
+            for peer in self._peers.values():
+                if peer.differs.setdefault(author, before) == number:
+                    del peer.differs[author]
 
     def _has_measured(self, n_new: int) -> None:
         new = slice(self.n_measurements - n_new, None)
-        self._file(
-            self.name, self.n_measurements, _packed(np.column_stack([self.X[new], self.y[new], self.noise[new]]))
-        )
+        rows = np.column_stack([self.X[new], self.y[new], self.noise[new]])
+        self._file(self.name, self.n_measurements, _packed(rows))
 
     def _has_adopted(self) -> None:
         for peer in self._peers.values():
@@ -166,12 +302,13 @@ class MeasurementFlooding(Gossip):
         self._belief = None
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        plain, arrays = super()._state()
         rows = [self._logs[author].rows for author in sorted(self._has)]
-        return plain, arrays | {"readings": np.concatenate([np.zeros((0, self.n_columns + 2)), *rows])}
+        plain = {"has": dict(self._has), "peers": msgspec.to_builtins(self._peers)}
+        return plain, {"readings": np.concatenate([np.zeros((0, self.n_columns + 2)), *rows])}
 
     def _restore(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        super()._restore(plain, arrays)
+        self._has, self._reached = dict(plain["has"]), None
+        self._peers = msgspec.convert(plain["peers"], dict[str, _Peer])
         counts = sorted(self._has.items())  # sorted here, as plain data may be sorted where they are kept
         rows = np.split(arrays["readings"], np.cumsum([count for _, count in counts])[:-1])
         nothing = _empty(self.n_columns + 2)

@@ -17,21 +17,7 @@ class Proposal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Every message carries the stamp of the sender's proposal, and the proposal itself if the recipient holds another. An
     agent adopts a proposal that supersedes its own, and summarises its measurements again. Two agents that propose at
     once use one version number; then the alphabetically first name wins everywhere. Of two proposals of one name (after
-    a loss of state) the smaller stamp wins.
-
-    Args:
-        version: Version >= 0; 0 is the initial proposal of all agents.
-        proposer: Name of the agent that proposed it.
-        hyperparameters: Kernel, scales, noise variance > 0, mean, offset and scale of outcomes.
-        seed: Seed of the basis.
-        n_features: Size of the basis, an even number from 2 to 2048.
-        n_measurements: Number of measurements to which it was fitted.
-
-    Example:
-        >>> h = Hyperparameters("rbf", (0.2,), 1.0, 0.01)
-        >>> first, second = Proposal(1, "b", h, 0, 20), Proposal(1, "a", h, 5, 20)
-        >>> second.supersedes(first), first.supersedes(first)
-        (True, False)
+    a loss of state) the smaller stamp wins. Version 0 is the initial proposal of all agents.
     """
 
     version: int

@@ -36,23 +36,20 @@ class Mass:
 
     @classmethod
     def none(cls, size: int) -> "Mass":
-        """Zero mass with a vector of this length."""
+        """Zero mass."""
         return cls(np.zeros(size))
 
-    def __add__(self, other: "Mass") -> "Mass":
-        return self._plus(other, 1.0)
+    def __add__(self, other: "Mass", factor: float = 1.0) -> "Mass":
+        batches = dict.fromkeys([*self.tally, *other.tally])
+        tally = {batch: self.tally.get(batch, 0.0) + factor * other.tally.get(batch, 0.0) for batch in batches}
+        return Mass(self.vector + factor * other.vector, tally)
 
     def __sub__(self, other: "Mass") -> "Mass":
-        return self._plus(other, -1.0)
+        return self.__add__(other, -1.0)
 
     def scaled(self, factor: float) -> "Mass":
         """Multiple of the mass."""
         return Mass(factor * self.vector, {batch: factor * share for batch, share in self.tally.items()})
-
-    def _plus(self, other: "Mass", factor: float) -> "Mass":
-        batches = dict.fromkeys([*self.tally, *other.tally])
-        tally = {batch: self.tally.get(batch, 0.0) + factor * other.tally.get(batch, 0.0) for batch in batches}
-        return Mass(self.vector + factor * other.vector, tally)
 
 
 _NOTHING = 1e-9  # a share of measurements within rounding
@@ -74,6 +71,8 @@ class _Body(msgspec.Struct, array_like=True):
 class _Link:
     """One end of a link, with the totals given and taken in the present session."""
 
+    PLAIN = ("own", "theirs", "sent", "heard", "silence", "is_heard")
+
     def __init__(self, size: int, patience: int) -> None:
         self.own, self.theirs, self.sent, self.heard = 1, 0, 0, 0
         self.silence, self.is_heard = patience + 1, False
@@ -89,7 +88,6 @@ class _View(NamedTuple):
 
     @property
     def reached(self) -> dict[str, float]:
-        """Number of measurements by agent."""
         reached: dict[str, float] = {}
         for batch, share in sorted(self.shares.items()):
             agent, _, n = batch.rsplit(" ", 2)
@@ -107,7 +105,8 @@ class PushSum(FusedView):
     Running sums over a link belong to a *session*, which both ends number. An end without arrivals for ``patience``
     steps begins a new session, and takes back its totals of the old one; the other end does so when it learns of it. So
     each agent's mass is always its own measurements plus taken less given mass over the present links. Measurements of
-    disconnected agents leave the average, and return with them, once.
+    disconnected agents leave the average, and return with them, once. At a loss of 0.3 and the default patience a
+    working link counts as down once in 1e6 steps, which only causes delay.
 
     A tally accompanies the mass: the share of every batch of measurements (those of an agent between two steps). N is
     chosen so that no batch weighs more than once. Older measurements have spread further than new ones, which would
@@ -117,27 +116,6 @@ class PushSum(FusedView):
 
     Source: Kempe, Dobra & Gehrke 2003, protocol push-vector; Hadjicostis, Vaidya & Domínguez-García 2016 (running
     sums). Sessions are our own, after the flows of Jesus, Baquero & Almeida 2009.
-
-    Args:
-        name: Name that no other agent has.
-        domain: Box of physical points.
-        proposal: Initial proposal of all agents.
-        neighbours: Recipients of its messages at first.
-        patience: Steps of silence, >= 1, after which a link counts as down. At a loss of 0.3 and the default this
-            happens to a working link once in 1e6 steps, and only causes delay.
-
-    Example:
-        >>> from swarmbo.belief.fusion import exchange
-        >>> from swarmbo.belief.gp.hyperparameters import Hyperparameters
-        >>> from swarmbo.transport import Faults
-        >>> start = Proposal(0, "", Hyperparameters("rbf", (0.3,), 1.0, 0.1), seed=0, n_features=20)
-        >>> domain = Domain(np.zeros(1), np.ones(1))
-        >>> a, b = PushSum("a", domain, start, ["b"]), PushSum("b", domain, start, ["a"])
-        >>> a.measure([[0.2]], [1.0])
-        >>> b.measure([[0.8], [0.9]], [0.0, 0.3])
-        >>> traffic = exchange([a, b], Faults(loss=0.3).open(["a", "b"]), steps=80)
-        >>> {agent: round(n, 6) for agent, n in a.reached.items()}, a.is_settled
-        ({'a': 1.0, 'b': 2.0}, True)
     """
 
     def __init__(
@@ -199,7 +177,6 @@ class PushSum(FusedView):
         self._kept = self._seen = None
 
     def _batch(self, n: int) -> str:
-        """Name of its last n measurements."""
         return f"{self.name} {self.n_measurements - n} {n}"
 
     def _begin_session(self, link: _Link) -> None:
@@ -294,16 +271,8 @@ class PushSum(FusedView):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         links = {
-            name: {
-                "own": link.own,
-                "theirs": link.theirs,
-                "sent": link.sent,
-                "heard": link.heard,
-                "silence": link.silence,
-                "is_heard": link.is_heard,
-                "given": link.given.tally,
-                "taken": link.taken.tally,
-            }
+            name: {key: getattr(link, key) for key in _Link.PLAIN}
+            | {"given": link.given.tally, "taken": link.taken.tally}
             for name, link in self._links.items()
         }
         arrays = {f"given/{name}": link.given.vector.copy() for name, link in self._links.items()}
@@ -318,8 +287,8 @@ class PushSum(FusedView):
         self._links = {}
         for name, said in plain["links"].items():
             link = self._link(name)
-            link.own, link.theirs, link.sent, link.heard = said["own"], said["theirs"], said["sent"], said["heard"]
-            link.silence, link.is_heard = said["silence"], said["is_heard"]
+            for key in _Link.PLAIN:
+                setattr(link, key, said[key])
             link.given = Mass(arrays[f"given/{name}"], dict(said["given"]))
             link.taken = Mass(arrays[f"taken/{name}"], dict(said["taken"]))
         self._own = Mass(arrays["own"], dict(plain["tally"]))

@@ -16,13 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from swarmbo.belief.gp.additive_given import (
-    domain_of,
-    given_hyperparameters,
-    kept_factors,
-    own_kernels,
-    regrouped,
-)
+from swarmbo.belief.gp.additive_given import domain_of, given_hyperparameters, kept_factors, own_kernels, regrouped
 from swarmbo.belief.gp.additive_prediction import AdditivePosterior
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.gp.channel_state import read_channels, write_channels
@@ -112,7 +106,6 @@ class AdditiveGP(AdditivePosterior):
         *,
         standardise: bool,
     ) -> dict[str, Any]:
-        """Fields of a belief without data."""
         own = {"settings": settings, "graph": graph, "domain": domain, "outcomes": outcomes, "fitted_at": 0}
         own |= {"hyperparameters": hyperparameters, "standardise": standardise}
         return own | cls._no_data(len(graph.variables), len(graph.factors))
@@ -124,7 +117,6 @@ class AdditiveGP(AdditivePosterior):
         return made
 
     def _with(self, **changes: Any) -> "AdditiveGP":
-        """A copy with other fields, and nothing of what was worked out from them."""
         return self._of({field.name: getattr(self, field.name) for field in fields(self)} | changes)
 
     @classmethod
@@ -320,7 +312,7 @@ class AdditiveGP(AdditivePosterior):
         awaited = np.repeat(self.awaited.all(axis=1, keepdims=True), len(graph.factors), axis=1)
         for new, old in kept.items():
             awaited[:, new] = self.awaited[:, old]
-        order = [self.graph.variables.index(variable) for variable in graph.variables]
+        order = [self.graph.column_of[variable] for variable in graph.variables]
         own = {graph.factors[new]: self.settings.factors.get(graph.factors[new]) for new in kept}
         return self._with(
             settings=msgspec.structs.replace(self.settings, factors={k: v for k, v in own.items() if v is not None}),

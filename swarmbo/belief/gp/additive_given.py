@@ -94,7 +94,6 @@ def _lengths(
 
 
 def _each(field: str, given: T | Mapping[str, T], names: Sequence[str]) -> list[T]:
-    """One value per name, from one for all or a mapping of all."""
     if not isinstance(given, Mapping):
         return [given] * len(names)
     if unknown := [name for name in given if name not in names]:

@@ -31,23 +31,17 @@ _ENTRIES = 2**20  # means of factors worked out at once
 class AdditivePosterior(ChannelGP):
     """The posterior of a sum of Gaussian processes, and of each of them.
 
-    What is asked of the sum, and the fields not listed here, are those of its base, ``ChannelGP``.
-
-    Args:
-        settings: Kernel, priors, effort of the fit.
-        graph: Scopes; points have their columns in the order of ``graph.variables``.
-        hyperparameters: In use.
-        standardise: Whether outcomes are brought to mean 0 and variance 1 at each update, until the first fit.
-        fitted_at: Number of data at the last fit; 0: not yet.
+    Predictions of the sum, and the fields not listed here, are those of its base, ``ChannelGP``. Columns of points are
+    in the order of ``graph.variables``.
     """
 
     settings: AdditiveGPSettings
     graph: FactorGraph
     hyperparameters: AdditiveHyperparameters
-    standardise: bool
-    fitted_at: int
+    standardise: bool  # at each update, until the first fit
+    fitted_at: int  # number of data at the last fit; 0: not yet
 
-    @property
+    @cached_property
     def channels(self) -> AdditiveHyperparameters:
         """Hyper-parameters of the factors, and of their sum."""
         return self.hyperparameters
@@ -71,12 +65,7 @@ class AdditivePosterior(ChannelGP):
     @property
     def scopes(self) -> tuple[tuple[int, ...], ...]:
         """For each factor the columns of X that it sees."""
-        return self._scopes
-
-    @cached_property
-    def _scopes(self) -> tuple[tuple[int, ...], ...]:
-        place = {variable: index for index, variable in enumerate(self.graph.variables)}
-        return tuple(tuple(place[v] for v in self.graph.scope(factor)) for factor in self.graph.factors)
+        return self.graph.columns
 
     @cached_property
     def _prepared(self) -> "dict[tuple[str, ...], StackPosterior]":
@@ -108,8 +97,7 @@ class AdditivePosterior(ChannelGP):
     @cached_property
     def means_at_data(self) -> Float[np.ndarray, "k t"]:
         """What the factors, stack after stack, are expected to be at the points of which an outcome is known."""
-        known = ~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)
-        U, parts, hyper = self.domain.to_unit(self.points[known]), self._conditioned.parts, self.hyperparameters
+        U, parts, hyper = self.domain.to_unit(self.points[self.known]), self._conditioned.parts, self.hyperparameters
         # ``fitted`` tells of the round of each outcome, which is not this one where beliefs decay
         if self.has_time or not isinstance(parts, StackedParts):
             return np.concatenate([self.local_mean(stack, stack.take(U)) for stack in stacks_of(self.graph)])
@@ -124,16 +112,9 @@ class AdditivePosterior(ChannelGP):
         return means[order]
 
     def local(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
-        """Posterior of each factor at separate points.
+        """Posterior of each factor of a stack at separate points of the unit cube, in the unit of the outcomes.
 
-        Args:
-            stack: Factors of equal size.
-            U: Points (g, m, a) of the unit cube.
-            gradient: Whether gradients by U are wanted too.
-
-        Returns:
-            Mean and variance in the unit of the outcomes and its square. For a factor they do not depend, to the bit,
-            on which others are in the stack.
+        For a factor it is bit-identical with any others in the stack.
         """
         return self._stack(stack).marginals(U, gradient=gradient)
 
@@ -150,14 +131,9 @@ class AdditivePosterior(ChannelGP):
         gradient: bool = False,
         rough: bool = False,
     ) -> Marginals:
-        """Posterior of f_i(u) - f_i(reference), for a joint reference point (n,) of the unit cube.
+        """Posterior of f_i(u) - f_i(reference), for a joint reference point of the unit cube.
 
-        Args:
-            stack: Factors of equal size.
-            U: Points (g, m, a) of the unit cube.
-            reference: The joint point.
-            gradient: Whether gradients by U are wanted too.
-            rough: Whether three digits will do, where that is quicker.
+        ``rough``: three digits will do, where that is quicker.
         """
         return self._stack(stack).contrast(U, stack.take(reference[None]), gradient=gradient, rough=rough)
 
@@ -194,7 +170,7 @@ class AdditivePosterior(ChannelGP):
         return draw_posterior(self.graph, self._conditioned, rngs, noise_rng, n_features)
 
     def log_evidences(self) -> tuple[float, ...]:
-        """The same as ``log_evidence`` for each factor's own outcomes.
+        """``log_evidence`` for each factor's own outcomes.
 
         Raises:
             ConfigError: If there are totals, which tie the factors together.

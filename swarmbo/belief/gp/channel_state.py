@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Float
 
 from swarmbo.belief.gp.conditioning import Conditioned
 from swarmbo.belief.gp.engine import ChannelGP
@@ -14,27 +13,6 @@ from swarmbo.belief.gp.stack import StackedParts
 from swarmbo.errors import StateVersionError
 
 _VERSION = 5  # 5: rounds by that name
-
-
-def write_state(plain: Mapping[str, Any], arrays: Mapping[str, Float[np.ndarray, "..."]]) -> dict[str, Any]:
-    """The state as ``{"json": {...}, "arrays": {name: array}}``; the arrays are copies in their own memory order."""
-    return {
-        "json": {"version": _VERSION, **plain},
-        "arrays": {name: array.copy(order="K") for name, array in arrays.items()},
-    }
-
-
-def read_state(
-    state: Mapping[str, Any], names: tuple[str, ...]
-) -> tuple[dict[str, Any], dict[str, Float[np.ndarray, "..."]]]:
-    """The JSON data and the named arrays of a state that ``write_state`` made, perhaps after a trip through files."""
-    plain = dict(state["json"])
-    if plain.get("version") != _VERSION:
-        raise StateVersionError(
-            f"belief state: got version {plain.get('version')}; wanted {_VERSION}, the version that reads it"
-        )
-    # always one memory order, whatever the file kept: so BLAS is called in the same way
-    return plain, {name: np.array(state["arrays"][name], dtype=float, order="C") for name in names}
 
 
 _DATA = ("points", "totals", "factors", "noise", "rounds", "pending", "pending_rounds")
@@ -47,6 +25,7 @@ def write_channels(belief: ChannelGP, hyperparameters: Any, plain: Mapping[str, 
     on_data, given = belief._on_data, belief._given  # pyright: ignore[reportPrivateUsage]
     whole = on_data if given is None else given
     written = {
+        "version": _VERSION,
         **plain,
         "hyperparameters": hyperparameters,
         "now": belief.now,
@@ -62,12 +41,18 @@ def write_channels(belief: ChannelGP, hyperparameters: Any, plain: Mapping[str, 
         arrays["L_0"] = whole.parts[0].L
         if whole.parts[0].kept_inverse is not None:
             arrays["inverse_0"] = whole.parts[0].kept_inverse
-    return write_state(written, arrays)
+    return {"json": written, "arrays": {name: array.copy(order="K") for name, array in arrays.items()}}
 
 
 def read_channels(state: Mapping[str, Any], made: Callable[[Mapping[str, Any]], B]) -> B:
     """Belief that ``write_channels`` wrote down; ``made`` makes one without data from the plain data."""
-    plain, arrays = read_state(state, _DATA)
+    plain = dict(state["json"])
+    if plain.get("version") != _VERSION:
+        raise StateVersionError(
+            f"belief state: got version {plain.get('version')}; wanted {_VERSION}, the version that reads it"
+        )
+    # always one memory order, whatever the file kept: so BLAS is called in the same way
+    arrays = {name: np.array(state["arrays"][name], dtype=float, order="C") for name in _DATA}
     awaited = np.array(state["arrays"]["awaited"], dtype=bool)
     belief = made(plain)._with(**arrays, awaited=awaited, now=float(plain["now"]))  # pyright: ignore[reportPrivateUsage]
     data, is_coupled = belief.observations, belief.is_one_latent or bool(plain["is_coupled"])

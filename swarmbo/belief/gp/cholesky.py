@@ -5,7 +5,6 @@ diagonal then is returned and kept, never silent.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -37,10 +36,7 @@ def _solve(
 
 
 def solve_rows(L: Float[np.ndarray, "n n"], B: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "m n"]:
-    """B L⁻ᵀ in Fortran order: forward substitution of each row, half as quick again as of columns where n is small.
-
-    B in Fortran order is overwritten.
-    """
+    """B L⁻ᵀ in Fortran order, half as quick again as by columns where n is small; B in that order is overwritten."""
     return B if B.size == 0 else blas.dtrsm(1.0, L, B, side=1, lower=1, trans_a=1, overwrite_b=1)
 
 
@@ -48,8 +44,7 @@ def factorise(K: Float[np.ndarray, "n n"]) -> tuple[Float[np.ndarray, "n n"], fl
     """Lower Cholesky factor L, in Fortran order, of K + jitter I, and the jitter: 0 unless K is singular in float64.
 
     A squared pivot that is not above n eps max(diag K) is rounding noise. Then that much is added to the diagonal, ten
-    times more at every further attempt, until all pivots are sound. A K that is
-    not finite, or no covariance, is refused.
+    times more at every further attempt. A K that is not finite, or no covariance, is refused.
     """
     return _factorise_above(K, K.shape[0] * _EPSILON * float(K.diagonal().max(initial=0.0)))
 
@@ -72,10 +67,8 @@ def extend(
 ) -> tuple[Float[np.ndarray, "n+k n+k"], float]:
     """Append k rows to a lower Cholesky factor, in O(k n²) instead of O((n + k)³); the jitter is of new entries.
 
-    With K = [[L Lᵀ, ·], [K_new_old, K_new_new]] the new rows are B = K_new_old L⁻ᵀ and the factor of the Schur
-    complement K_new_new - B Bᵀ. Where that is not positive definite in float64 (a duplicate without noise), jitter is
-    added to its diagonal as in ``factorise``; rounding noise is measured by K_new_new, not by the complement, which may
-    be nothing but noise.
+    The new rows are B = K_new_old L⁻ᵀ and the factor of the Schur complement K_new_new - B Bᵀ. Rounding noise is
+    measured by K_new_new, not by the complement, which may be nothing but noise.
     """
     n, k = L.shape[0], K_new_new.shape[0]
     B = solve_lower(L, K_new_old.T)
@@ -90,7 +83,6 @@ def extend(
 
 
 ROWS = 8  # of a block
-Wanted = Literal["mean", "slope", "variance", "gradient"]  # of a posterior; a slope is that of the mean alone
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,32 +8,27 @@ So rows are the same to the bit, whether they come one by one or together, and L
 """
 
 import math
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba.core import types
 
 from swarmbo.belief.gp.triangular_steps import row_of
-from swarmbo.boundary.compiling import compiled
+from swarmbo.boundary.compiling import LANES, compiled, read_only
 from swarmbo.kernels.compiled import GIVEN, radial
 
-_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
 _EPSILON = float(np.finfo(float).eps)
 
 
-def _read(n_dims: int, of: Any = types.float64) -> Any:
-    return types.Array(of, n_dims, "C", readonly=True)  # takes writable arrays too
-
-
-_COUNTS, _ADDRESSES = _read(1, types.int64), _read(1, types.uint64)
+_COUNTS, _ADDRESSES = read_only(1, types.int64), read_only(1, types.uint64)
+_VECTOR, _MATRIX, _CUBE = map(read_only, (1, 2, 3))
 
 
 @compiled(
     types.void(
-        _ADDRESSES, types.int64, types.int64, types.int64, _read(1), types.float64[::1], types.float64[::1]
+        _ADDRESSES, types.int64, types.int64, types.int64, _VECTOR, types.float64[::1], types.float64[::1]
     ),
-    nogil=True, fastmath=_LANES,
+    nogil=True, fastmath=LANES,
 )  # fmt: skip
 def follow(
     blocks: Int[np.ndarray, " n"],
@@ -57,10 +52,10 @@ def follow(
 
 @compiled(
     types.void(
-        _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _read(3), types.int64, _read(3), _read(1), _read(2),
-        _read(2), _ADDRESSES, types.float64[:, ::1], types.float64[:, ::1], types.boolean[::1],
+        _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _COUNTS, _CUBE, types.int64, _CUBE, _VECTOR, _MATRIX,
+        _MATRIX, _ADDRESSES, types.float64[:, ::1], types.float64[:, ::1], types.boolean[::1],
     ),
-    nogil=True, fastmath=_LANES,
+    nogil=True, fastmath=LANES,
 )  # fmt: skip
 def grow(
     matrices: Int[np.ndarray, " g"],
@@ -82,23 +77,12 @@ def grow(
 ) -> None:
     """Put further rows of L⁻¹ below those that are there, then what follows from the outcomes.
 
-    Args:
-        matrices: Which of the k latents to work on; those that follow, up to ``outputs``, are of these in turn.
-        kernels: Codes, see ``swarmbo.kernels.compiled``.
-        starts: How many rows each has; they are taken as they are.
-        ends: How many rows each is to have.
-        followed: How many of its first outcomes are in ``whitened`` and ``alpha`` already.
-        known: How many of its first observations have outcomes.
-        Zt: Observed points, in lengthscales, coordinate by coordinate.
-        first: The observation that the first row of ``given`` is of.
-        given: Correlations of observations with all, of latents whose kernel is ``GIVEN``.
-        outputs: Outputscales.
-        noise: Variances of the noise.
-        residuals: Outcomes less their prior means.
-        blocks: Where those of the rows of all L⁻¹ begin; upper triangles are 0.
-        whitened: L⁻¹ residual is put here, 0 where there is none.
-        alpha: K⁻¹ residual likewise.
-        is_sound: Whether all pivots are above rounding noise; if not, nothing of that latent means anything.
+    Of the k latents those named by ``matrices`` are worked on; what follows, up to ``outputs``, is of these in turn.
+    They have ``starts`` rows, and are to have ``ends``; ``followed`` first outcomes are in ``whitened`` and ``alpha``
+    already, ``known`` observations have outcomes. ``given`` has correlations of observations from ``first`` on with
+    all, where a kernel's code is ``GIVEN``. ``blocks`` has the addresses of the rows of all L⁻¹, whose upper triangles
+    are 0. ``is_sound`` tells whether all pivots are above rounding noise; if not, nothing of that latent means
+    anything.
     """
     T = Zt.shape[2]
     squares, near, slope, row = np.empty(T), np.empty(T), np.empty(T), np.empty(T)

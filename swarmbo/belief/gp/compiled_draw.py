@@ -4,28 +4,22 @@ They are right to 1e-8 of the draw.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from numba.core import types
 
-from swarmbo.boundary.compiling import compiled
+from swarmbo.boundary.compiling import LANES, compiled, read_only
 
-_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
 _QUARTERS, _HIGH, _LOW = 2.0 / math.pi, 1.57079632673412561417e00, 6.07710050650619224932e-11  # of a turn, pi / 2
 _2, _3, _4, _5, _6, _7, _8, _9, _10 = (1.0 / math.factorial(n) for n in range(2, 11))
 
 
-def _read(n_dims: int) -> Any:
-    return types.Array(types.float64, n_dims, "C", readonly=True)  # takes writable arrays too
-
-
 @compiled(
     types.void(
-        types.boolean, _read(3), _read(3), _read(3), types.float64[:, ::1], types.float64[:, :, ::1],
+        types.boolean, read_only(3), read_only(3), read_only(3), types.float64[:, ::1], types.float64[:, :, ::1],
     ),
-    nogil=True, fastmath=_LANES,
+    nogil=True, fastmath=LANES,
 )  # fmt: skip
 def put_waves(
     has_gradient: bool,

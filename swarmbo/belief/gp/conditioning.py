@@ -20,23 +20,14 @@ from swarmbo.belief.gp.stack import StackedParts
 
 @dataclass(frozen=True, eq=False)
 class Conditioned:
-    """A posterior, ready for use latent by latent; in the standardised unit of each.
+    """A posterior, ready for use latent by latent; in the standardised unit of each."""
 
-    Args:
-        hyper: Hyper-parameters; all in one unit if latents are coupled.
-        scopes: Columns of U that each latent reads.
-        data: The observations, those pending last.
-        is_coupled: Whether all latents share one covariance matrix.
-        parts: That one, factorised, or the stack of one for each latent.
-        now: The round that it tells of; of no account where nothing fades.
-    """
-
-    hyper: AdditiveHyperparameters
-    scopes: Sequence[Sequence[int]]
-    data: Observations
-    is_coupled: bool
-    parts: tuple[Factorised] | StackedParts
-    now: float = 0.0
+    hyper: AdditiveHyperparameters  # all in one unit if latents are coupled
+    scopes: Sequence[Sequence[int]]  # columns that each latent reads
+    data: Observations  # those pending last
+    is_coupled: bool  # all latents share one covariance matrix
+    parts: tuple[Factorised] | StackedParts  # that one, or the stack of one for each latent
+    now: float = 0.0  # of no account where nothing fades
 
     def points(self, latents: Sequence[int]) -> Float[np.ndarray, "g T a"]:
         """The observed points that some latents of one size read, padded to a common T."""
@@ -79,9 +70,13 @@ class Conditioned:
         """Which latents a channel reads: ``TOTAL`` all, another its own."""
         return range(len(self.scopes)) if channel == TOTAL else [channel]
 
+    def parts_of(self, channel: int) -> Sequence[int]:
+        """Which parts hold the latents of a channel."""
+        return [0] if self.is_coupled else self.latents_of(channel)
+
     @property
     def jitters(self) -> Float[np.ndarray, " p"]:
-        """Of each part the largest share of its diagonal that had to be added to an entry of its covariance matrix."""
+        """Of each part the largest share of its diagonal that was added to an entry of its covariance matrix."""
         return self.parts.jitters if isinstance(self.parts, StackedParts) else np.array([self.parts[0].jitter])
 
     @property
@@ -96,7 +91,7 @@ class Conditioned:
         return self if now == self.now else replace(self, now=now)
 
     def decay(self, factors: Sequence[int]) -> Float[np.ndarray, "g T"]:
-        """What is left at ``now`` of what some factors were when each observation was made: 1 is all, 0 in padding.
+        """Share left at ``now`` (0 in padding) of some factors as they were when each observation was made.
 
         Covariances between a factor now and the observations are those of a function that stays as it is, times this.
         """
@@ -139,7 +134,13 @@ class Conditioned:
         self, part: int, one: Observations, other: Observations, *, noisy: bool = False
     ) -> Float[np.ndarray, "_r _s"]:
         """Prior covariances between outcomes of one part, standardised."""
-        return _covariance(self.hyper, self.scopes, None if self.is_coupled else part, one, other, noisy=noisy)
+        if self.is_coupled:
+            K = observation_covariance(self.hyper, self.scopes, one, other)
+        else:
+            K = factor_covariance(self.hyper, self.scopes[part], part, one, other)
+        if noisy:
+            K.flat[:: len(one) + 1] += one.noise_variances(self.hyper)
+        return K
 
 
 def condition(
@@ -153,31 +154,13 @@ def condition(
 ) -> Conditioned:
     """Posterior given known observations; in one matrix if latents are coupled, as a single total couples them.
 
-    ``keeps_inverse``: the inverse of that matrix's factor is kept up to date. That is quick where single latents are
-    asked at a few points again and again, and of no use where a channel is asked at many at once.
+    To keep the inverse of that matrix's factor up to date is quick where single latents are asked at a few points again
+    and again, and of no use where a channel is asked at many at once.
     """
     if not is_coupled:
         return Conditioned(hyper, scopes, data, is_coupled, StackedParts.of(hyper, scopes, data), now)
     hyper = hyper.in_one_unit()
-    K = _covariance(hyper, scopes, None, data, data, noisy=True)
+    K = observation_covariance(hyper, scopes, data, data)
+    K.flat[:: len(data) + 1] += data.noise_variances(hyper)
     part = Factorised.of(K, data.residuals(hyper), keeps_inverse=keeps_inverse)
     return Conditioned(hyper, scopes, data, is_coupled, (part,), now)
-
-
-def _covariance(
-    hyper: AdditiveHyperparameters,
-    scopes: Sequence[Sequence[int]],
-    factor: int | None,
-    one: Observations,
-    other: Observations,
-    *,
-    noisy: bool,
-) -> Float[np.ndarray, "_r _s"]:
-    """Covariance of outcomes: of everything, or of one factor alone."""
-    if factor is None:
-        K = observation_covariance(hyper, scopes, one, other)
-    else:
-        K = factor_covariance(hyper, scopes[factor], factor, one, other)
-    if noisy:
-        K.flat[:: len(one) + 1] += one.noise_variances(hyper)
-    return K

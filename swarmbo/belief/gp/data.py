@@ -47,7 +47,7 @@ def checked_noise(
     """Noise variances (n, 1 + k) that are known, the total's first; NaN where they are not.
 
     One may be given for all points; one for each (n,), of all its outcomes; one for each factor's (n, k); or of totals
-    too (n, 1 + k), which come first. NaN is not known, None: none is.
+    too (n, 1 + k). NaN is not known, None: none is.
     """
     given = np.array(np.nan if noise_variance is None else noise_variance, dtype=float)
     n, k = n_points, n_factors
@@ -98,7 +98,6 @@ def checked_evaluations(
 
 
 def _refuse(name: str, given: Float[np.ndarray, "..."], refused: Bool[np.ndarray, "..."], wanted: str) -> None:
-    """Name the first refused entry, and its place."""
     if refused.any():
         place = tuple(np.argwhere(refused)[0].tolist())
         at = "".join(f"[{index}]" for index in place)

@@ -33,22 +33,12 @@ Outcomes = Literal["total", "per-factor"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChannelGP(SpatialGP):
-    """A belief about channels, immutable: what learns returns a new one.
+    """A belief about channels, immutable: what learns returns a new one. Joint questions are to channel ``channel``.
 
-    What is asked of it jointly at points is asked of its channel ``channel``.
-
-    Args:
-        points: Evaluated points (t, n), physical.
-        totals: Their outcomes in sum (t,); NaN where not observed.
-        factors: Their outcomes by factor (t, k); NaN where not observed.
-        noise: Noise variances (t, 1 + k) that were told, the total's first, physical; NaN: the fitted one.
-        rounds: The round of each evaluation (t,); of no account where nothing fades.
-        pending: Points (p, n) conditioned on without an outcome.
-        pending_rounds: The round of each (p,).
-        awaited: Of which factors (p, k) their outcomes are to come; those of all as ``outcomes`` says.
-        outcomes: What points pending are taken to bring where all factors are awaited: the total, or each factor's.
-        base: The posterior of the first data, which further ones extend; None: of no data.
-        given: The posterior of all data and points pending, which further ones extend; None: not worked out.
+    Outcomes are NaN where not observed, and noise variances, the total's first, where the fitted one is taken. Points
+    ``pending`` are conditioned on without an outcome; ``awaited`` says which factors' are to come, and ``outcomes`` in
+    which form those of all: as a total, or as each factor's. Of the posterior of the first data, ``base``, and that of
+    all data and points pending, ``given``, further ones are extensions.
     """
 
     channel: ClassVar[int] = TOTAL
@@ -71,7 +61,7 @@ class ChannelGP(SpatialGP):
         for array in (*data, self.pending, self.pending_rounds, self.awaited):
             array.flags.writeable = False
 
-    @property
+    @cached_property
     @abstractmethod
     def channels(self) -> AdditiveHyperparameters:
         """Hyper-parameters of latents and channels."""
@@ -101,9 +91,6 @@ class ChannelGP(SpatialGP):
 
         Only many latents that are observed one by one are bit-identical in both ways. Others are computed again, and so
         are those of other hyper-parameters.
-
-        Args:
-            earlier: The other one, of the same domain.
         """
         known: Conditioned | None = earlier.__dict__.get("_on_data")
         if known is None or not isinstance(known.parts, StackedParts) or self._is_tied:
@@ -119,10 +106,7 @@ class ChannelGP(SpatialGP):
         return self._with(base=replace(known, data=data, parts=parts))
 
     def drop_cache(self) -> None:
-        """Drop what was computed from data that are all known; it is computed again on demand.
-
-        For many latents this is most of a belief's memory. The result is bit-identical.
-        """
+        """Drop most of the memory of many latents: all computed from known data, and computed again on demand."""
         cached = vars(self)
         known = cached.get("_on_data")
         if known is not None and isinstance(known.parts, StackedParts) and self.given is None:
@@ -131,7 +115,6 @@ class ChannelGP(SpatialGP):
             object.__setattr__(self, "base", None)
 
     def _with(self, **changes: Any) -> Self:
-        """A copy with other fields, and nothing of what was worked out from them."""
         return replace(self, **changes)
 
     @property
@@ -142,7 +125,12 @@ class ChannelGP(SpatialGP):
     @property
     def n_data(self) -> int:
         """Number of evaluated points with at least one outcome."""
-        return int((~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)).sum())
+        return int(self.known.sum())
+
+    @property
+    def known(self) -> Bool[np.ndarray, " t"]:
+        """Which evaluated points have at least one outcome."""
+        return ~np.isnan(self.totals) | (~np.isnan(self.factors)).any(axis=1)
 
     @property
     def n_pending(self) -> int:
@@ -200,14 +188,8 @@ class ChannelGP(SpatialGP):
         return base.extended(self.ahead)
 
     def _worked_out(self, data: Observations, *, is_coupled: bool) -> Conditioned:
-        return condition(
-            self.channels,
-            self.scopes,
-            data,
-            is_coupled=is_coupled,
-            now=self.now,
-            keeps_inverse=not self.is_one_latent,
-        )
+        keeps = not self.is_one_latent
+        return condition(self.channels, self.scopes, data, is_coupled=is_coupled, now=self.now, keeps_inverse=keeps)
 
     @property
     def _known(self) -> Conditioned | None:
@@ -264,13 +246,9 @@ class ChannelGP(SpatialGP):
         return {name: getattr(self, name)[:0] for name in ("pending", "pending_rounds", "awaited")} | {"given": None}
 
     def at(self, now: float) -> Self:
-        """The same belief in another round; itself without a time axis.
+        """The same belief in another round, finite; itself without a time axis.
 
-        Args:
-            now: Round of predictions, and of evaluations and pending points without a stated round.
-
-        Raises:
-            ShapeError: If it is not finite.
+        Predictions are of that round, and evaluations and pending points without a stated round.
         """
         (now,) = checked_rounds(now, 1)
         if not self.has_time or now == self.now:
@@ -286,53 +264,21 @@ class ChannelGP(SpatialGP):
         return float(sum(self._on_data.log_densities))
 
     def posterior_cache(self, X: ArrayLike) -> JointPosterior:
-        """The posterior at fixed points, from which covariances between subsets are cheap.
-
-        Args:
-            X: Points (m, n), physical.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
+        """The posterior at fixed points, from which covariances between subsets are cheap."""
         return JointPosterior.of(self._conditioned, self.channel, self._query(self._points(X)))
 
     def posterior_mean(self, X: ArrayLike) -> Float[np.ndarray, " m"]:
-        """Means (m,) at points (m, n), physical, without the cost of a variance.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
+        """Means (m,) at points (m, n), physical, without the cost of a variance."""
         conditioned, points = self._conditioned, self._points(X)
         hyper = conditioned.hyper
         mean = np.full(len(points), hyper.constant_of(self.channel))
-        places = [0] if conditioned.is_coupled else conditioned.latents_of(self.channel)
         for start in range(0, len(points), CHUNK):
             query = self._query(points[start : start + CHUNK])
-            for place in places:
+            for place in conditioned.parts_of(self.channel):
                 scale = hyper.scale_of(self.channel if conditioned.is_coupled else place)
                 cross = conditioned.covariance(place, query, conditioned.part_data[place])
                 mean[start : start + CHUNK] += scale * (cross @ conditioned.alpha_of(place))
         return mean
-
-    def posterior_gradient(
-        self, X: ArrayLike
-    ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m d"], Float[np.ndarray, " m"], Float[np.ndarray, "m d"]]:
-        """Mean and variance with their gradients.
-
-        Args:
-            X: Points (m, d), physical. Matern-1/2 has cusps at data points; its gradient there is the mean of the
-                one-sided ones.
-
-        Returns:
-            Means (m,), their gradients (m, d), variances (m,), their gradients (m, d); physical, per physical unit of
-            each coordinate.
-
-        Raises:
-            ShapeError: If the shape does not fit, or a value is not finite.
-        """
-        cache = self.posterior_cache(X)
-        dmean, dvar = cache.gradients()
-        return cache.mean, self._per_physical(dmean, X), cache.var, self._per_physical(dvar, X)
 
     def _query(self, points: Float[np.ndarray, "m c"]) -> Observations:
         """Checked points, with their rounds where there is time, as outcomes of the channel."""

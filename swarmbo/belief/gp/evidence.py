@@ -27,19 +27,17 @@ from swarmbo.belief.gp.cholesky import factorise, solve_lower, solve_lower_trans
 from swarmbo.belief.gp.hyperparameters import TOTAL, AdditiveHyperparameters
 from swarmbo.belief.gp.prior import HyperparameterPrior
 from swarmbo.belief.gp.stack_fit import evaluate, room_for
-from swarmbo.boundary.compiling import compiled
+from swarmbo.boundary.compiling import LANES, compiled, read_only
 from swarmbo.kernels import KernelName, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial
 
-_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
-_CODES = types.Array(types.int64, 1, "C", readonly=True)
-_VECTOR, _MATRIX, _CUBE = (types.Array(types.float64, n, "C", readonly=True) for n in (1, 2, 3))
+_CODES, _VECTOR, _MATRIX, _CUBE = read_only(1, types.int64), read_only(1), read_only(2), read_only(3)
 _OUT = types.float64[::1]
 _KEPT = 2**17  # covariances of factors that fit, with their slopes, into a core's cache from one pass to the next
 _GROUPS = 8  # of factors that have hyper-parameters in common, at most: for each two numbers a pair are kept
 
 
-@numba.njit(nogil=True, fastmath=_LANES)
+@numba.njit(nogil=True, fastmath=LANES)
 def _squares(X: Float[np.ndarray, "a t"], column: int, out: Float[np.ndarray, " rows"]) -> None:
     """Squared distances of an outcome's point from those of all later ones."""
     out[:] = 0.0
@@ -49,7 +47,7 @@ def _squares(X: Float[np.ndarray, "a t"], column: int, out: Float[np.ndarray, " 
             out[i] += (at - x[i]) ** 2
 
 
-@numba.njit(nogil=True, fastmath=_LANES)
+@numba.njit(nogil=True, fastmath=LANES)
 def _column(
     kernel: int,
     X: Float[np.ndarray, "a t"],
@@ -83,7 +81,7 @@ def _column(
 @compiled(
     types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, types.float64[:, :, ::1], _OUT),
     nogil=True,
-    fastmath=_LANES,
+    fastmath=LANES,
 )
 def add_covariances(
     kernels: Int[np.ndarray, " k"],
@@ -95,17 +93,11 @@ def add_covariances(
     kept: Float[np.ndarray, "n 2 pairs"],
     pairs: Float[np.ndarray, " pairs"],
 ) -> None:
-    """Add the covariances of all factors to the pairs of outcomes.
+    """Add the covariances of all factors to the pairs of outcomes, those with the first outcome first.
 
-    Args:
-        kernels: Codes, see ``swarmbo.kernels.compiled``; of a user's own ``GIVEN`` and their place in ``given``.
-        ends: Where the coordinates of each factor end.
-        X: Points, in lengthscales, factor after factor and coordinate by coordinate.
-        outputs: Outputscales.
-        holds: Whether a factor is in an outcome, as 0 or 1.
-        given: Correlations of the pairs and their slopes, of a user's own kernels.
-        kept: Covariances of each factor and their slopes are put here, where there is room for those of all.
-        pairs: Those with the first outcome, in the order of the others; then those of the second with all later ones.
+    Points are in lengthscales, factor after factor and coordinate by coordinate; those of each factor end at ``ends``.
+    A user's own kernels have the code ``GIVEN`` plus their place in ``given``: correlations of the pairs and their
+    slopes. Covariances of each factor and their slopes are ``kept`` where there is room for those of all.
     """
     t, first = X.shape[1], 0
     squares, near, slope = np.empty(t), np.empty(t), np.empty(t)
@@ -125,7 +117,7 @@ def add_covariances(
         first = ends[f]
 
 
-@compiled(types.void(types.int64, _CODES, _MATRIX, _MATRIX, _OUT, _OUT), nogil=True, fastmath=_LANES)
+@compiled(types.void(types.int64, _CODES, _MATRIX, _MATRIX, _OUT, _OUT), nogil=True, fastmath=LANES)
 def add_correlations(
     kernel: int,
     ends: Int[np.ndarray, " k"],
@@ -151,9 +143,7 @@ def add_correlations(
         first = ends[f]
 
 
-@compiled(
-    types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _VECTOR, _OUT, _OUT), nogil=True, fastmath=_LANES
-)
+@compiled(types.void(_CODES, _CODES, _MATRIX, _VECTOR, _MATRIX, _CUBE, _VECTOR, _OUT, _OUT), nogil=True, fastmath=LANES)
 def put_derivatives(
     kernels: Int[np.ndarray, " k"],
     ends: Int[np.ndarray, " k"],
@@ -211,17 +201,9 @@ class LogPosterior:
     """Log posterior density of theta given outcomes of the total, of factors, or both; value and gradient.
 
     Totals of factors that have one kernel of the library's own, nothing in common, and do not decay take the pass that
-    stacks take: it needs less than half the time. A matrix that is singular to rounding is left to LAPACK.
-
-    Args:
-        prior: Of theta; one noise variance, or one per factor and one of totals.
-        kernels: Of each factor.
-        scopes: Columns of U that each factor sees.
-        U: Points (t, n) in the unit cube.
-        z: Standardised outcomes (t,).
-        known_noise: Noise variances (t,) that were told, standardised; NaN where theta has it.
-        channel: ``TOTAL`` or a factor's index, for each outcome; None if all are totals.
-        decay: The kernel over time, and the round (t,) of each outcome; None where nothing fades.
+    stacks take: it needs less than half the time. A matrix that is singular to rounding is left to LAPACK. Outcomes
+    without a ``channel`` are totals; ``known_noise`` is NaN where theta has it; ``decay`` has the kernel over time and
+    the round of each outcome.
 
     Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Kandasamy et al. 2015, section 3.3 for the sum.
     """
@@ -305,14 +287,10 @@ class LogPosterior:
         gradient = self.prior.gradient(by_length, by_time, by_output, by_noise)
         return value + log_prior, gradient + prior_gradient
 
-    def evidence(self, theta: Float[np.ndarray, " p"]) -> float:
-        """Log evidence alone."""
-        return self(theta)[0] - self.prior.log_density(theta)[0]
-
     def means(self, theta: Float[np.ndarray, " p"]) -> Float[np.ndarray, " c"]:
         """The profiled constant means, standardised: of the total, or of each factor where their outcomes are known.
 
-        By generalised least squares. What outcomes can't tell apart is shared out evenly.
+        By generalised least squares. Shares that outcomes can't tell apart are even.
         """
         if (found := self._evaluated(theta)) is not None:
             return found[2]
@@ -403,10 +381,7 @@ def _least_squares(design: Float[np.ndarray, "t c"], target: Float[np.ndarray, "
 
 
 def maximise(
-    log_posterior: LogPosterior,
-    starts: list[Float[np.ndarray, " p"]],
-    max_iterations: int,
-    tolerance: float = 1e-6,
+    log_posterior: LogPosterior, starts: list[Float[np.ndarray, " p"]], max_iterations: int, tolerance: float = 1e-6
 ) -> tuple[Float[np.ndarray, " p"], float]:
     """The best of several local searches: theta and the log posterior there."""
 

@@ -101,13 +101,9 @@ class ExactGP(ChannelGP, FieldGP):
         fields = cls._no_data(domain.n_dims, 1)
         return cls(settings=settings, domain=domain, hyperparameters=hyperparameters, outcomes="per-factor", **fields)
 
-    @property
+    @cached_property
     def channels(self) -> AdditiveHyperparameters:
         """Hyper-parameters of the one latent and its channel."""
-        return self._channels
-
-    @cached_property
-    def _channels(self) -> AdditiveHyperparameters:
         return self.hyperparameters.as_channel()
 
     @property
@@ -260,7 +256,6 @@ class ExactGP(ChannelGP, FieldGP):
         return list((first.channels.constants[0] + first.hyperparameters.scale * means).T)
 
     def _split(self, X: ArrayLike) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, " m"]]:
-        """Checked points, and the round of each."""
         points, d = self._points(X), self.domain.n_dims
         return points[:, :d], points[:, d] if self.has_time else np.full(len(points), self.now)
 

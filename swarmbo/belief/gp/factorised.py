@@ -12,31 +12,18 @@ from swarmbo.belief.gp.cholesky import extend, factorise, solve_lower, solve_low
 
 @dataclass(frozen=True, eq=False)
 class Factorised:
-    """K = L Lᵀ and what a posterior needs of it; observations that are pending come last.
+    """K = L Lᵀ and what a posterior needs of it; observations that are pending come last."""
 
-    Args:
-        L: Lower Cholesky factor (r, r), in Fortran order.
-        residual: Outcomes less their prior means (r,); where pending as expected, so that they bring no news.
-        whitened: L⁻¹ residual (r,), 0 where pending.
-        alpha: K⁻¹ residual of those known (r,), 0 where pending.
-        jitter: The largest share of its diagonal that was added to an entry of K.
-        kept_inverse: L⁻¹ (r, r), if it is kept up to date.
-    """
-
-    L: Float[np.ndarray, "r r"]
-    residual: Float[np.ndarray, " r"]
-    whitened: Float[np.ndarray, " r"]
-    alpha: Float[np.ndarray, " r"]
-    jitter: float
-    kept_inverse: Float[np.ndarray, "r r"] | None
+    L: Float[np.ndarray, "r r"]  # in Fortran order
+    residual: Float[np.ndarray, " r"]  # where pending as expected, so that they bring no news
+    whitened: Float[np.ndarray, " r"]  # L⁻¹ residual, 0 where pending
+    alpha: Float[np.ndarray, " r"]  # K⁻¹ residual of those known, 0 where pending
+    jitter: float  # largest share of its diagonal that was added to an entry of K
+    kept_inverse: Float[np.ndarray, "r r"] | None  # L⁻¹, if it is kept up to date
 
     @classmethod
     def of(
-        cls,
-        K: Float[np.ndarray, "r r"],
-        residual: Float[np.ndarray, " r"],
-        *,
-        keeps_inverse: bool = True,
+        cls, K: Float[np.ndarray, "r r"], residual: Float[np.ndarray, " r"], *, keeps_inverse: bool = True
     ) -> "Factorised":
         """Factorise the covariance of known outcomes, noise included."""
         units = _units(K)
@@ -67,10 +54,7 @@ class Factorised:
         K_new_new: Float[np.ndarray, "p p"],
         residual: Float[np.ndarray, " p"] | None,
     ) -> "Factorised":
-        """With p more observations, in O(p r²).
-
-        Without ``residual`` their outcomes are to come: they take variance, and alpha stays, to the bit.
-        """
+        """With p more observations, in O(p r²). Without ``residual`` they are to come: alpha stays, to the bit."""
         r, p = len(self.residual), len(K_new_new)
         if p == 0:
             return self

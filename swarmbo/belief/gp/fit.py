@@ -8,15 +8,10 @@ import numpy as np
 from jaxtyping import Float
 
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
-from swarmbo.belief.gp.fit_alone import Alone, fit_alone
+from swarmbo.belief.gp.fit_alone import fit_alone
 from swarmbo.belief.gp.fit_jointly import decay_of, fit_jointly, fit_sums, hyperparameters_at
-from swarmbo.belief.gp.hyperparameters import (
-    AdditiveHyperparameters,
-    ExactGPSettings,
-    Hyperparameters,
-    TimeCorrelation,
-)
-from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise, units
+from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, ExactGPSettings, Hyperparameters, TimeCorrelation
+from swarmbo.belief.gp.observations import TOTAL, Observations, noise_ahead, standardisation, standardised_noise
 from swarmbo.belief.gp.prior import HyperparameterPrior, warm_start
 from swarmbo.graph import FactorGraph
 from swarmbo.spaces import Domain
@@ -60,9 +55,6 @@ def fit_field(
     Where there is a previous optimum, no start is drawn for more than 500 rows. Of more than 1,000 rows as many are
     taken at random, and such a fit starts from the previous optimum alone. Offset and scale of the outcomes, and what
     noise was told, are those of all rows.
-
-    Returns:
-        The hyper-parameters. Never raises on degenerate data.
     """
     from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
 
@@ -107,14 +99,9 @@ def _field_hyperparameters(
 def fit_additive(
     belief: "AdditivePosterior", rng: np.random.Generator, warm: AdditiveHyperparameters | None
 ) -> AdditiveHyperparameters:
-    """Maximum a-posteriori hyper-parameters given all of a belief's data.
-
-    Factors observed alone: each by itself, on its own outcomes. As soon as there are totals: all jointly.
-    """
-    data = belief.observations
-    if (data.channel == TOTAL).any():
-        offsets, scales, is_shown = units(belief.totals, belief.factors)
-        return fit_jointly(belief, data, offsets, scales, rng, warm, is_shown=is_shown)
+    """Maximum a-posteriori hyper-parameters: of factors observed alone each by itself, with any totals all jointly."""
+    if (belief.observations.channel == TOTAL).any():
+        return fit_jointly(belief, rng, warm)
     return fit_together([belief], [rng], [warm])[0]
 
 
@@ -123,16 +110,9 @@ def fit_together(
     rngs: Sequence[np.random.Generator],
     warm: Sequence[AdditiveHyperparameters | None],
 ) -> list[AdditiveHyperparameters]:
-    """Fits side by side: of sums with totals, as ``fit_sums`` says, or of one graph's factors that are observed alone.
-
-    The latter come out as by ``fit_additive``, to the bit.
-    """
+    """Fits side by side, as by ``fit_additive`` to the bit: of sums with totals, or of factors observed alone."""
     if not beliefs:
         return []
     if all((belief.observations.channel == TOTAL).any() for belief in beliefs):
         return fit_sums(beliefs, rngs, warm)
-    fits = [
-        Alone(belief.observations, *units(belief.totals, belief.factors)[:2], rng, earlier)
-        for belief, rng, earlier in zip(beliefs, rngs, warm, strict=True)
-    ]
-    return fit_alone(beliefs[0], fits)
+    return fit_alone(beliefs, rngs, warm)

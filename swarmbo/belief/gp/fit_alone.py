@@ -9,9 +9,8 @@ from jaxtyping import Float, Int
 
 from swarmbo.belief.gp.additive_settings import FactorForm
 from swarmbo.belief.gp.hyperparameters import AdditiveHyperparameters, TimeCorrelation
-from swarmbo.belief.gp.observations import Observations, noise_ahead, standardisation, standardised_noise
+from swarmbo.belief.gp.observations import Observations, noise_ahead, standardisation, standardised_noise, units
 from swarmbo.belief.gp.prior import HyperparameterPrior, packed, starting_thetas
-from swarmbo.kernels import KernelName
 
 if TYPE_CHECKING:
     from swarmbo.belief.gp.additive_prediction import AdditivePosterior
@@ -22,29 +21,8 @@ _AT_ONCE = 1024  # factors whose search goes side by side
 _SKETCH = 32  # outcomes of a factor with twice as many, or more, that say where to look: they take 1/10 of the time
 
 
-class Alone(NamedTuple):
-    """A fit of factors that are observed one by one.
-
-    Args:
-        data: Outcomes, none of the total.
-        offsets: Of each factor's outcomes.
-        scales: Of each factor's outcomes.
-        rng: For random starts.
-        warm: Start at an earlier optimum.
-    """
-
-    data: Observations
-    offsets: Float[np.ndarray, " k"]
-    scales: Float[np.ndarray, " k"]
-    rng: np.random.Generator
-    warm: AdditiveHyperparameters | None
-
-
 class _Problem(NamedTuple):
-    """What one factor's search is about; equal forms are searched side by side.
-
-    The first of the starts may be where an earlier fit ended: then the search goes on from there.
-    """
+    """One factor's search. If it goes on, the first of the starts is where an earlier fit ended."""
 
     fit: int
     factor: int
@@ -56,69 +34,76 @@ class _Problem(NamedTuple):
     goes_on: bool
 
 
-def fit_alone(belief: "AdditivePosterior", fits: Sequence[Alone]) -> list[AdditiveHyperparameters]:
+def fit_alone(
+    beliefs: "Sequence[AdditivePosterior]",
+    rngs: Sequence[np.random.Generator],
+    warm: Sequence[AdditiveHyperparameters | None],
+) -> list[AdditiveHyperparameters]:
     """Maximum a-posteriori hyper-parameters of each factor given its own outcomes, of several fits side by side.
 
-    What comes out for a factor does not depend on the others, nor on other fits, but for what ``rng`` draws.
+    A factor's do not depend on the others, nor on other fits, but for what ``rng`` draws.
     """
+    belief = beliefs[0]
     settings, k = belief.settings, len(belief.scopes)
     forms = settings.of_factors(belief.graph.factors)
     known = dict[tuple[FactorForm, int], HyperparameterPrior]()
-    priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, KernelName, bool], list[_Problem]]()
+    priors, alike = list[HyperparameterPrior](), dict[tuple[int, int, str, bool], list[_Problem]]()
     for factor, form, size in zip(belief.graph.factors, forms, map(len, belief.scopes), strict=True):
         if (form, size) not in known:
             model = settings.lengthscale_model([size], alone=True)
             known[form, size] = HyperparameterPrior.of(settings, [factor], [size], model, [form.noise_median])
         priors.append(known[form, size])
-    for place, (data, offsets, scales, rng, warm) in enumerate(fits):
-        for i, (prior, form, own) in enumerate(zip(priors, forms, data.by_factor(k), strict=True)):
+    offsets_and_scales = [units(own.totals, own.factors)[:2] for own in beliefs]
+    for place, ((offsets, scales), rng, earlier) in enumerate(zip(offsets_and_scales, rngs, warm, strict=True)):
+        outcomes = beliefs[place].observations.by_factor(k)
+        for i, (prior, form, own) in enumerate(zip(priors, forms, outcomes, strict=True)):
             size, kernel, scale = len(belief.scopes[i]), form.kernel, float(scales[i])
             # drawn in any case: what comes next to a factor must not depend on whether the outcomes of another vary
             drawn = [prior.sample(rng) for _ in range(settings.restarts)]
             if standardisation(own.outcome)[2]:
                 start = None
-                if warm is not None and i < len(warm.scales) and len(warm.lengthscales[i]) == size:
-                    start = packed(prior, warm, [i], [warm.noise_variances[i]], warm.scales[i] / scale)
+                if earlier is not None and i < len(earlier.scales) and len(earlier.lengthscales[i]) == size:
+                    start = packed(prior, earlier, [i], [earlier.noise_variances[i]], earlier.scales[i] / scale)
                 starts, goes_on = starting_thetas(prior, drawn, start), start is not None
                 alike.setdefault((len(own), size, kernel, goes_on), []).append(
                     _Problem(place, i, prior, own, float(offsets[i]), scale, starts, goes_on)
                 )
-    thetas = [[prior.centre for prior in priors] for _ in fits]
-    constants = [fit.offsets.copy() for fit in fits]
+    thetas = [[prior.centre for prior in priors] for _ in beliefs]
+    constants = [offsets.copy() for offsets, _ in offsets_and_scales]
     for (_, _, kernel, _), problems in alike.items():
         for first in range(0, len(problems), _AT_ONCE):
             group = problems[first : first + _AT_ONCE]
             for problem, theta, mean in zip(group, *_searched(belief, group, kernel), strict=True):
                 thetas[problem.fit][problem.factor] = theta
                 constants[problem.fit][problem.factor] += problem.scale * mean
-    return [_found(belief, priors, *one) for one in zip(fits, thetas, constants, strict=True)]
+    scales = [scales for _, scales in offsets_and_scales]
+    return [_found(*one, priors) for one in zip(beliefs, thetas, constants, scales, strict=True)]
 
 
 def _found(
     belief: "AdditivePosterior",
-    priors: Sequence[HyperparameterPrior],
-    fit: Alone,
     thetas: Sequence[Float[np.ndarray, " _p"]],
     constants: Float[np.ndarray, " k"],
+    scales: Float[np.ndarray, " k"],
+    priors: Sequence[HyperparameterPrior],
 ) -> AdditiveHyperparameters:
-    """What a fit found, from each factor's theta."""
     settings, forms = belief.settings, belief.settings.of_factors(belief.graph.factors)
     lengthscales, outputscales, noises = zip(
         *(prior.unpack(theta) for prior, theta in zip(priors, thetas, strict=True)), strict=True
     )
     times = [prior.time_lengthscale(theta) for prior, theta in zip(priors, thetas, strict=True)]
-    outcomes = fit.data.by_factor(len(forms))
+    outcomes = belief.observations.by_factor(len(forms))
     hyper = AdditiveHyperparameters(
         kernels=tuple(form.kernel for form in forms),
         lengthscales=tuple(tuple(own.tolist()) for own in lengthscales),
         outputscales=tuple(np.concatenate(outputscales).tolist()),
         noise_variances=tuple(
             noise_ahead(float(noise), own, float(scale), settings.noise_floor)
-            for (noise,), own, scale in zip(noises, outcomes, fit.scales, strict=True)
+            for (noise,), own, scale in zip(noises, outcomes, scales, strict=True)
         ),
         total_noise_variance=0.0,
         constants=tuple(constants.tolist()),
-        scales=tuple(fit.scales.tolist()),
+        scales=tuple(scales.tolist()),
         times=()
         if settings.time is None
         else tuple(TimeCorrelation(settings.time.kernel, own) for own in times if own),
@@ -128,9 +113,7 @@ def _found(
 
 
 def _searched(
-    belief: "AdditivePosterior",
-    group: Sequence[_Problem],
-    kernel: KernelName,
+    belief: "AdditivePosterior", group: Sequence[_Problem], kernel: str
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """The best theta found for each of some factors of one form, and its constant mean, standardised."""
     from swarmbo.belief.gp.stack_fit import StackedLogPosterior  # late: numba is slow to load
@@ -159,14 +142,10 @@ def search(
 ) -> tuple[Float[np.ndarray, "g p"], Float[np.ndarray, " g"]]:
     """The best theta for each of some latents, and its mean: a part of many outcomes says where to look.
 
-    Args:
-        log_posterior: Of all latents.
-        starts: Of searches; those of one latent follow one another, as many for each.
-        max_iterations: Of each search.
-        goes_on: Whether the first start of each latent is where an earlier search ended: then it is one of those that
-            all outcomes have their say of, and of a latent that is observed by itself it is left to them alone.
-        follows_all: Whether all outcomes say how good each place is that the part came to, and not the best of them
-            only: a sum has more maxima than a part can tell apart.
+    Starts of one latent follow one another, as many for each. ``goes_on``: the first of them is where an earlier search
+    ended; it is one of those that all outcomes have their say of, and of a latent that is observed by itself it is left
+    to them alone. ``follows_all``: all outcomes say how good each place is that the part came to, and not the best of
+    them only: a sum has more maxima than a part can tell apart.
     """
     from swarmbo.belief.gp.stack_fit import doubled, maximise_stacked  # late: numba is slow to load
 
@@ -200,6 +179,5 @@ def search(
 
 
 def _best(value: Float[np.ndarray, " b"], which: Int[np.ndarray, " b"]) -> Int[np.ndarray, " g"]:
-    """For each latent the row of the largest value; those of one follow one another, as many for each."""
     rows = value.reshape(which[-1] + 1, -1)
     return rows.argmax(axis=1) + rows.shape[1] * np.arange(len(rows))

@@ -18,14 +18,7 @@ if TYPE_CHECKING:
 
 
 def fit_jointly(
-    belief: "AdditivePosterior",
-    data: Observations,
-    offsets: Float[np.ndarray, " k"],
-    scales: Float[np.ndarray, " k"],
-    rng: np.random.Generator,
-    warm: AdditiveHyperparameters | None,
-    *,
-    is_shown: bool,
+    belief: "AdditivePosterior", rng: np.random.Generator, warm: AdditiveHyperparameters | None
 ) -> AdditiveHyperparameters:
     """Maximum a-posteriori hyper-parameters of all factors together: totals tie them.
 
@@ -33,6 +26,8 @@ def fit_jointly(
     """
     from swarmbo.belief.gp.evidence import LogPosterior, maximise  # late: numba is slow to load
 
+    data = belief.observations
+    offsets, scales, is_shown = units(belief.totals, belief.factors)
     settings, k, scale = belief.settings, len(belief.graph.factors), float(scales[0])
     is_mixed = bool((data.channel != TOTAL).any())
     prior = _joint_prior(belief, is_mixed=is_mixed)
@@ -63,8 +58,7 @@ def fit_sums(
 ) -> list[AdditiveHyperparameters]:
     """Maximum a-posteriori hyper-parameters of several sums of which totals are told, side by side in compiled code.
 
-    Each sum has fewer than ``TIED_FROM`` factors, all with one kernel that is swarmbo's own, and nothing fades. Its
-    result does not depend on the others.
+    Each has fewer than ``TIED_FROM`` factors, all with one kernel that is swarmbo's own, and nothing fades.
     """
     from swarmbo.belief.gp.stack_fit import StackedLogPosterior  # late: numba is slow to load
 
@@ -100,8 +94,6 @@ def fit_sums(
 
 
 class _Sum(NamedTuple):
-    """What one search of ``fit_sums`` is about."""
-
     place: int
     prior: HyperparameterPrior
     data: Observations

@@ -133,29 +133,22 @@ class TimeCorrelation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All that turns data into a posterior; with the data, enough to rebuild a belief.
 
-    Args:
-        kernel: Covariance function.
-        lengthscales: One per coordinate, > 0, in shares of the domain's sides (the unit cube).
-        outputscale: Prior variance > 0 of standardised outcomes.
-        noise_variance: Of standardised outcomes, >= 0.
-        mean: Constant prior mean of standardised outcomes.
-        offset: Physical outcome = offset + scale * standardised outcome.
-        scale: In the unit of the outcome, > 0.
-        time: Correlation over time; None for a field that stays as it is.
+    A physical outcome is offset + scale * (mean + f + noise), f of prior variance ``outputscale``.
     """
 
     kernel: KernelName
-    lengthscales: tuple[float, ...]
+    lengthscales: tuple[float, ...]  # one per coordinate, in shares of the domain's sides
     outputscale: float
-    noise_variance: float
+    noise_variance: float  # of standardised outcomes, as a
     mean: float = 0.0
     offset: float = 0.0
     scale: float = 1.0
-    time: TimeCorrelation | None = None
+    time: TimeCorrelation | None = None  # None for a field that stays as it is
 
     def __post_init__(self) -> None:
         require_kernel(self)
-        require(self, "lengthscales", _all_positive, "finite numbers > 0, one per coordinate")
+        is_length = len(self.lengthscales) > 0 and all(0.0 < length < math.inf for length in self.lengthscales)
+        require(self, "lengthscales", lambda _: is_length, "finite numbers > 0, one per coordinate")
         require(self, "outputscale", lambda value: value > 0.0, "a number > 0")
         require(self, "noise_variance", lambda value: value >= 0.0, "a number >= 0")
         require(self, "mean", lambda _: True, "a finite number")
@@ -165,10 +158,7 @@ class Hyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def prior(self) -> Covariance:
         """Covariance function of standardised outcomes over the unit cube, and over rounds."""
-        if self.time is None:
-            return Covariance(self.kernel, np.array(self.lengthscales), self.outputscale)
-        lengthscales = np.array([*self.lengthscales, self.time.lengthscale])
-        return Covariance(self.kernel, lengthscales, self.outputscale, self.time.kernel)
+        return self.as_channel().covariance(0)
 
     def as_channel(self) -> "AdditiveHyperparameters":
         """The same as those of a sum of one."""
@@ -190,26 +180,16 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
     The outcome of factor i is ``constants[i] + scales[i] * (f_i + noise_i)``, f_i a zero-mean Gaussian process. The
     total is the sum of the constants and scaled f_i, with noise of its own, in the unit of the common scale: the root
     mean square of ``scales``, which are equal where totals were fitted.
-
-    Args:
-        kernels: Covariance function of each factor.
-        lengthscales: For each factor one per variable of its scope, > 0, in shares of the domain's sides.
-        outputscales: Prior variance > 0 of each f_i.
-        noise_variances: Of each factor's outcomes, >= 0, in the square of its scale.
-        total_noise_variance: Of totals, >= 0, in the square of the common scale.
-        constants: Prior mean of each factor, in the unit of the outcome.
-        scales: > 0, in the unit of the outcome.
-        times: Correlation over rounds of each factor; none for a function that stays as it is.
     """
 
     kernels: tuple[KernelName, ...]
-    lengthscales: tuple[tuple[float, ...], ...]
-    outputscales: tuple[float, ...]
-    noise_variances: tuple[float, ...]
-    total_noise_variance: float
-    constants: tuple[float, ...]
-    scales: tuple[float, ...]
-    times: tuple[TimeCorrelation, ...] = ()
+    lengthscales: tuple[tuple[float, ...], ...]  # in scope order, in shares of the domain's sides
+    outputscales: tuple[float, ...]  # prior variance of each f_i
+    noise_variances: tuple[float, ...]  # of each factor's outcomes, in the square of its scale
+    total_noise_variance: float  # in the square of the common scale
+    constants: tuple[float, ...]  # prior means, in the unit of the outcome
+    scales: tuple[float, ...]  # in the unit of the outcome
+    times: tuple[TimeCorrelation, ...] = ()  # none for a function that stays as it is
 
     def __post_init__(self) -> None:
         require_kernel(self, "kernels")
@@ -247,10 +227,6 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
         """Unit of the standardised outcomes of a factor, or of the total (-1)."""
         return self.common_scale if channel < 0 else self.scales[channel]
 
-    def noise_variance_of(self, channel: int) -> float:
-        """Of the standardised outcomes of a factor, or of the total (-1)."""
-        return self.total_noise_variance if channel < 0 else self.noise_variances[channel]
-
     def in_one_unit(self) -> "AdditiveHyperparameters":
         """The same model with all scales equal, as totals need it."""
         common = self.common_scale
@@ -275,7 +251,3 @@ class AdditiveHyperparameters(msgspec.Struct, frozen=True, forbid_unknown_fields
     def lengthscale_array(self, factor: int) -> Float[np.ndarray, " a"]:
         """Lengthscales of one factor, in scope order."""
         return np.array(self.lengthscales[factor])
-
-
-def _all_positive(values: tuple[float, ...]) -> bool:
-    return len(values) > 0 and all(0.0 < value < float("inf") for value in values)

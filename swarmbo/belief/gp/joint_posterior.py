@@ -1,160 +1,101 @@
 """The posterior of a channel at a fixed set of points, kept so that covariances between its subsets are cheap.
 
-A channel is a sum of latents. With L Lᵀ the covariance of the outcomes, k_i(u) = k_i(u, data), V = L⁻¹ k(data, u) and
-A = L⁻ᵀ V, its posterior has
-
-    mean(u) = m + k(u)·alpha,                d mean = Σ_i dk_i(u)·alpha
-    cov(u, v) = k(u, v) - V(u)ᵀ V(v),        d var  = -2 Σ_i dk_i(u) A(u)
-
-Where outcomes leave the latents independent there is one such part for each, and the rows of their V are stacked.
+A channel is a sum of latents. With L Lᵀ the covariance of the outcomes, k(u) = k(u, data) and V = L⁻¹ k(data, u), its
+posterior has mean(u) = m + k(u)·alpha and cov(u, v) = k(u, v) - V(u)ᵀ V(v). Where outcomes leave latents independent
+there is one such part for each, and the rows of their V are stacked.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from swarmbo.belief.gp.cholesky import solve_lower, solve_lower_transposed
+from swarmbo.belief.gp.cholesky import solve_lower
 from swarmbo.belief.gp.conditioning import Conditioned
-from swarmbo.belief.gp.factorised import Factorised
 from swarmbo.belief.gp.observations import Observations, projection
 from swarmbo.kernels import Covariance
 
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """One latent of the channel.
+    """One latent of the channel: its prior, the points as it reads them, and the square of its unit over theirs."""
 
-    Args:
-        columns: Coordinates that it reads, that of time last where there is one.
-        prior: Its covariance function.
-        at: The points as it reads them (m, a).
-        part: The place of its data among the parts.
-        data: These as it reads them (r, a).
-        seen: Which of them hold it, as 0 or 1 (r,).
-        weight: Square of its own unit over the channel's.
-    """
-
-    columns: list[int]
     prior: Covariance
     at: Float[np.ndarray, "m a"]
-    part: int
-    data: Float[np.ndarray, "r a"]
-    seen: Float[np.ndarray, " r"]
     weight: float
+
+    def matrix(self, rows: Int[np.ndarray, " r"] | slice, at: Float[np.ndarray, "c a"]) -> Float[np.ndarray, "r c"]:
+        """Prior covariances of some of the points with others."""
+        prior = self.prior.matrix(self.at[rows], at)
+        return prior if self.weight == 1.0 else self.weight * prior
 
 
 @dataclass(frozen=True, eq=False)
 class JointPosterior:
-    """Posterior of a channel at m points, in physical units.
-
-    A covariance between r and c of them costs r c n, not a solve.
-
-    Args:
-        mean: Posterior means (m,).
-        var: Latent posterior variances (m,), >= 0.
-        V: Of all parts, one below the other (n, m), in the channel's unit.
-        ends: Where the rows of each part end.
-        terms: The latents of the channel.
-        factors: Of each part L and alpha.
-        scale: Physical unit of one standardised unit.
-        n_coordinates: Of a point, its time included where there is one.
-    """
+    """Posterior of a channel at m points, in physical units; a covariance of r and c of them costs r c n, no solve."""
 
     mean: Float[np.ndarray, " m"]
     var: Float[np.ndarray, " m"]
-    V: Float[np.ndarray, "n m"]
-    ends: tuple[int, ...]
+    V: Float[np.ndarray, "n m"]  # of all parts, one below the other, in the channel's unit
     terms: tuple[Term, ...]
-    factors: tuple[tuple[Float[np.ndarray, "r r"], Float[np.ndarray, " r"]], ...]
-    scale: float
-    n_coordinates: int
+    scale: float  # physical unit of one standardised unit
 
     @classmethod
     def of(cls, conditioned: Conditioned, channel: int, query: Observations) -> "JointPosterior":
-        """Of a channel at points.
-
-        Args:
-            conditioned: On what.
-            channel: ``TOTAL`` or the index of a latent.
-            query: Points and their rounds, as outcomes of the channel.
-        """
-        hyper, latents = conditioned.hyper, conditioned.latents_of(channel)
-        scale, terms, V = hyper.scale_of(channel), list[Term](), list[np.ndarray]()
-        parts, number = list[Factorised](), dict[int, int]()
-        for i in latents:
-            place = 0 if conditioned.is_coupled else i
-            data, scope = conditioned.part_data[place], conditioned.scopes[i]
-            weight = (hyper.scales[i] / scale) ** 2
-            if place not in number:
-                number[place] = len(parts)
-                parts.append(conditioned.parts[place])  # once: one of many is made when it is asked for
-                cross = conditioned.covariance(place, query, data).T  # in the order in which it is solved
-                whitened = solve_lower(parts[-1].L, cross, in_place=True)
-                V.append(whitened if weight == 1.0 else np.sqrt(weight) * whitened)
-            columns = [*scope, query.places.shape[1]] if hyper.times else [*scope]
-            at, of = (projection(hyper, scope, rows) for rows in (query, data))
-            seen = np.asarray(data.hold(i), dtype=float)
-            terms.append(Term(columns, hyper.covariance(i), at, number[place], of, seen, weight))
+        """Posterior of a channel, ``TOTAL`` or the index of a latent, at points and rounds of its outcomes."""
+        hyper, scopes, V, means = conditioned.hyper, conditioned.scopes, list[np.ndarray](), list[np.ndarray]()
+        scale = hyper.scale_of(channel)
+        weights = [(own / scale) ** 2 for own in hyper.scales]
+        terms = [
+            Term(hyper.covariance(i), projection(hyper, scopes[i], query), weights[i])
+            for i in conditioned.latents_of(channel)
+        ]
+        for place in conditioned.parts_of(channel):
+            part = conditioned.parts[place]  # one of many is made when it is asked for
+            cross = conditioned.covariance(place, query, conditioned.part_data[place]).T  # in the order of the solve
+            whitened = solve_lower(part.L, cross, in_place=True)
+            V.append(whitened if weights[place] == 1.0 else np.sqrt(weights[place]) * whitened)
+            means.append(V[-1].T @ part.whitened)
         stacked = V[0] if len(V) == 1 else np.concatenate(V)
-        means = sum(rows.T @ part.whitened for rows, part in zip(V, parts, strict=True))
         variance = sum(term.weight * term.prior.outputscale for term in terms)
         return cls(
-            mean=hyper.constant_of(channel) + scale * np.asarray(means),
+            mean=hyper.constant_of(channel) + scale * np.asarray(sum(means)),
             var=scale**2 * np.maximum(variance - np.einsum("nm,nm->m", stacked, stacked), 0.0),
             V=stacked,
-            ends=tuple(np.cumsum([len(rows) for rows in V]).tolist()),
             terms=tuple(terms),
-            factors=tuple((part.L, part.alpha) for part in parts),
             scale=scale,
-            n_coordinates=query.places.shape[1] + bool(hyper.times),
         )
 
     def cov(self, rows: Int[np.ndarray, " r"], cols: Int[np.ndarray, " c"]) -> Float[np.ndarray, "r c"]:
-        """Latent posterior covariances between two subsets.
+        """Latent posterior covariances between two subsets, given as indices or slices.
 
         Where a row and a column name the same point the entry agrees with ``var`` up to rounding, and may be smaller
         than 0 by as much.
-
-        Args:
-            rows: Indices into the points (r,), or a slice.
-            cols: Indices into the points (c,), or a slice.
-
-        Returns:
-            Covariances (r, c), in the square of the outcome's unit.
         """
         return self._covariances(rows, [term.at[cols] for term in self.terms], self.V[:, cols])
 
     def cross(self, rows: Int[np.ndarray, " r"], other: "JointPosterior") -> Float[np.ndarray, "r c"]:
-        """Latent posterior covariances (r, c) of some of the points with all of another one's, of the same belief."""
+        """Latent posterior covariances of some of the points with all of another one's, of the same belief."""
         return self._covariances(rows, [term.at for term in other.terms], other.V)
 
     def _covariances(
-        self,
-        rows: Int[np.ndarray, " r"] | slice,
-        at: Sequence[Float[np.ndarray, "c _a"]],
-        V: Float[np.ndarray, "n c"],
+        self, rows: Int[np.ndarray, " r"] | slice, at: Sequence[Float[np.ndarray, "c _a"]], V: Float[np.ndarray, "n c"]
     ) -> Float[np.ndarray, "r c"]:
-        prior = _sum(
-            [_weighted(term, term.prior.matrix(term.at[rows], own)) for term, own in zip(self.terms, at, strict=True)]
-        )
+        prior = reduce(np.add, [term.matrix(rows, own) for term, own in zip(self.terms, at, strict=True)])
         prior -= self.V[:, rows].T @ V  # in place: there are very many of these
         prior *= self.scale**2
         return prior
 
     def of_rows(self, rows: Int[np.ndarray, " r"]) -> "JointPosterior":
-        """Of some of the points (r,)."""
+        """Posterior at some of the points."""
         terms = tuple(replace(term, at=term.at[rows]) for term in self.terms)
         V = self.V.T.take(rows, axis=0).T
         return replace(self, mean=self.mean[rows], var=self.var[rows], V=V, terms=terms)
 
     def joined(self, other: "JointPosterior") -> "JointPosterior":
-        """Of the points of both, this one's first.
-
-        Args:
-            other: Of the same channel and the same belief.
-        """
+        """Posterior at the points of both, this one's first; of the same channel and the same belief."""
         return replace(
             self,
             mean=np.concatenate([self.mean, other.mean]),
@@ -166,42 +107,13 @@ class JointPosterior:
             ),
         )
 
-    def gradients(self) -> tuple[Float[np.ndarray, "m c"], Float[np.ndarray, "m c"]]:
-        """Gradients of mean and variance (m, c) by the coordinates of the unit cube, and by time where it counts."""
-        shape = (self.n_coordinates, len(self.mean))
-        dmean, dvar = np.zeros(shape), np.zeros(shape)
-        parts = zip(self.factors, np.split(self.V, self.ends[:-1]), strict=True)
-        back = [solve_lower_transposed(L, np.asfortranarray(V)) for (L, _), V in parts]  # A of each part
-        for term in self.terms:
-            D = term.prior.gradient(term.at, term.data) * term.seen
-            alpha = self.factors[term.part][1]
-            root = np.sqrt(term.weight)
-            dmean[term.columns] += root * (D @ alpha)
-            dvar[term.columns] -= 2.0 * root * np.einsum("jmn,nm->jm", D, back[term.part])
-        return self.scale * dmean.T, self.scale**2 * dvar.T
-
-
-def _weighted(term: Term, prior: Float[np.ndarray, "r c"]) -> Float[np.ndarray, "r c"]:
-    return prior if term.weight == 1.0 else term.weight * prior
-
-
-def _sum(parts: Sequence[Float[np.ndarray, "r c"]]) -> Float[np.ndarray, "r c"]:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
-
 
 class CovarianceRows:
-    """Posterior covariances of single points with all of some, while more and more of these are taken as measured.
+    """Posterior covariances of single points with all of some, while up to ``more`` of these are taken as measured.
 
-    With whitened covariances W of all outcomes, a column each, cov(u, v) = k(u, v) - W(u)·W(v). An outcome at u with
-    a variance s² beyond what is known adds the column cov(u, ·) / s. So a row is one product of a matrix with a vector.
-
-    Args:
-        posterior: Of the points, given data.
-        told: Whitened information beside these (p, m), in physical units.
-        more: Most points that will be taken as measured.
+    With whitened covariances W of all outcomes, a column each, cov(u, v) = k(u, v) - W(u)·W(v). An outcome at u with a
+    variance s² beyond what is known adds the column cov(u, ·) / s. So a row is one product of a matrix with a vector.
+    ``told`` is whitened information beside the data's, in physical units.
     """
 
     def __init__(self, posterior: JointPosterior, told: Float[np.ndarray, "p m"] | None, more: int) -> None:

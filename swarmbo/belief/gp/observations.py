@@ -15,23 +15,14 @@ LEAST_NOISE = 1e-8  # of the variance of outcomes: a deviation of 1e-4 of theirs
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Outcomes, one entry each. Many of them may be of one joint point, which is then kept once.
+    """Outcomes, one entry each. Many of them may be of one joint point, which is then kept once."""
 
-    Args:
-        places: Joint points (t, n) in the unit cube.
-        row: Which of them each outcome is of (r,).
-        channel: ``TOTAL`` or the index of a factor (r,).
-        outcome: In physical units (r,); NaN for points that are pending.
-        noise: Variance (r,) of its noise where that was told, physical; NaN where the fitted one is taken.
-        rounds: The round of each (r,); of no account where nothing fades.
-    """
-
-    places: Float[np.ndarray, "t n"]
-    row: Int[np.ndarray, " r"]
-    channel: Int[np.ndarray, " r"]
-    outcome: Float[np.ndarray, " r"]
-    noise: Float[np.ndarray, " r"]
-    rounds: Float[np.ndarray, " r"]
+    places: Float[np.ndarray, "t n"]  # joint points in the unit cube
+    row: Int[np.ndarray, " r"]  # place of each outcome
+    channel: Int[np.ndarray, " r"]  # ``TOTAL`` or the index of a factor
+    outcome: Float[np.ndarray, " r"]  # physical; NaN for points that are pending
+    noise: Float[np.ndarray, " r"]  # variance, physical; NaN where the fitted one is taken
+    rounds: Float[np.ndarray, " r"]  # of no account where nothing fades
 
     @classmethod
     def of(
@@ -123,17 +114,13 @@ class Observations:
 
     def residuals(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
         """Standardised outcomes, all known, less their prior means."""
-        present, place = np.unique(self.channel, return_inverse=True)
-        constants = np.array([hyper.constant_of(channel) for channel in present])[place]
-        scales = np.array([hyper.scale_of(channel) for channel in present])[place]
-        return (self.outcome - constants) / scales
+        constants = np.array([*hyper.constants, hyper.constant])[self.channel]  # the last is that of ``TOTAL``
+        return (self.outcome - constants) / np.array([*hyper.scales, hyper.common_scale])[self.channel]
 
     def noise_variances(self, hyper: AdditiveHyperparameters) -> Float[np.ndarray, " r"]:
         """Standardised: those that were told, else the fitted ones."""
-        present, place = np.unique(self.channel, return_inverse=True)
-        fitted = np.array([hyper.noise_variance_of(channel) for channel in present])[place]
-        scales = np.array([hyper.scale_of(channel) for channel in present])[place]
-        told = standardised_noise(self.noise, scales)
+        fitted = np.array([*hyper.noise_variances, hyper.total_noise_variance])[self.channel]
+        told = standardised_noise(self.noise, np.array([*hyper.scales, hyper.common_scale])[self.channel])
         return np.where(np.isnan(told), fitted, told)
 
 
@@ -142,8 +129,8 @@ def standardised_noise(
 ) -> Float[np.ndarray, "*r"]:
     """Noise variances that were told, in the unit of standardised outcomes; NaN stays.
 
-    One below ``LEAST_NOISE`` counts as that: outcomes that are told to be exact would make singular matrices, and
-    models in weights divide by it.
+    At least ``LEAST_NOISE``: outcomes that are told to be exact would make singular matrices, and models in weights
+    divide by it.
     """
     return np.maximum(noise / scale**2, LEAST_NOISE)
 
@@ -200,8 +187,8 @@ _EPSILON = float(np.finfo(float).eps)
 def standardisation(y: Float[np.ndarray, " n"]) -> tuple[float, float, bool]:
     """Offset and scale of y = offset + scale z, z of mean 0 and standard deviation 1; True if y show the scale.
 
-    Outcomes that are constant up to rounding, and a single outcome, do not show it: it is 1 then, in the unit of the
-    outcome. The offset is 0 without outcomes.
+    Outcomes that are constant up to rounding, and a single one, do not show it: it is 1 then, in the unit of the
+    outcome.
     """
     largest = float(np.abs(y).max(initial=0.0))
     if largest == 0.0:

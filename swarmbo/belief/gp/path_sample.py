@@ -10,10 +10,11 @@ the factors together: an agent that owns factor i draws p_i alone, tells the oth
 per observation), and everybody solves the same system. Source: Wilson et al. 2020, eq. 9, for a sum of processes.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -28,17 +29,14 @@ from swarmbo.kernels.threads import in_threads
 if TYPE_CHECKING:
     from swarmbo.belief.gp.stack_predict import StackPosterior
 
+_Drawn = tuple[Float[np.ndarray, "g 1"], Float[np.ndarray, "g 1"], Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]
+
 
 @dataclass(frozen=True, eq=False)
 class PriorDraw:
-    """One function from a factor's prior, as random Fourier features.
+    """One function from a factor's prior, as D random Fourier features, in radians per side of the domain.
 
-    Args:
-        frequencies: (D, a), radians per side of the domain.
-        sine_weights: (D,).
-        cosine_weights: (D,).
-        pulses: (D,), radians per round, of a function that changes; None for one that stays as it is.
-        now: The round that it is drawn for.
+    ``pulses`` are in radians per round, of a function that changes; ``now`` is the round that it is drawn for.
     """
 
     frequencies: Float[np.ndarray, "D a"]
@@ -50,29 +48,14 @@ class PriorDraw:
 
 @dataclass(frozen=True, eq=False)
 class StackedDraws:
-    """Prior draws of some factors of equal size, evaluated together.
-
-    Args:
-        draws: One a factor.
-    """
+    """Prior draws of some factors of equal size, evaluated together."""
 
     draws: Sequence[PriorDraw]
 
-    def value(
-        self, U: Float[np.ndarray, "g m a"], rounds: Float[np.ndarray, " m"] | None = None
-    ) -> Float[np.ndarray, "g m"]:
-        """Values, standardised; now, or in the rounds given."""
-        return self._worked_out(U, rounds, gradient=False)[0]
-
-    def value_and_gradient(
-        self, U: Float[np.ndarray, "g m a"]
+    def values(
+        self, U: Float[np.ndarray, "g m a"], rounds: Float[np.ndarray, " m"] | None = None, *, gradient: bool = False
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Values and gradients, standardised."""
-        return self._worked_out(U, None, gradient=True)
-
-    def _worked_out(
-        self, U: Float[np.ndarray, "g m a"], rounds: Float[np.ndarray, " m"] | None, *, gradient: bool
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Values, standardised, now or in the rounds given; gradients are 0 where not wanted."""
         from swarmbo.belief.gp.compiled_draw import put_waves  # late: numba is slow to load
 
         X = U
@@ -98,14 +81,31 @@ class StackedDraws:
         return np.array(by_coordinate), np.array(weights)
 
 
-class PathSample:
+class _Sample(ABC):
+    """Drawn functions, one per factor: c_i + scale_i z_i(u), at coordinates of the unit cube."""
+
+    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
+        """Each factor's drawn function, physical; coordinates of the unit cube."""
+        constants, scales, z, _ = self._drawn(stack, U, gradient=False)
+        return constants + scales * z
+
+    def value_and_gradient(
+        self, stack: FactorStack, U: Float[np.ndarray, "g m a"]
+    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
+        """Values and gradients by coordinates of the unit cube."""
+        constants, scales, z, slopes = self._drawn(stack, U, gradient=True)
+        return constants + scales * z, scales[..., None] * slopes
+
+    @abstractmethod
+    def _drawn(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool) -> _Drawn:
+        """Constants, scales, standardised values and their gradients."""
+
+
+class PathSample(_Sample):
     """A joint draw of all factors from their posterior. Made by ``AdditiveGP.sample``.
 
-    Args:
-        graph: Scopes.
-        conditioned: The data.
-        draws: Prior draws by factor; of all factors, or of those whose functions are wanted.
-        alpha: Weights (k, T) of the update.
+    ``draws`` are prior draws by factor, of all factors or of those whose functions are wanted; ``alpha`` the weights of
+    the update.
     """
 
     def __init__(
@@ -117,34 +117,23 @@ class PathSample:
     ) -> None:
         self.graph = graph
         self._conditioned, self._draws, self._alpha = conditioned, dict(draws), alpha
-        self._index = {factor: i for i, factor in enumerate(graph.factors)}
-        self._prepared: dict[tuple[str, ...], tuple[Any, StackedDraws]] = {}
+        self._prepared: dict[tuple[str, ...], tuple[StackPosterior, StackedDraws]] = {}
 
     def of(self, factors: Iterable[str]) -> "PathSample":
         """The drawn functions of some factors only."""
         return PathSample(self.graph, self._conditioned, {f: self._draws[f] for f in factors}, self._alpha)
 
-    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
-        """Each factor's drawn function, physical; coordinates of the unit cube."""
-        own, draws, alpha = self._prepare(stack)
-        return own.constants + own.scales * (draws.value(U) + own.weighted(U, alpha)[0])
-
-    def value_and_gradient(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"]
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Values and gradients by coordinates of the unit cube."""
-        own, draws, alpha = self._prepare(stack)
-        (drawn, ddrawn), (told, pulled) = draws.value_and_gradient(U), own.weighted(U, alpha, gradient=True)
-        return own.constants + own.scales * (drawn + told), own.scales[..., None] * (ddrawn + pulled)
-
-    def _prepare(self, stack: FactorStack) -> "tuple[StackPosterior, StackedDraws, Float[np.ndarray, 'g T']]":
+    def _drawn(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool) -> _Drawn:
         from swarmbo.belief.gp.stack_predict import StackPosterior  # late: numba is slow to load
 
-        index = [self._index[factor] for factor in stack.factors]
+        index = [self.graph.place_of[factor] for factor in stack.factors]
         if stack.factors not in self._prepared:
             draws = StackedDraws([self._draws[f] for f in stack.factors])
             self._prepared[stack.factors] = StackPosterior(self._conditioned, index), draws
-        return *self._prepared[stack.factors], self._alpha[index]
+        own, draws = self._prepared[stack.factors]
+        drawn, ddrawn = draws.values(U, gradient=gradient)
+        told, pulled = own.weighted(U, self._alpha[index], gradient=gradient)
+        return own.constants, own.scales, drawn + told, ddrawn + pulled
 
 
 def draw_prior(
@@ -166,7 +155,7 @@ def told(conditioned: Conditioned, factor: int, draw: PriorDraw) -> Float[np.nda
     """Values of a factor's prior draw at each observation, which its owner tells the others; 0 where not in it."""
     rounds = conditioned.part_data[0 if conditioned.is_coupled else factor].rounds
     points = conditioned.points([factor])[0, : len(rounds)]
-    (values,) = StackedDraws([draw]).value(points[None], rounds)
+    ((values,), _) = StackedDraws([draw]).values(points[None], rounds)
     return np.where(conditioned.seen[factor], values, 0.0) if conditioned.is_coupled else values
 
 
@@ -211,7 +200,7 @@ def draw_posterior(
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureSample:
+class FeatureSample(_Sample):
     """Sums of waves c_i + scale_i w_i·phi_i(u). Made by ``Ensemble.draw``."""
 
     graph: FactorGraph
@@ -219,20 +208,9 @@ class FeatureSample:
     constants: Mapping[str, float]
     scales: Mapping[str, float]
 
-    def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
-        """Each factor's drawn function, physical; coordinates of the unit cube."""
-        return self._column(self.constants, stack) + self._column(self.scales, stack) * self._of(stack).value(U)
-
-    def value_and_gradient(
-        self, stack: FactorStack, U: Float[np.ndarray, "g m a"]
-    ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
-        """Values and gradients by coordinates of the unit cube."""
-        values, slopes = self._of(stack).value_and_gradient(U)
-        scales = self._column(self.scales, stack)
-        return self._column(self.constants, stack) + scales * values, scales[..., None] * slopes
-
-    def _of(self, stack: FactorStack) -> StackedDraws:
-        return StackedDraws([self.draws[factor] for factor in stack.factors])
-
-    def _column(self, numbers: Mapping[str, float], stack: FactorStack) -> Float[np.ndarray, "g 1"]:
-        return np.array([numbers[factor] for factor in stack.factors])[:, None]
+    def _drawn(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], *, gradient: bool) -> _Drawn:
+        constants, scales = (
+            np.array([numbers[factor] for factor in stack.factors])[:, None]
+            for numbers in (self.constants, self.scales)
+        )
+        return constants, scales, *StackedDraws([self.draws[f] for f in stack.factors]).values(U, gradient=gradient)

@@ -22,7 +22,6 @@ from swarmbo.belief.gp.hyperparameters import (
     ExactGPSettings,
     Hyperparameters,
     LengthscaleModel,
-    TimeAxis,
 )
 from swarmbo.spaces import Domain
 
@@ -35,13 +34,7 @@ TIED_FROM = 512  # factors of a sum: fewer totals than factors tell too little o
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """Hyper-parameters that many factors share: those of all factors of one size and one prior.
-
-    Args:
-        lengths: For each lengthscale the place of the one that stands for it.
-        latents: For each outputscale likewise.
-        noises: For each noise variance likewise.
-    """
+    """Hyper-parameters common to all factors of one size and one prior: for each the place of its representative."""
 
     lengths: Int[np.ndarray, " d"]
     latents: Int[np.ndarray, " k"]
@@ -52,47 +45,29 @@ class Ties:
 class HyperparameterPrior:
     """A normal prior over theta, cut off at bounds.
 
-    Args:
-        sizes: Number of coordinates of each latent.
-        base: Added to the lengthscale parameters to give the log-lengthscales (d,), latent after latent.
-        is_shared: Whether one parameter stands for all lengthscales, but for the base.
-        has_time: Whether there is a lengthscale of time.
-        centre: Mean and mode (p,).
-        spreads: Standard deviations (p,); of lengthscale parameters that share a part, those of that part.
-        deviation: Standard deviation of what each lengthscale parameter has of its own besides the part that all share;
-            None where they share none.
-        bounds: Lower and upper (p, 2).
-        ties: How few stand for many; ``sizes`` and ``base`` are then of the few. None: each stands for itself.
+    Log-lengthscales are ``base`` plus parameters, latent after latent. Where these share a part, ``spreads`` are those
+    of that part, and ``deviation`` is that of each one's own.
     """
 
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # coordinates of each latent, or of the few that stand for many
     base: Float[np.ndarray, " d"]
-    is_shared: bool
+    is_shared: bool  # one parameter stands for all lengthscales, but for the base
     has_time: bool
-    centre: Float[np.ndarray, " p"]
-    spreads: Float[np.ndarray, " p"]
-    deviation: float | None
+    centre: Float[np.ndarray, " p"]  # mean and mode
+    spreads: Float[np.ndarray, " p"]  # standard deviations
+    deviation: float | None  # None: no part is shared
     bounds: Float[np.ndarray, "p 2"]
-    ties: Ties | None = None
+    ties: Ties | None = None  # None: each stands for itself
 
     @classmethod
     def of_field(cls, settings: ExactGPSettings, domain: Domain) -> "HyperparameterPrior":
         """The prior that settings describe for one latent over a domain."""
         d, sides = domain.n_dims, domain.high - domain.low
         base = np.log(sides.max() / sides) if settings.equal_in == "physical" else np.zeros(d)
-        return cls._made(
-            [d],
-            settings.lengthscales,
-            medians=np.full(d, np.log(settings.lengthscale_median * np.sqrt(d))),
-            spreads=np.full(d, settings.lengthscale_log_std),
-            deviation=settings.deviation_log_std,
-            outputs=[(1.0, settings.outputscale_log_std)],
-            noise_medians=[settings.noise_median],
-            noise_log_std=settings.noise_log_std,
-            noise_floor=settings.noise_floor,
-            time=settings.time,
-            base=base,
-        )
+        medians = np.full(d, np.log(settings.lengthscale_median * np.sqrt(d)))
+        spreads, outputs = np.full(d, settings.lengthscale_log_std), [(1.0, settings.outputscale_log_std)]
+        noises = [settings.noise_median]
+        return cls._made(settings, [d], settings.lengthscales, medians, spreads, outputs, noises, base)
 
     @classmethod
     def of(
@@ -132,43 +107,28 @@ class HyperparameterPrior:
             spreads = np.full(sum(counts), spreads.mean())
         else:
             medians, spreads = np.repeat(medians[firsts], counts), np.repeat(spreads[firsts], counts)
-        return cls._made(
-            counts,
-            model,
-            medians=medians,
-            spreads=spreads,
-            deviation=settings.deviation_log_std,
-            outputs=[
-                (1.0 / k if prior.outputscale_median is None else prior.outputscale_median, prior.outputscale_log_std)
-                for prior in (own[i] for i in firsts)
-            ],
-            noise_medians=noise_medians,
-            noise_log_std=settings.noise_log_std,
-            noise_floor=settings.noise_floor,
-            time=settings.time,
-            base=np.zeros(sum(counts)),
-            ties=ties,
-        )
+        outputs = [
+            (1.0 / k if prior.outputscale_median is None else prior.outputscale_median, prior.outputscale_log_std)
+            for prior in (own[i] for i in firsts)
+        ]
+        base = np.zeros(sum(counts))
+        return cls._made(settings, counts, model, medians, spreads, outputs, noise_medians, base, ties)
 
     @classmethod
     def _made(
         cls,
+        settings: ExactGPSettings | AdditiveGPSettings,
         sizes: Sequence[int],
         model: LengthscaleModel,
-        *,
         medians: Float[np.ndarray, " d"],
         spreads: Float[np.ndarray, " d"],
-        deviation: float,
         outputs: Sequence[tuple[float, float]],
         noise_medians: Sequence[float],
-        noise_log_std: float,
-        noise_floor: float,
-        time: TimeAxis | None,
         base: Float[np.ndarray, " d"],
         ties: Ties | None = None,
     ) -> "HyperparameterPrior":
         """From medians and standard deviations of logarithms, of lengthscales one for each coordinate."""
-        is_shared, n_times = model == "shared", int(time is not None)
+        time, is_shared = settings.time, model == "shared"
         if is_shared:
             medians, spreads = medians[:1], spreads[:1]
         q, k, c = len(medians), len(outputs), len(noise_medians)
@@ -176,22 +136,15 @@ class HyperparameterPrior:
         low, high = np.log(LENGTHSCALE_RANGE)
         bounds = np.array(
             [(low - float(base.max()), high)] * q
-            + [tuple(np.log(TIME_RANGE))] * n_times
+            + [tuple(np.log(TIME_RANGE))] * (time is not None)
             + [tuple(np.log(OUTPUTSCALE_RANGE))] * k
-            + [(np.log(noise_floor), np.log(NOISE_CEILING))] * c
+            + [(np.log(settings.noise_floor), np.log(NOISE_CEILING))] * c
         )
-        centre = np.concatenate(
-            [
-                medians,
-                [] if time is None else [np.log(time.lengthscale_median)],
-                np.log([median for median, _ in outputs]),
-                np.log(noise_medians),
-            ]
-        )
+        times, time_stds = ([], []) if time is None else ([np.log(time.lengthscale_median)], [time.lengthscale_log_std])
+        centre = np.concatenate([medians, times, np.log([median for median, _ in outputs]), np.log(noise_medians)])
         centre = np.clip(centre, bounds[:, 0], bounds[:, 1])
-        own = {"separate": None, "shared": 0.0, "hierarchical": deviation}[model]
-        times = [] if time is None else [time.lengthscale_log_std]
-        spreads = np.array([*spreads, *times, *(std for _, std in outputs), *[noise_log_std] * c])
+        own = {"separate": None, "shared": 0.0, "hierarchical": settings.deviation_log_std}[model]
+        spreads = np.array([*spreads, *time_stds, *(std for _, std in outputs), *[settings.noise_log_std] * c])
         return cls(tuple(sizes), base, is_shared, time is not None, centre, spreads, own, bounds, ties)
 
     @property

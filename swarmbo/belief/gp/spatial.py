@@ -22,10 +22,6 @@ class SpatialGP(ABC):
 
     With a time axis, points may carry the round that they are of as a last coordinate. Predictions and new data are of
     the belief's own round ``now``, unless points state theirs; ``at`` moves it.
-
-    Args:
-        domain: The box of physical points.
-        now: The round of points that don't state theirs, in rounds; of no meaning without a time axis.
     """
 
     domain: Domain
@@ -77,27 +73,15 @@ class SpatialGP(ABC):
         return cache.mean, cache.cov(everything, everything)
 
     def _points(self, X: ArrayLike) -> Float[np.ndarray, "m c"]:
-        """Points checked, with their rounds where the belief has a time axis."""
         return checked_places(X, self.domain, self.has_time, self.now)
 
     def _to_unit(self, X: Float[np.ndarray, "m c"]) -> Float[np.ndarray, "m c"]:
-        """Checked points in the unit cube; rounds stay as they are."""
         return to_unit(self.domain, X)
-
-    def _per_physical(self, gradient: Float[np.ndarray, "*m c"], X: ArrayLike) -> Float[np.ndarray, "*m c"]:
-        """A gradient per unit of the unit cube as one per physical unit, of the coordinates that were given."""
-        sides = self.domain.high - self.domain.low
-        n_given = np.shape(X)[1]
-        return gradient[..., :n_given] / np.append(sides, 1.0)[:n_given]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FieldGP(SpatialGP):
-    """A Gaussian process of one field.
-
-    Args:
-        hyperparameters: At present.
-    """
+    """A Gaussian process of one field."""
 
     hyperparameters: Hyperparameters
 
@@ -117,11 +101,7 @@ class FieldGP(SpatialGP):
         return self.hyperparameters.time is not None
 
     def at(self, now: float) -> Self:
-        """The same belief at another round; itself without a time axis.
-
-        Args:
-            now: The round.
-        """
+        """The same belief at another round; itself without a time axis."""
         return replace(self, now=float(now)) if self.has_time else self
 
 

@@ -30,31 +30,20 @@ class Marginals:
 
 @dataclass(frozen=True, eq=False)
 class StackedParts(Sequence[Factorised]):
-    """What a posterior needs of k latents with up to T observations each, pending ones last.
+    """What a posterior needs of k latents with up to T observations each, pending ones last; arrays are 0 beyond.
 
     As a sequence it gives the factorised matrix of each, which takes a while: ask the arrays where all are wanted.
-
-    Args:
-        entries: Which observations each latent has (k, T), in their order; 0 beyond.
-        counts: How many (k,).
-        known: How many of them have outcomes (k,).
-        residuals: Outcomes less their prior means (k, T), standardised; 0 beyond.
-        noise: Variances of their noise (k, T), standardised; 0 beyond.
-        inverse: L⁻¹ of each.
-        whitened: L⁻¹ residual (k, T), 0 where pending and beyond.
-        alpha: K⁻¹ residual of those known (k, T), likewise.
-        jitters: The largest share of its diagonal that was added to an entry of each matrix (k,).
     """
 
-    entries: Int[np.ndarray, "k T"]
+    entries: Int[np.ndarray, "k T"]  # which observations each latent has, in their order
     counts: Int[np.ndarray, " k"]
-    known: Int[np.ndarray, " k"]
-    residuals: Float[np.ndarray, "k T"]
-    noise: Float[np.ndarray, "k T"]
-    inverse: BlockRows
-    whitened: Float[np.ndarray, "k T"]
-    alpha: Float[np.ndarray, "k T"]
-    jitters: Float[np.ndarray, " k"]
+    known: Int[np.ndarray, " k"]  # how many have outcomes
+    residuals: Float[np.ndarray, "k T"]  # outcomes less their prior means, standardised
+    noise: Float[np.ndarray, "k T"]  # variances, standardised
+    inverse: BlockRows  # L⁻¹ of each
+    whitened: Float[np.ndarray, "k T"]  # L⁻¹ residual, 0 where pending
+    alpha: Float[np.ndarray, "k T"]  # K⁻¹ residual of those known, likewise
+    jitters: Float[np.ndarray, " k"]  # largest share of its diagonal that was added to an entry of each matrix
 
     @classmethod
     def of(
@@ -72,19 +61,12 @@ class StackedParts(Sequence[Factorised]):
         from swarmbo.kernels.compiled import CODES, GIVEN
 
         k = len(scopes)
-        entries, counts, known, residuals, noise = _tabled(hyper, data, k)
-        T, none = entries.shape[1], np.zeros(k, dtype=np.int64)
+        made = cls._begun(hyper, data, k, base)
+        entries, counts, known = made.entries, made.counts, made.known
+        none = np.zeros(k, dtype=np.int64)
         starts, followed = (none, none) if base is None else (base.counts, base.known)
-        inverse = BlockRows.empty(k, T, None if base is None else base.inverse, int(starts.min(initial=T)))
-        made = cls(
-            entries, counts, known, residuals, noise, inverse, np.zeros((k, T)), np.zeros((k, T)),
-            np.zeros(k) if base is None else base.jitters.copy(),
-        )  # fmt: skip
-        if base is not None:
-            made.whitened[:, : base.whitened.shape[1]] = base.whitened
-            made.alpha[:, : base.alpha.shape[1]] = base.alpha
         codes = np.array([GIVEN if hyper.times else CODES.get(name, GIVEN) for name in hyper.kernels])
-        addresses, first_row = inverse.addresses, int(starts.min(initial=T))
+        addresses, first_row = made.inverse.addresses, int(starts.min(initial=entries.shape[1]))
         outputs, is_sound = np.array(hyper.outputscales), np.ones(k, dtype=bool)
         by_size = dict[int, list[int]]()
         for i, scope in enumerate(scopes):
@@ -103,8 +85,8 @@ class StackedParts(Sequence[Factorised]):
                     given = _given(hyper, own, Z, data.rounds[entries[own]], first_row)
                     grow(
                         own, codes[own], starts[own], counts[own], followed[own], known[own],
-                        np.ascontiguousarray(np.swapaxes(Z, 1, 2)), first_row, given, outputs[own], noise, residuals,
-                        addresses, made.whitened, made.alpha, is_sound,
+                        np.ascontiguousarray(np.swapaxes(Z, 1, 2)), first_row, given, outputs[own], made.noise,
+                        made.residuals, addresses, made.whitened, made.alpha, is_sound,
                     )  # fmt: skip
 
             in_threads(len(index), put)
@@ -121,16 +103,37 @@ class StackedParts(Sequence[Factorised]):
         jitters: Sequence[float],
     ) -> "StackedParts":
         """From inverses that were written down."""
-        k = len(inverses)
-        entries, counts, known, residuals, noise = _tabled(hyper, data, k)
-        T = entries.shape[1]
-        made = cls(
-            entries, counts, known, residuals, noise, BlockRows.empty(k, T), np.zeros((k, T)), np.zeros((k, T)),
-            np.array(jitters, dtype=float),
-        )  # fmt: skip
+        made = cls._begun(hyper, data, len(inverses))
+        made.jitters[:] = jitters
         for i, inverse in enumerate(inverses):
-            made._put(i, inverse[: counts[i], : counts[i]], 0)
+            made._put(i, inverse[: made.counts[i], : made.counts[i]], 0)
         return made
+
+    @classmethod
+    def _begun(
+        cls, hyper: AdditiveHyperparameters, data: Observations, k: int, base: "StackedParts | None" = None
+    ) -> "StackedParts":
+        """Each latent's observations, and of the factorised matrices what a base has."""
+        order = np.argsort(data.channel, kind="stable")
+        channel = data.channel[order]
+        counts = np.bincount(channel, minlength=k)
+        slots = np.arange(len(order)) - (np.cumsum(counts) - counts)[channel]
+        entries = np.zeros((k, int(counts.max(initial=0))), dtype=np.int64)
+        entries[channel, slots] = order
+        residuals, noise = np.zeros(entries.shape), np.zeros(entries.shape)
+        constants, scales = np.array(hyper.constants)[channel], np.array(hyper.scales)[channel]
+        outcomes = data.outcome[order]
+        is_known = ~np.isnan(outcomes)
+        residuals[channel, slots] = np.where(is_known, (outcomes - constants) / scales, 0.0)
+        told = standardised_noise(data.noise[order], scales)
+        noise[channel, slots] = np.where(np.isnan(told), np.array(hyper.noise_variances)[channel], told)
+        known, T = np.bincount(channel[is_known], minlength=k), entries.shape[1]
+        whitened, alpha, jitters = np.zeros((k, T)), np.zeros((k, T)), np.zeros(k)
+        if base is None:
+            return cls(entries, counts, known, residuals, noise, BlockRows.empty(k, T), whitened, alpha, jitters)
+        whitened[:, : base.whitened.shape[1]], alpha[:, : base.alpha.shape[1]] = base.whitened, base.alpha
+        inverse = BlockRows.empty(k, T, base.inverse, int(base.counts.min(initial=T)))
+        return cls(entries, counts, known, residuals, noise, inverse, whitened, alpha, base.jitters.copy())
 
     def _put(self, i: int, inverse: Float[np.ndarray, "n n"], first: int) -> None:
         """Take another L⁻¹ for one latent, of which the rows before ``first`` are there."""
@@ -217,29 +220,3 @@ def _given(
             if hyper.times:
                 out[place] *= hyper.times[i].between(rounds[place, first:, None], rounds[place, None])
     return out
-
-
-def _tabled(
-    hyper: AdditiveHyperparameters, data: Observations, k: int
-) -> tuple[
-    Int[np.ndarray, "k T"],
-    Int[np.ndarray, " k"],
-    Int[np.ndarray, " k"],
-    Float[np.ndarray, "k T"],
-    Float[np.ndarray, "k T"],
-]:
-    """For each latent the places of its observations, how many there are and are known, their residuals and noise."""
-    order = np.argsort(data.channel, kind="stable")
-    channel = data.channel[order]
-    counts = np.bincount(channel, minlength=k)
-    slots = np.arange(len(order)) - (np.cumsum(counts) - counts)[channel]
-    entries = np.zeros((k, int(counts.max(initial=0))), dtype=np.int64)
-    entries[channel, slots] = order
-    residuals, noise = np.zeros(entries.shape), np.zeros(entries.shape)
-    constants, scales = np.array(hyper.constants)[channel], np.array(hyper.scales)[channel]
-    outcomes = data.outcome[order]
-    is_known = ~np.isnan(outcomes)
-    residuals[channel, slots] = np.where(is_known, (outcomes - constants) / scales, 0.0)
-    told = standardised_noise(data.noise[order], scales)
-    noise[channel, slots] = np.where(np.isnan(told), np.array(hyper.noise_variances)[channel], told)
-    return entries, counts, np.bincount(channel[is_known], minlength=k), residuals, noise

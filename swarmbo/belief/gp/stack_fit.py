@@ -25,13 +25,13 @@ from numba.core import types
 from scipy.spatial.distance import pdist
 
 from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.boundary.compiling import compiled
+from swarmbo.boundary.compiling import LANES, compiled, read_only
 from swarmbo.kernels import KernelName, correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial
 from swarmbo.kernels.threads import in_threads
 
+_INDEX, _VECTOR, _MATRIX, _CUBE = read_only(1, types.int64), read_only(1), read_only(2), read_only(3)
 _FUSED: Any = {"contract"}
-_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
 _EPSILON = float(np.finfo(float).eps)
 _ATTEMPTS = 12  # to mend a matrix, by ten times as much each time
 _BLOCK = 4  # pivots eliminated at once: every entry of the matrix is read and written once for all of them
@@ -42,13 +42,9 @@ _SLIGHT = 1e-4  # share of the promised rise that a step must bring
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """What theta is worth, for b latents.
+    """Log posterior density of b thetas, constant means at their optimum; its gradient and average information.
 
-    Args:
-        value: Log posterior density (b,), constant means at their optimum.
-        gradient: By theta (b, p).
-        information: The average information, the prior's precision included (b, p, p).
-        mean: The profiled constant means (b,), standardised.
+    ``information`` includes the prior's precision; ``mean`` has the profiled constant means, standardised.
     """
 
     value: Float[np.ndarray, " b"]
@@ -81,10 +77,6 @@ class Evaluated:
     def take(self, rows: Int[np.ndarray, " s"]) -> "Evaluated":
         """Some rows."""
         return Evaluated(self.value[rows], self.gradient[rows], self.information[rows], self.mean[rows])
-
-
-def _read(n_dims: int, of: Any = types.float64) -> Any:
-    return types.Array(of, n_dims, "C", readonly=True)  # takes writable arrays too
 
 
 @numba.njit(nogil=True, fastmath=_FUSED)
@@ -144,7 +136,7 @@ def inverted(A: Float[np.ndarray, "T T"], strip: Float[np.ndarray, "8 T"]) -> tu
     return log_root, smallest
 
 
-@numba.njit(nogil=True, fastmath=_LANES)
+@numba.njit(nogil=True, fastmath=LANES)
 def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np.ndarray, "t"]) -> None:
     """Put -A b into ``out``, for a symmetric matrix A of which the lower triangle is known."""
     t = len(b)
@@ -159,11 +151,11 @@ def _times(A: Float[np.ndarray, "T T"], b: Float[np.ndarray, "t"], out: Float[np
 
 @compiled(
     types.void(
-        types.int64, _read(1, types.int64), _read(3), _read(2), _read(2), _read(3), _read(2), _read(1, types.int64),
-        _read(1), types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[::1],
+        types.int64, _INDEX, _CUBE, _MATRIX, _MATRIX, _CUBE, _MATRIX, _INDEX,
+        _VECTOR, types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1], types.float64[::1],
         types.boolean[::1], types.float64[::1],
     ),
-    nogil=True, fastmath=_LANES,
+    nogil=True, fastmath=LANES,
 )  # fmt: skip
 def evaluate(
     kernel: int,
@@ -182,25 +174,17 @@ def evaluate(
     is_sound: Float[np.ndarray, " b"],
     room: Float[np.ndarray, " n"],
 ) -> None:
-    """Log evidence of sums, its gradient and average information, by the c logarithms that follow.
+    """Log evidence of sums, its gradient and average information, by the c logarithms in ``logs``.
 
-    Args:
-        kernel: Its code, see ``swarmbo.kernels.compiled``.
-        ends: Where the coordinates of each of the k parts of a sum end; a latent that is observed by itself is one.
-        Ut: Points as each sum reads them, coordinate by coordinate.
-        z: Standardised outcomes.
-        known_noise: Noise variances; NaN where the fitted one holds.
-        given: Where the kernel is ``GIVEN``, of a latent that is observed by itself, for each pair of its outcomes the
-            correlation, its slope, and what it gains with the logarithm of the lengthscale of time; else unused.
-        logs: Of a lengthscales, that of time where outcomes fade, k outputscales and the fitted noise variance.
-        which: Of which sum each row is.
-        added: To the diagonal of each matrix, so that it is not singular.
-        value: The log evidence is put here, the constant mean at its optimum.
-        gradient: By ``logs``.
-        information: Likewise; (b, 0, 0) where it is not wanted.
-        mean: The constant means.
-        is_sound: Whether the matrix was positive definite, to rounding; if not, nothing else means anything.
-        room: Overwritten. Large arrays cost as much to allocate as to use: see ``room_for``. Empty: they are allocated.
+    These are of a lengthscales, that of time where outcomes fade, k outputscales and the fitted noise variance. The
+    coordinates of each of the k parts of a sum end at ``ends``; a latent that is observed by itself is one. Each row is
+    of the sum ``which``, and something is ``added`` to the diagonal, so that it is not singular. Where the kernel is
+    ``GIVEN``, of a latent that is observed by itself, ``given`` has for each pair of its outcomes the correlation, its
+    slope, and what it gains with the logarithm of the lengthscale of time.
+
+    The arrays from ``value`` on are overwritten; ``information`` of shape (b, 0, 0) is not wanted. A row is sound if
+    the matrix was positive definite, to rounding; if not, nothing else means anything. Large arrays cost as much to
+    allocate as to use: ``room`` of ``room_for`` saves that, empty room does not.
     """
     a, t, k = Ut.shape[1], Ut.shape[2], len(ends)
     c, T = logs.shape[1], (t + _BLOCK - 1) // _BLOCK * _BLOCK
@@ -348,15 +332,10 @@ def room_for(k: int, t: int) -> Float[np.ndarray, " n"]:
 class StackedLogPosterior:
     """Log posterior densities of the hyper-parameters of g latents, or of g sums, each given t outcomes of its own.
 
-    To the diagonal of a matrix that is singular to rounding something is added.
-
-    Args:
-        priors: Of theta, one each; all of one form. Those of several latents are of their sum.
-        kernel: Of all; of sums not a user's own.
-        U: Points (g, t, a) in the unit cube, as each latent reads them, or all latents of a sum in turn.
-        z: Standardised outcomes (g, t).
-        known_noise: Noise variances (g, t) that were told, standardised; NaN where theta has it.
-        decay: The kernel over time, and the round (g, t) of each outcome; None where nothing fades, as in sums.
+    To the diagonal of a matrix that is singular to rounding something is added. Priors, all of one form, are of theta;
+    those of several latents are of their sum. Points are as each latent reads them, or all latents of a sum in turn.
+    ``known_noise`` is NaN where theta has it; ``decay`` has the kernel over time and the round of each outcome. Sums
+    have no kernel of a user's own, and do not fade.
 
     Source: Rasmussen & Williams 2006, eqs. 2.30 and 5.9; Gilmour et al. 1995 for the average information.
     """
@@ -474,27 +453,18 @@ def maximise_stacked(
     apart: float = 0.0,
     begun: Evaluated | None = None,
 ) -> tuple[Float[np.ndarray, "b p"], Float[np.ndarray, " b"], Float[np.ndarray, " b"]]:
-    """Local searches side by side: damped Newton steps within bounds. What comes of one does not depend on the others.
+    """Local searches side by side: damped Newton steps within bounds. The result of one does not depend on the others.
 
     A step solves the information, damped, for the gradient, in those coordinates that a bound does not hold back. It is
-    damped less after it brought what it promised, and more after it brought little or none.
+    damped less after it brought what it promised, and more after it brought little or none. A search ends when the gain
+    that its undamped step promises, or that of an accepted one, is below ``tolerance``, relative to the value. No step
+    is ``longest`` in natural logarithms: the quadratic model knows nothing of what lies further. Of two searches of a
+    latent that come nearer than ``apart`` in all coordinates, only the one further up goes on.
+
+    Starts of one latent (``which``) follow one another, as many for each; ``begun`` is what they are worth, if known.
+    Returns thetas, the log posterior there, and the profiled means.
 
     Source: Nocedal & Wright 2006, section 4.1 for the damping, 16.7 for projection on bounds.
-
-    Args:
-        log_posterior: To be maximised.
-        starts: Thetas.
-        which: Of which latent each is; those of one latent follow one another, as many for each.
-        max_iterations: Per start.
-        tolerance: A search ends when the gain that its undamped step promises, or that of an accepted one, is below
-            this, relative to the value.
-        longest: Of a step, in natural logarithms: the quadratic model knows nothing of what lies further.
-        apart: Of two searches of a latent that come nearer than this in all coordinates, only the one further up goes
-            on; 0: both do.
-        begun: What the starts are worth, if that is known.
-
-    Returns:
-        Thetas (b, p), the log posterior there (b,), and the profiled means (b,).
     """
     low, high = log_posterior.bounds[which, :, 0], log_posterior.bounds[which, :, 1]
     theta = np.clip(starts, low, high)

@@ -27,7 +27,7 @@ from jaxtyping import Float, Int
 from numba.core import types
 from scipy.spatial.distance import cdist
 
-from swarmbo.belief.gp.cholesky import ROWS, Wanted
+from swarmbo.belief.gp.cholesky import ROWS
 from swarmbo.belief.gp.conditioning import Conditioned
 from swarmbo.belief.gp.stack import Marginals
 from swarmbo.belief.gp.triangular_steps import (
@@ -40,14 +40,13 @@ from swarmbo.belief.gp.triangular_steps import (
     rough_told,
     row_of,
 )
-from swarmbo.boundary.compiling import compiled
+from swarmbo.boundary.compiling import LANES, compiled, read_only
 from swarmbo.kernels import correlation_and_slope
 from swarmbo.kernels.compiled import CODES, GIVEN, radial, rough_radial
 from swarmbo.kernels.threads import in_threads
 
 _FEW = 2  # points of each factor that are looked at one after the other
-_LANES: Any = {"contract", "reassoc", "nsz"}  # sums may be taken in lanes
-_ADDRESSES = types.Array(types.uint64, 1, "C", readonly=True)
+_ADDRESSES = read_only(1, types.uint64)
 _unsigned: Any = np.uint64
 _ROWS, _BYTES, _NONE = _unsigned(ROWS), _unsigned(8), _unsigned(0)
 _single: Any = np.float32
@@ -58,24 +57,13 @@ _NOWHERE = np.zeros(0, dtype=np.uint64)
 MEAN, SLOPE, VARIANCE, GRADIENT = range(4)  # what is wanted; slopes are those of the mean alone
 
 
-def _read(n_dims: int) -> Any:
-    return types.Array(types.float64, n_dims, "C", readonly=True)  # takes writable arrays too
-
-
 class Stack(NamedTuple):
-    """Factors of equal size, for compiled code.
+    """Factors of equal size, for compiled code: codes of their kernels, and their data in lengthscales.
 
-    Args:
-        kernels: Codes, see ``swarmbo.kernels.compiled``.
-        counts: How many observations each factor has; what lies beyond is padding.
-        Zt: Observed points, in lengthscales, coordinate by coordinate.
-        lengths: Lengthscales.
-        outputs: Outputscales.
-        weights: By which correlations with observations become covariances.
-        alpha: Weights of the mean.
-        given: Of factors whose kernel is ``GIVEN`` the correlations and slopes between the points, the one of reference
-            after them, and the observations, the point of reference after them.
-        places: Of each factor's L⁻¹ among the rows of all.
+    Beyond ``counts`` observations lies padding. ``weights`` make covariances of correlations with observations.
+    ``given`` has, of factors whose kernel is ``GIVEN``, the correlations and slopes between the points, the one of
+    reference after them, and the observations, the point of reference after them; ``places`` their L⁻¹ among the rows
+    of all.
     """
 
     kernels: Int[np.ndarray, " g"]
@@ -102,7 +90,7 @@ _ONE_AXIS, _TWO, _THREE, _FOUR = (types.Array(types.float64, n, "C") for n in (1
 _INDEX = types.int64[::1]
 _STACK = types.NamedTuple((_INDEX, _INDEX, _THREE, _TWO, _ONE_AXIS, _TWO, _TWO, _FOUR, _INDEX), Stack)
 _OUT = types.NamedTuple((_TWO, _TWO, _THREE, _THREE), Out)
-_SIGNATURE = types.void(types.int64, _STACK, _read(3), _read(2), types.boolean, _ADDRESSES, _OUT)
+_SIGNATURE = types.void(types.int64, _STACK, read_only(3), read_only(2), types.boolean, _ADDRESSES, _OUT)
 
 
 @numba.njit(nogil=True)
@@ -124,7 +112,7 @@ def _solved(
         block(blocks[b] + _unsigned(place) * _ROWS * width * _BYTES, width, width, k, s, w, has_gradient)
 
 
-@numba.njit(nogil=True, fastmath=_LANES)
+@numba.njit(nogil=True, fastmath=LANES)
 def _at_reference(
     kernel: int,
     reference: Float[np.ndarray, " a"],
@@ -148,7 +136,7 @@ def _at_reference(
         out[t] *= weights[t]
 
 
-@compiled(_SIGNATURE, nogil=True, fastmath=_LANES)
+@compiled(_SIGNATURE, nogil=True, fastmath=LANES)
 def predict(
     wanted: int,
     stack: Stack,
@@ -160,14 +148,8 @@ def predict(
 ) -> None:
     """Posterior of factors at points of their own, or of the difference to a point of reference; standardised.
 
-    Args:
-        wanted: ``MEAN``, ``SLOPE``, ``VARIANCE`` or ``GRADIENT``; only what is wanted is put out.
-        stack: The factors.
-        U: Points of the unit cube.
-        reference: One for each factor.
-        is_contrast: Whether the difference to it is asked for.
-        blocks: Addresses of the rows of all L⁻¹.
-        out: Put here.
+    Only what is ``wanted`` is put out: ``MEAN``, ``SLOPE``, ``VARIANCE`` or ``GRADIENT``. ``blocks`` has the addresses
+    of the rows of all L⁻¹.
     """
     kernels, counts, Zt, lengths, outputs, weights, alpha, given, places = stack
     mean, var, dmean, dvar = out
@@ -247,7 +229,7 @@ def predict(
                     dvar[f, start + p, d] = 2.0 * (own - pulls[1, p]) / lengths[f, d]
 
 
-@compiled(_SIGNATURE, nogil=True, fastmath=_LANES)
+@compiled(_SIGNATURE, nogil=True, fastmath=LANES)
 def predict_few(
     wanted: int,
     stack: Stack,
@@ -316,7 +298,7 @@ def predict_few(
                 dvar[f, p, d] = 2.0 * (own - by_var) / lengths[f, d]
 
 
-@compiled(_SIGNATURE, nogil=True, fastmath=_LANES)
+@compiled(_SIGNATURE, nogil=True, fastmath=LANES)
 def predict_roughly(
     wanted: int,
     stack: Stack,
@@ -417,13 +399,7 @@ def predict_roughly(
 class StackPosterior:
     """The posterior of some factors of equal size; what does not depend on the points is prepared once.
 
-    Args:
-        conditioned: Hyper-parameters and data.
-        factors: Indices of the factors (g), all of one size a.
-
-    Attributes:
-        constants: Prior means (g, 1), physical.
-        scales: Physical units (g, 1) per standardised one.
+    ``constants`` are prior means (g, 1), physical, ``scales`` physical units per standardised one.
     """
 
     def __init__(self, conditioned: Conditioned, factors: Sequence[int]) -> None:
@@ -449,11 +425,11 @@ class StackPosterior:
 
     def mean(self, U: Float[np.ndarray, "g m a"]) -> Float[np.ndarray, "g m"]:
         """Posterior mean of f_i(u) in physical units, without the cost of a variance."""
-        return self.constants + self._physical(U, None, "mean").mean
+        return self.constants + self._physical(U, None, MEAN).mean
 
     def marginals(self, U: Float[np.ndarray, "g m a"], *, gradient: bool = False) -> Marginals:
         """Posterior of f_i(u) in physical units; gradients by coordinates of the unit cube."""
-        found = self._physical(U, None, "gradient" if gradient else "variance")
+        found = self._physical(U, None, GRADIENT if gradient else VARIANCE)
         return replace(found, mean=self.constants + found.mean)
 
     def contrast(
@@ -468,27 +444,27 @@ class StackPosterior:
 
         ``rough``: three digits will do, to say where to look. It counts for factors observed one by one.
         """
-        return self._physical(U, reference, "gradient" if gradient else "variance", rough=rough)
+        return self._physical(U, reference, GRADIENT if gradient else VARIANCE, rough=rough)
 
     def weighted(
         self, U: Float[np.ndarray, "g m a"], alpha: Float[np.ndarray, "g T"], *, gradient: bool = False
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """Covariances with the observations, times weights; their gradients are 0 where not wanted."""
-        told, _, pulled, _ = self._predicted(U, None, "slope" if gradient else "mean", alpha)
+        told, _, pulled, _ = self._predicted(U, None, SLOPE if gradient else MEAN, alpha)
         return told, pulled
 
     def _physical(
         self,
         U: Float[np.ndarray, "g m a"],
         reference: Float[np.ndarray, "g 1 a"] | None,
-        wanted: Wanted,
+        wanted: int,
         *,
         rough: bool = False,
     ) -> Marginals:
         """Posterior of f_i(u), or of f_i(u) - f_i(reference), but for prior means; physical."""
         mean, var, dmean, dvar = self._predicted(U, reference, wanted, self._alpha, rough=rough)
         scales = self.scales
-        if wanted != "gradient":
+        if wanted != GRADIENT:
             return Marginals(scales * mean, scales**2 * var)
         return Marginals(scales * mean, scales**2 * var, scales[..., None] * dmean, scales[..., None] ** 2 * dvar)
 
@@ -496,20 +472,20 @@ class StackPosterior:
         self,
         U: Float[np.ndarray, "g m a"],
         reference: Float[np.ndarray, "g 1 a"] | None,
-        wanted: Wanted,
+        wanted: int,
         alpha: Float[np.ndarray, "g T"],
         *,
         rough: bool = False,
     ) -> Out:
         """Standardised, as ``predict`` puts it out; what is not wanted is zero."""
         (g, m, a), kernel, whole = U.shape, predict, np.ascontiguousarray
-        rough = rough and wanted == "variance"
+        rough = rough and wanted == VARIANCE
         if self._may_be_few and (rough or m <= _FEW):
             kernel = predict_roughly if rough else predict_few
         out = Out(np.zeros((g, m)), np.zeros((g, m)), np.zeros((g, m, a)), np.zeros((g, m, a)))
-        code = {"mean": MEAN, "slope": SLOPE, "variance": VARIANCE, "gradient": GRADIENT}[wanted]
         away = np.zeros((g, a)) if reference is None else whole(reference[:, 0])
-        blocks = self._rows.addresses if code >= VARIANCE else _NOWHERE  # to look them up takes as long as a few means
+        # to look them up takes as long as a few means
+        blocks = self._rows.addresses if wanted >= VARIANCE else _NOWHERE
         stack = Stack(
             self._codes, self._counts, self._Zt, self._lengths, self._outputs, whole(self._weights), whole(alpha),
             self._given(U, reference), self._places,
@@ -518,7 +494,7 @@ class StackPosterior:
 
         def put(rows: slice) -> None:
             own, into = Stack(*(part[rows] for part in stack)), Out(*(part[rows] for part in out))
-            kernel(code, own, points[rows], away[rows], reference is not None, blocks, into)
+            kernel(wanted, own, points[rows], away[rows], reference is not None, blocks, into)
 
         in_threads(g, put)
         return out

@@ -66,9 +66,8 @@ def _rough_block(_typing: Any, matrix: Any, apart: Any, n: Any, points: Any, squ
 def _rough_apart(_typing: Any, x: Any, Z: Any, between: Any, n_dims: Any, n: Any, squares: Any) -> Any:
     """Squares of distances between sixteen points and n others are added up, in single precision.
 
-    It takes the addresses of the points' coordinates, sixteen for each dimension, and of the others', how many entries
-    lie between two dimensions of these, how many dimensions and others there are, and the address of the squares, of
-    sixteen points for each of the others.
+    It takes the addresses of the points' coordinates, sixteen for each dimension, and of the others', ``between``
+    entries apart in two dimensions; last the address of the squares, sixteen for each of the others.
     """
 
     def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:

@@ -51,10 +51,7 @@ class EnsembleModel(Model):
 def learn_ensemble(
     situation: JointSituation, settings: EnsembleSettings, previous: Learned | None, last: Model | None = None
 ) -> EnsembleModel:
-    """Ensemble of a history, and a member of each part drawn by weight.
-
-    ``last`` is the model before; the ensemble continues from it if the history does, with bit-identical results.
-    """
+    """Ensemble of a history, continued from the ``last`` model if the history does, and members drawn by weight."""
     history, n = situation.history, len(situation.history)
     coupled = situation.outcomes == "total" or len(situation.graph.factors) == 1
     # a total adds nothing to the outcomes of all its factors

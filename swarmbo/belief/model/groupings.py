@@ -27,10 +27,7 @@ def random_groups(graph: FactorGraph, size: int, rng: np.random.Generator) -> tu
 
 
 def graph_of_groups(graph: FactorGraph, groups: Sequence[Sequence[str]]) -> FactorGraph:
-    """Graph of one factor per group, variables and owners as in a given one, in the same order.
-
-    A group is owned by the owner of its first variable.
-    """
+    """Graph of one factor per group, owned by its first variable's owner; variables and owners as in a given one."""
     prefix = "group_"
     while any(variable.startswith(prefix) for variable in graph.variables):
         prefix = "_" + prefix
@@ -86,8 +83,7 @@ def split_graph(graph: FactorGraph, split: Collection[str], *, shared_outcomes: 
 
 def parts_of(graph: FactorGraph, factor: str, domain: Domain) -> tuple[FactorGraph, Domain]:
     """One factor's variables, a separate factor for each, and their box."""
-    scope, place = graph.scope(factor), {variable: index for index, variable in enumerate(graph.variables)}
-    columns, owner = [place[variable] for variable in scope], graph.factor_owners[graph.place_of[factor]]
+    scope, columns, owner = graph.scope(factor), list(graph.columns[graph.place_of[factor]]), graph.owner(factor)
     parts = FactorGraph(
         factors=part_names(graph, factor),
         scopes=tuple((variable,) for variable in scope),

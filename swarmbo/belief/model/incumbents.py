@@ -27,7 +27,6 @@ def part_means(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None
     """Columns of each connected part's variables, and posterior means of its sum at ``evaluated``.
 
     With outcomes per factor, means are -inf if an outcome of the part is missing, unless it is missing everywhere.
-    ``factor_means`` replaces the belief's.
     """
     graph, in_use = belief.graph, known(belief)
     if factor_means is None:
@@ -84,10 +83,9 @@ def incumbent(belief: AdditiveGP, factor_means: Float[np.ndarray, "k t"] | None 
 
 
 def to_beat(belief: AdditiveGP) -> Float[np.ndarray, " n"]:
-    """Incumbent, in which parts of the graph with a better pending point are taken from there.
+    """Reference of improvement: the incumbent, in which parts with a better pending point are taken from there.
 
-    The reference of improvement. From the incumbent alone, the same best mean would be queried repeatedly, because
-    pending points do not change the mean.
+    From the incumbent alone, the same best mean would be queried repeatedly, because pending points do not change it.
     """
     point = incumbent(belief)
     if not (len(belief.pending) and len(evaluated(belief))):
@@ -108,10 +106,7 @@ def surpassed(
     mean: float,
     ahead: Float[np.ndarray, " p"],
 ) -> Float[np.ndarray, " a"]:
-    """Some variables of a point, or of the pending point of the largest mean if that is larger.
-
-    ``mean`` is expected at the point, ``ahead`` at pending points.
-    """
+    """Some variables of a point, or of the pending point of the largest mean ``ahead`` if that is larger."""
     best = int(np.argmax(ahead))
     return belief.domain.to_unit(belief.pending)[best, columns] if ahead[best] > mean else point[columns]
 

@@ -19,13 +19,7 @@ from swarmbo.spaces import Domain
 
 
 class Out(NamedTuple):
-    """Joint points with pending outcomes.
-
-    Args:
-        points: Locations (q, n), physical.
-        rounds: The round (q,) of each query; None if unknown.
-        awaited: Mask of factors (q, n_factors) with pending outcomes.
-    """
+    """Joint points with pending outcomes, the round of each query if known, and the mask of their pending factors."""
 
     points: Float[np.ndarray, "q n"]
     rounds: Float[np.ndarray, " q"] | None
@@ -34,48 +28,27 @@ class Out(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class JointSituation:
-    """Everything that a method may use to choose the next joint point.
-
-    Args:
-        graph: Scopes and owners.
-        domain: The box of joint points, in the order of ``graph.variables``.
-        history: Evaluations.
-        pending: Pending joint points (p, n), physical, without any outcome. Partly known ones are in the history;
-            ``out`` has both.
-        outcomes: Kind of outcomes: of the sum, or of every factor.
-        links: Communication graph; None if all agents are connected.
-        round: 1 for the first decision.
-        horizon: Number of planned rounds; None if unknown.
-        seed: The team's seed, for named random streams.
-        initial: Number of the first evaluations that belong to the initial design, if the history has no record.
-        structure: ``known``: the graph has the true factors. ``unknown``: it has one over all variables, and a method
-            may search for others. ``learned``: its scopes were learned elsewhere.
-        pending_rounds: The round (p,) of each pending point's query; None as in ``Dataset``.
-        failed: Mask of failed outcomes of the history (t, n_factors); all of a row if an evaluation failed as a whole.
-            None: none did.
-        limits: No-go regions and known constraints.
-        ranges: Limits on measured quantities, whose values the history has.
-        coding: Coordinates of models, if variables have types; ``inside`` is the situation in these.
-        earlier: The belief of the last decision. Reuse of its results saves time, with bit-identical results.
-    """
+    """Everything that a method may use to choose the next joint point."""
 
     graph: FactorGraph
-    domain: Domain
+    domain: Domain  # in the order of ``graph.variables``
     history: Dataset
-    pending: Float[np.ndarray, "p n"]
-    outcomes: OutcomeMode
-    links: "nx.Graph[str] | None"
-    round: int
-    horizon: int | None
-    seed: int
-    initial: int = 10
+    pending: Float[np.ndarray, "p n"]  # physical, without any outcome; ``out`` has partly known ones too
+    outcomes: OutcomeMode  # of the sum, or of every factor
+    links: "nx.Graph[str] | None"  # None if all agents are connected
+    round: int  # 1 for the first decision
+    horizon: int | None  # number of planned rounds; None if unknown
+    seed: int  # the team's, for named random streams
+    initial: int = 10  # first evaluations of the initial design, if the history has no record
+    # true factors; one over all variables, so that a method may search for others; scopes that were learned elsewhere
     structure: Literal["known", "unknown", "learned"] = "known"
-    pending_rounds: Float[np.ndarray, " p"] | None = None
-    failed: Bool[np.ndarray, "t k"] | None = None
-    limits: tuple[Limit, ...] = ()
+    pending_rounds: Float[np.ndarray, " p"] | None = None  # of the queries; None as in ``Dataset``
+    failed: Bool[np.ndarray, "t k"] | None = None  # outcomes; all of a row if an evaluation failed as a whole
+    limits: tuple[Limit, ...] = ()  # no-go regions and known constraints
+    # limits on measured quantities, whose values the history has
     ranges: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict[str, Any])
-    coding: Coding | None = None
-    earlier: AdditiveGP | None = None
+    coding: Coding | None = None  # coordinates of models, if variables have types
+    earlier: AdditiveGP | None = None  # belief of the last decision: reuse of its results saves time, bit-identically
 
     @cached_property
     def inside(self) -> "JointSituation":
@@ -109,9 +82,7 @@ class JointSituation:
         return np.arange(len(self.history)) >= self.initial if known is None else known
 
     def steps(self, factor: int | None = None) -> Bool[np.ndarray, " t"]:
-        """Mask of evaluations that may count for or against a method: chosen, and with a result of ``factor`` (None:
-        all).
-        """
+        """Mask of evaluations that may count for or against a method: chosen, with a result (of ``factor``)."""
         awaited = self.history.awaited
         if awaited is None:
             return self.chosen

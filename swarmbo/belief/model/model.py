@@ -27,58 +27,36 @@ from swarmbo.problem.data import Dataset
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """State that a model passes to the next one, besides the history; plain data.
-
-    Args:
-        hyperparameters: Those of the belief.
-        fitted_at: Number of evaluations in the history when they were fitted; 0: not yet.
-        scopes: A learned decomposition, as groups of variables; None with the team's own graph.
-        decomposed_at: Number of evaluations when it, or transforms and splits, were chosen.
-        warps: Chosen transforms of outcomes: kind and exponent, once for the total or once for each factor.
-        splits: Hyper-parameters of the factors that are modelled as sums over their variables.
-        restarted_at: Evaluations before this one are set aside; a search restarted there.
-        before: State learned last from all evaluations, before the first restart.
-        whole_since: Number of evaluations when a factor last ceased to be split.
-        candidate_models: Models of totals, or of one factor, with similar evidence at the last choice, in turn, the
-            present one first: their places in a list, and their hyper-parameters.
-        ensemble: Fitted state of the members of an ensemble.
-        structure: Scopes that replace the team's graph, if the belief's settings ask for some.
-    """
+    """State that a model passes to the next one, besides the history; plain data. Numbers are of evaluations."""
 
     hyperparameters: AdditiveHyperparameters
-    fitted_at: int
-    scopes: tuple[tuple[str, ...], ...] | None = None
-    decomposed_at: int = 0
-    warps: tuple[tuple[WarpKind, float], ...] = ()
-    splits: dict[str, AdditiveHyperparameters] = msgspec.field(default_factory=dict[str, AdditiveHyperparameters])
-    restarted_at: int = 0
-    before: "Learned | None" = None
-    whole_since: int = 0
-    candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()
+    fitted_at: int  # 0: not yet
+    scopes: tuple[tuple[str, ...], ...] | None = None  # a learned decomposition; None with the team's own graph
+    decomposed_at: int = 0  # when it, or transforms and splits, were chosen
+    warps: tuple[tuple[WarpKind, float], ...] = ()  # kind and exponent, once for the total or once for each factor
+    splits: dict[str, AdditiveHyperparameters] = {}  # of the factors that are modelled as sums over their variables
+    restarted_at: int = 0  # evaluations before this one are set aside; a search restarted there
+    before: "Learned | None" = None  # state learned last from all evaluations, before the first restart
+    whole_since: int = 0  # when a factor last ceased to be split
+    candidate_models: tuple[tuple[int, AdditiveHyperparameters], ...] = ()  # of similar evidence, the present first
     ensemble: EnsembleHyperparameters | None = None
-    structure: LearnedStructure | None = None
+    structure: LearnedStructure | None = None  # scopes that replace the team's graph
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
     """A belief about the function, with its conversion to the unit of the outcomes.
 
-    Args:
-        belief: About outcomes, transformed if a warp is set; variables in the order of the team's graph. It includes
-            pending points.
-        learned: State for the next ``learn``.
-        warp: Transform of totals.
-        factor_warps: Transforms of the outcomes of each factor; empty without any.
-        splits: Beliefs that replace some factors: about a sum over the factor's variables.
-        complete: Model of all evaluations, if some are set aside; else None.
+    The belief is about outcomes, transformed if a warp is set, and includes pending points; variables are in the order
+    of the team's graph. Each of the ``splits`` replaces a factor by a sum over the factor's variables.
     """
 
     belief: AdditiveGP
     learned: Learned
-    warp: Warp = field(default_factory=Warp)
-    factor_warps: tuple[Warp, ...] = ()
+    warp: Warp = field(default_factory=Warp)  # of totals
+    factor_warps: tuple[Warp, ...] = ()  # of the outcomes of each factor; empty without any
     splits: Mapping[str, AdditiveGP] = field(default_factory=dict[str, AdditiveGP])
-    complete: "Model | None" = None
+    complete: "Model | None" = None  # model of all evaluations, if some are set aside
 
     def posterior(self, X: ArrayLike) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
         """Mean and standard deviation of the total at joint points (m, n), physical, in the unit of the outcomes.
@@ -112,10 +90,7 @@ class Model:
         return None
 
     def incumbent(self) -> Float[np.ndarray, " n"]:
-        """Evaluated point with the largest posterior mean, in the unit cube.
-
-        With outcomes per factor, it is combined from the best evaluated point of each connected part.
-        """
+        """Evaluated point with the largest posterior mean, in the unit cube; see ``incumbents.incumbent``."""
         point = incumbent(self.belief, self.factor_means())
         for factor, split in self.splits.items():
             point[list(self.belief.scopes[self.belief.graph.place_of[factor]])] = incumbent(split)
@@ -130,19 +105,11 @@ def learned_belief(
     previous: Learned | None,
     warps: Sequence[tuple[WarpKind, float]] = (),
 ) -> tuple[AdditiveGP, Learned]:
-    """The belief of a history, and the state for the next one.
+    """The belief of a history, or of a transformed one or a part of it, and the state for the next one.
 
-    Hyper-parameters are those learned before, unless there are none that fit the graph, they were found without any
-    data, or ``settings.refit_every`` evaluations came since.
-
-    Args:
-        situation: For the domain, the seed, and the kind of outcomes.
-        graph: Scopes; variables in the order of the history's columns. With other scopes than the situation's only
-            totals are learned.
-        history: Data of the belief: the situation's history, or a transformed one or a part of it.
-        settings: Settings of the belief.
-        previous: State learned before; not used if it has other transforms or splits.
-        warps: Transforms of the history's outcomes, as in ``Learned``.
+    Hyper-parameters are those learned before, unless there are none that fit the graph and the ``warps``, they were
+    found without any data, or ``settings.refit_every`` evaluations came since. On a graph with other scopes than the
+    situation's only totals are learned.
     """
     if previous is not None and (previous.splits or _transforms(previous.warps) != _transforms(warps)):
         previous = None
@@ -182,8 +149,7 @@ def learned_belief(
 def given_out(belief: AdditiveGP, situation: JointSituation) -> AdditiveGP:
     """Belief about a situation's history whose variance includes all pending outcomes.
 
-    A factor with a known outcome is no longer pending, the others of that evaluation are. On other scopes than the
-    situation's only totals are known, so totals are pending.
+    On other scopes than the situation's only totals are known, so totals are pending.
     """
     out = situation.out
     awaited = out.awaited if belief.graph.scopes == situation.graph.scopes else None

@@ -68,14 +68,9 @@ class Term:
 class SuccessGP:
     """The mode of the logit of success, as a function on the unit cube.
 
-    Args:
-        terms: Terms of the process.
-        offset: Prior logit.
-        U: Points (t, n) of the unit cube with known results.
-        weights: Weight of each in the mode (t,): result (1 or 0) minus the probability of success there.
-        evidence: Laplace's approximation of the log-probability of the results.
-        fade: Temporal weight of each result (t,), from 0 to 1.
-        odds: Log odds of this model against one in which failures are random.
+    ``weights`` are those of each result in the mode: result (1 or 0) minus the probability of success there.
+    ``evidence`` is Laplace's approximation of the log-probability of the results, ``fade`` the temporal weight of each,
+    and ``odds`` the log odds of this model against one in which failures are random.
 
     Source: Rasmussen & Williams 2006, section 3.4, algorithms 3.1 and 3.2.
     """
@@ -136,10 +131,6 @@ class SuccessGP:
         columns = np.arange(self.U.shape[1])
         return self.offset + self.part(self.terms, U, columns)[0]
 
-    def probability(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
-        """Most probable probability of success at points of the unit cube."""
-        return expit(self.logit(U))
-
     def part(
         self, terms: Iterable[Term], X: Float[np.ndarray, "m a"], columns: Int[np.ndarray, " a"]
     ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m a"]]:
@@ -158,13 +149,7 @@ class SuccessGP:
 
 @dataclass(frozen=True, eq=False)
 class Requirement:
-    """Requirement that the evaluation of some variables will probably succeed.
-
-    Args:
-        columns: Columns of these variables.
-        model: Classifier over these columns.
-        least: Required logit of success.
-    """
+    """Requirement that the evaluation of some variables, with logits of the ``model`` above ``least``, will succeed."""
 
     columns: Int[np.ndarray, " s"]
     model: SuccessGP
@@ -256,22 +241,17 @@ _SEARCHED = 256  # random points searched if nothing has succeeded
 
 
 def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = ()) -> tuple[Requirement, ...]:
-    """Requirements of past failures: one for evaluations as a whole if any failed as such, and one per failed factor.
-
-    ``times`` are the temporal decays of factors' outcomes, if any.
-    """
+    """Requirements of past failures: one for evaluations as a whole if any failed so, and one per failed factor."""
     failed = situation.failed
     if failed is None or not failed.any():
         return ()
     history, graph = situation.history, situation.graph
     known = np.isfinite(history.factors) | np.isfinite(history.totals)[:, None]
     whole, some = np.asarray(failed.all(axis=1)), np.asarray(failed.any(axis=1))
-    place = {variable: index for index, variable in enumerate(graph.variables)}
-    scopes = [tuple(place[variable] for variable in scope) for scope in graph.scopes]
     told: list[tuple[tuple[int, ...], np.ndarray, np.ndarray]] = []
     if whole.any():
-        told.append((tuple(range(len(place))), whole, np.asarray(known.any(axis=1)) | (some & ~whole)))
-    for factor, scope in enumerate(scopes):
+        told.append((tuple(range(len(graph.variables))), whole, np.asarray(known.any(axis=1)) | (some & ~whole)))
+    for factor, scope in enumerate(graph.columns):
         if (own := failed[:, factor] & ~whole).any():
             told.append((scope, own, known[:, factor]))
     memory = max(times, key=lambda time: time.lengthscale) if times else None
@@ -281,7 +261,7 @@ def requirements(situation: JointSituation, times: Sequence[TimeCorrelation] = (
         learned = SuccessGP.learned(
             situation.domain.to_unit(history.X[rows])[:, list(columns)],
             good[rows],
-            [[local[column] for column in scope] for scope in scopes if set(scope) <= set(columns)],
+            [[local[column] for column in scope] for scope in graph.columns if set(scope) <= set(columns)],
             rounds=None if history.rounds is None else history.rounds[rows],
             now=situation.round,
             memory=memory,
@@ -296,8 +276,7 @@ def reference(
 ) -> Float[np.ndarray, " n"]:
     """Start and fallback: a joint point of the unit cube that is as likely to succeed as any.
 
-    The incumbent, unless it is too likely to fail; then the likeliest evaluated point with an outcome; without one, a
-    random point.
+    The incumbent, or if that is too likely to fail the likeliest evaluated point with an outcome, or a random point.
     """
     if least_margin(needed, best[None])[0] >= 0.0:
         return best

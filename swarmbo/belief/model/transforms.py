@@ -209,8 +209,8 @@ class _Data:
     def _with_room(self, *, is_alone: bool = False) -> AdditiveGPSettings:
         """Settings whose noise prior leaves room for one function, unless the user chose another one.
 
-        ``is_alone``: no sum competes. With a competing sum the room is extended downwards only: noise of one process
-        may be explained by a sum, and narrow peaks of single variables look like noise to it.
+        With a competing sum the room is extended downwards only: noise of one process may be explained by a sum, and
+        narrow peaks of single variables look like noise to it.
         """
         usual = AdditiveGPSettings()
         own = (self.settings.noise_floor, self.settings.noise_log_std)
@@ -220,7 +220,6 @@ class _Data:
         return msgspec.structs.replace(self.settings, noise_floor=_FLOOR, noise_log_std=log_std)
 
     def fitted(self, kinds: Collection[tuple[WarpKind, float]]) -> tuple[Warp, ...]:
-        """Transforms of given kinds, one for each factor."""
         return tuple(Warp.fitted(kind, y, power) for (kind, power), y in zip(kinds, self.F.T, strict=True))
 
     def known(self, learned: Learned) -> Model:
@@ -306,7 +305,7 @@ class _Data:
             outputscale_log_std=max(_SPREAD, self.settings.outputscale_log_std),
             noise_median=own.noise_median or self.settings.noise_median,
         )
-        columns = [graph.variables.index(variable) for variable in parts.variables]
+        columns = [graph.column_of[variable] for variable in parts.variables]
         belief = AdditiveGP.create(settings, parts, domain)
         return belief.update(self.X[:, columns], totals=self.F[:, j], noise_variance=self.noise_std[:, j] ** 2)
 
@@ -316,7 +315,7 @@ class _Data:
         out, graph = self.situation.out, self.situation.graph
         given = dict[str, AdditiveGP]()
         for factor, split in splits.items():
-            columns = [graph.variables.index(variable) for variable in split.graph.variables]
+            columns = [graph.column_of[variable] for variable in split.graph.variables]
             awaited = out.awaited[:, graph.place_of[factor]]
             given[factor] = split.condition_on_pending(out.points[awaited][:, columns])
         return Model(given_out(belief, self.situation), learned, factor_warps=warps, splits=given)
@@ -335,14 +334,7 @@ def _density(belief: AdditiveGP, warp: Warp, outcomes: Float[np.ndarray, " t"], 
 
 
 def _picked(choices: list[AdditiveHyperparameters]) -> AdditiveHyperparameters:
-    """Hyper-parameters of each factor from the fit chosen for it."""
-    picked = AdditiveHyperparameters(
-        kernels=tuple(h.kernels[j] for j, h in enumerate(choices)),
-        lengthscales=tuple(h.lengthscales[j] for j, h in enumerate(choices)),
-        outputscales=tuple(h.outputscales[j] for j, h in enumerate(choices)),
-        noise_variances=tuple(h.noise_variances[j] for j, h in enumerate(choices)),
-        total_noise_variance=0.0,
-        constants=tuple(h.constants[j] for j, h in enumerate(choices)),
-        scales=tuple(h.scales[j] for j, h in enumerate(choices)),
-    )
+    fields = ("kernels", "lengthscales", "outputscales", "noise_variances", "constants", "scales")
+    own = {field: tuple(getattr(h, field)[j] for j, h in enumerate(choices)) for field in fields}
+    picked = AdditiveHyperparameters(**own, total_noise_variance=0.0)
     return msgspec.structs.replace(picked, total_noise_variance=float(sum(picked.in_one_unit().noise_variances)))

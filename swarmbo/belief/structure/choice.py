@@ -12,23 +12,14 @@ from swarmbo.belief.structure.settings import SampledStructure, StructureSetting
 
 
 class LearnedStructure(msgspec.Struct, frozen=True):
-    """Scopes in use, and the state of the next search; plain data. Variables are columns of joint points.
+    """Scopes in use, and the state of the next search; plain data. Variables are columns of joint points."""
 
-    Args:
-        scopes: In use, at least one; every variable is covered.
-        shares: Prior share of the variance of each, in sum 1; empty: even ones.
-        chosen_at: Number of evaluations when they were chosen.
-        state: State of the search: the last one of a chain over partitions, or the scopes themselves.
-        start: Starting point of its fits; None: without data, or with constant ones.
-        samples: The sampled decompositions with these scopes; empty for other searches.
-    """
-
-    scopes: Scopes
-    shares: tuple[float, ...]
-    chosen_at: int
-    state: Scopes
-    start: StartingPoint | None = None
-    samples: tuple[Scopes, ...] = ()
+    scopes: Scopes  # at least one; every variable is covered
+    shares: tuple[float, ...]  # prior share of the variance of each, in sum 1; empty: even ones
+    chosen_at: int  # number of evaluations
+    state: Scopes  # last state of a chain over partitions, or the scopes themselves
+    start: StartingPoint | None = None  # of its fits; None: without data, or with constant ones
+    samples: tuple[Scopes, ...] = ()  # sampled decompositions; empty for other searches
 
 
 def choose_structure(
@@ -56,7 +47,14 @@ def choose_structure(
     evidence = ScopeEvidence(belief, U[told], totals[told], start, noise[told])
     samples: list[Scopes] = []
     if isinstance(settings, SampledStructure):
-        samples = _sampled(settings, evidence, rng, previous, n)
+        largest = settings.largest
+        if previous is not None:
+            state = previous.state
+        else:
+            state = (tuple(range(n)),) if largest is None else random_blocks(n, largest, rng)
+            if settings.burn_in:
+                (state,) = sample_partitions(state, evidence, rng, 1, moves=settings.burn_in, largest=largest)
+        samples = sample_partitions(state, evidence, rng, settings.samples, moves=settings.moves, largest=largest)
         (scopes, shares), state = averaged(samples), samples[-1]
     else:
         alone = tuple((variable,) for variable in range(n))
@@ -66,20 +64,3 @@ def choose_structure(
     _, varies = evidence.standardised()
     start = evidence.fit(state).starting_point() if varies else None
     return LearnedStructure(scopes, shares, n_evaluations, state, start, tuple(samples))
-
-
-def _sampled(
-    settings: SampledStructure,
-    evidence: ScopeEvidence,
-    rng: np.random.Generator,
-    previous: LearnedStructure | None,
-    n: int,
-) -> list[Scopes]:
-    largest = settings.largest
-    if previous is not None:
-        state = previous.state
-    else:
-        state = (tuple(range(n)),) if largest is None else random_blocks(n, largest, rng)
-        if settings.burn_in:
-            (state,) = sample_partitions(state, evidence, rng, 1, moves=settings.burn_in, largest=largest)
-    return sample_partitions(state, evidence, rng, settings.samples, moves=settings.moves, largest=largest)

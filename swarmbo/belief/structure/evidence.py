@@ -18,10 +18,8 @@ _SHORT_LENGTHSCALE = 0.15  # of a side: a first search for narrow peaks starts h
 class StartingPoint(msgspec.Struct, frozen=True):
     """Starting point of fits for any scopes; plain data.
 
-    Args:
-        lengthscales: One per variable, in sides of the domain, for a scope of that variable alone; in larger scopes
-            they grow with the root of the size, like their prior.
-        noise_variance: Noise variance of standardised totals.
+    Of each variable the lengthscale for a scope of that variable alone; in larger scopes they grow with the root of the
+    size, like their prior.
     """
 
     lengthscales: tuple[float, ...]
@@ -30,13 +28,9 @@ class StartingPoint(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class ScopeFit:
-    """Hyper-parameters of a sum over scopes.
+    """Hyper-parameters of a sum over scopes, of standardised outcomes.
 
-    Args:
-        log_weight: Log evidence at the hyper-parameters, plus log of their prior density over its largest value.
-        lengthscales: For each scope (a,).
-        outputscales: One per scope; outcomes are standardised.
-        noise_variance: Noise variance of standardised outcomes.
+    ``log_weight`` is the log evidence, plus log of their prior density over its largest value.
     """
 
     scopes: Scopes
@@ -63,16 +57,10 @@ class ScopeEvidence:
     with the largest product. That is Laplace's approximation of the evidence without theta if data narrow theta equally
     for all structures. The evidence at the best theta alone would favour scopes with more parameters.
 
-    Every fit starts at the same point, so the weight depends on the data and the scopes only; a chain over structures
-    requires that. Fits are cached.
-
-    Args:
-        settings: Kernel, priors and effort of fits. Lengthscales that are ``auto`` are hierarchical for all scopes, so
-            that priors can be compared; settings of single factors are ignored.
-        U: Points (t, n) of the unit cube.
-        totals: Their outcomes (t,), finite. If they are constant, all scopes have equal weight.
-        start: Starting point of fits; None: at the prior's mode and also at short lengthscales.
-        noise: Reported noise variances (t,), in the square of the outcome's unit, NaN elsewhere; None: none.
+    Every fit starts at the same point (None: at the prior's mode and also at short lengthscales), so the weight depends
+    on the data and the scopes only; a chain over structures requires that. Fits are cached. Lengthscales that are
+    ``auto`` are hierarchical for all scopes, so that priors can be compared. Constant totals give all scopes equal
+    weight.
     """
 
     settings: AdditiveGPSettings

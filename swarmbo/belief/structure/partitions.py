@@ -16,22 +16,12 @@ Partition = tuple[Block, ...]  # disjoint, in the form of ``canonical``
 
 
 def canonical(blocks: Iterable[Iterable[int]]) -> Scopes:
-    """Canonical form of scopes: each sorted, in the order of their smallest elements.
-
-    Example:
-        >>> canonical([[3, 1], [2, 0]])
-        ((0, 2), (1, 3))
-    """
+    """Canonical form of scopes: each sorted, in the order of their smallest elements."""
     return tuple(sorted(tuple(sorted(block)) for block in blocks))
 
 
 def all_partitions(n: int, largest: int | None = None) -> Iterator[Partition]:
-    """Every partition of {0, …, n-1}, their number is the n-th of Bell; fewer with a cap on the size of blocks.
-
-    Example:
-        >>> len(list(all_partitions(4))), len(list(all_partitions(4, largest=2)))
-        (15, 10)
-    """
+    """Every partition of {0, …, n-1}, their number is the n-th of Bell; fewer with a cap on the size of blocks."""
     if n == 0:
         yield ()
         return
@@ -53,8 +43,8 @@ class Proposal(NamedTuple):
 def propose(partition: Partition, rng: np.random.Generator, largest: int | None = None) -> Proposal | None:
     """Split a block or merge two, with even odds if both are possible; None if no move is.
 
-    A split takes any block of s > 1 elements, all with the same probability, and one of its 2^(s-1) - 1 cuts in two. A
-    merge takes any pair of blocks that is within the cap ``largest`` when merged.
+    A split takes a block of more than one element and one of its cuts in two, each with the same probability. A merge
+    takes any pair of blocks that is within the cap ``largest`` when merged.
     """
     splittable, pairs = _moves(partition, largest)
     if not splittable and not pairs:
@@ -72,12 +62,7 @@ def propose(partition: Partition, rng: np.random.Generator, largest: int | None 
 
 
 def log_probability(old: Partition, new: Partition, largest: int | None = None) -> float:
-    """Logarithm of the probability that ``propose`` leads from one partition to another; -inf if impossible.
-
-    Example:
-        >>> round(math.exp(log_probability(((0, 1, 2),), ((0, 1), (2,)))), 3)  # one move of three
-        0.333
-    """
+    """Logarithm of the probability that ``propose`` leads from one partition to another; -inf if impossible."""
     splittable, pairs = _moves(old, largest)
     gone, came = [b for b in old if b not in new], [b for b in new if b not in old]
     if len(gone) == 1 and len(came) == 2 and canonical([came[0] + came[1]]) == canonical(gone):
@@ -119,10 +104,6 @@ def averaged(samples: Sequence[Scopes]) -> tuple[Scopes, tuple[float, ...]]:
 
     In a sample every scope has an even share; over the samples shares are averaged. A sum of Gaussian processes over
     these scopes with these shares has the average of the samples' covariance functions.
-
-    Example:
-        >>> averaged([((0, 1), (2,)), ((0, 1), (2,)), ((0, 1, 2),), ((0,), (1,), (2,))])
-        (((0,), (0, 1), (0, 1, 2), (1,), (2,)), (0.083..., 0.25, 0.25, 0.083..., 0.333...))
     """
     shares: dict[tuple[int, ...], float] = {}
     for sample in samples:
@@ -151,20 +132,8 @@ def sample_partitions(
 ) -> list[Partition]:
     """States of a chain whose stationary distribution is proportional to exp(log_weight); neighbours are often equal.
 
-    Args:
-        start: Initial partition, canonical, no block above the cap.
-        log_weight: Logarithm of the weight of a partition, up to a constant, such as its evidence; called again for
-            repeated proposals.
-        rng: For proposals and acceptances.
-        n_samples: States wanted, >= 1.
-        moves: Proposals, >= 1, before each of them.
-        largest: Cap on the size of blocks, >= 1; None: no cap.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> chain = sample_partitions(((0, 1, 2),), lambda p: 5.0 * (p == ((0, 2), (1,))), rng, 1000)
-        >>> chain.count(((0, 2), (1,))) > 900
-        True
+    It begins at a canonical partition, and takes a number of ``moves`` before each of the samples. No block is above
+    the cap ``largest``. ``log_weight`` is called again for repeated proposals.
     """
     state, weight, states = start, log_weight(start), list[Partition]()
     for _ in range(n_samples):

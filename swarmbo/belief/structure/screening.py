@@ -16,13 +16,7 @@ _PROBES = 32
 
 
 def screened(
-    start: Scopes,
-    evidence: ScopeEvidence,
-    rng: np.random.Generator,
-    *,
-    largest: int,
-    gain: float,
-    tries: int,
+    start: Scopes, evidence: ScopeEvidence, rng: np.random.Generator, *, largest: int, gain: float, tries: int
 ) -> Scopes:
     """Scopes that explain the data better than those at the start, by a greedy search; none lies in another.
 
@@ -89,9 +83,7 @@ def without_pair(scopes: Scopes, scope: Block, pair: tuple[int, int]) -> Scopes:
 
 
 def candidates(scopes: Scopes, largest: int) -> Scopes:
-    """Scopes that may be added: pairs, scopes with one more variable, unions of overlapping scopes; none in a present
-    one.
-    """
+    """Scopes that may be added: pairs, scopes with one more variable, unions of overlapping scopes."""
     variables = sorted({variable for scope in scopes for variable in scope})
     grown = [frozenset(pair) for pair in combinations(variables, 2)]
     grown += [frozenset(scope) | {variable} for scope in scopes for variable in variables]

@@ -1,8 +1,7 @@
-"""Separable covariances over space and time, against the formula written out and finite differences."""
+"""Separable covariances over space and time, against the formula written out."""
 
 import numpy as np
 import pytest
-from scipy.optimize import approx_fprime
 
 from swarmbo.kernels import KERNEL_NAMES, Covariance
 
@@ -13,7 +12,6 @@ FORMULAS = {
     "matern52": lambda r: (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r),
     "rbf": lambda r: np.exp(-(r**2) / 2),
 }
-PAIRS = [("matern52", "matern12"), ("rbf", "matern32"), ("matern32", "rbf"), ("matern12", "matern52")]
 
 
 def points(n, seed):
@@ -36,15 +34,3 @@ def test_without_a_time_kernel_all_coordinates_are_places():
     X, Z = points(6, 0), points(5, 1)
     r = np.sqrt((((X[:, None] - Z[None]) / LENGTHSCALES) ** 2).sum(axis=2))
     np.testing.assert_allclose(Covariance("rbf", LENGTHSCALES, 2.0).matrix(X, Z), 2 * np.exp(-(r**2) / 2), rtol=1e-12)
-
-
-@pytest.mark.parametrize(("kernel", "time_kernel"), PAIRS)
-def test_gradient_equals_finite_differences(kernel, time_kernel):
-    X, Z = points(3, 2), points(4, 3)
-    prior = Covariance(kernel, LENGTHSCALES, 2.5, time_kernel)
-    gradient = prior.gradient(X, Z)
-    assert gradient.shape == (3, 3, 4)
-    for i, x in enumerate(X):
-        for j in range(len(Z)):
-            expected = approx_fprime(x, lambda at, j=j: prior.matrix(at[None], Z)[0, j], 1e-7)
-            np.testing.assert_allclose(gradient[:, i, j], expected, rtol=1e-4, atol=1e-6)

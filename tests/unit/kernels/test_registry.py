@@ -14,7 +14,7 @@ from swarmbo.boundary.rng import stream
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.kernels import (
     correlation,
-    correlation_slope,
+    correlation_and_slope,
     kernel_matrix,
     register_kernel,
     registry,
@@ -48,7 +48,7 @@ def twin():
     register_kernel(
         "twin",
         correlation=lambda r: correlation("matern12", r),
-        slope=lambda r: correlation_slope("matern12", r),
+        slope=lambda r: correlation_and_slope("matern12", r)[1],
         frequencies=lambda rng, k, d: spectral_frequencies(rng, "matern12", np.ones(d), k),
     )
     return "twin"
@@ -124,7 +124,7 @@ def test_frequencies_of_another_shape_are_refused():
 
 
 def test_a_cusped_kernel_of_ones_own_keeps_close_points_apart():
-    register_kernel("cusp", correlation=lambda r: np.exp(-r), slope=lambda r: correlation_slope("matern12", r))
+    register_kernel("cusp", correlation=lambda r: np.exp(-r), slope=lambda r: correlation_and_slope("matern12", r)[1])
     beliefs = [
         sb.AdditiveGP(GRAPH, kernel=kernel, noise_variance=1e-8).update([[0.5] * 3, [0.5 + 1e-9] * 3], [0.0, 1e-9])
         for kernel in ("cusp", "matern12")
@@ -160,7 +160,7 @@ def test_what_is_no_kernel_is_refused(name, functions, words):
 
 def test_a_state_loads_no_kernel_unless_it_is_trusted_or_given_again(monkeypatch):
     table = {"kind": "additive", "kernel": "own_kernels:Cusp"}
-    cusp = {"correlation": lambda _, r: np.exp(-r), "slope": lambda _, r: correlation_slope("matern12", r)}
+    cusp = {"correlation": lambda _, r: np.exp(-r), "slope": lambda _, r: correlation_and_slope("matern12", r)[1]}
     module = ModuleType("own_kernels")
     module.Cusp = type("Cusp", (), cusp)
     monkeypatch.setitem(sys.modules, "own_kernels", module)

@@ -1,16 +1,13 @@
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from scipy.optimize import approx_fprime
 from scipy.special import gamma, kv
 
 from swarmbo.kernels import (
     KERNEL_NAMES,
     correlation,
     correlation_and_slope,
-    correlation_slope,
     kernel_matrix,
-    kernel_matrix_gradient,
     scaled_distance,
 )
 
@@ -50,15 +47,14 @@ def test_correlations_of_many_distances_are_those_of_each_and_distances_stay(nam
 def test_slope_is_minus_derivative_over_distance(name):
     r, step = np.linspace(0.05, 5.0, 100), 1e-6
     derivative = (correlation(name, r + step) - correlation(name, r - step)) / (2.0 * step)
-    np.testing.assert_allclose(correlation_slope(name, r), -derivative / r, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(correlation_and_slope(name, r)[1], -derivative / r, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", KERNEL_NAMES)
-def test_both_at_once_are_to_the_bit_what_each_is_alone_and_share_no_memory(name):
+def test_correlation_with_the_slope_is_to_the_bit_that_without_and_they_share_no_memory(name):
     r = np.concatenate([[0.0], np.geomspace(1e-9, 1e4, 200), [np.inf]])
     near, slope = correlation_and_slope(name, r)
     np.testing.assert_array_equal(near, correlation(name, r))
-    np.testing.assert_array_equal(slope, correlation_slope(name, r))
     assert not np.shares_memory(near, slope)
 
 
@@ -66,7 +62,7 @@ def test_both_at_once_are_to_the_bit_what_each_is_alone_and_share_no_memory(name
 def test_correlation_and_slope_are_finite_at_zero_and_at_infinity(name):
     ends = np.array([0.0, 1e-300, 1e200, np.inf])
     np.testing.assert_array_equal(correlation(name, ends), [1.0, 1.0, 0.0, 0.0])
-    slope = correlation_slope(name, ends[[0, 2, 3]])
+    slope = correlation_and_slope(name, ends[[0, 2, 3]])[1]
     np.testing.assert_allclose(slope, [{"matern12": 0.0, "matern32": 3.0, "matern52": 5 / 3, "rbf": 1.0}[name], 0, 0])
 
 
@@ -99,24 +95,3 @@ def test_kernel_matrix_is_symmetric_and_positive_semidefinite(name, seed, n, log
     K = kernel_matrix(name, X, X, np.exp(log_scale) * LENGTHSCALES, 1.0)
     np.testing.assert_array_equal(K, K.T)
     assert np.linalg.eigvalsh(K)[0] > -1e-12 * n
-
-
-@pytest.mark.parametrize("name", KERNEL_NAMES)
-def test_input_gradient_equals_finite_differences(name):
-    X, Z = points(4), points(3, seed=1)
-    gradient = kernel_matrix_gradient(name, X, Z, LENGTHSCALES, 2.5)
-    for i in range(4):
-        for j in range(3):
-            numeric = approx_fprime(
-                X[i], lambda x, j=j: kernel_matrix(name, x[None], Z[[j]], LENGTHSCALES, 2.5)[0, 0], 1e-7
-            )
-            np.testing.assert_allclose(gradient[:, i, j], numeric, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", KERNEL_NAMES)
-def test_gradients_vanish_at_zero_distance(name):
-    X = points(4)
-    every = np.arange(4)
-    values = kernel_matrix_gradient(name, X, X, LENGTHSCALES, 2.5)
-    assert np.isfinite(values).all()
-    np.testing.assert_array_equal(values[:, every, every], 0.0)

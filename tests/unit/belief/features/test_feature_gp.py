@@ -5,10 +5,10 @@ from hypothesis import given, settings, strategies as st
 
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters, TimeCorrelation
 from swarmbo.belief.features.feature_basis import FeatureBasis
-from swarmbo.belief.features.feature_gp import FeatureGP
-from swarmbo.belief.features.information import Information, packed_size
+from swarmbo.belief.features.feature_gp import FeatureGP, basis_of
+from swarmbo.belief.features.information import Information, information_of, packed_size
 from swarmbo.boundary.rng import stream
-from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.errors import ShapeError
 from swarmbo.spaces import Domain
 
 DOMAIN = Domain(np.array([0.0, -10.0]), np.array([100.0, 30.0]))
@@ -56,21 +56,6 @@ def test_with_many_features_it_is_the_exact_process():
     assert gp.n_data == exact.n_data
 
 
-def test_no_noise_is_refused():
-    silent = Hyperparameters("rbf", (0.2, 0.2), 1.0, 0.0)
-    with pytest.raises(ConfigError, match=r"noise_variance: got 0\.0; wanted a number > 0"):
-        FeatureGP.create(DOMAIN, silent, n_features=10, seed=0)
-
-
-def test_updates_are_the_summary_and_a_saved_belief_is_the_same():
-    gp = FeatureGP.create(DOMAIN, H, n_features=30, seed=0).update(X[:9], y[:9]).update(X[9:], y[9:])
-    np.testing.assert_allclose(gp.posterior(PLACES), belief().posterior(PLACES), rtol=1e-9)
-    waiting = gp.condition_on_pending(PLACES[:2])
-    restored = FeatureGP.from_state_dict(DOMAIN, waiting.state_dict())
-    np.testing.assert_array_equal(restored.posterior(PLACES), waiting.posterior(PLACES))
-    assert gp.update(X[:0], y[:0]) is gp
-
-
 def test_points_pending_take_variance_and_leave_the_mean():
     gp = belief(rows=slice(0, 10))
     pending = gp.condition_on_pending(X[10:12]).condition_on_pending(X[12:])
@@ -103,7 +88,9 @@ def test_a_vector_of_another_length_is_refused():
 def test_with_a_time_axis_data_fade_as_those_of_the_exact_process():
     fading = msgspec.structs.replace(H, time=TimeCorrelation("matern32", 8.0))
     rounds = np.linspace(0.0, 14.0, 15)[:, None]
-    gp = FeatureGP.create(DOMAIN, fading, n_features=2000, seed=0).update(np.hstack([X, rounds]), y)
+    basis = basis_of(fading, 2000, 0)
+    known = information_of(basis, fading, DOMAIN, np.hstack([X, rounds]), y)
+    gp = FeatureGP(domain=DOMAIN, hyperparameters=fading, basis=basis, information=known)
     exact = ExactGP.from_hyperparameters(ExactGPSettings(), DOMAIN, fading, np.hstack([X, rounds]), y)
     for moment in (14.0, 30.0, 200.0):
         got, wanted = gp.at(moment).posterior(PLACES), exact.at(moment).posterior(PLACES)
@@ -112,5 +99,12 @@ def test_with_a_time_axis_data_fade_as_those_of_the_exact_process():
     np.testing.assert_allclose(got[1], gp.prior_variance, rtol=0.05)  # long ago tells nothing
     now = gp.at(14.0)
     np.testing.assert_array_equal(now.posterior(PLACES), gp.posterior(np.insert(PLACES, 2, 14.0, axis=1)))
-    restored = FeatureGP.from_state_dict(DOMAIN, now.condition_on_pending(PLACES[:1]).state_dict())
-    np.testing.assert_array_equal(restored.posterior(PLACES), now.condition_on_pending(PLACES[:1]).posterior(PLACES))
+
+
+def test_a_reading_of_known_noise_weighs_as_many_of_the_fitted_noise_as_it_is_quieter():
+    """m readings of one place and outcome, of noise variance s: the same information as one of s / m."""
+    basis, s = basis_of(H, 30, 0), H.noise_variance * H.scale**2
+    thrice = information_of(basis, H, DOMAIN, X[[0, 0, *range(15)]], y[[0, 0, *range(15)]])
+    once = information_of(basis, H, DOMAIN, X, y, np.array([s / 3.0, *[np.nan] * 14]))
+    np.testing.assert_allclose(once.precision, thrice.precision, atol=1e-9)
+    np.testing.assert_allclose(once.shift, thrice.shift, atol=1e-9)

@@ -1,4 +1,4 @@
-"""Flooding of tagged readings and predictions."""
+"""Flooding of tagged readings."""
 
 import json
 
@@ -11,7 +11,6 @@ from swarmbo.belief.fusion import (
     CommitteeFlooding,
     CovarianceIntersection,
     MeasurementFlooding,
-    PredictionFlooding,
     Proposal,
     PushSum,
     exchange,
@@ -23,11 +22,11 @@ from swarmbo.transport import Faults, InProcess
 
 from .conftest import DOMAIN, OTHER, PLACES, START, links_of, measure, ring
 
-KINDS = [MeasurementFlooding, PredictionFlooding, CommitteeFlooding]
+KINDS = [MeasurementFlooding, CommitteeFlooding]
 
 
 def team(kind, names):
-    agents = ring(kind, names, **({"places": PLACES} if kind is PredictionFlooding else {}))
+    agents = ring(kind, names)
     for k, agent in enumerate(agents.values()):
         measure(agent, 2 + k)
     return agents
@@ -114,7 +113,7 @@ def test_whatever_happens_in_between_all_is_there_once_when_links_are_up_again(k
 def test_a_saved_agent_goes_on_to_the_bit(kind, names):
     agents = team(kind, names)
     exchange(agents.values(), Faults(loss=0.3).open(names, links_of(names)), steps=3)
-    fresh = ring(kind, names, **({"places": PLACES} if kind is PredictionFlooding else {}))
+    fresh = ring(kind, names)
     for name, agent in agents.items():
         state = agent.state_dict()
         fresh[name].load_state_dict({"json": json.loads(json.dumps(state["json"])), "arrays": state["arrays"]})
@@ -138,25 +137,13 @@ def test_what_is_kept_of_neighbours_does_not_grow_with_those_whom_all_have_heard
     assert sizes[0] == sizes[1]
 
 
-def test_readings_cost_what_they_hold_and_predictions_by_the_place(names):
-    bytes_of = {}
-    for kind in KINDS:
-        agents = team(kind, names)
-        bytes_of[kind] = exchange(agents.values(), InProcess().open(names, links_of(names)), steps=50).bytes
+def test_readings_cost_what_they_hold(names):
+    agents = team(MeasurementFlooding, names)
+    n_bytes = exchange(agents.values(), InProcess().open(names, links_of(names)), steps=50).bytes
     crossings = 8 + 4  # an entry crosses every link of the ring, and the one in the middle of its ways from both ends
     n_measurements = sum(range(2, 10))
-    assert bytes_of[MeasurementFlooding] > 7 * n_measurements * 24
-    assert bytes_of[MeasurementFlooding] < crossings * n_measurements * 24 + 200 * 400
-    assert bytes_of[PredictionFlooding] > 7 * 8 * 8 * 2 * 40
-
-
-def test_a_product_of_experts_knows_agreed_places_only():
-    agent = PredictionFlooding("a", DOMAIN, START, places=PLACES, product="generalised-product")
-    mean, var = agent.belief.posterior(PLACES[:2])
-    np.testing.assert_allclose(mean, 7.6)
-    np.testing.assert_allclose(var, 9.0 * 1.3)
-    with pytest.raises(ShapeError, match="wanted some of the 40 agreed locations"):
-        agent.belief.posterior(PLACES[:2] + 1.0)
+    assert n_bytes > 7 * n_measurements * 24
+    assert n_bytes < crossings * n_measurements * 24 + 200 * 400
 
 
 def by_hand(agents, steps, arrives=lambda envelope: True):
@@ -185,7 +172,7 @@ def test_a_new_reading_costs_tens_of_bytes_a_link_however_much_is_known(names):
 
 def test_neighbours_that_meet_again_do_not_tell_what_both_have_heard_from_others():
     names = ["a", "b", "c"]
-    agents = team(PredictionFlooding, names)
+    agents = team(MeasurementFlooding, names)
     for measures in names:
         agents["a"].meet(["c"])
         agents["b"].meet(["c"])
@@ -195,7 +182,7 @@ def test_neighbours_that_meet_again_do_not_tell_what_both_have_heard_from_others
         agents["b"].meet(["a", "c"])
         said = by_hand(agents, 12)
         between = sum(len(e.payload) for e in said if "c" not in (e.sender, e.recipient))
-        own_news = 8 * 2 * 40 * 2 * (measures in ("a", "b"))  # each tells its own newest at once
+        own_news = 24 * 2 * (measures in ("a", "b"))  # each tells its own newest at once
         assert between < own_news + 6 * 60
         assert (
             agents["a"].reached == agents["b"].reached == {name: float(agents[name].n_measurements) for name in names}
@@ -232,8 +219,7 @@ def test_who_comes_back_with_nothing_learns_all_if_it_had_told_nothing():
 def test_who_comes_back_without_readings_that_others_know_of_is_refused_and_the_others_are_as_before(kind):
     agents = team(kind, ["a", "b", "c"])
     by_hand(agents, 12)
-    more = {"places": PLACES} if kind is PredictionFlooding else {}
-    agents["c"] = kind("c", DOMAIN, START, ["a", "b"], **more)
+    agents["c"] = kind("c", DOMAIN, START, ["a", "b"])
     measure(agents["c"], 1, seed=1)
     with pytest.raises(LostStateError, match=r"agent 'c': got 1 measurements, and '[ab]' knows of 4; wanted"):
         by_hand(agents, 12)
@@ -296,10 +282,9 @@ def test_agents_started_with_different_proposals_come_to_one():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_does_not_fit_is_refused(kind):
-    more = {"places": PLACES} if kind is PredictionFlooding else {}
-    agent = kind("a", DOMAIN, START, ["b"], **more)
+    agent = kind("a", DOMAIN, START, ["b"])
     with pytest.raises(ConfigError, match=r"\$.patience: got 0; wanted an integer >= 1"):
-        kind("a", DOMAIN, START, patience=0, **more)
+        kind("a", DOMAIN, START, patience=0)
     with pytest.raises(ShapeError, match="proposal: got 1 lengthscales; wanted 2"):
         agent.propose(Hyperparameters("rbf", (0.3,), 1.0, 0.1))
     with pytest.raises(ShapeError, match="time axis"):
@@ -311,7 +296,7 @@ def test_what_does_not_fit_is_refused(kind):
     with pytest.raises(ShapeError, match=r"y: got shape"):
         agent.measure([[1.0, 2.0]], [1.0, 2.0])
     with pytest.raises(StateVersionError, match=r"got \{'name': 'a'\}; wanted"):
-        kind("b", DOMAIN, START, **more).load_state_dict(agent.state_dict())
+        kind("b", DOMAIN, START).load_state_dict(agent.state_dict())
     with pytest.raises(StateVersionError, match="'kind'"):
         PushSum("a", DOMAIN, START).load_state_dict(agent.state_dict())
     assert agent.n_measurements == 0
@@ -330,8 +315,7 @@ def test_other_sizes_of_a_basis_are_refused(n_features):
 def test_extremes_do_no_harm(kind, lengthscale, noise):
     h = Hyperparameters("matern52", (lengthscale, lengthscale), 1.3, noise, 0.2, 7.0, 3.0)
     start = Proposal(0, "", h, 0, n_features=2)
-    more = {"places": PLACES} if kind is PredictionFlooding else {}
-    agents = {name: kind(name, DOMAIN, start, ["a", "b", "c"], **more) for name in ["a", "b", "c"]}
+    agents = {name: kind(name, DOMAIN, start, ["a", "b", "c"]) for name in ["a", "b", "c"]}
     agents["a"].measure([[50.0, 10.0]], [8.0])
     agents["b"].measure([[50.0, 10.0]] * 5, [8.0] * 5)  # c has none
     by_hand(agents, 40)

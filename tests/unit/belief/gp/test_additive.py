@@ -39,7 +39,7 @@ def created(outcomes="total", **changes):
 def assert_sound(belief):
     """Posteriors that are finite, in total and of every factor, with variances >= 0."""
     X = DOMAIN.from_unit(np.random.default_rng(9).random((8, 3)))
-    everything = list(belief.posterior_gradient(np.concatenate([X, belief.X[:5]])))
+    everything = list(belief.posterior(np.concatenate([X, belief.X[:5]])))
     stacks = stacks_of(GRAPH)
     for stack in stacks:
         U = DOMAIN.to_unit(X)
@@ -89,7 +89,7 @@ def test_a_first_total_after_outcomes_of_factors_ties_them_in_one_unit():
     new = fitted.update(X[:2], [1e9, np.nan], noise_variance=[1e18, np.nan])  # a total that says nothing
     assert new.is_coupled
     assert not fitted.is_coupled
-    for ours, theirs in zip(new.posterior_gradient(X), fitted.posterior_gradient(X), strict=True):
+    for ours, theirs in zip(new.posterior(X), fitted.posterior(X), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-5)
 
 
@@ -147,7 +147,7 @@ def test_a_saved_belief_goes_on_to_the_bit(way, fitted):
     pairs.append(tuple(one.update(**rows(data, slice(10, 13))) for one in pairs[0]))
     pairs.append(tuple(one.fit(np.random.default_rng(3)) for one in pairs[1]))
     for one, other in pairs:
-        for ours, theirs in zip(one.posterior_gradient(X), other.posterior_gradient(X), strict=True):
+        for ours, theirs in zip(one.posterior(X), other.posterior(X), strict=True):
             np.testing.assert_array_equal(ours, theirs)
         assert one.hyperparameters == other.hyperparameters
         assert one.log_evidence() == other.log_evidence()

@@ -30,8 +30,6 @@ def belief_on(n, name="matern52", seed=0):
 
 def assert_equal_to_the_bit(first, second):
     X = random_points(30, seed=99)
-    for a, b in zip(first.posterior_gradient(X), second.posterior_gradient(X), strict=True):
-        np.testing.assert_array_equal(a, b)
     for a, b in zip(first.joint_posterior(X), second.joint_posterior(X), strict=True):
         np.testing.assert_array_equal(a, b)
     assert first.hyperparameters == second.hyperparameters
@@ -45,9 +43,6 @@ def test_a_belief_without_data_is_its_prior():
     np.testing.assert_array_equal(mean, 0.0)
     np.testing.assert_array_equal(cov.diagonal(), belief.prior_variance)
     assert (belief.n_data, belief.log_evidence(), belief.needs_fit) == (0, 0.0, False)
-    _, mean_gradient, _, var_gradient = belief.posterior_gradient(random_points(4))
-    assert not mean_gradient.any()
-    assert not var_gradient.any()
 
 
 def test_the_callers_arrays_stay_writable_and_unshared():
@@ -58,24 +53,6 @@ def test_the_callers_arrays_stay_writable_and_unshared():
     X[:] = 0.0
     y[:] = 0.0
     np.testing.assert_array_equal(belief.posterior(belief.X)[0], mean)
-
-
-@pytest.mark.parametrize("name", KERNEL_NAMES)  # that of matern12 away from data, where it has cusps
-def test_posterior_gradients_equal_finite_differences(name):
-    belief, step_length, tolerance = belief_on(25, name), 1e-4, 1e-5
-    if name not in SMOOTH:
-        step_length, tolerance = 1e-5, 1e-4
-    X = random_points(6, seed=5)
-    mean, mean_gradient, var, var_gradient = belief.posterior_gradient(X)
-    for a, b in zip((mean, var), belief.posterior(X), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12)
-    for j in range(2):
-        step = np.zeros(2)
-        step[j] = step_length
-        (up_mean, up_var), (down_mean, down_var) = belief.posterior(X + step), belief.posterior(X - step)
-        for gradient, up, down in ((mean_gradient, up_mean, down_mean), (var_gradient, up_var, down_var)):
-            numeric = (up - down) / (2.0 * step_length)
-            np.testing.assert_allclose(gradient[:, j], numeric, rtol=tolerance, atol=tolerance)
 
 
 def test_a_whole_map_is_predicted_in_pieces_without_seams():
@@ -126,11 +103,9 @@ def test_fitted_predictions_follow_an_affine_change_of_the_coordinates_unit():
     plain = ExactGP.create(ExactGPSettings(), DOMAIN).update(X, field(X)).fit(np.random.default_rng(0))
     in_feet = Domain(3.28 * DOMAIN.low + 7.0, 3.28 * DOMAIN.high + 7.0)
     other = ExactGP.create(ExactGPSettings(), in_feet).update(3.28 * X + 7.0, field(X)).fit(np.random.default_rng(0))
-    mean, mean_gradient, var, _ = plain.posterior_gradient(targets)
-    other_mean, other_gradient, other_var, _ = other.posterior_gradient(3.28 * targets + 7.0)
+    (mean, var), (other_mean, other_var) = plain.posterior(targets), other.posterior(3.28 * targets + 7.0)
     np.testing.assert_allclose(other_mean, mean, atol=1e-3 * plain.hyperparameters.scale)
     np.testing.assert_allclose(other_var, var, rtol=1e-2)
-    np.testing.assert_allclose(3.28 * other_gradient, mean_gradient, atol=1e-2)
 
 
 def test_a_state_read_in_another_memory_order_is_put_back_in_order():
@@ -173,7 +148,6 @@ def test_bad_points_are_refused_by_every_prediction():
     for predict in (
         belief.posterior,
         belief.joint_posterior,
-        belief.posterior_gradient,
         belief.posterior_cache,
         belief.condition_on_pending,
     ):

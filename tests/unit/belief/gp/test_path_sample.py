@@ -200,9 +200,9 @@ def test_waves_are_sines_and_cosines(fades):
             np.sin(phase) @ draw.sine_weights + np.cos(phase) @ draw.cosine_weights
             for phase, draw in zip(phases, draws, strict=True)
         ]
-        np.testing.assert_allclose(waves.value(U, given), expected, rtol=0.0, atol=1e-7)
-    value, gradient = waves.value_and_gradient(U)
-    np.testing.assert_allclose(value, waves.value(U), rtol=0.0, atol=1e-12)
+        np.testing.assert_allclose(waves.values(U, given)[0], expected, rtol=0.0, atol=1e-7)
+    value, gradient = waves.values(U, gradient=True)
+    np.testing.assert_allclose(value, waves.values(U)[0], rtol=0.0, atol=1e-12)
     for j, step in enumerate(steps):
-        change = (waves.value(U + step) - waves.value(U - step)) / 2e-6
+        change = (waves.values(U + step)[0] - waves.values(U - step)[0]) / 2e-6
         np.testing.assert_allclose(gradient[..., j], change, rtol=0.0, atol=1e-3 * np.abs(gradient).max())

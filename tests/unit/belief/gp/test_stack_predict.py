@@ -85,23 +85,6 @@ def test_gradients_of_contrasts_equal_finite_differences(outcomes, kernel):
             np.testing.assert_allclose(derivative, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("outcomes", ["total", "per-factor"])
-@pytest.mark.parametrize("kernel", SMOOTH)
-def test_gradients_of_the_sum_equal_finite_differences_per_physical_unit(outcomes, kernel):
-    belief, rng = belief_of(outcomes, kernel), np.random.default_rng(1)
-    X = belief.domain.from_unit(rng.random((6, 4)))
-    mean, dmean, var, dvar = belief.posterior_gradient(X)
-    tolerance = 1e-10  # factors that are observed one by one are asked one by one
-    np.testing.assert_allclose(mean, belief.posterior(X)[0], rtol=tolerance)
-    np.testing.assert_allclose(var, belief.posterior(X)[1], rtol=tolerance)
-    for j in range(4):
-        step = np.zeros(4)
-        step[j] = 1e-6 * (belief.domain.high - belief.domain.low)[j]
-        for place, derivative in ((0, dmean), (1, dvar)):
-            change = belief.posterior(X + step)[place] - belief.posterior(X - step)[place]
-            np.testing.assert_allclose(derivative[:, j], change / (2.0 * step[j]), rtol=1e-4, atol=1e-5)
-
-
 def test_a_contrast_with_itself_is_certain_and_zero():
     belief = belief_of("total")
     reference = np.random.default_rng(1).random(4)

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from scipy.optimize import approx_fprime
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Hyperparameter, Kernel, Matern
 
@@ -83,18 +82,6 @@ def test_points_without_a_moment_are_of_the_beliefs_own():
     assert not ExactGP.create(ExactGPSettings(), DOMAIN).has_time
     with pytest.raises(ShapeError, match=r"got shape \(6, 1\); wanted \(m, 2\)"):
         belief.posterior(places[:, :1])
-
-
-def test_gradients_equal_finite_differences_in_space_and_time():
-    belief = belief_on().at(6.0)
-    for X in (data(4, seed=5)[0] + [0, 0, 0.5], data(4, seed=5)[0][:, :2]):
-        mean, mean_gradient, var, var_gradient = belief.posterior_gradient(X)
-        assert mean_gradient.shape == var_gradient.shape == X.shape
-        for i, x in enumerate(X):
-            for part, value, gradient in ((0, mean, mean_gradient), (1, var, var_gradient)):
-                expected = approx_fprime(x, lambda at, part=part: belief.posterior(at[None])[part][0], 1e-5)
-                np.testing.assert_allclose(gradient[i], expected, rtol=2e-3, atol=2e-3)
-                assert value[i] == pytest.approx(belief.posterior(X[i : i + 1])[part][0], rel=1e-12)
 
 
 def test_fitting_finds_how_fast_a_field_changes():

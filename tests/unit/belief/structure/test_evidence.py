@@ -10,8 +10,14 @@ from scipy.stats import multivariate_normal
 
 from swarmbo.belief import AdditiveGPSettings
 from swarmbo.belief.gp.prior import HyperparameterPrior
-from swarmbo.belief.structure import Proposal, all_partitions, log_acceptance, log_probability, sample_partitions
 from swarmbo.belief.structure.evidence import ScopeEvidence, StartingPoint
+from swarmbo.belief.structure.partitions import (
+    Proposal,
+    all_partitions,
+    log_acceptance,
+    log_probability,
+    sample_partitions,
+)
 from swarmbo.belief.structure.screening import candidates, promises, screened, with_scope, without_pair, without_scope
 from swarmbo.kernels import kernel_matrix
 

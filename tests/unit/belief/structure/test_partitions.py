@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from swarmbo.belief.structure import (
+from swarmbo.belief.structure.partitions import (
+    Proposal,
     all_partitions,
     averaged,
     canonical,
@@ -16,7 +17,6 @@ from swarmbo.belief.structure import (
     propose,
     sample_partitions,
 )
-from swarmbo.belief.structure.partitions import Proposal
 
 CAPS = [None, 1, 2, 3]
 
