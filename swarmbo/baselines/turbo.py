@@ -58,14 +58,10 @@ class TurboRegion(Settings, frozen=True):
         chosen: Bool[np.ndarray, " t"] | None = None,
         steps: Bool[np.ndarray, " t"] | None = None,
     ) -> "RegionState":
-        """State of the region after some outcomes.
+        """State of the region after outcomes in the order of arrival; NaN (failed) counts as no improvement.
 
-        Args:
-            outcomes: In the order of arrival; NaN (failed) counts as no improvement.
-            initial: Number of the first chosen ones that belong to the initial design.
-            n_dims: Number of variables.
-            chosen: Mask of points that the method chose; None: all. Others are known, and do not count.
-            steps: Mask of those with a result, which may count for or against it; None: all.
+        The first ``initial`` chosen ones belong to the initial design. Points that were not ``chosen`` are known, and
+        do not count; ``steps`` masks those with a result.
         """
         own = np.ones(len(outcomes), dtype=bool) if chosen is None else chosen
         counted = own if steps is None else steps
@@ -91,11 +87,8 @@ class TurboRegion(Settings, frozen=True):
 
 @dataclass(frozen=True)
 class RegionState:
-    """State of a trust region.
-
-    Args:
-        first: Evaluations before this one are set aside.
-        n_fresh: Number of points of its initial design still to come.
+    """State of a trust region: evaluations before ``first`` are set aside, ``n_fresh`` points of its design are to
+    come.
     """
 
     first: int
@@ -107,10 +100,7 @@ class RegionState:
 def region_around(
     centre: Float[np.ndarray, " n"], length: float, lengthscales: Float[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Corners of the region, cut off at the faces of the unit cube.
-
-    Sides are proportional to the lengthscales and have ``length`` as geometric mean.
-    """
+    """Corners of the region in the unit cube: sides like the lengthscales, with ``length`` as geometric mean."""
     sides = length * np.exp(np.log(lengthscales) - np.log(lengthscales).mean())
     return np.clip(centre - sides / 2.0, 0.0, 1.0), np.clip(centre + sides / 2.0, 0.0, 1.0)
 

@@ -13,18 +13,9 @@ from swarmbo.boundary.values import whole_number
 
 
 def stream(seed: int, *names: str, **numbers: int | str) -> np.random.Generator:
-    """Random generator for one named purpose.
+    """Random generator (PCG64) for one named purpose; equal arguments give equal streams, on every machine.
 
-    Args:
-        seed: Seed of the run, an integer >= 0.
-        *names: Purpose of the stream, from the general to the special: ``"environment", "noise"``.
-        **numbers: Indices within that purpose, for example ``round=7`` or ``agent="robot_0"``.
-
-    Returns:
-        A new PCG64 generator. Equal arguments give equal streams, on every machine.
-
-    Raises:
-        ConfigError: If the seed is no integer >= 0.
+    Names go from the general to the special: ``"environment", "noise"``. Numbers are indices within that purpose.
 
     Example:
         >>> a = stream(0, "noise", agent="robot_1", round=3).normal()

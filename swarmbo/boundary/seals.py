@@ -1,8 +1,7 @@
 """Lines and files with digests, to detect accidental changes and damage.
 
-A JSON text has its digest as its last key, ``"digest"``, over all text before it. Lines of a log are chained: the
-digest of a line covers that of the previous line, and the first one's covers a start, such as the settings of a run. It
-is a checksum, not a signature.
+A JSON text has its digest as its last key, ``"digest"``, over all text before it. In a log it also covers the digest of
+the previous line, and the first one a start, such as the settings of a run. It is no signature.
 """
 
 import json
@@ -41,14 +40,7 @@ def seal(text: bytes, after: str = "") -> bytes:
 
 
 def read_seal(text: bytes, after: str = "") -> Sealed | None:
-    """Split a sealed text; None if it has no digest. ``after`` is the digest of the previous text.
-
-    Example:
-        >>> read_seal(seal(b'{"round":0}')).fits, read_seal(seal(b'{"round":0}').replace(b"0", b"1", 1)).fits
-        (True, False)
-        >>> read_seal(b'{"round":0}') is None
-        True
-    """
+    """Split a sealed text; None if it has no digest. ``after`` is the digest of the previous text."""
     end = text.rfind(b",")
     found = None if end < 0 else _SEAL.fullmatch(text, end)
     if found is None:
@@ -77,13 +69,8 @@ def _digest(body: bytes, after: str = "") -> str:
 
 
 class LoggedLines(msgspec.Struct, frozen=True):
-    """Complete lines of a log.
-
-    Args:
-        lines: Lines without line ends and digests.
-        length: Their length in the file, bytes; the rest was torn.
-        digest: Digest of the last one, continued by the next; None in a log without digests.
-        damage: Error in the line after them; None without one.
+    """Complete lines of a log without their digests, their length in the file (the rest was torn), the last digest, and
+    what is wrong with the line after them.
     """
 
     lines: list[bytes]
@@ -97,8 +84,7 @@ def logged_lines(
 ) -> LoggedLines:
     """Lines of a log, up to a damaged or changed one; a torn last line is left out.
 
-    ``start`` is the first digest of the chain; None for a run of an earlier version without digests. ``is_record`` is
-    True for a line that is the record of a number; ``noun`` names records in messages.
+    ``start`` is the first digest of the chain; None for a run of an earlier version without digests.
     """
     rows = text.split(b"\n")[:-1]
     lines, length, last, damage = list[bytes](), 0, start, None

@@ -24,9 +24,6 @@ _NO_NUMBER = (TypeError, ValueError, RuntimeError)  # that float(…) of others'
 def told_number(value: object, what: str) -> float:
     """Check an outcome from a user; NaN for None, NaN, and numbers that are infinite or beyond 1e60.
 
-    Raises:
-        ShapeError: If it is no number: text, a list, complex.
-
     Example:
         >>> told_number(1.5, "query 'q00001'"), told_number(1e61, "query 'q00001'")
         (1.5, nan)
@@ -38,15 +35,7 @@ def told_number(value: object, what: str) -> float:
 
 
 def told_noise(value: object, what: str) -> float:
-    """Check the standard deviation of noise from a user; NaN for None, which is unknown.
-
-    Raises:
-        ShapeError: If it is anything but a finite number >= 0, or None.
-
-    Example:
-        >>> told_noise(0.5, "'a'"), told_noise(None, "'a'")
-        (0.5, nan)
-    """
+    """Check the standard deviation of noise from a user; NaN for None, which is unknown."""
     if value is None:
         return np.nan
     if np.isnan(noise := reported_noise(value)):
@@ -90,15 +79,7 @@ def real_array(value: object) -> Float[np.ndarray, "..."] | None:
 
 
 def whole_number(value: object, smallest: int, at: str, largest: int | None = None) -> int:
-    """Check an integer from a user; ``at`` is its path for messages.
-
-    Raises:
-        ConfigError: If it is no integer, too small or too large.
-
-    Example:
-        >>> whole_number(np.int64(3), 0, "$.seed")
-        3
-    """
+    """Check an integer from a user; ``at`` is its path for messages."""
     try:
         number = None if isinstance(value, bool) else operator.index(cast(Any, value))
     except TypeError:

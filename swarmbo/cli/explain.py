@@ -49,12 +49,7 @@ def explain(
 
 
 def explained(name: str) -> Iterator[Entry]:
-    """Entries for a name, of every sort that has it.
-
-    Example:
-        >>> [entry.title for entry in explained("max_rounds")]
-        ['status: max_rounds']
-    """
+    """Entries for a name, of every sort that has it."""
     plain = name.strip().removeprefix("$.").removeprefix("swarmbo.").removeprefix("sb.")
     yield from _kinds(plain)
     yield from _keys(plain)

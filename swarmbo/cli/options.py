@@ -195,11 +195,7 @@ def formats(names: list[str] | None, dpi: int | None, no_figures: bool = False) 
 
 
 def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> "tuple[Path, Formats] | None":
-    """Path and formats of one figure: as ``--format`` says, or the ending of its name; refused before it is drawn.
-
-    Raises:
-        ConfigError: If that is no format of figures.
-    """
+    """Path and formats of one figure: as ``--format`` says, or the ending of its name; refused before it is drawn."""
     if path is None:
         return None
     from swarmbo.plotting import Formats

@@ -60,12 +60,7 @@ class ComparisonRow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ScoreTrace:
-    """One run, round by round, by the score of its task: simple regret, map error or F1.
-
-    Args:
-        measurements: Attempted by the whole team up to each round, those at reset included (k,).
-        values: After them (k,).
-    """
+    """One run, round by round: measurements attempted by the team so far, and the score of its task after them."""
 
     problem: str
     method: str
@@ -77,13 +72,7 @@ class ScoreTrace:
 
 
 class TimeRow(msgspec.Struct, frozen=True):
-    """Times of one method on one problem: means over its seeds.
-
-    Args:
-        seconds: Wall time of a run, s.
-        per_second: Evaluations a second.
-        busy: Share of time in which workers were busy, 0 to 1; None without workers.
-    """
+    """Mean wall time of one method's runs on one problem (s), evaluations a second, and busy share of workers."""
 
     problem: str
     method: str
@@ -293,8 +282,7 @@ def method_labels(
 ) -> list[str]:
     """Short distinct names of methods: the kinds in which they differ, and differing settings of one kind.
 
-    Equal methods are named by their coordination method. Settings that differ between problems only are left out;
-    ``problems`` has the problem of each run, by default one for all.
+    Equal methods are named by their coordination method. Settings that differ between ``problems`` only are left out.
 
     Example:
         >>> method_labels([{"coordination": {"kind": "exact"}}, {"coordination": {"kind": "max-sum", "rounds": 5}},
@@ -313,15 +301,7 @@ def method_labels(
 
 
 def problem_names(problems: Sequence[tuple[ProblemKey, str]]) -> dict[ProblemKey, str]:
-    """Name for each problem: its scenario's, if necessary its world's, or the settings that differ.
-
-    ``problems`` has the problem of each run, and the name of its world.
-
-    Example:
-        >>> swept = [(f'[{{"robots": {number}}}, 25]', "robots") for number in (2, 3)]
-        >>> list(problem_names([(problem, "hills") for problem in swept]).values())
-        ['robots (robots=2)', 'robots (robots=3)']
-    """
+    """Name for each problem: its scenario's, if necessary its world's, or the settings that differ."""
     worlds = dict(problems)
     names: dict[ProblemKey, str] = {}
     for problem, world in worlds.items():

@@ -90,10 +90,7 @@ def _cells(row: ComparisonRow, why_none: str) -> list[str]:
 
 
 def draw_comparison(comparison: Comparison, path: Path, dpi: int = 150) -> Path:
-    """Draw a comparison: the primary score of all methods, round by round, and the paired differences.
-
-    For a peak also those of cumulative regret. The ending of ``path`` names the format.
-    """
+    """Draw a comparison: the primary score of all methods, round by round, and the paired differences."""
     curves = [_curves(key, list(traces)) for key, traces in itertools.groupby(comparison.traces, _curve_of)]
     differences = _differences(row for row in comparison.rows if row.decides)
     cumulated = _differences(row for row in comparison.rows if row.metric == "mean_regret")

@@ -37,10 +37,9 @@ class Hub:
     """Coordinator process: it orders decisions, reports outcomes, and collects decisions. It decides nothing.
 
     By a deadline it names the participants of each round. If one fails during a decision, the others take it back and
-    decide without it. A returning agent that missed decisions gets a snapshot of a present one. A live agent that does
-    not carry out orders counts as failed. ``attend`` is called while waiting, and raises if that is in vain; ``here``
-    are agents with processes on this machine, ``ended`` those of them that ended for good. ``odd`` counts letters
-    refused for inadmissible content, by the agent that refused and by sender.
+    decide without it. A returning agent that missed decisions gets a snapshot of a present one. ``attend`` is called
+    while waiting, and raises if that is in vain; ``here`` are agents with processes on this machine, ``ended`` those of
+    them that ended for good. ``odd`` counts letters refused for inadmissible content, by who refused and by sender.
     """
 
     def __init__(

@@ -84,19 +84,11 @@ def plot_factor_graph(
 
 
 def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Common beginning of names up to an underscore, and each name's end, where all ends are numbers.
-
-    Args:
-        names: Of variables, or of factors.
-
-    Returns:
-        The common beginning, and the ends by name; both empty where names are not of this kind.
+    """Common beginning of names up to an underscore, and each name's end; both empty unless all ends are numbers.
 
     Example:
-        >>> short_names(["power_0", "power_11"])
-        ('power_', {'power_0': '0', 'power_11': '11'})
-        >>> short_names(["left", "right_1"])
-        ('', {})
+        >>> short_names(["power_0", "power_11"]), short_names(["left", "right_1"])
+        (('power_', {'power_0': '0', 'power_11': '11'}), ('', {}))
     """
     ends = {name: name.rpartition("_")[2] for name in names}
     starts = {name.removesuffix(end) for name, end in ends.items()}

@@ -25,10 +25,7 @@ Drawn = dict[str, Sequence[Artist]]  # by what they are, in the order of drawing
 
 
 class MovingMap:
-    """One map of an animation: its image stays, and everything over it is drawn again for each frame.
-
-    Agents with standpoints are drawn as sensors, others as robots. ``level`` adds its line, and that of the truth.
-    """
+    """One map of an animation: its image stays, and everything over it is drawn again for each frame."""
 
     def __init__(
         self,

@@ -200,11 +200,8 @@ def side_by_side(
 ) -> Float[np.ndarray, "robots 2"]:
     """Shifts of marks to the right, those of robots in one place evenly to both sides, so that all can be read.
 
-    Args:
-        spots: Where they belong, pixels.
-        apart: What one needs, to the right and up.
-        weights: How much each wants to stay, > 0; None: all alike.
-        edges: Least and largest place to the right that a mark may be moved to; who is beyond stays.
+    ``apart`` is the room, in pixels, that one needs to the right and up, ``weights`` how much each wants to stay,
+    ``edges`` the least and largest place to the right that a mark may be moved to.
 
     Example:
         >>> side_by_side(np.array([[50.0, 9.0], [52.0, 10.0], [90.0, 9.0]]), (15.0, 18.0))[:, 0].tolist()

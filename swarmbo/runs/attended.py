@@ -1,9 +1,7 @@
 """A run in a separate process, which is ended when a step of its world takes too long.
 
-A thread cannot be ended, and a step may hang in compiled code that blocks all threads; a process can be ended in either
-case, on every system. Logged rounds are safe, so the next process resumes from the last checkpoint and records the
-round in which the world hung as failed. A crash of the world's process is handled in the same way. No child process
-outlives its parent.
+A thread cannot be ended. Logged rounds are safe, so the next process resumes from the last checkpoint and records the
+round in which the world hung, or ended its process, as failed. No child process outlives its parent.
 """
 
 import pickle
@@ -44,13 +42,7 @@ class _Failed(NamedTuple):
 
 
 def attend(scenario: Scenario, first: Task, again: Task, on_round: OnRound) -> Summary:
-    """Run in successive processes until the run is complete: ``first``, then ``again`` after each failed step.
-
-    Raises:
-        ConfigError: If the world cannot be reset in time, or not be made in another process.
-        RunFolderError: If a process is killed from outside.
-        Exception: Any error that ends the run in its process.
-    """
+    """Run in successive processes until the run is complete: ``first``, then ``again`` after each failed step."""
     failures, task = dict[int, str](), first
     while True:
         ended = _attend(scenario, partial(task, failures=failures), on_round)
@@ -126,10 +118,9 @@ def _portable(error: BaseException) -> BaseException:
 def spawned(
     scenario: Scenario, at: str, work: Callable[..., None], *arguments: Any
 ) -> Generator[tuple[Connection, BaseProcess]]:
-    """Block with a child process that knows a scenario's world and ends with the block.
+    """Block with a child process that knows a scenario's world and ends with the block, and the end of a pipe from it.
 
-    Yields the receiving end of a pipe, and the process; ``work`` gets the sending end and picklable arguments. ``at``
-    names the setting that needs the process, for messages.
+    ``work`` gets the sending end and picklable arguments. ``at`` names the setting that needs the process.
     """
     identifier, entry_point = scenario.environment["id"], entry_point_of(scenario, at)
     context = get_context("spawn")

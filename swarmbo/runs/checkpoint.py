@@ -56,12 +56,7 @@ def write_checkpoint(folder: RunFolder, checkpoint: Checkpoint) -> None:
 
 
 def read_checkpoint(folder: RunFolder) -> Checkpoint | None:
-    """Read the last checkpoint; None if there is none.
-
-    Raises:
-        StateVersionError: If another version of swarmbo wrote it.
-        RunFolderError: If it is damaged.
-    """
+    """Read the last checkpoint; None if there is none."""
     path = folder.path / "checkpoint.json"
     if not path.is_file():
         return None

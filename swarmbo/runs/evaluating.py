@@ -22,13 +22,7 @@ _KEYS = ("location", "measurement", "factors", "noise_std", "sampled", "cost", "
 
 @dataclass(frozen=True)
 class CopiedWorld:
-    """Work of a worker: a copy of the world, with its maker in the registry of this process.
-
-    Args:
-        scenario: Scenario whose own code, if any, is trusted.
-        entry_point: Maker of the world.
-        trust: True if own code is trusted.
-    """
+    """Work of a worker: a copy of the world, with its maker in the registry of this process."""
 
     scenario: Scenario
     entry_point: Any
@@ -36,11 +30,7 @@ class CopiedWorld:
 
     @classmethod
     def of(cls, scenario: Scenario, trust: bool) -> "CopiedWorld":
-        """Work of a scenario.
-
-        Raises:
-            ConfigError: If its world can't be made in another process.
-        """
+        """Work of a scenario."""
         return cls(scenario, entry_point_of(scenario, "$.workers"), trust)
 
     def __call__(self) -> Evaluate:
@@ -83,11 +73,7 @@ def number_of(query_id: str) -> int:
 
 
 def require_copies(env: Environment) -> None:
-    """Refuse a world whose copies could answer differently; it has been reset.
-
-    Raises:
-        ConfigError: With the reason.
-    """
+    """Refuse a world whose copies could answer differently; it has been reset."""
     world, name = env.unwrapped, type(env.unwrapped).__name__
     if not hasattr(world, "factor_graph"):
         raise ConfigError(

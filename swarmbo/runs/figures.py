@@ -88,14 +88,8 @@ def _graph_of(record: WorldRecord) -> FactorGraph | None:
 
 
 def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
-    """Draw a run, complete or not, into its folder ``figures``.
-
-    ``formats`` None means PNG and GIF. Returns the written files, none before the first logged round; ``figures.json``
-    lists them.
-
-    Raises:
-        RunFolderError: If there is no run, it is damaged, or the figures cannot be written.
-        ConfigError: If the animation cannot be encoded.
+    """Draw a run, complete or not, into its folder ``figures``, by default as PNG and GIF; ``figures.json`` lists the
+    files.
     """
     folder = RunFolder.open(path)
     try:
@@ -148,10 +142,7 @@ def _method(folder: RunFolder) -> str:
 
 
 def views_of(folder: RunFolder) -> AgentViews | None:
-    """Local belief of every agent after the last round with a checkpoint, bit-identical to the run, and that round.
-
-    None without a readable checkpoint, as before the first round, and in worlds without saved state.
-    """
+    """Local belief of every agent after the last round with a checkpoint, bit-identical to the run, if readable."""
     try:
         checkpoint = read_checkpoint(folder)
         if checkpoint is None or checkpoint.round >= len(folder.lines()):
@@ -178,11 +169,7 @@ def _shortened(text: str, most: int) -> str:
 
 
 def is_drawn(path: Path, formats: Formats | None = None) -> bool:
-    """True if the figures of a run exist for all its rounds, in ``formats`` if given; a killed drawing leaves some out.
-
-    Raises:
-        RunFolderError: If there is no run, or it is damaged.
-    """
+    """True if all figures of a run exist for all its rounds, in ``formats`` if given."""
     folder = RunFolder.open(path)
     if (drawn := _noted(folder)) is None:
         return False
@@ -232,10 +219,7 @@ _COLOURS = ["#ffffff", "#000000", style.INK, *(style.agent_colour(index) for ind
 
 
 def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) -> Path | None:
-    """Write an animation of the rounds with a new best, as drawn by the world; the ending of ``path`` is the format.
-
-    None if the world cannot be made, or has no ``replay``.
-    """
+    """Write an animation of the rounds with a new best, drawn by a world that has ``replay`` and can be made here."""
     scenario = folder.scenario()
     if not is_filmed(scenario.environment["id"]):
         return None
@@ -259,10 +243,7 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
 def write_scene(
     folder: RunFolder, records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, path: Path
 ) -> Path | None:
-    """Write an animation of the rounds in three dimensions; the ending of ``path`` is the format.
-
-    None if the world is flat, or cannot be made or drawn here, with a ``DataWarning`` of the reason.
-    """
+    """Write an animation of the rounds in three dimensions, if the world can be drawn so; a renderer may be missing."""
     scenario = folder.scenario()
     if not has_scene(scenario.environment["id"]):
         return None

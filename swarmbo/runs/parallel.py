@@ -10,13 +10,7 @@ from swarmbo.runs.told_rounds import ToldRounds
 
 
 def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
-    """Run from the state of the folder to the end, with workers.
-
-    Raises:
-        ConfigError: If the engine cannot be made.
-        RunFolderError: If the folder is damaged, or a replayed query has another point.
-        EvaluationError: If the world raises, and the scenario says that the run stops then.
-    """
+    """Run from the state of the folder to the end, with workers."""
     scenario, path = given.scenario, given.folder.path
     begun = begin(given)
     work = CopiedWorld.of(scenario, trust)

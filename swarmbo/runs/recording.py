@@ -144,9 +144,8 @@ def _stop(told: Report) -> Evaluation:
 
 @dataclass(frozen=True)
 class _Believed:
-    """Belief of the team after a round; ``mean`` (of agents, ``means``) is that at the truth's evaluation points.
-
-    Joint points have no map, so ``mean`` is None; ``hyperparameters`` suffice to rebuild the belief from the samples.
+    """Belief of the team after a round; ``mean`` (of agents, ``means``) is that at the truth's points, None without a
+    map.
     """
 
     noise_std: float
@@ -211,10 +210,7 @@ def _best(so_far: Recommendation | None, evaluations: Sequence[Evaluation], nois
 
 
 def evaluation_of(team: Team, infos: Infos, query: Query | None) -> Evaluation | None:
-    """Joint point of a query and its outcome.
-
-    None for a team in a field or without a query. If a factor failed, so did the sum.
-    """
+    """Joint point of a query and its outcome; None in a field. If a factor failed, so did the sum."""
     world = team.world
     if not isinstance(world, FunctionWorld) or query is None:
         return None
@@ -250,12 +246,7 @@ def noise_std_of(model: Model) -> float:
 
 @dataclass(frozen=True)
 class References:
-    """Values for comparison with a joint run.
-
-    Args:
-        values: Best true value of each baseline, by name.
-        worst_off: Least individual outcomes by baseline, this run first, and by quantity; empty if unknown.
-    """
+    """Best true value of each baseline, and least individual outcomes by baseline (this run first) and quantity."""
 
     values: dict[str, float] = field(default_factory=dict[str, float])
     worst_off: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
@@ -264,15 +255,10 @@ class References:
 def find_references(
     scenario: Scenario, env: Any, team: Team, truth: GroundTruth | None, best: Recommendation | None
 ) -> References:
-    """Noise-free values of baselines within the scenario's rounds.
+    """Noise-free values of baselines within the scenario's rounds; none in a field.
 
-    Args:
-        scenario: Scenario of the run.
-        env: Its world. Baselines need ``references(budget, seed)``; a centralised process is run only with a known
-            ground truth. ``worst_off(place)`` and ``reference_points(budget, seed)`` add least individual outcomes.
-        team: Team of the run, for its variables; in a field there are no references.
-        truth: Ground truth of the world.
-        best: Best measurement of the run.
+    They need the world's ``references(budget, seed)``; a centralised process is run only with a known ground truth.
+    ``worst_off(place)`` and ``reference_points(budget, seed)`` add least individual outcomes.
     """
     values, places, world = dict[str, float](), dict[str, Any](), team.world
     if best is not None:

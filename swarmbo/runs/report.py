@@ -20,14 +20,8 @@ _MOST_SCOPES = 12
 
 
 class WorkersReport(msgspec.Struct, frozen=True):
-    """Times of a run with workers.
-
-    Args:
-        count: Number of workers.
-        mode: ``asynchronous`` or ``synchronous``.
-        wall_s: Wall time, without pauses between processes, s.
-        busy: Share of that in which workers carried out evaluations that were told, 0 to 1.
-        lost: Number of evaluations that were lost with their worker, or hung.
+    """Times of a run with workers: wall time without pauses between processes (s), the share in which workers carried
+    out evaluations that were told, and the number of evaluations that were lost with their worker, or hung.
     """
 
     count: int

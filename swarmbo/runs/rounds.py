@@ -64,10 +64,7 @@ class Drive:
 class _Run(Drive):
     """Parts of a run that stay the same from round to round; ``failures`` has the logged ones too.
 
-    Args:
-        truth: Ground truth of the world, if given.
-        logged: Lines that an earlier process logged.
-        steps: Actions of the successful steps, for a world without saved state.
+    ``logged`` are lines of an earlier process, ``steps`` actions of successful steps in a world without saved state.
     """
 
     truth: GroundTruth | None = None

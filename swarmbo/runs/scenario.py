@@ -156,12 +156,8 @@ def _default(table: Slot) -> Any:
 def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     """Scenario from plain data, as read from TOML.
 
-    Args:
-        data: The tables. A missing table takes its defaults, a missing ``kind`` the default kind in such a world.
-        trust: Permit loading a user's world, to find the kinds that suit it.
-
-    Raises:
-        ConfigError: With the path of the wrong key, its value and the permitted ones.
+    A missing table takes its defaults, a missing ``kind`` the default kind in such a world; with ``trust`` a user's
+    world may be loaded to find it.
 
     Example:
         >>> scenario_of({"name": "mine", "environment": {"id": "swarmbo/robot_team-v0"}, "rounds": 3}).rounds
@@ -206,11 +202,7 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
 
 
 def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
-    """World of a scenario, not yet reset; ``trust`` permits a user's class.
-
-    Raises:
-        ConfigError: If the id is unknown, or the environment refuses its settings.
-    """
+    """World of a scenario, not yet reset; ``trust`` permits a user's class."""
     if is_own(own := scenario.environment["id"]):
         require_trust(scenario, trust)
         return _own_environment(scenario, own)

@@ -53,10 +53,7 @@ def stale_files(run: Path) -> Iterator[Path]:
 
 
 def require_own(run: Path) -> None:
-    """Refuse a folder in which something else than a regular file has the name of a file of a run.
-
-    A link would lead out of the folder, and writing through it would overwrite other data; a pipe or device may block.
-    """
+    """Refuse a folder in which a link, a pipe or the like has the name of a file of a run: it leads out, or blocks."""
     for folder in FOLDERS:
         _require(run / folder, stat.S_ISDIR, "a folder")
     for file in (run / SCENARIO, run / LOCK, *own_files(run)):
@@ -121,13 +118,7 @@ else:
 
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
-    """Hold a folder's lock for the length of a ``with`` block.
-
-    The operating system releases the lock when the process ends in any way, so a killed run leaves no stale lock.
-
-    Raises:
-        RunFolderError: If another process holds it, or nothing can be written there.
-    """
+    """Hold a folder's lock for the length of a ``with`` block; it is released when the process ends in any way."""
     try:
         file = (folder / ".lock").open("ab")
     except OSError as error:

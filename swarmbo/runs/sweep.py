@@ -38,13 +38,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a trial.
-
-    Args:
-        trial: The trial.
-        status: ``done``, ``resumed`` (begun by an earlier sweep), ``skipped`` (complete already) or ``failed``.
-        message: Reason of a failure.
-    """
+    """Outcome of a trial: ``resumed`` was begun by an earlier sweep, ``skipped`` complete already; why it failed."""
 
     trial: Trial
     status: Literal["done", "resumed", "skipped", "failed"]

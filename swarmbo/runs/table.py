@@ -27,17 +27,11 @@ _BEFORE, _AFTER = (
 
 
 def measurements(records: Sequence[RoundRecord], world: WorldRecord, scenario: Scenario) -> Columns:
-    """Table of a run.
+    """Table of a run, whose columns ``docs/guide/runs-and-papers.md`` describes.
 
     In a field a row is one agent's measurement in one round; abstaining agents have none. Measurements en route follow,
     in rows without a query. For a function a row is the outcome of one factor, if factors are reported, and else that
-    of the sum.
-
-    Returns:
-        ``scenario``, ``seed``, ``round`` (0 is the reset), ``query``; ``agent``, the measuring one or the owner of the
-        factor; ``factor``, of a function; a column for each variable, in a field ``x``, ``y`` and ``z``, or ``x0``,
-        ``x1``, …; ``value``, ``noise_std`` if known, ``status`` (``ok`` or ``failed``), the team's prediction, ``cost``
-        and ``distance``. A variable with the name of another column is ``point.<name>``.
+    of the sum. A variable with the name of another column is ``point.<name>``.
     """
     names = tuple(world.variables) or place_names(len(world.low))
     axes = {name: f"point.{name}" if name in (*_BEFORE, *_AFTER) else name for name in names}
@@ -93,12 +87,7 @@ def _effort(sample: Sample) -> dict[str, Any]:
 
 
 def stacked(tables: Mapping[str, Columns]) -> Columns:
-    """Tables of several runs as one, with the name of each in the column ``run``.
-
-    Example:
-        >>> stacked({"a": {"x": [1.0]}, "b": {"y": [2.0, 3.0]}})
-        {'run': ['a', 'b', 'b'], 'x': [1.0, None, None], 'y': [None, 2.0, 3.0]}
-    """
+    """Tables of several runs as one, with the name of each in the column ``run``."""
     names = dict.fromkeys(name for table in tables.values() for name in table)
     lengths = {run: len(next(iter(table.values()))) for run, table in tables.items()}
     out: Columns = {"run": [run for run, length in lengths.items() for _ in range(length)]}

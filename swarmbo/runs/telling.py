@@ -27,12 +27,7 @@ class Told(NamedTuple):
 
 
 def make_callbacks(settings: Sequence[Any]) -> list[Callback]:
-    """Callbacks of a scenario, the table of rounds first; user code must be trusted before.
-
-    Raises:
-        MissingPackageError: If a package is not installed.
-        ConfigError: If user code cannot be loaded, refuses its settings, or has not the methods of a ``Callback``.
-    """
+    """Callbacks of a scenario, the table of rounds first; user code must be trusted before."""
     made: list[Callback] = [RoundsTable()]
     for index, one in enumerate(settings):
         at = f"{AT}[{index}]"
@@ -78,13 +73,7 @@ class _Observed:
 
 @contextmanager
 def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bool = False) -> Generator[Told]:
-    """Block with the functions to be called after each round, and after each event of workers.
-
-    Raises:
-        MissingPackageError: If a callback's package is not installed.
-        ConfigError: If user code cannot be loaded or refuses its settings.
-        OwnCodeError: If a callback of the user raises.
-    """
+    """Block with the functions to be called after each round, and after each event of workers."""
     with told_by_name(scenario):
         plain = msgspec.to_builtins(scenario)
         observed = _Observed(make_callbacks(scenario.callbacks or ()), folder, plain)

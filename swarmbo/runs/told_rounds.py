@@ -19,11 +19,7 @@ from swarmbo.worlds import FunctionWorld
 
 
 class ToldRounds:
-    """Rounds of a run with a ledger: one for each told evaluation, in the order of tells.
-
-    Attributes:
-        last: Record of the last round.
-    """
+    """Rounds of a run with a ledger; ``last`` is the record of the last one."""
 
     def __init__(self, given: Drive, begun: Begun) -> None:
         assert isinstance(given.team.world, FunctionWorld)

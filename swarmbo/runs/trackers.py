@@ -27,11 +27,7 @@ class TensorBoard(Settings, frozen=True, tag="tensorboard", tag_field="kind"):
     """
 
     def writer(self) -> Callback:
-        """Make the callback.
-
-        Raises:
-            MissingPackageError: If tensorboardX is not installed.
-        """
+        """Make the callback."""
         return _Events(needed("tensorboardX", "tensorboard", "callbacks 'tensorboard'", AT))
 
 
@@ -80,11 +76,7 @@ class MLflow(Settings, frozen=True, tag="mlflow", tag_field="kind"):
     experiment: str = "swarmbo"
 
     def writer(self) -> Callback:
-        """Make the callback.
-
-        Raises:
-            MissingPackageError: If mlflow-skinny or mlflow is not installed.
-        """
+        """Make the callback."""
         return _Tracked(self, needed("mlflow", "mlflow", "callbacks 'mlflow'", AT))
 
 
@@ -140,7 +132,6 @@ _LONGEST = 6000  # characters of a parameter, MLflow's limit
 
 
 def _flat(table: Mapping[str, Any], above: str = "") -> list[tuple[str, str]]:
-    """Settings by path: ``coordination.kind``."""
     found: list[tuple[str, str]] = []
     for key, value in table.items():
         if isinstance(value, Mapping):
@@ -151,15 +142,7 @@ def _flat(table: Mapping[str, Any], above: str = "") -> list[tuple[str, str]]:
 
 
 def settings_of(given: Sequence[object]) -> tuple[Any, ...]:
-    """Settings of the callbacks that a scenario states; a table that names user code stays a table.
-
-    Raises:
-        ConfigError: With the path of the wrong key.
-
-    Example:
-        >>> [type(one).__name__ for one in settings_of(["tensorboard", {"kind": "mlflow", "experiment": "mine"}])]
-        ['TensorBoard', 'MLflow']
-    """
+    """Settings of the callbacks that a scenario states; a table that names user code stays a table."""
     found: list[Any] = []
     for index, one in enumerate(given):
         table = {"kind": one} if isinstance(one, str) else one

@@ -47,11 +47,7 @@ class _Worker:
         self._thread.start()
 
     async def call(self, rank: int, work: Callable[[], T]) -> T:
-        """Result of a call; those of a lower rank come first.
-
-        Raises:
-            Refused: With 503 if too many wait.
-        """
+        """Result of a call; those of a lower rank come first."""
         if (waiting := self._work.qsize()) >= MOST_WAITING:
             refusal = Refusal("too many requests wait", str(waiting), f"at most {MOST_WAITING}", "ask again later")
             raise Refused(503, refusal, {"Retry-After": "1"})
@@ -80,15 +76,7 @@ _TELL, _ASK, _END = range(3)  # ranks
 
 
 def make_app(desk: Desk, token: str) -> Any:
-    """ASGI application; its lifespan ends the thread that calls the desk.
-
-    Args:
-        desk: The desk.
-        token: Token that each request must bear, but those of the page and of ``/healthz``.
-
-    Raises:
-        MissingPackageError: If Starlette is not installed.
-    """
+    """ASGI application; its lifespan ends the thread that calls the desk. The page and ``/healthz`` need no token."""
     starlette, routing, responses, exceptions = (
         needed(f"starlette.{part}", "serve", "swarmbo serve")
         for part in ("applications", "routing", "responses", "exceptions")

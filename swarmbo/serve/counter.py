@@ -16,12 +16,7 @@ from swarmbo.serve.place import held, ledger_of_field, require_no_routes
 
 @contextmanager
 def opened(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Generator[Desk]:
-    """Block with the desk of a scenario, whose folder is locked: a new one, or as it was when its process ended.
-
-    Raises:
-        ConfigError: If the scenario is refused.
-        RunFolderError: If the folder holds something else, or another process writes to it.
-    """
+    """Block with the desk of a scenario, whose folder is locked: a new one, or as it was when its process ended."""
     with told_by_name(scenario):
         env, team = assemble(scenario, trust)
         require_no_routes(team)

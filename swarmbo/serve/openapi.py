@@ -22,12 +22,7 @@ _REFUSALS = {
 
 
 def document() -> dict[str, Any]:
-    """OpenAPI document as plain data.
-
-    Example:
-        >>> document()["openapi"], sorted(document()["paths"])
-        ('3.1.0', ['/ask', '/best', '/healthz', '/openapi.json', '/state', '/tell/{id}'])
-    """
+    """OpenAPI document as plain data."""
     named: tuple[type[msgspec.Struct], ...] = (Asked, AskRequest, Best, Health, Refusal, State, TellRequest, Told)
     references, schemas = msgspec.json.schema_components(named, ref_template="#/components/schemas/{name}")
     of: dict[type[msgspec.Struct], Any] = dict(zip(named, references, strict=True))

@@ -17,11 +17,7 @@ from swarmbo.team import Team
 
 @contextmanager
 def held(scenario: Scenario, out: Path) -> Generator[RunFolder]:
-    """Block with the locked folder of a scenario, made or as it was left.
-
-    Raises:
-        RunFolderError: If it holds something else, or another process writes to it.
-    """
+    """Block with the locked folder of a scenario, made or as it was left."""
     with locked(RunFolder.make(out)):
         if not RunFolder.holds_run(out):
             yield RunFolder.create(out, scenario, digests(scenario))
@@ -36,11 +32,7 @@ def held(scenario: Scenario, out: Path) -> Generator[RunFolder]:
 
 
 def require_no_routes(team: Team) -> None:
-    """Refuse a planner of routes.
-
-    Raises:
-        ConfigError: Then.
-    """
+    """Refuse a planner of routes."""
     if isinstance(team.setup.coordination, RoutePlanner):
         raise ConfigError(
             "got a planner of routes, which needs the ways of a simulated world; wanted a kind that chooses locations, "

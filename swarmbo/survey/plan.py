@@ -29,13 +29,8 @@ _MOST_CHECKED = 3000  # samples, for the error at left-out ones: its work grows 
 
 @dataclass(frozen=True, eq=False)
 class SurveyMap:
-    """Map on a grid that is regular in the coordinates of the file.
-
-    Args:
-        x: Coordinates (nx,) of its columns, from the west, in the coordinates of the file.
-        y: Coordinates (ny,) of its rows, from the south.
-        mean: Expected value (ny, nx); NaN outside the area and in regions to avoid.
-        std: Its standard deviation (ny, nx), without the noise of a sample.
+    """Map on a grid that is regular in the coordinates of the file: rows from the south, NaN outside the area and in
+    regions to avoid. ``std`` is without the noise of a sample.
     """
 
     x: Float[np.ndarray, " nx"]

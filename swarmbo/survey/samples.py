@@ -116,12 +116,7 @@ def read_positions(
 def read_region(path: str | os.PathLike[str], coordinates: Coordinates, at: str) -> "Region":
     """Polygons of a GeoJSON file, m on the map.
 
-    Their coordinates are longitudes and latitudes, as the format demands. Where the samples are in metres, numbers that
-    cannot be such are taken for metres.
-
-    Raises:
-        ConfigError: If the file cannot be read or has no polygon, or if it has longitudes and latitudes and the
-            samples' metres have no known coordinate reference system.
+    Where the samples are in metres, numbers that cannot be longitudes and latitudes are taken for metres.
     """
     polygons = read_polygons(os.fspath(path), at)
     corners = np.concatenate([ring for rings in polygons for ring in rings])

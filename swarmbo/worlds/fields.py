@@ -180,10 +180,7 @@ class WorldTravel:
 def measurements_of(
     agent: str, info: Mapping[str, Any], target: Float[np.ndarray, " d"] | None, box: Domain
 ) -> tuple[Measurement | None, tuple[Measurement, ...]]:
-    """Final measurement of one agent from its info, and those en route.
-
-    ``target`` is its requested location, if any. The final one is None if there is none and it has not failed.
-    """
+    """Final measurement of one agent from its info, if there is one or it has failed, and those en route."""
 
     def can_be(place: Float[np.ndarray, " c"]) -> bool:
         return place.shape == (box.n_dims,) and bool(box.is_near(place))

@@ -132,11 +132,7 @@ class World(Protocol):
 
 
 def require_parallel(env: object) -> None:
-    """Refuse anything but a parallel PettingZoo environment.
-
-    Raises:
-        ConfigError: With the required methods.
-    """
+    """Refuse anything but a parallel PettingZoo environment."""
     lacking = [name for name in ("possible_agents", "action_space", "reset", "step") if not hasattr(env, name)]
     if not lacking and not isinstance(env, AECEnv):
         return

@@ -143,10 +143,7 @@ def summit(surface: Surface, places: Places, low: Place, high: Place) -> tuple[f
 
 
 class Bilinear:
-    """Values between the cell centres of a rectilinear grid; ``xs`` and ``ys`` are rising coordinates.
-
-    Beyond the grid it extrapolates if ``is_endless``, and else refuses.
-    """
+    """Values between the cell centres of a rectilinear grid of rising coordinates; beyond it only if ``is_endless``."""
 
     def __init__(self, xs: np.ndarray, ys: np.ndarray, values: Rows, *, is_endless: bool = False) -> None:
         beyond: dict[str, Any] = {"bounds_error": False, "fill_value": None} if is_endless else {}
@@ -168,11 +165,8 @@ class Change(Protocol):
 class FieldInTime:
     """A field of every round: one map and set of sites, with values that may change.
 
-    Args:
-        first: The field of round 0; only values and summits differ in other rounds.
-        change: Its surfaces; None for a static field.
-        minimum: Least value of all rounds, at least approximately.
-        maximum: Largest value, likewise.
+    ``first`` is that of round 0; ``change`` None is a static field; ``minimum`` and ``maximum`` are those of all
+    rounds, at least approximately.
     """
 
     def __init__(
@@ -226,11 +220,7 @@ def _keep(known: dict[int, T], key: int, value: T) -> None:
 
 
 def spread(rng: np.random.Generator, sites: Places, n_places: int) -> Float[np.ndarray, "n_places 2"]:
-    """Random sites, separated from each other.
-
-    Sites are taken in random order, each at least half the side of a site's share of the map from those before it; this
-    distance is lowered until enough sites qualify.
-    """
+    """Random sites, separated from each other: by half the side of a site's share of the map, or less if it must be."""
     order = sites[rng.permutation(len(sites))]
     apart = 0.5 * float(np.sqrt(np.prod(np.ptp(sites, axis=0)) / n_places))
     while True:

@@ -29,15 +29,10 @@ _MOST_GAP_CELLS = 1024
 
 @dataclass(frozen=True, eq=False)
 class Raster:
-    """One band of a GeoTIFF, or an array.
+    """One band of a GeoTIFF, or an array, north row first if ``is_north_up``.
 
-    Args:
-        values: One per cell; north row first if ``is_north_up``.
-        masked: Cells that the file marks as missing.
-        edges: West, south, east and north edge, in the unit of its coordinates.
-        is_placed: True if the file is georeferenced.
-        is_north_up: True if its rows run from west to east, the first of them in the north.
-        crs: Coordinate reference system as a rasterio object; None if it names none.
+    Cells are ``masked`` where the file marks them as missing. Edges are west, south, east and north in the unit of its
+    coordinates; ``is_placed`` if the file is georeferenced; ``crs`` is an object of rasterio.
     """
 
     values: Num[np.ndarray, "rows columns"]
@@ -96,17 +91,8 @@ def read_array(path: str, at: str) -> Raster:
 def raster_field(
     settings: RasterFieldSettings, max_sites: int, at: str = "$.field", *, may_have_gaps: bool = True
 ) -> Field:
-    """Raster as a field, bilinear between cell centres; a gap is where any of the four cells has no value.
-
-    ``may_have_gaps``: robots can avoid cells without a value.
-
-    Raises:
-        ConfigError: If the file cannot be read, gives no location or unit, is rotated, has no four neighbouring cells
-            with values, or has gaps that are not allowed.
-        MissingPackageError: If a GeoTIFF is named and the extra ``geo`` is not installed.
-
-    Warns:
-        DataWarning: If cells have no value, and how many; if a number may stand for none.
+    """Raster as a field, bilinear between cell centres; a gap, where any of the four cells has no value, is told or
+    refused.
     """
     raster = _read(settings, at)
     at = f"{at}.raster"
@@ -279,9 +265,8 @@ class _Cells:
         return own
 
     def touched(self, squares: Marks) -> Bool[np.ndarray, "own_rows own_columns"]:
-        """Mark the map cells that touch marked squares between four cell centres, south row first.
-
-        Without a projection the squares are the map's own cells. With a projection the map has about as many cells.
+        """Mark the map cells that touch marked squares between four cell centres, which without a projection are the
+        same.
         """
         if self.projection is None:
             return squares

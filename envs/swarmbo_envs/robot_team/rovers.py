@@ -235,9 +235,8 @@ class Simulator:
 class Rovers(Mover):
     """Robots with wheels on a terrain, each simulated separately; separation comes from their planned paths.
 
-    A rover that tips over, gets stuck or slides off its path by more than three quarters of its length is put upright
-    on the path at the point that it had reached. A rover with an empty battery is carried to its base. Its round has
-    failed.
+    A rover that tips over, gets stuck or slides off its path is put upright on the path at the point that it had
+    reached, and one with an empty battery is carried to its base. Its round has failed.
     """
 
     settings: MujocoSettings
