@@ -11,7 +11,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap, ListedColormap, Normalize
 
 from swarmbo.plotting import style
-from swarmbo.plotting.history import World, driven_by, failures, path_of, stops_of
+from swarmbo.plotting.history import Records, World, driven_by, failures, path_of, stops_of
 from swarmbo.plotting.places import draw_bases, draw_failed, draw_sensors, draw_stops, draw_ways
 from swarmbo.plotting.surface import Lattice, level_lines, world_lattice
 from swarmbo.records import RoundRecord
@@ -54,7 +54,7 @@ class MovingMap:
         )
         self.image.set_in_layout(False)  # what moves must not push the axes about
 
-    def show(self, records: Sequence[RoundRecord], links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> Drawn:
+    def show(self, records: Records, links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> Drawn:
         """Bring the map to the last record; returns artists in drawing order, to be removed but for the image."""
         self.image.set_data(picture)
         lines = self._level is not None and picture.count() and level_lines(self._lattice, picture, self._level)
@@ -62,7 +62,7 @@ class MovingMap:
         drawn["true level"] = self._lines(self._true_lines, **style.TRUE_LEVEL)
         return drawn | (self._sensors if self._world.standpoints else self._robots)(records, links)
 
-    def _sensors(self, records: Sequence[RoundRecord], links: list[tuple[str, str]]) -> Drawn:
+    def _sensors(self, records: Records, links: list[tuple[str, str]]) -> Drawn:
         stands = self._world.standpoints
         look: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.5, "alpha": 0.7}
         return {
@@ -71,7 +71,7 @@ class MovingMap:
             "recommendation": self._recommendation(records[-1]),
         }
 
-    def _robots(self, records: Sequence[RoundRecord], links: list[tuple[str, str]]) -> Drawn:
+    def _robots(self, records: Records, links: list[tuple[str, str]]) -> Drawn:
         ax, agents, is_crowded = self.ax, self._agents, len(self._agents) > _MOST_APART
         ends = {agent: path_of(records, agent)[-1] for agent in agents}
         ways = [driven_by(records, agent) for agent in agents]
