@@ -17,9 +17,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 @dataclass
 class WorldEpisode:
-    """State that the episodes of all worlds share; ``number`` counts the episodes of a seed, each with its own
-    randomness.
-    """
+    """State that the episodes of all worlds share; ``number`` counts the episodes of a seed."""
 
     seed: int
     number: int
@@ -126,7 +124,6 @@ class SavedState:
 
 
 def _differences(there: object, here: object, path: str = "$") -> Iterator[tuple[str, object, object]]:
-    """Path and both values of all differences between two pieces of plain data."""
     if isinstance(there, dict) and isinstance(here, dict):
         for key in dict.fromkeys([*there, *here]):
             yield from _differences(there.get(key), here.get(key), f"{path}.{key}")

@@ -87,9 +87,7 @@ class TurboRegion(Settings, frozen=True):
 
 @dataclass(frozen=True)
 class RegionState:
-    """State of a trust region: evaluations before ``first`` are set aside, ``n_fresh`` points of its design are to
-    come.
-    """
+    """State of a trust region: the first evaluation that counts, and the number of points of its design to come."""
 
     first: int
     restarts: int
@@ -216,7 +214,6 @@ def _draw(
     z: Float[np.ndarray, " t"],
     candidates: Float[np.ndarray, "m n"],
 ) -> Float[np.ndarray, " m"]:
-    """Joint draw from the posterior at candidates, by Matheron's rule."""
     lengthscales, outputscale = _lengthscales(model), model.covar_module.outputscale.item()
     noise, constant = model.likelihood.noise.item(), model.mean_module.constant.item()
     prior = draw(rng, "matern52", lengthscales, outputscale, _FEATURES)

@@ -44,7 +44,6 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> np.nd
 
 
 def _claimed_size(stream: IO[bytes]) -> int:
-    """Bytes of an array's numbers by its header."""
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"got arrays of format {version}; wanted 1.0 or 2.0")

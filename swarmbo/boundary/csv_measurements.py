@@ -142,7 +142,6 @@ def _whole_rows(
 
 
 def _number(settings: CsvColumns, row: list[str], column: int, line: int, name: str, at: str) -> float:
-    """Number of a cell; NaN of an empty one."""
     text = row[column] if column < len(row) else ""
     if is_missing(text):
         return math.nan

@@ -43,7 +43,6 @@ def holds(rings: Sequence[Float[np.ndarray, "k 2"]], places: Float[np.ndarray, "
 
 
 def _polygons(data: Any, at: str) -> Iterator[Any]:
-    """Coordinates of all polygons in a piece of GeoJSON."""
     kind = data.get("type") if isinstance(data, dict) else None
     if kind == "FeatureCollection":
         for feature in data.get("features", ()):

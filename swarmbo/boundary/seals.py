@@ -69,42 +69,38 @@ def _digest(body: bytes, after: str = "") -> str:
 
 
 class LoggedLines(msgspec.Struct, frozen=True):
-    """Complete lines of a log without their digests, their length in the file (the rest was torn), the last digest, and
-    what is wrong with the line after them.
-    """
+    """Complete lines of a log, their length in the file (the rest was torn), the last digest, and damage after them."""
 
     lines: list[bytes]
     length: int
-    digest: str | None
+    digest: str
     damage: str | None = None
 
 
 def logged_lines(
-    text: bytes, start: str | None, path: Path, is_record: Callable[[bytes, int], bool], noun: str = "round"
+    text: bytes, start: str, path: Path, is_record: Callable[[bytes, int], bool], noun: str = "round"
 ) -> LoggedLines:
     """Lines of a log, up to a damaged or changed one; a torn last line is left out.
 
-    ``start`` is the first digest of the chain; None for a run of an earlier version without digests.
+    ``start`` is the first digest of the chain.
     """
     rows = text.split(b"\n")[:-1]
     lines, length, last, damage = list[bytes](), 0, start, None
     for number, row in enumerate(rows):
-        sealed = read_seal(row, last or "")
-        if sealed is not None and last is not None and not sealed.fits:
+        sealed = read_seal(row, last)
+        if sealed is not None and not sealed.fits:
             damage = (
                 f"{path}: line {number + 1} was changed or damaged: its digest does not fit; delete it and what "
                 f"follows it, and `swarmbo resume {path.parent}` measures these {noun}s again"
             )
             break
-        line = row if sealed is None else sealed.text
-        if (sealed is None) is not (last is None) or not is_record(line, number):
+        if sealed is None or not is_record(sealed.text, number):
             # else torn, as by a power failure: the round will be measured again
             if sealed is not None or number < len(rows) - 1:
                 damage = f"{path}: line {number + 1} is not the record of {noun} {number}"
             break
-        lines.append(line)
-        length += len(row) + 1
-        last = None if sealed is None else sealed.digest
+        lines.append(sealed.text)
+        length, last = length + len(row) + 1, sealed.digest
     return LoggedLines(lines, length, last, damage)
 
 

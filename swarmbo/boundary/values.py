@@ -125,6 +125,14 @@ def table(given: object, wanted: str, at: str) -> dict[str, Any]:
     return {exact(key): value for key, value in entries.items()}
 
 
+def flat(table: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Values of nested tables by path: ``coordination.kind``."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        found |= flat(value, f"{above}{key}.") if isinstance(value, Mapping) and value else {f"{above}{key}": value}
+    return found
+
+
 def query_name(query: object) -> str:
     """Id of a query, from the query or the id itself."""
     name = getattr(query, "id", query)

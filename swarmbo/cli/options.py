@@ -25,7 +25,6 @@ class _Commands(TyperGroup):
     """The commands; of an option that one of them does not have, what may be meant is said."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command."""
         given = [*getattr(ctx, "_protected_args", []), *ctx.args]
         try:
             return super().invoke(ctx)

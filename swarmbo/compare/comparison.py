@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from swarmbo.boundary.values import flat
 from swarmbo.compare.statistics import PairedDifference, paired_difference
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.metrics.scores import (
@@ -35,16 +36,10 @@ _MOST_NAMED = 6  # problems in one note
 
 
 class ComparisonRow(msgspec.Struct, frozen=True):
-    """One method on one problem by one metric; less is better in all but F1 scores.
+    """One method on one problem by one metric; less is better in all but F1 scores, which have no unit.
 
-    Args:
-        method: Its name; the settings in which methods differ.
-        unit: Unit of the values; empty for F1 scores.
-        mean: Mean over all seeds of this method.
-        reference: The method that it is compared to.
-        difference: This method minus the reference, seed by seed. None for the reference itself, and without common
-            seeds.
-        decides: True for the primary metric of the problem's task.
+    ``difference`` is this method minus the reference, seed by seed; None for the reference itself, and without common
+    seeds. ``decides`` for the primary metric of the problem's task.
     """
 
     problem: str
@@ -289,14 +284,14 @@ def method_labels(
         ...                {"coordination": {"kind": "max-sum", "rounds": 9}}])
         ['exact', 'max-sum (rounds=5)', 'max-sum (rounds=9)']
     """
-    flat = [{table: _flat(settings) for table, settings in method.items()} for method in methods]
+    tables = [{table: flat(settings) for table, settings in method.items()} for method in methods]
     groups: dict[Hashable, list[_Tables]] = {}
-    for method, problem in zip(flat, problems or [None] * len(flat), strict=True):
+    for method, problem in zip(tables, problems or [None] * len(tables), strict=True):
         groups.setdefault(problem, []).append(method)
     side_by_side = list(groups.values())
     return [
         ", ".join(filter(None, (_table_label(method, side_by_side, table) for table in method))) or _kind(method)
-        for method in flat
+        for method in tables
     ]
 
 
@@ -318,7 +313,7 @@ def problem_names(problems: Sequence[tuple[ProblemKey, str]]) -> dict[ProblemKey
 
 def _settings(problem: ProblemKey) -> dict[str, Any]:
     environment, rounds = msgspec.json.decode(problem[0])
-    return {**_flat(environment), "rounds": rounds}
+    return {**flat(environment), "rounds": rounds}
 
 
 def _differing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
@@ -326,13 +321,6 @@ def _differing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> s
     keys = dict.fromkeys([*own, *(key for other in others for key in other)])
     differ = [key for key in keys if any(other.get(key, _ABSENT) != own.get(key, _ABSENT) for other in others)]
     return ", ".join(f"{key}={own[key]}" if key in own else f"{key} by default" for key in differ)
-
-
-def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in settings.items():
-        found |= _flat(value, f"{path}{key}.") if isinstance(value, Mapping) and value else {f"{path}{key}": value}
-    return found
 
 
 def _kind(method: _Tables) -> str:

@@ -46,7 +46,6 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
 
 
 def _time_table(comparison: Comparison) -> Table:
-    """Wall time, evaluations a second, and the busy share of workers."""
     table = Table(title="time", title_justify="left")
     for name in ("problem", "method"):
         table.add_column(name, overflow="fold")

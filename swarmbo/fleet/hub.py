@@ -108,7 +108,6 @@ class Hub:
     def _attempt(
         self, links: Callable[[Collection[str]], "Links | None"], offers: "Mapping[str, Offer] | None"
     ) -> list[letters.Word] | None:
-        """Decisions of the present agents; None if one of them failed."""
         words = dict[str, letters.Word]()
         # an order must not overtake outcomes that are still unacknowledged
         self._settle()
@@ -284,7 +283,6 @@ class Hub:
         self._count(HUB, self.mail.repeated, self.mail.refused)
 
     def _count(self, member: str, repeated: int, refused: int) -> None:
-        """Add a member's counts since its start."""
         before = self._counted.get(member, (0, 0))
         if repeated < before[0] or refused < before[1]:  # it restarted
             before = 0, 0

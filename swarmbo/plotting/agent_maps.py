@@ -59,9 +59,7 @@ def plot_view_errors(
     pooled: float | None,
     unit: str = "",
 ) -> Axes:
-    """Draw the map error of every agent by its own data (None: it measured nothing) and as fused, and of all data
-    pooled.
-    """
+    """Draw the map error of every agent by its own data (None: it has none) and as fused, and of all data pooled."""
     places, role = np.arange(len(own)), style.role_of(list(own))
     for errors, colour, marker, label in ((own, _OWN, "o", "own data alone"), (fused, _FUSED, "D", "fused")):
         if errors:
@@ -140,7 +138,6 @@ class _Maps:
         return float(everything.min()), float(everything.max())
 
     def draw(self, figure: SubFigure) -> None:
-        """Two rows of maps, with one colour bar."""
         columns = len(self.chosen) + 1
         grid, limits = figure.add_gridspec(2, columns), self.limits
         panels: list[Axes] = []

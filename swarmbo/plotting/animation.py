@@ -19,7 +19,6 @@ from swarmbo.plotting.formats import write_frames
 from swarmbo.plotting.history import Records, World, agents_of, belief_after, failures
 from swarmbo.plotting.moving_map import MovingMap, band_colours
 from swarmbo.plotting.regret import best_so_far, scale_regret, scores
-from swarmbo.records import Goal
 
 _RESOLUTION = 56
 _DPI = 100
@@ -46,9 +45,7 @@ def write_animation(
 def render_frames(
     records: Records, world: World, settings: ExactGPSettings, shown: Sequence[int], stride: int = 1
 ) -> list[UInt8[np.ndarray, "height width 3"]]:
-    """Draw the RGB frames of an animation, of one size, after the records at some places; ``stride`` is for the
-    caption.
-    """
+    """Draw the RGB frames of an animation after the records at some places; ``stride`` is for the caption."""
     lattice = surface.lattice_over(world, _RESOLUTION)
     beliefs = [belief_after(records[: place + 1], settings, world.domain) for place in shown]
     posteriors = [None if belief is None else belief.posterior(lattice.points) for belief in beliefs]
@@ -77,11 +74,9 @@ class _Layer:
 
     @property
     def colours(self) -> Colormap:
-        """Its colour map."""
         return style.STD_COLOURS if self.is_deviation else style.MEAN_COLOURS
 
     def picture(self, frame: int) -> np.ma.MaskedArray:
-        """Its values in a frame on the lattice."""
         values = self.frames[frame]
         return np.ma.masked_all(self.lattice.shown.shape) if values is None else self.lattice.image(values)
 
@@ -146,7 +141,6 @@ class _Scene:
     def draw(
         self, records: Records, place: int, pictures: Sequence[np.ma.MaskedArray], caption: str
     ) -> UInt8[np.ndarray, "height width 3"]:
-        """The frame after the record at a place."""
         past = records[: place + 1]
         # A record holds the links at the moment of deciding, that is, at the places where the round before it ended.
         links = records[place + 1].links if place + 1 < len(records) else []
@@ -174,7 +168,6 @@ def _caption(records: Records, place: int, world: World, stride: int) -> str:
 
 
 def _range(layers: Sequence[_Layer]) -> Normalize:
-    """One colour range for all frames of some maps."""
     values = [values[layer.lattice.shown.ravel()] for layer in layers for values in layer.frames if values is not None]
     if not values:
         return Normalize(0.0, 1.0)
@@ -187,7 +180,7 @@ def _curve(records: Records, world: World) -> tuple[np.ndarray, str, str]:
     """Score that the run is about, where the truth is known, else the best measurement so far; its name and unit."""
     if records[-1].score is None:
         return best_so_far(records), "Best measurement", world.unit
-    kept: dict[Goal, tuple[str, str, str]] = {
+    kept = {
         "peak": ("simple_regret", "Simple regret", world.unit),
         "map": ("map_rmse", "Map error", world.unit),
         "level": ("level_f1", "F1 of the level", ""),

@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from swarmbo.belief import ExactGPSettings, PlaceBelief
-from swarmbo.plotting import places, style
+from swarmbo.plotting import places, style, surface
 from swarmbo.plotting.history import Records, World, agents_of, belief_after, failures, measurements
-from swarmbo.plotting.surface import Lattice, frame_map, lattice_over, plot_field, plot_lattice, world_lattice
 
 
 def plot_truth(ax: Axes, world: World, limits: tuple[float, float] | None = None) -> Axes:
@@ -20,7 +19,7 @@ def plot_truth(ax: Axes, world: World, limits: tuple[float, float] | None = None
     if world.points is None or world.values is None:
         return style.say(ax, "the truth is not known")
     label = style.with_unit("true value", world.unit)
-    plot_field(ax, world.points, world.values, limits=limits, label=label, has_holes=bool(world.no_go))
+    surface.plot_field(ax, world.points, world.values, limits=limits, label=label, has_holes=bool(world.no_go))
     return _mark_maximum(_framed(ax, world), world) if world.goal == "peak" else _framed(ax, world)
 
 
@@ -28,29 +27,29 @@ def plot_mean(
     ax: Axes,
     belief: PlaceBelief | None,
     world: World,
-    lattice: Lattice | None = None,
+    lattice: surface.Lattice | None = None,
     limits: tuple[float, float] | None = None,
 ) -> Axes:
     """Draw the mean of a belief, by default on a lattice over the world; without a belief a note."""
     ax.set_title("Belief: mean")
     if belief is None:
         return _without_belief(ax, world)
-    lattice = lattice or lattice_over(world)
+    lattice = lattice or surface.lattice_over(world)
     mean, _ = belief.posterior(lattice.points)
-    plot_lattice(ax, lattice, mean, limits=limits, label=style.with_unit("posterior mean", world.unit))
+    surface.plot_lattice(ax, lattice, mean, limits=limits, label=style.with_unit("posterior mean", world.unit))
     return _framed(ax, world)
 
 
-def plot_std(ax: Axes, belief: PlaceBelief | None, world: World, lattice: Lattice | None = None) -> Axes:
+def plot_std(ax: Axes, belief: PlaceBelief | None, world: World, lattice: surface.Lattice | None = None) -> Axes:
     """Draw the standard deviation of a belief; arguments and result are those of ``plot_mean``."""
     ax.set_title("Belief: standard deviation")
     if belief is None:
         return _without_belief(ax, world)
-    lattice = lattice or lattice_over(world)
+    lattice = lattice or surface.lattice_over(world)
     _, var = belief.posterior(lattice.points)
     std = np.sqrt(np.maximum(var, 0.0))
     label = style.with_unit("posterior standard deviation", world.unit)
-    plot_lattice(ax, lattice, std, style.STD_COLOURS, _from_zero(std), label, n_contours=0)
+    surface.plot_lattice(ax, lattice, std, style.STD_COLOURS, _from_zero(std), label, n_contours=0)
     return _framed(ax, world)
 
 
@@ -63,16 +62,16 @@ def plot_error(ax: Axes, belief: PlaceBelief | None, world: World) -> Axes:
     error = np.abs(mean - world.values)
     look: dict[str, Any] = {"n_contours": 0, "has_holes": bool(world.no_go), "limits": _from_zero(error)}
     label = style.with_unit("absolute error", world.unit)
-    plot_field(ax, world.points, error, style.ERROR_COLOURS, label=label, **look)
+    surface.plot_field(ax, world.points, error, style.ERROR_COLOURS, label=label, **look)
     return _framed(ax, world)
 
 
 def plot_level(ax: Axes, world: World, level: float, belief: PlaceBelief | None = None) -> Axes:
     """Draw the line where a field, or the mean of a belief about it, is at a level."""
-    lattice, values = lattice_over(world), None
+    lattice, values = surface.lattice_over(world), None
     if belief is not None:
         values = belief.posterior(lattice.points)[0]
-    elif (found := world_lattice(world)) is not None:
+    elif (found := surface.world_lattice(world)) is not None:
         lattice, values = found
     if values is not None and values.min() < level < values.max():
         look = style.LEVEL if belief is not None else style.TRUE_LEVEL
@@ -85,7 +84,7 @@ def belief_map_figure(records: Records, world: World, settings: ExactGPSettings)
     world.require_plane()
     world = world.at(records[-1].round)
     belief = belief_after(records, settings, world.domain)
-    lattice = lattice_over(world)
+    lattice = surface.lattice_over(world)
     has_truth = world.values is not None and world.values.size > 0
     with style.applied():
         figure, panels = _panels(world, 4 if has_truth else 2)
@@ -132,14 +131,14 @@ def _without_belief(ax: Axes, world: World) -> Axes:
 
 def _framed(ax: Axes, world: World) -> Axes:
     places.draw_terrain(ax, world)
-    return frame_map(ax, world)
+    return surface.frame_map(ax, world)
 
 
 def _from_zero(values: Float[np.ndarray, " m"]) -> tuple[float, float] | None:
     return (0.0, float(values.max())) if values.max() > 0 else None
 
 
-def _shared_limits(belief: PlaceBelief | None, world: World, lattice: Lattice) -> tuple[float, float] | None:
+def _shared_limits(belief: PlaceBelief | None, world: World, lattice: surface.Lattice) -> tuple[float, float] | None:
     """One colour scale for truth and mean, so that equal colours mean equal values."""
     values = [] if world.values is None else [world.values]
     if belief is not None:

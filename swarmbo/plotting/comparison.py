@@ -17,9 +17,7 @@ from swarmbo.plotting import style
 
 @dataclass(frozen=True, eq=False)
 class RegretCurves:
-    """Score of one method on one problem, seed by seed, after the measurements that the whole team attempted (mean over
-    seeds).
-    """
+    """Score of one method on one problem, seed by seed, after measurements of the whole team (mean over seeds)."""
 
     problem: str
     method: str

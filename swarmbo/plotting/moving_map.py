@@ -10,9 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap, ListedColormap, Normalize
 
-from swarmbo.plotting import style
+from swarmbo.plotting import places as marks, style
 from swarmbo.plotting.history import Records, World, driven_by, failures, path_of, stops_of
-from swarmbo.plotting.places import draw_bases, draw_failed, draw_sensors, draw_stops, draw_ways
 from swarmbo.plotting.surface import Lattice, level_lines, world_lattice
 from swarmbo.records import RoundRecord
 
@@ -67,7 +66,7 @@ class MovingMap:
         look: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.5, "alpha": 0.7}
         return {
             "links": self._lines([np.stack([stands[a], stands[b]]) for a, b in links], **look),
-            "sensors": draw_sensors(self.ax, records[-1], stands, sizes=(22, 30, 6), width=1.6),
+            "sensors": marks.draw_sensors(self.ax, records[-1], stands, sizes=(22, 30, 6), width=1.6),
             "recommendation": self._recommendation(records[-1]),
         }
 
@@ -87,11 +86,11 @@ class MovingMap:
         look: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.6 if is_crowded else 1.1}
         return {
             "no-go": [style.draw_no_go(ax, rings) for rings in self._world.no_go],
-            "ways": draw_ways(ax, ways, 0.9),
-            "recent": draw_ways(ax, [way[max(0, n - 1) :] for n, way in zip(before, ways, strict=True)], **broad),
-            "stops": draw_stops(ax, [stops_of(records, agent) for agent in agents], 2.8),
-            "bases": draw_bases(ax, self._world),  # above the ways that lead there
-            "failed": draw_failed(ax, failures(records), 6, 1.6, casing=3.2),
+            "ways": marks.draw_ways(ax, ways, 0.9),
+            "recent": marks.draw_ways(ax, [way[max(0, n - 1) :] for n, way in zip(before, ways, strict=True)], **broad),
+            "stops": marks.draw_stops(ax, [stops_of(records, agent) for agent in agents], 2.8),
+            "bases": marks.draw_bases(ax, self._world),  # above the ways that lead there
+            "failed": marks.draw_failed(ax, failures(records), 6, 1.6, casing=3.2),
             "links": self._lines(pairs, linestyles=(0, (2, 1.5)), **look),
             "recommendation": self._recommendation(records[-1]),
             "best": [] if star is None else ax.plot(*star, **style.BEST),

@@ -43,11 +43,7 @@ def full_name(thing: object) -> str:
 
 
 def find_in(folders: Sequence[str], name: str, at: str) -> None:
-    """Let Python look for a module in folders too, after all others, so that they hide nothing.
-
-    Raises:
-        ConfigError: If the folders hold such a module, and Python finds another one of that name first.
-    """
+    """Let Python look for a module in folders too, after all others, so that they hide nothing."""
     sys.path += [folder for folder in folders if folder not in sys.path]
     invalidate_caches()
     module = name.partition(":")[0].partition(".")[0]
@@ -85,11 +81,7 @@ def load(name: str, at: str) -> Any:
 
 
 def load_class(name: str, at: str) -> type:
-    """Load the class that ``module:Class`` names.
-
-    Raises:
-        ConfigError: If it cannot be loaded, or is no class.
-    """
+    """Load the class that ``module:Class`` names."""
     found = load(name, at)
     if not isinstance(found, type):
         raise ConfigError(f"got {name!r}, which is {_what(found)}; wanted a class", at=at)
@@ -100,9 +92,6 @@ def make(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> Any:
     """Make a user's own object from the rest of its table.
 
     Settings become the fields of a ``msgspec.Struct``, such as a Settings, else keywords of the maker.
-
-    Raises:
-        ConfigError: If the settings do not fit, or the maker raises anything.
     """
     try:
         if isinstance(maker, type) and issubclass(maker, msgspec.Struct):
@@ -143,11 +132,7 @@ def takes_anything(maker: Any) -> bool:
 
 
 def checked_as(wanted: Any, given: Any, owner: object, method: str) -> Any:
-    """Return a method's result if it is of the wanted class.
-
-    Raises:
-        ShapeError: If it is not.
-    """
+    """Return a method's result if it is of the wanted class."""
     if isinstance(given, wanted):
         return given
     names = [part.__name__.removesuffix("Type") for part in getattr(wanted, "__args__", (wanted,))]

@@ -9,11 +9,10 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pettingzoo
 
@@ -21,17 +20,11 @@ from swarmbo.boundary.processes import begin_process, without_interrupts
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.records import RoundRecord
 from swarmbo.runs.report import Summary
-from swarmbo.runs.rounds import Heartbeat, OnRound
+from swarmbo.runs.rounds import Calls, OnRound
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.world import load_plug_ins
 
-
-class Task(Protocol):
-    """Work of a process on a run; it can be pickled."""
-
-    def __call__(self, *, on_round: OnRound, failures: Mapping[int, str], heartbeat: Heartbeat) -> Summary:
-        """Run to the end with callbacks for rounds and steps; rounds in ``failures`` are not tried again."""
-        ...
+Task = Callable[[Calls], Summary]  # work of a process on a run to its end; it can be pickled
 
 
 class _Failed(NamedTuple):
@@ -45,7 +38,7 @@ def attend(scenario: Scenario, first: Task, again: Task, on_round: OnRound) -> S
     """Run in successive processes until the run is complete: ``first``, then ``again`` after each failed step."""
     failures, task = dict[int, str](), first
     while True:
-        ended = _attend(scenario, partial(task, failures=failures), on_round)
+        ended = _attend(scenario, task, failures, on_round)
         if not isinstance(ended, _Failed):
             return ended
         if ended.round == 0:
@@ -59,10 +52,10 @@ def attend(scenario: Scenario, first: Task, again: Task, on_round: OnRound) -> S
         task = again
 
 
-def _attend(scenario: Scenario, task: Callable[..., Summary], on_round: OnRound) -> Summary | _Failed:
+def _attend(scenario: Scenario, task: Task, failures: Mapping[int, str], on_round: OnRound) -> Summary | _Failed:
     assert scenario.step_timeout_s is not None, "a run without a time limit needs no process that watches it"
     step, deadline = None, None
-    with spawned(scenario, "$.step_timeout_s", _work, task) as (receiving, process):
+    with spawned(scenario, "$.step_timeout_s", _work, task, failures) as (receiving, process):
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if step is not None and not receiving.poll(left):
@@ -88,7 +81,7 @@ def _attend(scenario: Scenario, task: Callable[..., Summary], on_round: OnRound)
                 return content
 
 
-def _work(sending: Connection, task: Callable[..., Summary]) -> None:
+def _work(sending: Connection, task: Task, failures: Mapping[int, str]) -> None:
     """Run a task, and send every round, every step, and the end."""
 
     def on_round(record: RoundRecord, was_logged: bool) -> None:
@@ -98,7 +91,7 @@ def _work(sending: Connection, task: Callable[..., Summary]) -> None:
         sending.send(("step", step))
 
     try:
-        sending.send(("end", task(on_round=on_round, heartbeat=heartbeat)))
+        sending.send(("end", task(Calls(on_round, heartbeat=heartbeat, failures=failures))))
     except BaseException as error:  # noqa: BLE001  raised again in the calling process
         sending.send(("error", _portable(error)))
 

@@ -34,30 +34,23 @@ class CopiedWorld:
         return cls(scenario, entry_point_of(scenario, "$.workers"), trust)
 
     def __call__(self) -> Evaluate:
-        """Make the copy."""
+        """Make the copy, and again after a step that raised."""
         register(self.scenario.environment["id"], self.entry_point)
-        return _Copy(self).evaluate
+        made: tuple[Environment, FunctionWorld] | None = self._make()
 
+        def evaluate(task: str, point: Mapping[str, float]) -> Any:
+            nonlocal made
+            (env, world), made = made or self._make(), None  # until the step has succeeded
+            env.unwrapped.at_query(number_of(task))
+            infos = env.step(world.actions(point, env.possible_agents))[4]
+            made = env, world
+            return plain_infos(infos)
 
-class _Copy:
-    """A copy of a world, made again after a step that raised."""
-
-    def __init__(self, work: CopiedWorld) -> None:
-        self._work = work
-        self._made: tuple[Environment, FunctionWorld] | None = self._make()
-
-    def evaluate(self, task: str, point: Mapping[str, float]) -> Any:
-        """Infos of the evaluation of a query, plain data."""
-        env, world = self._made or self._make()
-        self._made = None  # until the step has succeeded
-        env.unwrapped.at_query(number_of(task))
-        infos = env.step(world.actions(point, env.possible_agents))[4]
-        self._made = env, world
-        return plain_infos(infos)
+        return evaluate
 
     def _make(self) -> tuple[Environment, FunctionWorld]:
-        env = make_environment(self._work.scenario, self._work.trust)
-        reset(env, self._work.scenario.seed)
+        env = make_environment(self.scenario, self.trust)
+        reset(env, self.scenario.seed)
         require_copies(env)
         return env, FunctionWorld(env)
 

@@ -13,15 +13,7 @@ from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.fusion.settings import FusedSettings
-from swarmbo.boundary.values import error_text
-from swarmbo.errors import (
-    ConfigError,
-    DataWarning,
-    MissingPackageError,
-    RunFolderError,
-    StateVersionError,
-    SwarmboError,
-)
+from swarmbo.errors import ConfigError, DataWarning, MissingPackageError, RunFolderError, StateVersionError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import unloaded_kernels
 from swarmbo.plotting import AgentViews, Formats, World, style
@@ -32,24 +24,13 @@ from swarmbo.registry import name_of
 from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scenario import make_environment
-from swarmbo.runs.world import has_scene, is_filmed
+from swarmbo.runs.world import maker_of
 from swarmbo.runs.world_record import WorldRecord, graph_in_use, read_truth, read_world
 from swarmbo.spaces import Domain
 from swarmbo.team import Team
 
 _NOTE = "figures.json"
 _LONGEST_NAME, _LONGEST_UNIT, _LARGEST_PLACE = 120, 40, 1e100
-# errors of drawing an edited file of an earlier version, which has no digest
-_MISFITS = (
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    MemoryError,
-    RuntimeError,
-)
 
 
 def world_of(folder: RunFolder) -> World:
@@ -88,23 +69,8 @@ def _graph_of(record: WorldRecord) -> FactorGraph | None:
 
 
 def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
-    """Draw a run, complete or not, into its folder ``figures``, by default as PNG and GIF; ``figures.json`` lists the
-    files.
-    """
-    folder = RunFolder.open(path)
-    try:
-        return _draw(folder, formats or Formats())
-    except SwarmboError:
-        raise
-    except _MISFITS as error:
-        if folder.is_sealed:  # unchanged, so the error is not the file's
-            raise
-        raise RunFolderError(
-            f"{path}: cannot be drawn: its files do not belong together ({error_text(error)})"
-        ) from error
-
-
-def _draw(folder: RunFolder, formats: Formats) -> list[Path]:
+    """Draw a run, complete or not, into its folder ``figures``, by default as PNG and GIF."""
+    folder, formats = RunFolder.open(path), formats or Formats()
     records = folder.records()
     if not records:
         return []
@@ -112,7 +78,6 @@ def _draw(folder: RunFolder, formats: Formats) -> list[Path]:
     world = replace(_in_step(world, records), method=_method(folder))
     if not all(abs(edge) < _LARGEST_PLACE for edge in (*world.domain.low, *world.domain.high)):
         raise RunFolderError(f"{folder.path}: cannot be drawn: its box of locations is not finite, or beyond 1e100")
-    _require_short_names(folder, [*world.variables, *(sample.agent for record in records for sample in record.samples)])
     belief, into = folder.scenario().belief, folder.path / "figures"
     fused = isinstance(belief, FusedSettings)
     prior = belief.prior if fused else belief
@@ -153,15 +118,6 @@ def views_of(folder: RunFolder) -> AgentViews | None:
         return None
     belief = team.belief if team.problem.is_field else None
     return AgentViews(checkpoint.round, belief.views) if isinstance(belief, FusedBelief) else None
-
-
-def _require_short_names(folder: RunFolder, names: Sequence[str]) -> None:
-    longest = max(names, key=len, default="")
-    if len(longest) > _LONGEST_NAME:
-        raise RunFolderError(
-            f"{folder.path}: cannot be drawn: {longest[:20]!r}… is a name of {len(longest):,} characters; wanted at "
-            f"most {_LONGEST_NAME}"
-        )
 
 
 def _shortened(text: str, most: int) -> str:
@@ -221,7 +177,7 @@ _COLOURS = ["#ffffff", "#000000", style.INK, *(style.agent_colour(index) for ind
 def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) -> Path | None:
     """Write an animation of the rounds with a new best, drawn by a world that has ``replay`` and can be made here."""
     scenario = folder.scenario()
-    if not is_filmed(scenario.environment["id"]):
+    if not hasattr(maker_of(scenario.environment["id"]), "replay"):
         return None
     try:
         env = make_environment(
@@ -245,7 +201,7 @@ def write_scene(
 ) -> Path | None:
     """Write an animation of the rounds in three dimensions, if the world can be drawn so; a renderer may be missing."""
     scenario = folder.scenario()
-    if not has_scene(scenario.environment["id"]):
+    if not hasattr(maker_of(scenario.environment["id"]), "scene"):
         return None
     try:
         scene = make_environment(scenario).unwrapped.scene(*_SCENE)

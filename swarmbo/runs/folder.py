@@ -57,11 +57,7 @@ class RunFolder:
 
     @classmethod
     def make(cls, path: Path) -> Path:
-        """Make an empty folder for a run, or accept one that holds a run or nothing.
-
-        Raises:
-            RunFolderError: If it holds something else, or cannot be made.
-        """
+        """Make an empty folder for a run, or accept one that holds a run or nothing."""
         try:
             path.mkdir(parents=True, exist_ok=True)
             # the scenario's partial file is left by a run killed before it began
@@ -76,23 +72,16 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, scenario: Scenario, code: Mapping[str, str] | None = None) -> "RunFolder":
-        """Begin a run in a folder without one, made by ``make``; concurrent callers must hold its lock.
-
-        ``code`` has digests of the user's own code, by its name.
-        """
+        """Begin a run in a folder made by ``make`` and locked; ``code`` has digests of the user's own code."""
         folder = cls(path)
         text, used = dump(scenario), {**versions(), **(code or {})}
         note = {**used, "digest": _digest(tomllib.loads(text), used)}
-        folder.write_text(SCENARIO, text + "\n" + tomli_w.dumps({"versions": note}))
+        folder._replace(SCENARIO, (text + "\n" + tomli_w.dumps({"versions": note})).encode())
         return folder
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """Open the folder of a run that was begun.
-
-        Raises:
-            RunFolderError: If it is none, or if links, pipes or devices have the names of its files.
-        """
+        """Open the folder of a run that was begun."""
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such folder; wanted the folder of a run")
         require_own(path)
@@ -161,7 +150,6 @@ class RunFolder:
 
     @cached_property
     def _told(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """Tables of the scenario, and the versions that wrote them."""
         path = self.path / SCENARIO
         try:
             settings = read_toml(path)
@@ -171,7 +159,7 @@ class RunFolder:
         note = settings.pop("versions", {})
         if not isinstance(note, dict):
             raise RunFolderError(f"{path}: $.versions: got {note!r:.60}; wanted a table")
-        if "digest" in note and note["digest"] != _digest(settings, _without_digest(note)):
+        if note.get("digest") != _digest(settings, {key: value for key, value in note.items() if key != "digest"}):
             raise RunFolderError(
                 f"{path}: was changed or damaged after the run began: its digest does not fit; put it back, or run the "
                 "new settings in another folder"
@@ -179,18 +167,9 @@ class RunFolder:
         return settings, note
 
     @property
-    def is_sealed(self) -> bool:
-        """True if its files have digests; those of earlier versions have none."""
-        return "digest" in self._told[1]
-
-    @property
-    def _start(self) -> str | None:
-        """First digest of the log's chain: that of the settings; None for a run of an earlier version."""
-        return digest_of_table(self._told[0]) if self.is_sealed else None
-
-    def write_text(self, name: str, text: str) -> None:
-        """Write a file completely or not at all."""
-        self._replace(name, text.encode())
+    def _start(self) -> str:
+        """First digest of the log's chain: that of the settings."""
+        return digest_of_table(self._told[0])
 
     def write_json(self, name: str, value: Any) -> None:
         """Write plain data or a Struct with a digest, completely or not at all."""
@@ -201,37 +180,21 @@ class RunFolder:
         self._replace(name, seal(text.encode()))
 
     def read_sealed(self, name: str) -> bytes:
-        """Read a JSON object and check its digest.
-
-        Raises:
-            OSError: If it cannot be read.
-            ValueError: If it was changed since.
-        """
-        text = read_regular(self.path / name)
-        sealed = read_seal(text)
-        if sealed is None and self.is_sealed:
-            raise ValueError("its digest is missing")
-        if sealed is not None and not sealed.fits:
-            raise ValueError("it was changed or damaged: its digest does not fit")
-        return text if sealed is None else sealed.text
+        """Read a JSON object and check its digest; a ValueError if it was changed since."""
+        sealed = read_seal(read_regular(self.path / name))
+        if sealed is None or not sealed.fits:
+            raise ValueError(
+                f"it was changed or damaged: its digest {'is missing' if sealed is None else 'does not fit'}"
+            )
+        return sealed.text
 
     def write_arrays(self, name: str, arrays: dict[str, np.ndarray]) -> None:
-        """Write arrays of numbers, completely or not at all.
-
-        Raises:
-            RunFolderError: If they cannot be written.
-            ValueError: If one holds Python objects, which would have to be pickled.
-        """
+        """Write arrays of numbers, completely or not at all."""
         with self.writing(name):
             write_arrays(self.path / name, arrays)
 
     def read_arrays(self, name: str) -> dict[str, np.ndarray]:
-        """Read arrays.
-
-        Raises:
-            OSError: If they cannot be read.
-            ValueError: If they are damaged.
-        """
+        """Read arrays; a ValueError if they are damaged."""
         return read_arrays(self.path / name)
 
     def _replace(self, name: str, content: bytes) -> None:
@@ -291,23 +254,20 @@ class RunFolder:
 
     def append(self, line: bytes, timing: Timing) -> None:
         """Log a round; it is on the disk on return."""
-        noted, after = msgspec.json.encode(timing), self._last_digest()
-        if after is not None:
-            line, noted = seal(line, after), seal(noted)
         with self.writing("rounds.jsonl"):
-            append_line(self.path / "rounds.jsonl", line)
+            append_line(self.path / "rounds.jsonl", seal(line, self._last_digest()))
         with self.writing("timings.jsonl"), (self.path / "timings.jsonl").open("ab") as log:
-            log.write(noted + b"\n")
+            log.write(seal(msgspec.json.encode(timing)) + b"\n")
 
-    def _last_digest(self) -> str | None:
+    def _last_digest(self) -> str:
         """Digest that the next line continues, read from the end of the log."""
-        start, log = self._start, self.path / "rounds.jsonl"
-        if start is None or not regular_file(log):
-            return start
+        log = self.path / "rounds.jsonl"
+        if not regular_file(log):
+            return self._start
         with log.open("rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - SEAL_LENGTH, 0))
             last = read_seal(file.read())
-        return start if last is None else last.digest
+        return self._start if last is None else last.digest
 
     def network(self) -> list[NetworkRecord]:
         """Records of a fleet's network, one a round; empty without a fleet. A torn last line is left out."""
@@ -320,7 +280,7 @@ class RunFolder:
     def timings(self) -> list[Timing]:
         """Durations of the rounds; timings lost in a crash are missing."""
         path = self.path / "timings.jsonl"
-        return list(logged_timings(self._read(path.name), sealed=self.is_sealed, path=path))
+        return list(logged_timings(self._read(path.name), path))
 
 
 def versions() -> dict[str, str]:
@@ -340,10 +300,5 @@ def _is_record(line: bytes, number: int) -> bool:
         return False
 
 
-def _without_digest(note: dict[str, str]) -> dict[str, str]:
-    return {key: value for key, value in note.items() if key != "digest"}
-
-
 def _digest(settings: dict[str, Any], note: dict[str, str]) -> str:
-    """Digest of a scenario, independent of its formatting."""
     return digest_of_table({**settings, "versions": note})

@@ -17,8 +17,8 @@ def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
     rounds = ToldRounds(given, begun)
     ledger = rounds.ledger()
     for event in ledger.events:
-        given.watch(event)
-    ledger.watchers.append(given.watch)
+        given.calls.watch(event)
+    ledger.watchers.append(given.calls.watch)
     results = path / RESULTS
     results.mkdir(exist_ok=True)
     executor = make_executor(workers, work, results, scenario.step_timeout_s, scenario.modules or ())

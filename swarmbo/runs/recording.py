@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -49,7 +49,7 @@ from swarmbo.worlds import FunctionWorld, Infos, Report
 def record_reset(team: Team, infos: Infos, truth: GroundTruth | None) -> RoundRecord:
     """Round 0: measurements at reset, after the team learned them."""
     measured = [agent for agent in team.agents if Report.of(infos.get(agent, {})).is_placed]
-    samples = [_sample(agent, infos[agent], None, None, (None, None)) for agent in measured]
+    samples = [_sample(agent, infos[agent]) for agent in measured]
     record = RoundRecord(round=0, samples=samples, sharing=team.last_sharing, sharing_links=_sharing_links(team))
     return _complete(None, team, truth, record)
 
@@ -66,11 +66,6 @@ class Decided:
     report: SolveReport | None
     sharing: Traffic
 
-    @classmethod
-    def last(cls, team: Team) -> "Decided":
-        """Last decision of a team."""
-        return cls(team.last_query, team.last_report, team.last_sharing)
-
 
 def record_round(
     previous: RoundRecord,
@@ -82,7 +77,7 @@ def record_round(
     decided: Decided | None = None,
 ) -> RoundRecord:
     """Record of a round after the measurements were learned; without ``decided`` of the last decision."""
-    decided = decided or Decided.last(team)
+    decided = decided or Decided(team.last_query, team.last_report, team.last_sharing)
     query = decided.query
     before = {sample.agent: sample.location for sample in previous.samples}
     samples: list[Sample] = []
@@ -90,7 +85,7 @@ def record_round(
         target = actions[agent].tolist() if agent in actions else None
         place = target if agent in infos and target is not None else before.get(agent, target)
         if place is not None:
-            samples.append(_sample(agent, infos.get(agent, {}), target, place, _prediction(query, agent)))
+            samples.append(_sample(agent, infos.get(agent, {}), target, place, query))
     record = RoundRecord(
         round=previous.round + 1,
         samples=samples,
@@ -105,16 +100,12 @@ def record_round(
     return _complete(previous, team, truth, record)
 
 
-def _prediction(query: Query | None, agent: str) -> tuple[float | None, float | None]:
-    return (None, None) if query is None else (query.means.get(agent), query.stds.get(agent))
-
-
 def _sample(
     agent: str,
     info: Mapping[str, Any],
-    target: list[float] | None,
-    place: list[float] | None,
-    prediction: tuple[float | None, float | None],
+    target: list[float] | None = None,
+    place: list[float] | None = None,
+    query: Query | None = None,
 ) -> Sample:
     told = Report.of(info)
     return Sample(
@@ -124,8 +115,8 @@ def _sample(
         target=target,
         distance=told.distance,
         cost=told.cost,
-        mean=prediction[0],
-        std=prediction[1],
+        mean=None if query is None else query.means.get(agent),
+        std=None if query is None else query.stds.get(agent),
         declined=told.declined,
         noise_std=UNSET if math.isnan(told.noise_std) else told.noise_std,
         on_the_way=[_stop(stop) for stop in told.on_the_way] or UNSET,
@@ -144,9 +135,7 @@ def _stop(told: Report) -> Evaluation:
 
 @dataclass(frozen=True)
 class _Believed:
-    """Belief of the team after a round; ``mean`` (of agents, ``means``) is that at the truth's points, None without a
-    map.
-    """
+    """Belief of the team after a round; means are those at the truth's points, None without a map."""
 
     noise_std: float
     hyperparameters: dict[str, Any] | None
@@ -244,12 +233,8 @@ def noise_std_of(model: Model) -> float:
     return math.sqrt(math.fsum(variances))
 
 
-@dataclass(frozen=True)
-class References:
-    """Best true value of each baseline, and least individual outcomes by baseline (this run first) and quantity."""
-
-    values: dict[str, float] = field(default_factory=dict[str, float])
-    worst_off: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
+# best true value of each baseline, and least individual outcomes by baseline (this run first) and quantity
+References = tuple[dict[str, float], dict[str, dict[str, float]]]
 
 
 def find_references(
@@ -271,9 +256,9 @@ def find_references(
         if truth is not None:
             values[CENTRALISED], places[CENTRALISED] = _centralised(scenario, team, world, truth)
     if not hasattr(env.unwrapped, "worst_off"):
-        return References(values)
+        return values, {}
     told: dict[str, dict[str, float]] = {label: env.unwrapped.worst_off(place) for label, place in places.items()}
-    return References(values, {label: worst for label, worst in told.items() if worst})
+    return values, {label: worst for label, worst in told.items() if worst}
 
 
 def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: GroundTruth) -> tuple[float, np.ndarray]:
@@ -331,8 +316,8 @@ def summarise(
         unit=labels.unit,
         axis_unit=labels.axis_unit,
         is_joint=any(record.joint is not None for record in records),
-        references=references.values,
-        worst_off=references.worst_off,
+        references=references[0],
+        worst_off=references[1],
         source=_common([record.source for record in records if record.source is not None]),
         declined=declined(records),
         cost=total_cost(records),
@@ -342,9 +327,7 @@ def summarise(
         goal=goal,
         moves=moves,
         maximum_is=TRUE_MAXIMUM if truth is None else truth.maximum_is,
-        best_round=next(
-            (record.round for record in records if last.best is not None and record.best == last.best), None
-        ),
+        best_round=next((r.round for r in records if last.best is not None and r.best == last.best), None),
         failed_rounds=sum(record.failure is not None for record in records),
         links=UNSET if links is None else links,
         blocked=UNSET if links is None else blocked,

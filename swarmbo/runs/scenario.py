@@ -6,7 +6,7 @@ exhaust the memory.
 
 import difflib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,7 @@ import msgspec
 import pettingzoo
 from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
-from swarmbo.boundary.values import short
+from swarmbo.boundary.values import flat, short
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
 from swarmbo.evaluations.engines import Workers
@@ -138,15 +138,7 @@ def setting_paths(data: dict[str, Any]) -> list[str]:
         settings = kinds(slot).get(str(stated.get("kind", usual[slot]) if isinstance(stated, dict) else usual[slot]))
         found += [] if settings is None else [f"{slot}.{key}" for key in settings.__struct_fields__]
     nested = {key: part for key, part in world.items() if isinstance(part, dict)}
-    return list(dict.fromkeys([*found, *_stated_in(nested, "environment.")]))
-
-
-def _stated_in(table: Mapping[str, Any], above: str) -> Iterator[str]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _stated_in(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}"
+    return list(dict.fromkeys([*found, *flat(nested, "environment.")]))
 
 
 def _default(table: Slot) -> Any:

@@ -1,5 +1,6 @@
 """Scenario files, and settings on the command line: ``table.key=value``, and lists of alternatives for sweeps."""
 
+import copy
 import itertools
 import os
 import tomllib
@@ -69,9 +70,7 @@ def locate(source: str | os.PathLike[str]) -> Path:
 
 
 def find(name: str, ending: str = ".toml") -> Path | None:
-    """File of a shipped scenario, or with another ending: in the installed package first, then next to it, as in a
-    clone.
-    """
+    """File of a shipped scenario: in the installed package first, then next to it, as in a clone."""
     for folder in _folders():
         if (path := folder / f"{name}{ending}").is_file():
             return path
@@ -169,7 +168,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str], trust: bool 
         {'rounds': 5, 'coordination': {'kind': 'max-sum'}}
     """
     parsed = [parse_override(text) for text in overrides]
-    out = _copy(data)
+    out = copy.deepcopy(data)
     for path, value in sorted(parsed, key=lambda item: item[0][-1] != "kind"):
         table = out
         for depth, key in enumerate(path[:-1]):
@@ -240,10 +239,6 @@ def _parse_value(key: str, text: str) -> Any:
     value = parsed["value"]
     is_plain = len(parsed) == 1 and isinstance(value, bool | int | float | str | list | dict)
     return value if is_plain else text
-
-
-def _copy(value: Any) -> Any:
-    return {key: _copy(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
 def scenario_names(begun: str) -> list[str]:

@@ -46,14 +46,12 @@ def measurements(records: Sequence[RoundRecord], world: WorldRecord, scenario: S
 
 def _of_field(record: RoundRecord) -> list[tuple[list[float], dict[str, Any]]]:
     asked = [
-        (s.location, {"agent": s.agent, **_outcome(s.measurement, s.noise_std), **_prediction(s), **_effort(s)})
+        (s.location, {"agent": s.agent, **_outcome(s), "cost": s.cost, "distance": s.distance})
         for s in record.samples
         if not s.declined
     ]
     on_the_way = [
-        (stop.location, {"agent": s.agent, "query": None, **_outcome(stop.measurement, stop.noise_std)})
-        for s in record.samples
-        for stop in s.along
+        (stop.location, {"agent": s.agent, "query": None, **_outcome(stop)}) for s in record.samples for stop in s.along
     ]
     return asked + on_the_way
 
@@ -62,28 +60,21 @@ def _of_function(
     record: RoundRecord, joint: Evaluation, world: WorldRecord
 ) -> list[tuple[list[float], dict[str, Any]]]:
     if joint.factors is None:
-        cost = sum(sample.cost for sample in record.samples)
-        return [
-            (joint.location, {**_outcome(joint.measurement, joint.known_noise), **_prediction(joint), "cost": cost})
-        ]
+        return [(joint.location, {**_outcome(joint), "cost": sum(sample.cost for sample in record.samples)})]
     owners, noise = world.owners or {}, joint.noise_std if isinstance(joint.noise_std, dict) else {}
     return [
-        (joint.location, {"agent": owners.get(factor), "factor": factor, **_outcome(value, noise.get(factor))})
+        (joint.location, {"agent": owners.get(factor), "factor": factor, **_value(value, noise.get(factor))})
         for factor, value in joint.factors.items()
     ]
 
 
-def _outcome(value: float | None, noise_std: object) -> dict[str, Any]:
+def _outcome(of: Sample | Evaluation) -> dict[str, Any]:
+    return {**_value(of.measurement, of.noise_std), "predicted_mean": of.mean, "predicted_std": of.std}
+
+
+def _value(value: float | None, noise_std: object) -> dict[str, Any]:
     is_known = isinstance(noise_std, float | int) and noise_std == noise_std
     return {"value": value, "noise_std": noise_std if is_known else None, "status": "failed" if value is None else "ok"}
-
-
-def _prediction(of: Sample | Evaluation) -> dict[str, Any]:
-    return {"predicted_mean": of.mean, "predicted_std": of.std}
-
-
-def _effort(sample: Sample) -> dict[str, Any]:
-    return {"cost": sample.cost, "distance": sample.distance}
 
 
 def stacked(tables: Mapping[str, Columns]) -> Columns:

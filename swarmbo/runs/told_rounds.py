@@ -29,7 +29,7 @@ class ToldRounds:
         lines = given.folder.lines()
         if lines:
             self.last = msgspec.json.decode(lines[-1], type=RoundRecord)
-            given.on_round(self.last, True)
+            given.calls.on_round(self.last, True)
         else:
             self.last = record_reset(given.team, begun.infos, begun.truth)
             self._append(Timing(0, 0.0, begun.seconds, 0.0, 0.0))
@@ -44,7 +44,8 @@ class ToldRounds:
 
         def own(ledger: Ledger, event: Event) -> None:
             if event.kind == "tell" and _n_tells(ledger) > known:
-                self._record(ledger, event, Timing(self.last.round + 1, 0.0, _seconds(event), 0.0, 0.0))
+                seconds = float(event.note.get("seconds", 0.0))
+                self._record(ledger, event, Timing(self.last.round + 1, 0.0, seconds, 0.0, 0.0))
 
         self._ledger = Ledger.open(folder, lambda: self._given.team, self._choose, replayed or own, known)
         self._require(folder, _n_tells(self._ledger))
@@ -105,7 +106,7 @@ class ToldRounds:
 
     def _append(self, timing: Timing) -> None:
         self._given.folder.append(msgspec.json.encode(self.last), timing)
-        self._given.on_round(self.last, False)
+        self._given.calls.on_round(self.last, False)
 
     def _require(self, folder: Path, n_tells: int) -> None:
         if self.last.round > n_tells:
@@ -117,7 +118,3 @@ class ToldRounds:
 
 def _n_tells(ledger: Ledger) -> int:
     return sum(event.kind == "tell" for event in ledger.events)
-
-
-def _seconds(event: Event) -> float:
-    return float(event.note.get("seconds", 0.0))

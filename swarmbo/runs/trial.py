@@ -113,7 +113,6 @@ def _too_large(why: str) -> ConfigError:
 
 
 def _memory() -> float | None:
-    """Memory of the machine in bytes; None if unknown."""
     names = getattr(os, "sysconf_names", {})
     if not {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= names.keys():
         return None

@@ -47,17 +47,11 @@ def load_plug_ins() -> dict[str, str]:
     return failures
 
 
-def environment_ids() -> list[str]:
-    """Ids of all parallel environments, those of plug-ins included."""
-    load_plug_ins()
-    return sorted(pettingzoo.parallel_registry)
-
-
 def plug_in_ids() -> list[str]:
     """Ids of the environments of plug-ins: PettingZoo's own are games, without measurements."""
-    ids = environment_ids()
-    entries = {identifier: str(pettingzoo.parallel_registry[identifier].entry_point) for identifier in ids}
-    return [identifier for identifier in ids if not entries[identifier].startswith("pettingzoo.")]
+    load_plug_ins()
+    entries = {name: str(known.entry_point) for name, known in sorted(pettingzoo.parallel_registry.items())}
+    return [name for name, entry in entries.items() if not entry.startswith("pettingzoo.")]
 
 
 def default_kinds(identifier: object, trust: bool = False) -> Mapping[str, str]:
@@ -84,16 +78,6 @@ def settings_in(identifier: object) -> list[str]:
     if any(one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL) for one in parameters):
         return []
     return [one.name for one in parameters if one.name != "max_cycles"]
-
-
-def is_filmed(identifier: object) -> bool:
-    """True if a world has ``replay``, which sets earlier rounds for pictures."""
-    return hasattr(maker_of(identifier), "replay")
-
-
-def has_scene(identifier: object) -> bool:
-    """True if a world has ``scene``, which draws it in three dimensions."""
-    return hasattr(maker_of(identifier), "scene")
 
 
 def maker_of(identifier: object, trust: bool = False) -> Any:

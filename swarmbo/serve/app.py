@@ -67,7 +67,6 @@ class _Worker:
                     future.set_exception(error)
 
     def close(self) -> None:
-        """End the thread after the calls that wait."""
         self._work.put((_END, next(self._count), Future(), lambda: None))
         self._thread.join()
 
@@ -167,7 +166,6 @@ def _require_token(header: str, token: str) -> None:
 
 
 async def _body(request: Any) -> Any:
-    """Plain data of a body, within the limits."""
     content = bytearray()
     try:
         async with asyncio.timeout(SLOWEST_BODY):
@@ -196,7 +194,6 @@ async def _body(request: Any) -> Any:
 
 
 def _depth(content: bytes | bytearray) -> int:
-    """Largest number of lists and tables that are open at once."""
     now = most = 0
     for found in _TEXTS_AND_BRACKETS.finditer(content):
         if (part := found[0]) in (b"[", b"{"):

@@ -17,8 +17,8 @@ from swarmbo.boundary.files import read_regular
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.runs.scenario import Scenario
 from swarmbo.serve.app import make_app
-from swarmbo.serve.counter import opened
 from swarmbo.serve.desk import MOST_PENDING
+from swarmbo.serve.place import opened
 
 TOKEN = "token"
 _SHORTEST_TOKEN = 16

@@ -69,7 +69,6 @@ def drawn_in_time(settings: DrawSettings, max_sites: int) -> FieldInTime:
 def _first(
     change: Change, name: str, size_m: tuple[float, float], max_sites: int, quantity: str = "value", unit: str = ""
 ) -> Field:
-    """Field of round 0 of one that changes; the candidate sites are a lattice."""
     low, high, surface = np.zeros(2), np.array(size_m), change.surface(0)
     sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_MOVING_POINTS)
     blank = Field(name, low, high, sites, points, surface, 0.0, low, 0.0, quantity, unit)

@@ -25,25 +25,10 @@ T = TypeVar("T")
 class Field:
     """A noise-free field on a rectangular map, x to the east and y to the north, in metres.
 
-    Args:
-        name: Title; of a measured field it has the use of the sites.
-        low: South-west corner of the map.
-        high: North-east corner.
-        sites: Candidate locations (k, 2): the only measurable ones if ``sites_only``, else a lattice.
-        sites_only: True if nothing can be measured between the sites.
-        interpolated: True if values between measured points are interpolated.
-        points: Locations (m, 2) at which maps of the field are compared.
-        surface: The field at any location of the map.
-        maximum: Largest value over all measurable locations.
-        argmax: Location of the maximum.
-        minimum: Smallest value at the sites.
-        least_reach_m: Travel distance of a round with which robots get from site to site.
-        digest: Hash of the data behind the settings; empty without data.
-        projection: Projection of longitudes and latitudes to the map; ``projection.degrees(places)`` inverts it. None
-            if coordinates are metres.
-        frame: Location of the map in the projected system of its raster; None without one.
-        gaps: Mask of map cells with missing data, south row first; values there are those of the nearest known
-            location. None: no gaps.
+    ``sites`` are the only measurable locations if ``sites_only``, else a lattice. ``points`` are those at which maps
+    are compared. ``minimum`` is the smallest value at the sites, ``maximum`` the largest over all measurable locations.
+    Robots get from site to site with ``least_reach_m`` a round. ``digest`` is that of the data behind the settings.
+    ``gaps`` masks map cells without data, south row first; values there are those of the nearest known location.
     """
 
     name: str
@@ -121,10 +106,7 @@ def lattice(low: Place, high: Place, n_points: int) -> Places:
 
 
 def summit(surface: Surface, places: Places, low: Place, high: Place) -> tuple[float, Place]:
-    """Maximum of a smooth field and its location: best of ``places``, then local searches from the ten best.
-
-    ``places`` must be dense enough to have one on the slope of the highest peak.
-    """
+    """Maximum of a smooth field and its location, by local searches from the ten best places, on every peak's slope."""
     values = surface(places)
     size = high - low
     best_value, best_place = float(values.max()), places[values.argmax()]
@@ -213,7 +195,6 @@ class FieldInTime:
 
 
 def _keep(known: dict[int, T], key: int, value: T) -> None:
-    """Add a value to a cache of the last few."""
     while len(known) >= _KEPT:
         del known[next(iter(known))]
     known[key] = value

@@ -91,9 +91,7 @@ def read_array(path: str, at: str) -> Raster:
 def raster_field(
     settings: RasterFieldSettings, max_sites: int, at: str = "$.field", *, may_have_gaps: bool = True
 ) -> Field:
-    """Raster as a field, bilinear between cell centres; a gap, where any of the four cells has no value, is told or
-    refused.
-    """
+    """Raster as a field, bilinear between cell centres; gaps, where any of four cells has no value, are told."""
     raster = _read(settings, at)
     at = f"{at}.raster"
     values = raster.values[::-1].astype(float)  # south row first
@@ -137,7 +135,6 @@ def raster_field(
 
 
 def _read(settings: RasterFieldSettings, at: str) -> Raster:
-    """Read the raster of a file and check that its location is known."""
     if settings.raster.lower().endswith(".npy"):
         values = read_array(settings.raster, f"{at}.raster").values
         if settings.cell_m is None:
@@ -253,11 +250,9 @@ class _Cells:
         self._between = Bilinear(xs, ys, values)
 
     def __call__(self, X: Places) -> Values:
-        """Values at locations on the map."""
         return self._between(np.clip(self._own(X), self._low, self._high))
 
     def _own(self, X: Places) -> Places:
-        """Convert locations on the map to the coordinates of the raster."""
         if self.projection is None:
             return X / self._unit_m + self._low
         own = self.projection.degrees(X)
@@ -265,9 +260,7 @@ class _Cells:
         return own
 
     def touched(self, squares: Marks) -> Bool[np.ndarray, "own_rows own_columns"]:
-        """Mark the map cells that touch marked squares between four cell centres, which without a projection are the
-        same.
-        """
+        """Mark the map cells that touch marked squares between four cell centres; without a projection the same."""
         if self.projection is None:
             return squares
         rows, columns = np.minimum(squares.shape, _MOST_GAP_CELLS)

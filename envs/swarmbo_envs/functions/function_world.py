@@ -229,7 +229,6 @@ and that did not fail |
         self._set_query(number)
 
     def _begin(self, seed: int, number: int) -> Episode:
-        """Begin with all variables in the middle of their ranges."""
         middle, nothing = (self.function.low + self.function.high) / 2.0, np.full(len(self.possible_agents), np.nan)
         return Episode(seed, number, 0, True, middle, nothing, [])
 

@@ -169,12 +169,10 @@ class Ways:
         return shortest_path(graph, method="D", return_predecessors=True)[1]
 
     def _after(self, node: int, last: int) -> int:
-        """Bend after one, on the path to another."""
         before = int(self._reversed[last, node])
         return last if before == _NOWHERE else before
 
     def _seen_times(self, starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "n m"]:
-        """Times of straight courses; infinite if obstructed."""
         times = self.straight_times(starts, ends)
         if self.ground.is_open:
             return times

@@ -79,9 +79,7 @@ class Mover(ABC):
 
     @abstractmethod
     def drive(self, episode: Episode, robot: int, path: Path, end: Place | None, stops: Stops) -> Drive:
-        """Drive a path within the round's time, updating the mover's own state in the episode; ``end`` is its exact
-        end, if known.
-        """
+        """Drive a path, whose exact ``end`` may be known, within the round's time, and update the mover's own state."""
 
     def scene(self, width: int, height: int) -> "Scene | None":
         """Three-dimensional scene in pictures of a size in pixels; None without a renderer."""
@@ -170,7 +168,6 @@ class Sensors:
         return {**told, "location": location.copy()}
 
     def _read(self, episode: Episode, robot: int, location: Place, **which: int) -> dict[str, float]:
-        """Read a robot's sensor at a place; empty if it fails."""
         # named streams make a robot's draws independent of all actions, so compared methods meet equal noise
         where = {"agent": self.agents[robot], "round": episode.round, "episode": episode.number, **which}
         if rng.stream(episode.seed, "robot_team", "failure", **where).random() < self.settings.failure_rate:

@@ -237,7 +237,6 @@ class Driver:
         return self._courses(pose, stops)
 
     def _courses(self, pose: Pose, stops: list[Place]) -> Path:
-        """Turns on the spot and straight courses from stop to stop."""
         here, heading, path = pose[:2], float(pose[2]), list[tuple[float, float, float]]()
         rate = self.unicycle.turn_rate_rad_s
         for stop in stops:

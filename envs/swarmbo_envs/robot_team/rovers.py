@@ -207,7 +207,6 @@ class Simulator:
         return "battery empty" if is_empty else None
 
     def _command(self, speed: float, turn_rate: float) -> None:
-        """Turn the wheels for a moment."""
         rim = turn_rate * HALF_TRACK * self._settings.rover_m
         self._data.ctrl[:] = [(speed - side * rim) / (WHEEL * self._settings.rover_m) for side in SIDES]
         self._mujoco.mj_step(self._model, self._data, self._substeps)

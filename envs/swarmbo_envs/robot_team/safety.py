@@ -202,11 +202,9 @@ class Homes:
         return 0.0 if self.rules.batteries is None else (SLACK - 1) * self.rules.batteries[robot]
 
     def _times(self, episode: Episode, robot: int, poses: Float[np.ndarray, "k 3"]) -> Values:
-        """Time that a battery must last at poses, for the return."""
         return self.drivers[robot].ways.returns(self._ways(episode, robot), poses)[0] * (1.0 + self.reserve)
 
     def _ways(self, episode: Episode, robot: int) -> Homeward:
-        """Paths to a robot's base, computed once per base."""
         base, driver = episode.bases[robot], self.drivers[robot]
         key = (driver.unicycle.speed_m_s, driver.unicycle.turn_rate_rad_s, *base.tolist())
         # bases are drawn with the starts of every episode: the cache needs a limit

@@ -96,12 +96,10 @@ class Scene:
         self._gl.free()
 
     def _placed(self, places: Places, above: float = 0.0) -> Float[np.ndarray, "k 3"]:
-        """Coordinates of places on the ground in the scene."""
         heights = self._terrain.heights_at(places) * self.higher + above * self._length
         return np.column_stack([places - self._middle, heights]) * self._scale
 
     def _frame(self, pose: Pose) -> Float[np.ndarray, "3 3"]:
-        """Orientation of a rover on the slope as drawn."""
         drawn = replace(self._terrain, heights=self._terrain.heights * self.higher)
         return drawn.upright(pose[:2], float(pose[2]), 0.4 * self._length)
 
@@ -114,7 +112,6 @@ class Scene:
         self._mujoco.mjr_uploadTexture(self._model, self._screen, 0)
 
     def _mjcf(self) -> str:
-        """Scene: a painted terrain, and rovers at their poses."""
         length, (surface, edge) = self._length * self._scale, self._meshes()
         rovers = "".join(_rover(length, look.agent_colour(robot)) for robot in range(self._robots))
         width, height = self.size
@@ -166,7 +163,6 @@ def _mesh(name: str, places: np.ndarray, faces: np.ndarray, painted_at: np.ndarr
 
 
 def _rover(length: float, colour: str) -> str:
-    """A rover for pictures: six wheels, a chassis in the colour of its robot, and a mast with a camera."""
     red, green, blue = to_rgb(colour)
     wheels = "".join(
         f'<geom type="cylinder" size="{0.15 * length} {0.07 * length}" zaxis="0 1 0" rgba="0.13 0.15 0.18 1"'
