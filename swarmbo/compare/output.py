@@ -3,6 +3,7 @@
 import csv
 import itertools
 from collections.abc import Iterable
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -90,7 +91,8 @@ def _cells(row: ComparisonRow, why_none: str) -> list[str]:
 
 def draw_comparison(comparison: Comparison, path: Path, dpi: int = 150) -> Path:
     """Draw a comparison: the primary score of all methods, round by round, and the paired differences."""
-    curves = [_curves(key, list(traces)) for key, traces in itertools.groupby(comparison.traces, _curve_of)]
+    by_curve = itertools.groupby(comparison.traces, attrgetter("problem", "method"))
+    curves = [_curves(problem, method, list(traces)) for (problem, method), traces in by_curve]
     differences = _differences(row for row in comparison.rows if row.decides)
     cumulated = _differences(row for row in comparison.rows if row.metric == "mean_regret")
     try:
@@ -121,15 +123,11 @@ def _differences(rows: Iterable[ComparisonRow]) -> list[Difference]:
     ]
 
 
-def _curve_of(trace: ScoreTrace) -> tuple[str, str]:
-    return trace.problem, trace.method
-
-
-def _curves(key: tuple[str, str], traces: list[ScoreTrace]) -> RegretCurves:
+def _curves(problem: str, method: str, traces: list[ScoreTrace]) -> RegretCurves:
     n_rounds = min(len(trace.values) for trace in traces)  # a world may end an episode early
     return RegretCurves(
-        problem=key[0],
-        method=key[1],
+        problem=problem,
+        method=method,
         # abstaining agents make fewer measurements
         measurements=np.mean([trace.measurements[:n_rounds] for trace in traces], axis=0),
         regrets=np.array([trace.values[:n_rounds] for trace in traces]),

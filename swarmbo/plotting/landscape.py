@@ -104,7 +104,9 @@ class _Stage:
         bar = self._figure.add_axes(((width + 8) / total[0], 0.2, 16 / total[0], 0.55))
         self._figure.colorbar(ScalarMappable(self._norm, style.MEAN_COLOURS), cax=bar)
         bar.set_title(style.with_unit("Mean", world.unit), fontsize=9, loc="left")
-        self._figure.legend(handles=self._marks(), loc="lower left", ncols=8, handlelength=1.6, columnspacing=1.6)
+        ways = Line2D([], [], marker="o", color=style.MUTED, markersize=6, linewidth=1.8, label="way and measurements")
+        marks = [ways, *places.legend_of(records, world, ["no-go", "base", "best", "level", "failed"])]
+        self._figure.legend(handles=marks, loc="lower left", ncols=8, handlelength=1.6, columnspacing=1.6)
 
     def draw(self, place: int, share: float, turn: float) -> UInt8[np.ndarray, "height width 3"]:
         """One frame: a share of the way into the round of a record."""
@@ -165,10 +167,6 @@ class _Stage:
         ax.set_ylim(low[1], high[1])
         self._map_canvas.draw()
         return style.pixels(self._map_canvas)[::-1]
-
-    def _marks(self) -> list[Line2D]:
-        ways = Line2D([], [], marker="o", color=style.MUTED, markersize=6, linewidth=1.8, label="way and measurements")
-        return [ways, *places.legend_of(self._records, self._world, ["no-go", "base", "best", "level", "failed"])]
 
 
 def _blank(world: World) -> tuple[FigureCanvasAgg, Axes]:

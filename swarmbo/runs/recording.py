@@ -297,6 +297,8 @@ def summarise(
     told = [value for value in late if value is not None]
     goal, moves = ("peak", False) if truth is None else (truth.goal, truth.at_round is not None)
     links, sharing_links = links_over_rounds(records), links_over_rounds(records, sharing_links_of)
+    sources = [record.source for record in records if record.source is not None]
+    first = sources[0] if sources else {}
     blocked = sum(record.report is not None and record.report.status == "blocked" for record in records)
     return Summary(
         name=scenario.name,
@@ -318,7 +320,7 @@ def summarise(
         is_joint=any(record.joint is not None for record in records),
         references=references[0],
         worst_off=references[1],
-        source=_common([record.source for record in records if record.source is not None]),
+        source={key: value for key, value in first.items() if all(source.get(key) == value for source in sources)},
         declined=declined(records),
         cost=total_cost(records),
         late_mean=float(np.mean(told)) if told else None,
@@ -335,8 +337,3 @@ def summarise(
         acquisition=acquisition,
         metrics={str(metric): value for metric, value in metrics_of(records, goal, moves).items()},
     )
-
-
-def _common(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    first = sources[0] if sources else {}
-    return {key: value for key, value in first.items() if all(source.get(key) == value for source in sources)}

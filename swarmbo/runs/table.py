@@ -90,7 +90,8 @@ def stacked(tables: Mapping[str, Columns]) -> Columns:
 def to_frame(table: Columns) -> Any:
     """Table as a ``pandas.DataFrame``."""
     pandas = needed("pandas", "pandas", "to_dataframe()")
-    return pandas.DataFrame({name: _typed(name, cells) for name, cells in table.items()})
+    numbers = {name: np.array(cells, dtype=float) for name, cells in table.items() if _kind(name) == "number"}
+    return pandas.DataFrame({**table, **numbers})
 
 
 def write_csv(table: Columns, path: str | os.PathLike[str]) -> None:
@@ -121,7 +122,3 @@ def write_parquet(table: Columns, path: str | os.PathLike[str]) -> None:
 
 def _kind(name: str) -> str:
     return "text" if name in _TEXTS else "whole" if name in _WHOLE else "number"
-
-
-def _typed(name: str, cells: list[Any]) -> Any:
-    return np.array(cells, dtype=float) if _kind(name) == "number" else cells

@@ -1,4 +1,4 @@
-"""Rounds of a run with workers: one for each told evaluation, in the order of tells."""
+"""Runs with workers: the ledger is the state, and a round is an evaluation, in the order of tells."""
 
 import math
 import time
@@ -9,13 +9,49 @@ from typing import Any
 import msgspec
 
 from swarmbo.errors import RunFolderError
-from swarmbo.evaluations import Ended, Event, Ledger
+from swarmbo.evaluations import Driver, Ended, Event, Ledger, Workers, make_executor
+from swarmbo.evaluations.driver import Clock
 from swarmbo.records import Query, RoundRecord
+from swarmbo.runs.evaluating import CopiedWorld
 from swarmbo.runs.recording import Decided, record_reset, record_round
-from swarmbo.runs.rounds import Begun, Drive, links_of
-from swarmbo.runs.stored_files import Timing
+from swarmbo.runs.report import Summary, WorkersReport
+from swarmbo.runs.rounds import Begun, Drive, begin, end, links_of
+from swarmbo.runs.stored_files import RESULTS, Timing
 from swarmbo.team import Team
 from swarmbo.worlds import FunctionWorld
+
+
+def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
+    """Run from the state of the folder to the end, with workers."""
+    scenario, path = given.scenario, given.folder.path
+    begun = begin(given)
+    work = CopiedWorld.of(scenario, trust)
+    rounds = ToldRounds(given, begun)
+    ledger = rounds.ledger()
+    for event in ledger.events:
+        given.calls.watch(event)
+    ledger.watchers.append(given.calls.watch)
+    results = path / RESULTS
+    results.mkdir(exist_ok=True)
+    executor = make_executor(workers, work, results, scenario.step_timeout_s, scenario.modules or ())
+    try:
+        Driver(
+            ledger,
+            executor,
+            workers.count,
+            scenario.rounds,
+            rounds.tell,
+            workers.mode == "synchronous",
+            results,
+            scenario.when_step_fails == "stop",
+        ).run()
+    finally:
+        executor.close()
+    for late in results.iterdir():  # a worker of a killed driver may have written it again
+        late.unlink()
+    results.rmdir()
+    clock = Clock.of(ledger.events, workers.count)
+    return end(given, begun, begun.truth, WorkersReport(workers.count, workers.mode, *clock))
 
 
 class ToldRounds:

@@ -21,8 +21,7 @@ import msgspec
 from swarmbo.boundary.extras import needed
 from swarmbo.errors import ConflictError, RunFolderError, SwarmboError, UnknownQueryError
 from swarmbo.serve.desk import Desk
-from swarmbo.serve.messages import AskRequest, Health, Refusal, Refused, TellRequest, refusal_of
-from swarmbo.serve.openapi import document
+from swarmbo.serve.messages import AskRequest, Health, Refusal, Refused, TellRequest, document, refusal_of
 from swarmbo.settings import convert
 
 LARGEST_BODY = 64 * 1024  # bytes

@@ -54,7 +54,7 @@ class Report(NamedTuple):
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> "Report":
         """Report of an agent's info."""
-        factors, noise, source = info.get("factors"), info.get("noise_std"), info.get("source")
+        factors, noise, source, failure = (info.get(key) for key in ("factors", "noise_std", "source", "failure"))
         by_factor = noise if isinstance(noise, Mapping) else {}
         known = {name: std for name, told in by_factor.items() if not math.isnan(std := reported_noise(told))}
         return cls(
@@ -74,7 +74,7 @@ class Report(NamedTuple):
             on_the_way=_on_the_way(info.get("on_the_way")),
             path=_path(info.get("path")),
             battery=float(np.clip(reported_number(info.get("battery")), 0.0, 1.0)),
-            failure=_words(info.get("failure")),
+            failure=" ".join(failure.split())[:_LONGEST_WORDS] if isinstance(failure, str) else None,
         )
 
 
@@ -89,10 +89,6 @@ def _path(told: object) -> Float[np.ndarray, "k d"] | None:
     places = [row for row in rows if row is not None]
     is_path = bool(places) and len(places) == len(rows) and len({len(place) for place in places}) == 1
     return np.array(places) if is_path else None
-
-
-def _words(told: object) -> str | None:
-    return " ".join(told.split())[:_LONGEST_WORDS] if isinstance(told, str) else None
 
 
 def _amount(value: object) -> float:
