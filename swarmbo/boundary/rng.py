@@ -16,12 +16,6 @@ def stream(seed: int, *names: str, **numbers: int | str) -> np.random.Generator:
     """Random generator (PCG64) for one named purpose; equal arguments give equal streams, on every machine.
 
     Names go from the general to the special: ``"environment", "noise"``. Numbers are indices within that purpose.
-
-    Example:
-        >>> a = stream(0, "noise", agent="robot_1", round=3).normal()
-        >>> b = stream(0, "noise", agent="robot_1", round=3).normal()
-        >>> bool(a == b)
-        True
     """
     seed = whole_number(seed, 0, "$.seed")
     label = "/".join([*names, *(f"{key}={value}" for key, value in sorted(numbers.items()))])

@@ -28,12 +28,7 @@ class Sealed(NamedTuple):
 
 
 def seal(text: bytes, after: str = "") -> bytes:
-    """Append a digest to a JSON object as its last key, chained to the digest ``after``.
-
-    Example:
-        >>> seal(b'{"round":0}')
-        b'{"round":0,"digest":"efa18770e384470fc8c1b9dc3a9b3f9e"}'
-    """
+    """Append a digest to a JSON object as its last key, chained to the digest ``after``."""
     body = text.rstrip().removesuffix(b"}").rstrip()
     form = b'%s,\n  "digest": "%s"\n}\n' if b"\n" in body else b'%s,"digest":"%s"}'
     return form % (body, _digest(body, after).encode())

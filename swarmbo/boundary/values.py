@@ -22,12 +22,7 @@ _NO_NUMBER = (TypeError, ValueError, RuntimeError)  # that float(…) of others'
 
 
 def told_number(value: object, what: str) -> float:
-    """Check an outcome from a user; NaN for None, NaN, and numbers that are infinite or beyond 1e60.
-
-    Example:
-        >>> told_number(1.5, "query 'q00001'"), told_number(1e61, "query 'q00001'")
-        (1.5, nan)
-    """
+    """Check an outcome from a user; NaN for None, NaN, and numbers that are infinite or beyond 1e60."""
     number = _as_number(value)
     if number is None:
         raise ShapeError(f"outcome of {what}: got {short(value)}; wanted a number, or None if it failed")
@@ -58,12 +53,7 @@ def reported_number(value: object) -> float:
 
 
 def reported_place(value: object) -> Float[np.ndarray, " d"] | None:
-    """Coordinates from an environment; None if they are not reasonable numbers.
-
-    Example:
-        >>> reported_place([0.5, 1]), reported_place("here"), reported_place([1e300, 0.0])
-        (array([0.5, 1. ]), None, None)
-    """
+    """Coordinates from an environment; None if they are not reasonable numbers."""
     place = real_array(value)
     is_place = place is not None and place.ndim == 1 and bool((np.abs(place) < LARGEST_OUTCOME).all())
     return place if is_place else None
@@ -92,14 +82,7 @@ def whole_number(value: object, smallest: int, at: str, largest: int | None = No
 
 
 def exact(value: Any) -> Any:
-    """Plain data with texts as ``str``, not of a class such as NumPy's, which neither messages nor files accept.
-
-    Lists, tuples and tables are converted; all else is left as it is.
-
-    Example:
-        >>> exact({np.str_("a"): [np.str_("b"), 1]})
-        {'a': ['b', 1]}
-    """
+    """Plain data with ``str`` for texts of other classes, as NumPy's, which neither messages nor files accept."""
     if isinstance(value, str):
         return str.__str__(value)
     if type(value) is dict:

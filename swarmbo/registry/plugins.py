@@ -27,12 +27,7 @@ _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def is_own(name: object) -> TypeGuard[str]:
-    """True if a name is that of a user's own code: kinds and ids of environments have no colon.
-
-    Example:
-        >>> is_own("my_methods:BestMean"), is_own("max-sum")
-        (True, False)
-    """
+    """True if a name is that of a user's own code: kinds and ids of environments have no colon."""
     return isinstance(name, str) and ":" in name
 
 
@@ -61,11 +56,7 @@ def find_in(folders: Sequence[str], name: str, at: str) -> None:
 
 
 def load(name: str, at: str) -> Any:
-    """Load the object that ``module:Class`` names; dots lead into packages and classes.
-
-    Raises:
-        ConfigError: If there is no such module, importing it fails, or it has no such name.
-    """
+    """Load the object that ``module:Class`` names; dots lead into packages and classes."""
     module, _, path = name.partition(":")
     if not (_NAME.fullmatch(module) and _NAME.fullmatch(path)):
         raise ConfigError(f"got {short(name)}; wanted 'module:Class'", at=at)
@@ -89,10 +80,7 @@ def load_class(name: str, at: str) -> type:
 
 
 def make(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> Any:
-    """Make a user's own object from the rest of its table.
-
-    Settings become the fields of a ``msgspec.Struct``, such as a Settings, else keywords of the maker.
-    """
+    """Make a user's own object from its table: the fields of a ``msgspec.Struct``, else keywords of the maker."""
     try:
         if isinstance(maker, type) and issubclass(maker, msgspec.Struct):
             return convert(dict(settings), maker, at)
