@@ -104,10 +104,7 @@ def region_around(
 
 
 def perturbed(
-    rng: np.random.Generator,
-    centre: Float[np.ndarray, " n"],
-    points: Float[np.ndarray, "m n"],
-    probability: float,
+    rng: np.random.Generator, centre: Float[np.ndarray, " n"], points: Float[np.ndarray, "m n"], probability: float
 ) -> Float[np.ndarray, "m n"]:
     """Candidates: the centre with each coordinate replaced, with a probability, by that of a point; at least one is."""
     m, n = points.shape

@@ -12,16 +12,7 @@ import msgspec
 from swarmbo.boundary.values import flat
 from swarmbo.compare.statistics import PairedDifference, paired_difference
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.metrics.scores import (
-    METRICS,
-    MORE_IS_BETTER,
-    Metric,
-    Scored,
-    first_metric,
-    first_score,
-    metrics_of,
-    scores_of,
-)
+from swarmbo.metrics import scores
 from swarmbo.records import Goal
 from swarmbo.registry import SLOTS
 from swarmbo.registry.plugins import is_own
@@ -44,7 +35,7 @@ class ComparisonRow(msgspec.Struct, frozen=True):
 
     problem: str
     method: str
-    metric: Metric
+    metric: scores.Metric
     unit: str
     mean: float
     n_seeds: int
@@ -60,7 +51,7 @@ class ScoreTrace:
     problem: str
     method: str
     seed: int
-    scored: Scored
+    scored: scores.Scored
     unit: str
     measurements: list[int]
     values: list[float]
@@ -97,7 +88,7 @@ class _Run:
     goal: Goal
     moves: bool
     unit: str
-    metrics: dict[Metric, float]
+    metrics: dict[scores.Metric, float]
     measurements: list[int]
     values: list[float]
     code: dict[str, str]
@@ -147,7 +138,7 @@ def compare(
     shown = [name for name in methods if name == reference or not against or name in against]
     rows: list[ComparisonRow] = []
     for problem, name in names.items():
-        for metric in METRICS:
+        for metric in scores.METRICS:
             base = values.get((problem, reference), {})
             for method in shown:
                 cell = values.get((problem, method), {})
@@ -195,7 +186,7 @@ def _unlike(names: Mapping[ProblemKey, str], cells: Iterable[tuple[ProblemKey, s
 def _row(
     problem: str,
     method: str,
-    metric: Metric,
+    metric: scores.Metric,
     cell: Mapping[int, _Run],
     reference: str,
     base: Mapping[int, _Run],
@@ -209,14 +200,15 @@ def _row(
     if method != reference and own.keys() & other.keys():
         difference = paired_difference(own, other, level)
     run = next(iter(cell.values()))
-    unit, decides = "" if metric in MORE_IS_BETTER else run.unit, metric == first_metric(run.goal, run.moves)
+    unit = "" if metric in scores.MORE_IS_BETTER else run.unit
+    decides = metric == scores.first_metric(run.goal, run.moves)
     mean = sum(own.values()) / len(own)
     return ComparisonRow(problem, method, metric, unit, mean, len(own), reference, difference, decides)
 
 
 def _trace(problem: str, method: str, seed: int, run: _Run) -> ScoreTrace:
-    scored = first_score(run.goal)
-    unit = "" if scored in MORE_IS_BETTER else run.unit
+    scored = scores.first_score(run.goal)
+    unit = "" if scored in scores.MORE_IS_BETTER else run.unit
     return ScoreTrace(problem, method, seed, scored, unit, run.measurements, run.values)
 
 
@@ -247,9 +239,9 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
                 goal=world.goal,
                 moves=moves,
                 unit=summary.unit,
-                metrics=metrics_of(records, world.goal, moves),
+                metrics=scores.metrics_of(records, world.goal, moves),
                 measurements=list(itertools.accumulate(len(record.evaluations) for record in records)),
-                values=scores_of(records, first_score(world.goal)),
+                values=scores.scores_of(records, scores.first_score(world.goal)),
                 seconds=summary.seconds,
                 busy=summary.workers.busy if isinstance(summary.workers, WorkersReport) else None,
                 code={name: digest for name, digest in run.folder.versions().items() if is_own(name)},

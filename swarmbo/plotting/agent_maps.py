@@ -53,11 +53,7 @@ def error_of(belief: ExactGP | None, world: World) -> float | None:
 
 
 def plot_view_errors(
-    ax: Axes,
-    own: Mapping[str, float | None],
-    fused: Mapping[str, float | None],
-    pooled: float | None,
-    unit: str = "",
+    ax: Axes, own: Mapping[str, float | None], fused: Mapping[str, float | None], pooled: float | None, unit: str = ""
 ) -> Axes:
     """Draw the map error of every agent by its own data (None: it has none) and as fused, and of all data pooled."""
     places, role = np.arange(len(own)), style.role_of(list(own))

@@ -118,15 +118,7 @@ class NetworkRecord(msgspec.Struct, frozen=True):
 
 
 Status = Literal[
-    "exact",
-    "converged",
-    "max_rounds",
-    "infeasible",
-    "sequential",
-    "not_needed",
-    "centralised",
-    "deadline",
-    "blocked",
+    "exact", "converged", "max_rounds", "infeasible", "sequential", "not_needed", "centralised", "deadline", "blocked"
 ]
 
 

@@ -23,30 +23,12 @@ import tomli_w
 import swarmbo
 from swarmbo.boundary.arrays import read_arrays, write_arrays
 from swarmbo.boundary.files import PARTIAL, read_regular, regular_file, replacing
-from swarmbo.boundary.seals import (
-    SEAL_LENGTH,
-    LoggedLines,
-    append_line,
-    digest_of_table,
-    logged_lines,
-    read_seal,
-    seal,
-)
+from swarmbo.boundary.seals import SEAL_LENGTH, LoggedLines, append_line, digest_of_table, logged_lines, read_seal, seal
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.records import NetworkRecord, RoundRecord
+from swarmbo.runs import stored_files
 from swarmbo.runs.scenario import Scenario, require_shallow, scenario_of
 from swarmbo.runs.scenario_files import dump, read_toml
-from swarmbo.runs.stored_files import (
-    FOLDERS,
-    LOCK,
-    NETWORK,
-    SCENARIO,
-    Timing,
-    logged_timings,
-    own_files,
-    require_own,
-    stale_files,
-)
 
 
 @dataclass(frozen=True)
@@ -61,13 +43,13 @@ class RunFolder:
         try:
             path.mkdir(parents=True, exist_ok=True)
             # the scenario's partial file is left by a run killed before it began
-            ours = {LOCK, SCENARIO + PARTIAL}
+            ours = {stored_files.LOCK, stored_files.SCENARIO + PARTIAL}
             is_occupied = any(file.name not in ours for file in path.iterdir())
         except OSError as error:
             raise RunFolderError(f"{path}: cannot be made: {error.strerror}; choose another --out") from error
         if is_occupied and not cls.holds_run(path):
             raise RunFolderError(f"{path}: is not empty; choose another --out")
-        require_own(path)
+        stored_files.require_own(path)
         return path
 
     @classmethod
@@ -76,7 +58,7 @@ class RunFolder:
         folder = cls(path)
         text, used = dump(scenario), {**versions(), **(code or {})}
         note = {**used, "digest": _digest(tomllib.loads(text), used)}
-        folder._replace(SCENARIO, (text + "\n" + tomli_w.dumps({"versions": note})).encode())
+        folder._replace(stored_files.SCENARIO, (text + "\n" + tomli_w.dumps({"versions": note})).encode())
         return folder
 
     @classmethod
@@ -84,7 +66,7 @@ class RunFolder:
         """Open the folder of a run that was begun."""
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such folder; wanted the folder of a run")
-        require_own(path)
+        stored_files.require_own(path)
         if not cls.holds_run(path):
             raise RunFolderError(f"{path}: no run lies here (it has no scenario.toml); wanted the folder of a run")
         return cls(path)
@@ -92,23 +74,23 @@ class RunFolder:
     @staticmethod
     def holds_run(path: Path) -> bool:
         """Test that a run was begun here."""
-        return (path / SCENARIO).is_file()
+        return (path / stored_files.SCENARIO).is_file()
 
     def clear(self) -> None:
         """Delete the files of the run and no others.
 
         The scenario goes last: a folder whose clearing was killed still holds a run, and can be cleared again.
         """
-        for file in own_files(self.path):
+        for file in stored_files.own_files(self.path):
             self._delete(file)
-        for inside in (self.path / folder for folder in FOLDERS):
+        for inside in (self.path / folder for folder in stored_files.FOLDERS):
             if inside.is_dir() and not any(inside.iterdir()):
                 inside.rmdir()
-        self._delete(self.path / SCENARIO)
+        self._delete(self.path / stored_files.SCENARIO)
 
     def sweep_out(self) -> None:
         """Delete partial files of a killed process, and cut torn lines of the logs."""
-        for file in stale_files(self.path):
+        for file in stored_files.stale_files(self.path):
             self._delete(file)
         timings = self._read("timings.jsonl")
         self._cut("rounds.jsonl", self._log().length)
@@ -133,7 +115,7 @@ class RunFolder:
         try:
             return scenario_of(settings)
         except ConfigError as error:
-            raise RunFolderError(f"{self.path / SCENARIO}: {error.at}: {error.message}") from error
+            raise RunFolderError(f"{self.path / stored_files.SCENARIO}: {error.at}: {error.message}") from error
 
     def versions(self) -> dict[str, str]:
         """Versions that wrote the run."""
@@ -150,7 +132,7 @@ class RunFolder:
 
     @cached_property
     def _told(self) -> tuple[dict[str, Any], dict[str, str]]:
-        path = self.path / SCENARIO
+        path = self.path / stored_files.SCENARIO
         try:
             settings = read_toml(path)
             require_shallow(settings, at=str(path))
@@ -218,7 +200,7 @@ class RunFolder:
         try:
             yield
         except OSError as error:
-            begun = (self.path / SCENARIO).is_file()
+            begun = (self.path / stored_files.SCENARIO).is_file()
             safe = f"; what was logged is safe, `swarmbo resume {self.path}` goes on" if begun else ""
             raise RunFolderError(f"{self.path / name}: cannot be written: {error.strerror or error}{safe}") from error
 
@@ -252,7 +234,7 @@ class RunFolder:
         log = self._log_before_damage()
         return [msgspec.json.decode(line, type=RoundRecord) for line in log.lines], log.damage
 
-    def append(self, line: bytes, timing: Timing) -> None:
+    def append(self, line: bytes, timing: stored_files.Timing) -> None:
         """Log a round; it is on the disk on return."""
         with self.writing("rounds.jsonl"):
             append_line(self.path / "rounds.jsonl", seal(line, self._last_digest()))
@@ -271,16 +253,16 @@ class RunFolder:
 
     def network(self) -> list[NetworkRecord]:
         """Records of a fleet's network, one a round; empty without a fleet. A torn last line is left out."""
-        lines = self._read(NETWORK).splitlines(keepends=True)
+        lines = self._read(stored_files.NETWORK).splitlines(keepends=True)
         try:
             return [msgspec.json.decode(line, type=NetworkRecord) for line in lines if line.endswith(b"\n")]
         except msgspec.MsgspecError as error:
-            raise RunFolderError(f"{self.path / NETWORK}: is damaged: {error}") from error
+            raise RunFolderError(f"{self.path / stored_files.NETWORK}: is damaged: {error}") from error
 
-    def timings(self) -> list[Timing]:
+    def timings(self) -> list[stored_files.Timing]:
         """Durations of the rounds; timings lost in a crash are missing."""
         path = self.path / "timings.jsonl"
-        return list(logged_timings(self._read(path.name), path))
+        return list(stored_files.logged_timings(self._read(path.name), path))
 
 
 def versions() -> dict[str, str]:

@@ -15,10 +15,7 @@ import msgspec
 
 from swarmbo.boundary.html import html_table
 from swarmbo.errors import ConfigError, DataWarning, RunFolderError
-from swarmbo.records import (
-    Recommendation,
-    RoundRecord,
-)
+from swarmbo.records import Recommendation, RoundRecord
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.report import Summary, report_rows
 from swarmbo.runs.scenario import Scenario

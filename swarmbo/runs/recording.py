@@ -10,20 +10,10 @@ import numpy as np
 from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 
+from swarmbo import metrics
 from swarmbo.belief import means_by_agent
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
-from swarmbo.metrics import (
-    agreement_traffic,
-    declined,
-    distance_travelled,
-    links_over_rounds,
-    mean_regret,
-    score_round,
-    sharing_links_of,
-    sharing_traffic,
-    total_cost,
-)
 from swarmbo.metrics.scores import metrics_of
 from swarmbo.records import (
     TRUE_MAXIMUM,
@@ -176,7 +166,7 @@ def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | Non
         hyperparameters=believed.hyperparameters,
         score=None
         if truth is None
-        else score_round(
+        else metrics.score_round(
             truth,
             previous,
             record.asked,
@@ -296,7 +286,8 @@ def summarise(
     late = [record.joint.measurement for record in records[1:][-late_rounds:] if record.joint is not None]
     told = [value for value in late if value is not None]
     goal, moves = ("peak", False) if truth is None else (truth.goal, truth.at_round is not None)
-    links, sharing_links = links_over_rounds(records), links_over_rounds(records, sharing_links_of)
+    links = metrics.links_over_rounds(records)
+    sharing_links = metrics.links_over_rounds(records, metrics.sharing_links_of)
     sources = [record.source for record in records if record.source is not None]
     first = sources[0] if sources else {}
     blocked = sum(record.report is not None and record.report.status == "blocked" for record in records)
@@ -309,11 +300,11 @@ def summarise(
         best=last.best,
         recommendation=last.recommendation,
         score=last.score,
-        mean_regret=None if last.score is None else mean_regret(records),
+        mean_regret=None if last.score is None else metrics.mean_regret(records),
         maximum=None if truth is None else float(truth.at(last.round).maximum),
-        distance=distance_travelled(records),
-        agreement=agreement_traffic(records),
-        sharing=sharing_traffic(records),
+        distance=metrics.distance_travelled(records),
+        agreement=metrics.agreement_traffic(records),
+        sharing=metrics.sharing_traffic(records),
         seconds=sum(timing.total for timing in timings),
         unit=labels.unit,
         axis_unit=labels.axis_unit,
@@ -321,8 +312,8 @@ def summarise(
         references=references[0],
         worst_off=references[1],
         source={key: value for key, value in first.items() if all(source.get(key) == value for source in sources)},
-        declined=declined(records),
-        cost=total_cost(records),
+        declined=metrics.declined(records),
+        cost=metrics.total_cost(records),
         late_mean=float(np.mean(told)) if told else None,
         late_rounds=late_rounds,
         scopes=list(scopes),
