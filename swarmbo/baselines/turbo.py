@@ -165,8 +165,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
         model = _fitted(U, z)
         centre = U[int(y.argmax())]
         low, high = region_around(centre, state.length, _lengthscales(model))
-        count = self.candidates or min(5000, max(2000, 200 * n))
-        sequence = sobol(count, n, rng)
+        sequence = sobol(self.candidates or min(5000, max(2000, 200 * n)), n, rng)
         candidates = perturbed(rng, centre, low + sequence * (high - low), min(20.0 / n, 1.0))
         return candidates[int(_draw(rng, model, U, z, candidates).argmax())], report
 

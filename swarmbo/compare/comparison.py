@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from swarmbo import metrics as scores
 from swarmbo.boundary.values import flat
 from swarmbo.compare.statistics import PairedDifference, paired_difference
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.metrics import scores
 from swarmbo.records import Goal
 from swarmbo.registry import SLOTS
 from swarmbo.registry.plugins import is_own

@@ -13,7 +13,7 @@ from swarmbo import plotting
 from swarmbo.compare.comparison import Comparison, ComparisonRow, ScoreTrace
 from swarmbo.compare.statistics import FEWEST_PAIRS
 from swarmbo.errors import RunFolderError
-from swarmbo.metrics.scores import METRIC_TEXT, METRICS, MORE_IS_BETTER, SCORE_TEXT, SHORT_TEXT
+from swarmbo.metrics import METRIC_TEXT, METRICS, MORE_IS_BETTER, SCORE_TEXT, SHORT_TEXT
 from swarmbo.plotting import Difference, RegretCurves
 
 

@@ -134,8 +134,7 @@ class _Maps:
         return float(everything.min()), float(everything.max())
 
     def draw(self, figure: SubFigure) -> None:
-        columns = len(self.chosen) + 1
-        grid, limits = figure.add_gridspec(2, columns), self.limits
+        grid, limits = figure.add_gridspec(2, len(self.chosen) + 1), self.limits
         panels: list[Axes] = []
         for column, agent in enumerate(self.chosen):
             ax = figure.add_subplot(grid[0, column])

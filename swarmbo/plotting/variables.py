@@ -54,8 +54,7 @@ def plot_found(ax: Axes, records: Records, world: World) -> Axes:
 def variables_figure(records: Records, world: World) -> Figure:
     """All joint points of a run, beside what was found."""
     with style.applied():
-        height = float(np.clip(1.8 + 0.17 * world.domain.n_dims, 2.8, 9.0))
-        figure = style.new_figure(10.5, height)
+        figure = style.new_figure(10.5, float(np.clip(1.8 + 0.17 * world.domain.n_dims, 2.8, 9.0)))
         left, right = figure.subplots(1, 2, width_ratios=(8, 1), sharey=True)
         plot_variables(left, records, world)
         plot_found(right, records, world)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from swarmbo.boundary.files import replacing
-from swarmbo.metrics.scores import agreement_traffic, declined, distance_travelled, total_cost
+from swarmbo.metrics import agreement_traffic, declined, distance_travelled, total_cost
 from swarmbo.records import RoundRecord
 from swarmbo.runs.stored_files import ROUNDS
 

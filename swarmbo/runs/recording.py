@@ -14,7 +14,6 @@ from swarmbo import metrics
 from swarmbo.belief import means_by_agent
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
-from swarmbo.metrics.scores import metrics_of
 from swarmbo.records import (
     TRUE_MAXIMUM,
     Evaluation,
@@ -326,5 +325,5 @@ def summarise(
         blocked=UNSET if links is None else blocked,
         sharing_links=UNSET if sharing_links is None else sharing_links,
         acquisition=acquisition,
-        metrics={str(metric): value for metric, value in metrics_of(records, goal, moves).items()},
+        metrics={str(metric): value for metric, value in metrics.metrics_of(records, goal, moves).items()},
     )

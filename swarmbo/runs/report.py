@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from rich.table import Table
 
 from swarmbo.boundary.html import html_table
-from swarmbo.metrics.scores import METRIC_TEXT, METRICS, MORE_IS_BETTER
+from swarmbo.metrics import METRIC_TEXT, METRICS, MORE_IS_BETTER
 from swarmbo.records import TRUE_MAXIMUM, Goal, LinkReport, Recommendation, Score, Traffic
 from swarmbo.runs.world_record import ScopeInUse
 

@@ -180,8 +180,7 @@ def _check_stop(env: Any, what: str, stop: Any, box: Any) -> None:
 
 def _check_copy(env: Any, cycles: int) -> None:
     _episode(env, _AHEAD, seed=5)
-    copied = copy.deepcopy(env)
-    ahead = _episode(copied, cycles)
+    ahead = _episode(copy.deepcopy(env), cycles)
     wanted = "what the original does, which stays where it was"
     claim_equal(ahead, _episode(env, cycles), "what a deep copy in mid-episode does", wanted)
 

@@ -294,8 +294,7 @@ class Rovers(Mover):
         told, pose = self._helped(told, simulator, episode, robot)
         episode.engine[robot] = told.state
         trace = np.clip(told.poses[:, :2], self.ground.low, self.ground.high)
-        steps = np.hypot(*np.diff(trace, axis=0).T)
-        along = np.append(0.0, np.cumsum(steps))
+        along = np.append(0.0, np.cumsum(np.hypot(*np.diff(trace, axis=0).T)))
         length = float(along[-1])
         ask = stops(length)
         places = np.column_stack([np.interp(ask, along, trace[:, axis]) for axis in range(2)])

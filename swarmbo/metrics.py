@@ -23,14 +23,7 @@ from swarmbo.records import (
 
 
 def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> float:
-    """Root mean squared error of a map, in the unit of the outcome.
-
-    Args:
-        mean: The belief's mean at the evaluation points (m,).
-        values: The noise-free field there (m,).
-
-    Raises:
-        ShapeError: If they are not two equal vectors with at least one entry.
+    """Root mean squared error of a map at the evaluation points (m,), in the unit of the outcome.
 
     Example:
         >>> map_rmse(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
@@ -43,17 +36,9 @@ def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> 
 def level_f1(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"], level: float) -> float:
     """F1 score of the places where a map exceeds a level: harmonic mean of precision and recall, from 0 to 1.
 
-    1 if neither the map nor the field exceeds the level anywhere.
+    1 if neither the map nor the field exceeds the level at any evaluation point.
 
     Source: Gotovos, Casati, Hitz & Krause 2013, Active learning for level set estimation, section 5.
-
-    Args:
-        mean: The belief's mean at the evaluation points (m,).
-        values: The noise-free field there (m,).
-        level: In the unit of the outcome.
-
-    Raises:
-        ShapeError: If they are not two equal vectors with at least one entry.
 
     Example:
         >>> round(level_f1(np.array([1.0, 3.0, 3.0]), np.array([1.0, 1.0, 4.0]), 2.0), 3)
@@ -81,16 +66,10 @@ def score_round(
 ) -> Score | None:
     """Score of one round, without failed measurements; None while every measurement so far has failed.
 
-    Source: Daxberger & Low (2017), section 2: batch regret is a term of their R_T, total regret one of their R'_T.
+    ``mean`` (m,) is that of the belief, None without one; ``means`` are those of agents with separate beliefs. Simple
+    regret includes measurements ``on_the_way``, batch scores do not.
 
-    Args:
-        truth: Ground truth of this round.
-        previous: The round before; None for the one at reset.
-        samples: Queries of this round; for a function, its one evaluation.
-        recommendation: The belief's maximum after this round.
-        mean: The belief's mean at the truth's evaluation points (m,); None without belief.
-        means: Mean of each agent with a separate belief.
-        on_the_way: Measurements en route: simple regret includes them, batch scores do not.
+    Source: Daxberger & Low (2017), section 2: batch regret is a term of their R_T, total regret one of their R'_T.
     """
     found = _places([*samples, *on_the_way])
     places = _places(samples)
@@ -197,13 +176,9 @@ def first_score(goal: Goal) -> Scored:
 
 
 def metrics_of(records: Sequence[RoundRecord], goal: Goal, moves: bool) -> dict[Metric, float]:
-    """Known metrics of a run.
+    """Known metrics of a run, from all its rounds; regret for the goal ``peak`` only.
 
-    Args:
-        records: All its rounds.
-        goal: Task in the field. Regret is given for the peak only.
-        moves: True if the field changes: scores are then means over the rounds that the team chose, not those of the
-            last round.
+    If the field ``moves``, scores are means over the rounds that the team chose, not those of the last round.
     """
     found: dict[Metric, float] = {}
     for scored in _SCORED_BY[goal]:
