@@ -173,7 +173,6 @@ def robot_frame(world: "World", episode: "RobotEpisode") -> Picture:
 
 
 def _draw_robot(picture: FieldPicture, episode: "RobotEpisode", robot: int) -> None:
-    """Draw a robot's trail, its samples, an arrow along its heading, and its number."""
     colour, axes, pose = look.agent_colour(robot), picture.axes, episode.poses[robot]
     trail = picture.to_axes(episode.trails[robot])
     axes.plot(*trail.T, color=colour, linewidth=1.5, zorder=3, path_effects=look.cased(2.5, look.INK))

@@ -17,14 +17,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 @dataclass
 class WorldEpisode:
-    """State that the episodes of all worlds share; each world adds the state that changes in it.
-
-    Args:
-        seed: Seed of all randomness since the last reset that gave one.
-        number: Number of the episode with this seed; each has its own randomness.
-        round: Completed rounds.
-        running: False once the episode is over.
-    """
+    """State that the episodes of all worlds share; ``number`` counts the episodes of a seed."""
 
     seed: int
     number: int
@@ -68,11 +61,7 @@ def to_state(
 
 
 class SavedState:
-    """A state that is being read.
-
-    Raises:
-        StateVersionError: If another version or another world saved it (the message names the differences).
-    """
+    """A state that is being read."""
 
     def __init__(self, state: Any, what: str, version: int, world: dict[str, Any]) -> None:
         self._what = what
@@ -91,10 +80,7 @@ class SavedState:
             )
 
     def restore(self, episode: EpisodeKind, names: Iterable[str]) -> EpisodeKind:
-        """Give an episode that has just begun the saved rounds, and saved arrays of the same kinds and shapes.
-
-        A list has a number for each completed round.
-        """
+        """Give an episode that has just begun the saved rounds, and saved arrays of the same kinds and shapes."""
         episode.round, episode.running = self.plain.round, self.plain.running
         for name in names:
             begun = getattr(episode, name)
@@ -138,7 +124,6 @@ class SavedState:
 
 
 def _differences(there: object, here: object, path: str = "$") -> Iterator[tuple[str, object, object]]:
-    """Path and both values of all differences between two pieces of plain data."""
     if isinstance(there, dict) and isinstance(here, dict):
         for key in dict.fromkeys([*there, *here]):
             yield from _differences(there.get(key), here.get(key), f"{path}.{key}")

@@ -46,11 +46,7 @@ def digest(*parts: np.ndarray | bytes) -> str:
 
 
 def kind_of(table: Mapping[str, Any], kinds: Collection[str], at: str, fix: str = "") -> str:
-    """The only key of a table that names a kind; ``fix`` is advice if several do.
-
-    Raises:
-        ConfigError: If there is not exactly one.
-    """
+    """The only key of a table that names a kind; ``fix`` is advice if several do."""
     found = [key for key in kinds if key in table]
     if len(found) != 1:
         got = ", ".join(map(repr, table)) or "an empty table"

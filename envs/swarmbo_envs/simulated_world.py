@@ -223,7 +223,6 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         return settings
 
     def _arrays(self, episode: EpisodeKind) -> dict[str, Any]:
-        """Arrays and lists that the world adds to a saved episode."""
         common = WorldEpisode.__dataclass_fields__
         return {name: value for name, value in vars(episode).items() if name not in common}
 

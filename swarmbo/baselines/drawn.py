@@ -14,10 +14,7 @@ from swarmbo.settings import Settings
 
 
 def seen_totals(situation: JointSituation) -> tuple[Float[np.ndarray, "t n"], Float[np.ndarray, " t"]]:
-    """Evaluated points in the unit cube and their totals, in the order of arrival.
-
-    A missing total is the sum of the outcomes of all factors; NaN if one of them is missing too.
-    """
+    """Evaluated points in the unit cube and their totals, in the order of arrival; NaN if an outcome is missing."""
     history = situation.history
     totals = np.where(np.isfinite(history.totals), history.totals, history.factors.sum(axis=1))
     return situation.domain.to_unit(history.X), np.where(np.isfinite(totals), totals, np.nan)
@@ -38,10 +35,7 @@ class Trial(NamedTuple):
 
 
 def trials(situation: JointSituation) -> list[Trial]:
-    """Trials for a method rebuilt for each decision: results in order, then pending ones.
-
-    An evaluation with pending factors, and so an unknown total, is pending.
-    """
+    """Trials for a method rebuilt for each decision: results in order, then pending ones, also partly known."""
     U, y = seen_totals(situation)
     awaited = situation.history.awaited
     partly = np.zeros(len(y), dtype=bool) if awaited is None else awaited.any(axis=1) & ~np.isfinite(y)

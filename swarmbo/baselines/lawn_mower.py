@@ -230,10 +230,7 @@ def _judged(ground: SweptGround, west: float, east: float) -> Float[np.ndarray, 
 def _path(
     ground: SweptGround, strip: tuple[float, float], n_joint_starts: int, start: tuple[float, float] | None, entry: int
 ) -> Float[np.ndarray, "k 2"]:
-    """Bends of the path through all lanes of a strip, from the start on: cell by cell, the nearest one first.
-
-    ``entry`` is the corner of the first cell: 0 for the nearest, to 3 for the farthest.
-    """
+    """Bends of the path through all lanes of a strip, cell by cell, from the nearest corner (0) or a farther one."""
     (west, east), height = strip, float(ground.side[1])
     gap = (east - west) / n_joint_starts
     margin = min(gap, height) / 2.0

@@ -147,11 +147,14 @@ class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
         torch, sampling = peer_package("torch", _LOG_NEI), peer_package("botorch.utils.sampling", _LOG_NEI)
         seed = int(rng.integers(2**31))
         pending = torch.tensor(situation.domain.to_unit(situation.out.points), dtype=torch.float64)
+        functions = peer_package("botorch.acquisition.logei", _LOG_NEI)
         with sampling.manual_seed(seed):
             model, X = _fitted(U, y)
             bounds = torch.stack([torch.zeros(n, dtype=torch.float64), torch.ones(n, dtype=torch.float64)])
             best, _ = peer_package("botorch.optim", _LOG_NEI).optimize_acqf(
-                _improvement(model, X, pending if len(pending) else None),
+                functions.qLogNoisyExpectedImprovement(
+                    model, X_baseline=X, X_pending=pending if len(pending) else None, prune_baseline=True
+                ),
                 bounds=bounds,
                 q=1,
                 num_restarts=self.restarts,
@@ -159,11 +162,6 @@ class BoTorchLogNEI(Settings, frozen=True, tag_field="kind", tag=_LOG_NEI):
                 options={"seed": seed, "sample_around_best": True},
             )
         return np.clip(best.detach().numpy()[0], 0.0, 1.0), report
-
-
-def _improvement(model: Any, X: Any, pending: Any) -> Any:
-    functions = peer_package("botorch.acquisition.logei", _LOG_NEI)
-    return functions.qLogNoisyExpectedImprovement(model, X_baseline=X, X_pending=pending, prune_baseline=True)
 
 
 def _fitted(U: Float[np.ndarray, "t n"], y: Float[np.ndarray, " t"]) -> tuple[Any, Any]:

@@ -58,14 +58,10 @@ class TurboRegion(Settings, frozen=True):
         chosen: Bool[np.ndarray, " t"] | None = None,
         steps: Bool[np.ndarray, " t"] | None = None,
     ) -> "RegionState":
-        """State of the region after some outcomes.
+        """State of the region after outcomes in the order of arrival; NaN (failed) counts as no improvement.
 
-        Args:
-            outcomes: In the order of arrival; NaN (failed) counts as no improvement.
-            initial: Number of the first chosen ones that belong to the initial design.
-            n_dims: Number of variables.
-            chosen: Mask of points that the method chose; None: all. Others are known, and do not count.
-            steps: Mask of those with a result, which may count for or against it; None: all.
+        The first ``initial`` chosen ones belong to the initial design. Points that were not ``chosen`` are known, and
+        do not count; ``steps`` masks those with a result.
         """
         own = np.ones(len(outcomes), dtype=bool) if chosen is None else chosen
         counted = own if steps is None else steps
@@ -91,12 +87,7 @@ class TurboRegion(Settings, frozen=True):
 
 @dataclass(frozen=True)
 class RegionState:
-    """State of a trust region.
-
-    Args:
-        first: Evaluations before this one are set aside.
-        n_fresh: Number of points of its initial design still to come.
-    """
+    """State of a trust region: the first evaluation that counts, and the number of points of its design to come."""
 
     first: int
     restarts: int
@@ -107,19 +98,13 @@ class RegionState:
 def region_around(
     centre: Float[np.ndarray, " n"], length: float, lengthscales: Float[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Corners of the region, cut off at the faces of the unit cube.
-
-    Sides are proportional to the lengthscales and have ``length`` as geometric mean.
-    """
+    """Corners of the region in the unit cube: sides like the lengthscales, with ``length`` as geometric mean."""
     sides = length * np.exp(np.log(lengthscales) - np.log(lengthscales).mean())
     return np.clip(centre - sides / 2.0, 0.0, 1.0), np.clip(centre + sides / 2.0, 0.0, 1.0)
 
 
 def perturbed(
-    rng: np.random.Generator,
-    centre: Float[np.ndarray, " n"],
-    points: Float[np.ndarray, "m n"],
-    probability: float,
+    rng: np.random.Generator, centre: Float[np.ndarray, " n"], points: Float[np.ndarray, "m n"], probability: float
 ) -> Float[np.ndarray, "m n"]:
     """Candidates: the centre with each coordinate replaced, with a probability, by that of a point; at least one is."""
     m, n = points.shape
@@ -180,8 +165,7 @@ class Turbo1(Settings, frozen=True, tag_field="kind", tag="turbo-1"):
         model = _fitted(U, z)
         centre = U[int(y.argmax())]
         low, high = region_around(centre, state.length, _lengthscales(model))
-        count = self.candidates or min(5000, max(2000, 200 * n))
-        sequence = sobol(count, n, rng)
+        sequence = sobol(self.candidates or min(5000, max(2000, 200 * n)), n, rng)
         candidates = perturbed(rng, centre, low + sequence * (high - low), min(20.0 / n, 1.0))
         return candidates[int(_draw(rng, model, U, z, candidates).argmax())], report
 
@@ -226,7 +210,6 @@ def _draw(
     z: Float[np.ndarray, " t"],
     candidates: Float[np.ndarray, "m n"],
 ) -> Float[np.ndarray, " m"]:
-    """Joint draw from the posterior at candidates, by Matheron's rule."""
     lengthscales, outputscale = _lengthscales(model), model.covar_module.outputscale.item()
     noise, constant = model.likelihood.noise.item(), model.mean_module.constant.item()
     prior = draw(rng, "matern52", lengthscales, outputscale, _FEATURES)

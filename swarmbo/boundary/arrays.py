@@ -13,14 +13,7 @@ from swarmbo.boundary.files import open_regular, replacing
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read the arrays of a file that ``numpy.savez`` wrote.
-
-    Headers are not trusted: memory is allocated only for as many numbers as the file holds.
-
-    Raises:
-        OSError: If there is no such regular file.
-        ValueError: If it is damaged, or holds anything but arrays of numbers; it has the reason.
-    """
+    """Read the arrays of a file that ``numpy.savez`` wrote; memory is allocated for the numbers in the file only."""
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             size = os.fstat(file.fileno()).st_size
@@ -51,7 +44,6 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, most: int) -> np.nd
 
 
 def _claimed_size(stream: IO[bytes]) -> int:
-    """Bytes of an array's numbers by its header."""
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"got arrays of format {version}; wanted 1.0 or 2.0")

@@ -32,10 +32,7 @@ def compiled(signature: Any = None, **options: Any) -> Callable[[Callable[..., A
     """Compile as ``numba.njit`` does, with a cache on disk.
 
     The folder is the first writable one of: ``NUMBA_CACHE_DIR``, that of the source, the user's cache, the user's own
-    among temporary files. Without any it is compiled again in each process.
-
-    Warns:
-        CompilingWarning: Once, if the first three folders are not writable.
+    among temporary files (with a warning). Without any it is compiled again in each process.
     """
 
     def decorated(function: Callable[..., Any]) -> Any:

@@ -51,16 +51,9 @@ class CsvColumns:
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
-    """Content of a CSV file, in the order of its rows.
+    """Content of a CSV file, in the order of its rows, with locations in metres and ``own`` ones as in the file.
 
-    Args:
-        places: Locations, in metres.
-        values: Measured values.
-        times: Times, if a column has them.
-        projection: Projection of longitudes and latitudes; None if the file has metres.
-        columns: Names of the columns of coordinates.
-        own: Locations in the coordinates of the file.
-        noise_std: Standard deviation of each row's noise, NaN where the file has none; None without such a column.
+    ``projection`` is None if these are metres; noise is NaN where the file has none, None without such a column.
     """
 
     places: Float[np.ndarray, "n 2"]
@@ -88,19 +81,8 @@ def measurements_of(
 ) -> Measurements:
     """Complete rows of a table, with locations in metres.
 
-    Args:
-        table: Content of the file.
-        settings: The file and its columns.
-        at: Path of these settings, for messages.
-        how: Form of an option that sets ``key`` to ``value``, for messages.
-        noise_std: Column of the standard deviation of the values' noise, in their unit; its cells may be empty.
-
-    Raises:
-        ConfigError: If a column is missing, a cell is neither a number below 1e12 nor empty,
-            no row is complete, or coordinates are neither metres nor degrees that one plane can show.
-
-    Warns:
-        DataWarning: If rows are left out, with the number per reason; if coordinates are taken for degrees.
+    ``at`` is the path of the settings and ``how`` the form of an option that sets ``key`` to ``value``, for messages.
+    Cells of the column ``noise_std`` may be empty.
     """
     header, rows = table
     if not rows:
@@ -160,7 +142,6 @@ def _whole_rows(
 
 
 def _number(settings: CsvColumns, row: list[str], column: int, line: int, name: str, at: str) -> float:
-    """Number of a cell; NaN of an empty one."""
     text = row[column] if column < len(row) else ""
     if is_missing(text):
         return math.nan
@@ -214,11 +195,8 @@ def projection_of(
 ) -> LocalProjection | None:
     """Projection of a file's coordinates to metres; None if they are metres already.
 
-    Unless stated, columns named ``lon``, ``latitude`` or ``x_deg`` with numbers in range are degrees, with a warning.
-
-    Raises:
-        ConfigError: If degrees are stated or named, and numbers cannot be any; if they are named in the wrong order; or
-            if names are neutral, and numbers look like degrees.
+    Unless stated, columns named ``lon``, ``latitude`` or ``x_deg`` with numbers in range are degrees, with a warning;
+    neutral names with numbers that look like degrees are refused.
     """
     x, y = columns
     if settings.coordinates == "metres":

@@ -19,12 +19,7 @@ class CsvRows(NamedTuple):
 
 
 def read_csv(path: str | os.PathLike[str]) -> CsvRows:
-    """Read the cells of a file, without surrounding space.
-
-    Raises:
-        OSError: If it cannot be read; ``strerror`` has the reason.
-        ValueError: If it is no CSV file in UTF-8; also a ``UnicodeDecodeError``.
-    """
+    """Read the cells of a file, without surrounding space; a ValueError if it is no CSV file in UTF-8."""
     with open_regular(path) as raw, TextIOWrapper(raw, newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file, skipinitialspace=True)
         try:
@@ -36,11 +31,7 @@ def read_csv(path: str | os.PathLike[str]) -> CsvRows:
 
 
 def read_table(path: str | os.PathLike[str], at: str) -> CsvRows:
-    """Read the cells of a file that a setting names.
-
-    Raises:
-        ConfigError: If it cannot be read, or is no CSV file in UTF-8.
-    """
+    """Read the cells of a file that a setting names."""
     try:
         return read_csv(path)
     except (OSError, ValueError) as error:

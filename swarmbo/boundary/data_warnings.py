@@ -8,10 +8,7 @@ from swarmbo.errors import AimWarning, SwarmboWarning
 
 
 def tell_in_one_line() -> None:
-    """Show each ``SwarmboWarning`` as one line on standard error from now on; other warnings as before.
-
-    Within ``warnings.catch_warnings()`` this ends with the block.
-    """
+    """Show each ``SwarmboWarning`` as one line on standard error, until an enclosing ``catch_warnings()`` ends."""
     usual, told = warnings.showwarning, set[str]()
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:

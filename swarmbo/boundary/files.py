@@ -15,13 +15,7 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a regular file for reading bytes; links are followed.
-
-    A pipe without a writer would block for ever, and a device such as ``/dev/zero`` never ends.
-
-    Raises:
-        OSError: If it cannot be opened, or is a folder, a pipe, a socket or a device; ``strerror`` says which.
-    """
+    """Open a regular file for reading bytes; links are followed. Else ``strerror`` of the OSError says what it is."""
     number = os.open(path, _FLAGS)
     mode = os.fstat(number).st_mode
     if not stat.S_ISREG(mode):
@@ -31,18 +25,7 @@ def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
 
 
 def read_regular(path: str | os.PathLike[str]) -> bytes:
-    """Read all bytes of a regular file; links are followed.
-
-    Raises:
-        OSError: As for ``open_regular``.
-
-    Example:
-        >>> try:
-        ...     read_regular(os.devnull)
-        ... except OSError as error:
-        ...     print(error.strerror)
-        it is a device
-    """
+    """Read all bytes of a regular file; links are followed."""
     with open_regular(path) as file:
         return file.read()
 
@@ -70,11 +53,7 @@ def regular_file(path: Path) -> bool:
 
 @contextmanager
 def replacing(path: Path) -> Generator[IO[bytes]]:
-    """File that replaces another once it is complete on the disk.
-
-    The path itself is replaced, also a link, and not written into. If writing fails, the old file stays, and no partial
-    file remains.
-    """
+    """File that replaces another, or a link, once it is complete on the disk; if writing fails, the old file stays."""
     partial = path.with_name(path.name + PARTIAL)
     partial.unlink(missing_ok=True)
     try:

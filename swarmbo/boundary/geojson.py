@@ -15,15 +15,7 @@ Rings = list[Float[np.ndarray, "k 2"]]  # outlines; a hole is a ring within anot
 
 
 def read_polygons(path: str, at: str) -> list[Rings]:
-    """Rings of every polygon of a GeoJSON file, in its own coordinates.
-
-    Args:
-        path: The file; features, geometries and collections of them.
-        at: Name of the setting or option that names the file, for messages.
-
-    Raises:
-        ConfigError: If it cannot be read, has no polygon, or one without rings of three or more finite corners.
-    """
+    """Rings of every polygon of a GeoJSON file, in its own coordinates; ``at`` names the setting, for messages."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -43,13 +35,7 @@ def read_polygons(path: str, at: str) -> list[Rings]:
 
 
 def holds(rings: Sequence[Float[np.ndarray, "k 2"]], places: Float[np.ndarray, "k 2"]) -> Bool[np.ndarray, " k"]:
-    """Mask of places within an odd number of rings; on a border either result is possible.
-
-    Example:
-        >>> square = np.array([[0.0, 0.0], [4.0, 0.0], [4.0, 4.0], [0.0, 4.0]])
-        >>> holds([square, square / 2 + 1], np.array([[0.5, 0.5], [2.0, 2.0], [5.0, 5.0]])).tolist()
-        [True, False, False]
-    """
+    """Mask of places within an odd number of rings; on a border either result is possible."""
     within = np.zeros(len(places), dtype=bool)
     for ring in rings:
         within ^= Outline(ring).contains_points(places)
@@ -57,7 +43,6 @@ def holds(rings: Sequence[Float[np.ndarray, "k 2"]], places: Float[np.ndarray, "
 
 
 def _polygons(data: Any, at: str) -> Iterator[Any]:
-    """Coordinates of all polygons in a piece of GeoJSON."""
     kind = data.get("type") if isinstance(data, dict) else None
     if kind == "FeatureCollection":
         for feature in data.get("features", ()):

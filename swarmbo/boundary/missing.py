@@ -37,10 +37,7 @@ def is_fill(number: float) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Marked:
-    """Values in a column that look like marks for missing numbers.
-
-    ``rows`` (n,) masks sure marks. ``doubtful`` counts numbers that may be marks or measurements, and are kept.
-    """
+    """Mask of values in a column that surely mark missing numbers, and counts of doubtful ones, which are kept."""
 
     rows: Bool[np.ndarray, " n"]
     doubtful: dict[float, int]
@@ -49,12 +46,11 @@ class Marked:
 def marked(numbers: Float[np.ndarray, " n"], missing: list[float] | None, *, is_coordinate: bool) -> Marked:
     """Find marks for missing numbers: the stated ones, or common marks that are far from the other numbers.
 
-    Common are -99, -999, -9999 and so on, with nines behind the point too, and the same from 999 on without the sign.
-    So are the least numbers of two-byte and four-byte integers, and the fill values 1e20, 1e30, 9.96921e36, 3.40282e38
-    and 1.79769e308 of either sign. A fill value is always a mark. Another negative number is a mark if it is farther
-    from the others than their range. Except for coordinates, it is also one if no other number is negative. A positive
-    number is a mark from 9999 on, at three times that distance, since large values may be real. A number outside the
-    range of the others, but less clearly, is doubtful.
+    Common are -99, -999, -9999 and so on, with nines behind the point too, and the same from 999 on without the sign;
+    the least numbers of two-byte and four-byte integers; and fill values, which are always marks. Another negative
+    number is a mark if it is farther from the others than their range or, but for coordinates, if no other number is
+    negative. A positive number is a mark from 9999 on, at three times that distance. Others outside the range are
+    doubtful.
     """
     if missing is not None:
         return Marked(np.isin(numbers, missing), {})

@@ -16,8 +16,7 @@ from swarmbo.boundary.data_warnings import tell_in_one_line
 def begin_process(grace_s: float = 0.0) -> None:
     """Warn in one line, leave interrupts to the parent, and end when it has ended in any way, even by ``kill -9``.
 
-    A thread waits for the system's signal of the parent's end: the end of a pipe, or a process handle. ``grace_s`` is
-    the time after that, for what is under way; infinite for no limit.
+    ``grace_s`` is the time after that, for what is under way; infinite for no limit.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
@@ -30,8 +29,8 @@ def begin_process(grace_s: float = 0.0) -> None:
 def without_interrupts() -> Generator[None]:
     """Block in which an interrupt waits until its end; processes started in it never receive one.
 
-    An interrupt at the terminal reaches all processes at once, also those that are still loading modules and cannot
-    catch it. On Windows, which has no such block, child processes ignore it once they have begun.
+    An interrupt at the terminal reaches all processes, also those that are still loading modules and cannot catch it.
+    On Windows, which has no such block, child processes ignore it once they have begun.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield

@@ -36,16 +36,11 @@ _NEWTON_STEPS = 6
 class LocalProjection:
     """Transverse Mercator on the WGS 84 ellipsoid about a local meridian, along which lengths are true.
 
-    Angles are kept. At distance x from the meridian lengths are too long by about x² / 2 R², R = 6371 km: by a
-    hundred-thousandth at 28 km, a thousandth at 285 km.
+    At distance x from the meridian lengths are too long by about x² / 2 R², R = 6371 km: by a thousandth at 285 km.
+    ``east_m`` and ``north_m`` are offsets, so that the map begins at 0.
 
     Source: Krüger's series in the third flattening, to fourth order: Karney 2011, Transverse Mercator with an accuracy
     of a few nanometers, J. Geodesy 85, eqs. (7) to (12), (35) and (36).
-
-    Args:
-        meridian_deg: Longitude of the central meridian.
-        east_m: Offset of distances to the east, so that the map begins at 0.
-        north_m: Offset of distances to the north of the equator.
 
     Example:
         >>> projection = LocalProjection(9.0, 0.0, 0.0)
@@ -106,13 +101,7 @@ class LocalProjection:
 
 @dataclass(frozen=True)
 class Frame:
-    """Location of the map in a projected coordinate reference system.
-
-    Args:
-        crs: The system, as a rasterio object.
-        corner: The map's south-west corner in it.
-        unit_m: Metres in its unit.
-    """
+    """South-west corner of the map in a projected system, an object of rasterio, and the metres in its unit."""
 
     crs: Any
     corner: tuple[float, float]

@@ -13,24 +13,9 @@ from swarmbo.boundary.values import whole_number
 
 
 def stream(seed: int, *names: str, **numbers: int | str) -> np.random.Generator:
-    """Random generator for one named purpose.
+    """Random generator (PCG64) for one named purpose; equal arguments give equal streams, on every machine.
 
-    Args:
-        seed: Seed of the run, an integer >= 0.
-        *names: Purpose of the stream, from the general to the special: ``"environment", "noise"``.
-        **numbers: Indices within that purpose, for example ``round=7`` or ``agent="robot_0"``.
-
-    Returns:
-        A new PCG64 generator. Equal arguments give equal streams, on every machine.
-
-    Raises:
-        ConfigError: If the seed is no integer >= 0.
-
-    Example:
-        >>> a = stream(0, "noise", agent="robot_1", round=3).normal()
-        >>> b = stream(0, "noise", agent="robot_1", round=3).normal()
-        >>> bool(a == b)
-        True
+    Names go from the general to the special: ``"environment", "noise"``. Numbers are indices within that purpose.
     """
     seed = whole_number(seed, 0, "$.seed")
     label = "/".join([*names, *(f"{key}={value}" for key, value in sorted(numbers.items()))])

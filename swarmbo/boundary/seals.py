@@ -1,8 +1,7 @@
 """Lines and files with digests, to detect accidental changes and damage.
 
-A JSON text has its digest as its last key, ``"digest"``, over all text before it. Lines of a log are chained: the
-digest of a line covers that of the previous line, and the first one's covers a start, such as the settings of a run. It
-is a checksum, not a signature.
+A JSON text has its digest as its last key, ``"digest"``, over all text before it. In a log it also covers the digest of
+the previous line, and the first one a start, such as the settings of a run. It is no signature.
 """
 
 import json
@@ -29,26 +28,14 @@ class Sealed(NamedTuple):
 
 
 def seal(text: bytes, after: str = "") -> bytes:
-    """Append a digest to a JSON object as its last key, chained to the digest ``after``.
-
-    Example:
-        >>> seal(b'{"round":0}')
-        b'{"round":0,"digest":"efa18770e384470fc8c1b9dc3a9b3f9e"}'
-    """
+    """Append a digest to a JSON object as its last key, chained to the digest ``after``."""
     body = text.rstrip().removesuffix(b"}").rstrip()
     form = b'%s,\n  "digest": "%s"\n}\n' if b"\n" in body else b'%s,"digest":"%s"}'
     return form % (body, _digest(body, after).encode())
 
 
 def read_seal(text: bytes, after: str = "") -> Sealed | None:
-    """Split a sealed text; None if it has no digest. ``after`` is the digest of the previous text.
-
-    Example:
-        >>> read_seal(seal(b'{"round":0}')).fits, read_seal(seal(b'{"round":0}').replace(b"0", b"1", 1)).fits
-        (True, False)
-        >>> read_seal(b'{"round":0}') is None
-        True
-    """
+    """Split a sealed text; None if it has no digest. ``after`` is the digest of the previous text."""
     end = text.rfind(b",")
     found = None if end < 0 else _SEAL.fullmatch(text, end)
     if found is None:
@@ -77,48 +64,38 @@ def _digest(body: bytes, after: str = "") -> str:
 
 
 class LoggedLines(msgspec.Struct, frozen=True):
-    """Complete lines of a log.
-
-    Args:
-        lines: Lines without line ends and digests.
-        length: Their length in the file, bytes; the rest was torn.
-        digest: Digest of the last one, continued by the next; None in a log without digests.
-        damage: Error in the line after them; None without one.
-    """
+    """Complete lines of a log, their length in the file (the rest was torn), the last digest, and damage after them."""
 
     lines: list[bytes]
     length: int
-    digest: str | None
+    digest: str
     damage: str | None = None
 
 
 def logged_lines(
-    text: bytes, start: str | None, path: Path, is_record: Callable[[bytes, int], bool], noun: str = "round"
+    text: bytes, start: str, path: Path, is_record: Callable[[bytes, int], bool], noun: str = "round"
 ) -> LoggedLines:
     """Lines of a log, up to a damaged or changed one; a torn last line is left out.
 
-    ``start`` is the first digest of the chain; None for a run of an earlier version without digests. ``is_record`` is
-    True for a line that is the record of a number; ``noun`` names records in messages.
+    ``start`` is the first digest of the chain.
     """
     rows = text.split(b"\n")[:-1]
     lines, length, last, damage = list[bytes](), 0, start, None
     for number, row in enumerate(rows):
-        sealed = read_seal(row, last or "")
-        if sealed is not None and last is not None and not sealed.fits:
+        sealed = read_seal(row, last)
+        if sealed is not None and not sealed.fits:
             damage = (
                 f"{path}: line {number + 1} was changed or damaged: its digest does not fit; delete it and what "
                 f"follows it, and `swarmbo resume {path.parent}` measures these {noun}s again"
             )
             break
-        line = row if sealed is None else sealed.text
-        if (sealed is None) is not (last is None) or not is_record(line, number):
+        if sealed is None or not is_record(sealed.text, number):
             # else torn, as by a power failure: the round will be measured again
             if sealed is not None or number < len(rows) - 1:
                 damage = f"{path}: line {number + 1} is not the record of {noun} {number}"
             break
-        lines.append(line)
-        length += len(row) + 1
-        last = None if sealed is None else sealed.digest
+        lines.append(sealed.text)
+        length, last = length + len(row) + 1, sealed.digest
     return LoggedLines(lines, length, last, damage)
 
 

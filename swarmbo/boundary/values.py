@@ -22,15 +22,7 @@ _NO_NUMBER = (TypeError, ValueError, RuntimeError)  # that float(…) of others'
 
 
 def told_number(value: object, what: str) -> float:
-    """Check an outcome from a user; NaN for None, NaN, and numbers that are infinite or beyond 1e60.
-
-    Raises:
-        ShapeError: If it is no number: text, a list, complex.
-
-    Example:
-        >>> told_number(1.5, "query 'q00001'"), told_number(1e61, "query 'q00001'")
-        (1.5, nan)
-    """
+    """Check an outcome from a user; NaN for None, NaN, and numbers that are infinite or beyond 1e60."""
     number = _as_number(value)
     if number is None:
         raise ShapeError(f"outcome of {what}: got {short(value)}; wanted a number, or None if it failed")
@@ -38,15 +30,7 @@ def told_number(value: object, what: str) -> float:
 
 
 def told_noise(value: object, what: str) -> float:
-    """Check the standard deviation of noise from a user; NaN for None, which is unknown.
-
-    Raises:
-        ShapeError: If it is anything but a finite number >= 0, or None.
-
-    Example:
-        >>> told_noise(0.5, "'a'"), told_noise(None, "'a'")
-        (0.5, nan)
-    """
+    """Check the standard deviation of noise from a user; NaN for None, which is unknown."""
     if value is None:
         return np.nan
     if np.isnan(noise := reported_noise(value)):
@@ -69,12 +53,7 @@ def reported_number(value: object) -> float:
 
 
 def reported_place(value: object) -> Float[np.ndarray, " d"] | None:
-    """Coordinates from an environment; None if they are not reasonable numbers.
-
-    Example:
-        >>> reported_place([0.5, 1]), reported_place("here"), reported_place([1e300, 0.0])
-        (array([0.5, 1. ]), None, None)
-    """
+    """Coordinates from an environment; None if they are not reasonable numbers."""
     place = real_array(value)
     is_place = place is not None and place.ndim == 1 and bool((np.abs(place) < LARGEST_OUTCOME).all())
     return place if is_place else None
@@ -90,15 +69,7 @@ def real_array(value: object) -> Float[np.ndarray, "..."] | None:
 
 
 def whole_number(value: object, smallest: int, at: str, largest: int | None = None) -> int:
-    """Check an integer from a user; ``at`` is its path for messages.
-
-    Raises:
-        ConfigError: If it is no integer, too small or too large.
-
-    Example:
-        >>> whole_number(np.int64(3), 0, "$.seed")
-        3
-    """
+    """Check an integer from a user; ``at`` is its path for messages."""
     try:
         number = None if isinstance(value, bool) else operator.index(cast(Any, value))
     except TypeError:
@@ -111,14 +82,7 @@ def whole_number(value: object, smallest: int, at: str, largest: int | None = No
 
 
 def exact(value: Any) -> Any:
-    """Plain data with texts as ``str``, not of a class such as NumPy's, which neither messages nor files accept.
-
-    Lists, tuples and tables are converted; all else is left as it is.
-
-    Example:
-        >>> exact({np.str_("a"): [np.str_("b"), 1]})
-        {'a': ['b', 1]}
-    """
+    """Plain data with ``str`` for texts of other classes, as NumPy's, which neither messages nor files accept."""
     if isinstance(value, str):
         return str.__str__(value)
     if type(value) is dict:
@@ -142,6 +106,14 @@ def table(given: object, wanted: str, at: str) -> dict[str, Any]:
     if strange := [key for key in entries if not isinstance(key, str)]:
         raise ConfigError(f"got the name {short(strange[0])}; wanted a table {wanted}, its names text", at=at)
     return {exact(key): value for key, value in entries.items()}
+
+
+def flat(table: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Values of nested tables by path: ``coordination.kind``."""
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        found |= flat(value, f"{above}{key}.") if isinstance(value, Mapping) and value else {f"{above}{key}": value}
+    return found
 
 
 def query_name(query: object) -> str:

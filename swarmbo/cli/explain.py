@@ -49,12 +49,7 @@ def explain(
 
 
 def explained(name: str) -> Iterator[Entry]:
-    """Entries for a name, of every sort that has it.
-
-    Example:
-        >>> [entry.title for entry in explained("max_rounds")]
-        ['status: max_rounds']
-    """
+    """Entries for a name, of every sort that has it."""
     plain = name.strip().removeprefix("$.").removeprefix("swarmbo.").removeprefix("sb.")
     yield from _kinds(plain)
     yield from _keys(plain)
@@ -158,12 +153,8 @@ def _worlds(name: str) -> Iterator[Entry]:
 
     for identifier in plug_in_ids():
         if name in (identifier, identifier.removeprefix("swarmbo/")):
-            text, _ = _documented(maker_of(identifier))
-            yield Entry(f"environment: {identifier}", text, _argument_texts(maker_of(identifier)), _making(identifier))
-
-
-def _making(identifier: str) -> str:
-    return f'pettingzoo.make("parallel", "{identifier}")'
+            maker, command = maker_of(identifier), f'pettingzoo.make("parallel", "{identifier}")'
+            yield Entry(f"environment: {identifier}", _documented(maker)[0], _argument_texts(maker), command)
 
 
 def _scenarios(name: str) -> Iterator[Entry]:
@@ -244,3 +235,33 @@ def _lines(entry: Entry, width: int) -> Iterator[str]:
         )
     if entry.command:
         yield f"  try: {entry.command}"
+
+
+@app.command("list")
+def list_known() -> None:
+    """List the scenarios that swarmbo brings, and the environments and kinds that scenarios can name."""
+    with one_line_errors():
+        from swarmbo.registry import SLOTS, TEAMS, kinds, summary_of
+        from swarmbo.runs.scenario_files import available, summary_line
+        from swarmbo.runs.world import load_plug_ins, plug_in_ids
+
+        typer.secho("scenarios", bold=True)
+        for name, path in available().items():
+            _say(f"  {name:<20} ", summary_line(path))
+        typer.secho("environments", bold=True)
+        for identifier in plug_in_ids():
+            typer.echo(f"  {identifier}")
+        for slot in SLOTS:
+            typer.secho(f"{slot}: kind", bold=True)
+            for name, settings in kinds(slot).items():
+                teams = ", ".join(team for team in TEAMS if name in kinds(slot, team))
+                _say(f"  {name:<20} {teams:<15} ", summary_of(settings))
+        _say("", "Meaning, keys and defaults of a name: swarmbo explain NAME")
+        for name, why in load_plug_ins().items():
+            typer.echo(f"swarmbo: plug-in {name!r} failed: {' '.join(why.split())}", err=True)
+
+
+def _say(label: str, text: str) -> None:
+    """Print a label and a text beside it, in lines as wide as those who read them have."""
+    width = max(line_width() - len(label), 20)
+    typer.echo(label + f"\n{' ' * len(label)}".join(textwrap.wrap(text, width) or [""]))

@@ -6,19 +6,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from swarmbo.cli.options import (
-    Dpi,
-    FormatNames,
-    NoFigures,
-    Overrides,
-    Quiet,
-    Seed,
-    Source,
-    app,
-    close,
-    formats as formats_of,
-    one_line_errors,
-)
+from swarmbo.cli import options
 from swarmbo.errors import ConfigError
 
 
@@ -34,7 +22,7 @@ class _ScenarioFirst(TyperGroup):
 fleet = typer.Typer(
     cls=_ScenarioFirst, no_args_is_help=True, help="Run a scenario with one process for each agent, over a network."
 )
-app.add_typer(fleet, name="fleet")
+options.app.add_typer(fleet, name="fleet")
 Hosts = Annotated[
     list[str] | None,
     typer.Option(
@@ -46,10 +34,10 @@ Keys = Annotated[Path | None, typer.Option(metavar="DIR", help="The folder that 
 
 @fleet.command("run")
 def run_fleet(
-    source: Source,
-    seed: Seed = None,
+    source: options.Source,
+    seed: options.Seed = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default: runs/<name>-<seed>-fleet.")] = None,
-    overrides: Overrides = None,
+    overrides: options.Overrides = None,
     protocol: Annotated[
         str | None, typer.Option(metavar="tcp|tls|quic", help="Default: tls with --keys or --host, else tcp, here.")
     ] = None,
@@ -70,22 +58,22 @@ def run_fleet(
     ] = None,
     patience: Annotated[float, typer.Option(help="Seconds for which members wait for one another.")] = 60.0,
     tick: Annotated[float, typer.Option(help="Seconds of a tick, for agents that agree by a deadline.")] = 0.05,
-    no_figures: NoFigures = False,
-    formats: FormatNames = None,
-    dpi: Dpi = None,
-    quiet: Quiet = False,
+    no_figures: options.NoFigures = False,
+    formats: options.FormatNames = None,
+    dpi: options.Dpi = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Run a scenario with a process for each agent; the decisions are those of `swarmbo run`.
 
     By a deadline they come as messages do, and go on without agents that are gone.
     """
-    with one_line_errors():
+    with options.one_line_errors():
         from swarmbo.fleet.run import Network, run_fleet as run_scenario
         from swarmbo.runs import load
         from swarmbo.runs.progress import Progress
         from swarmbo.runs.sweep import folder_name
 
-        drawn_as = formats_of(formats, dpi, no_figures)
+        drawn_as = options.formats(formats, dpi, no_figures)
         scenario = load(source, [*(overrides or []), *([] if seed is None else [f"seed={seed}"])], False)
         out = out or Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}-fleet"
         network = Network(
@@ -103,7 +91,7 @@ def run_fleet(
             typer.echo(f"waiting for {', '.join(away)}: start each with `swarmbo agent NAME --fleet {plan}`", err=True)
         with Progress(scenario.rounds, quiet=quiet) as progress:
             summary, report = run_scenario(scenario, out, network, progress.show)
-        close(out, summary, was_there=False, drawn_as=drawn_as)
+        options.close(out, summary, was_there=False, drawn_as=drawn_as)
         typer.echo(f"network: {report.repeated:,} messages repeated, {report.refused:,} refused", err=True)
         if odd := ", ".join(f"{name} ({count})" for name, count in report.odd.items()):
             typer.echo(f"swarmbo: messages with inadmissible content were refused, of {odd}", err=True)
@@ -117,13 +105,13 @@ def run_fleet(
 
 @fleet.command("keys")
 def make_fleet_keys(
-    source: Source,
+    source: options.Source,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the keys.")],
-    overrides: Overrides = None,
+    overrides: options.Overrides = None,
     hosts: Hosts = None,
 ) -> None:
     """Make a test authority, and a certificate and a key for each member, good for 30 days."""
-    with one_line_errors():
+    with options.one_line_errors():
         from swarmbo.fleet.keys import make_keys
         from swarmbo.fleet.run import members_of
         from swarmbo.runs import load
@@ -135,7 +123,7 @@ def make_fleet_keys(
         typer.echo(f"{len(written)} files: {folder}")
 
 
-@app.command()
+@options.app.command()
 def agent(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the agent.")],
     plan: Annotated[Path, typer.Option("--fleet", metavar="FILE", help="The fleet.json that `swarmbo fleet` wrote.")],
@@ -151,7 +139,7 @@ def agent(
     attached: Annotated[bool, typer.Option("--attached", hidden=True, help="End when standard input does.")] = False,
 ) -> None:
     """Run one agent of a fleet, here or on another machine, until the run ends."""
-    with one_line_errors():
+    with options.one_line_errors():
         from swarmbo.fleet.measuring import loaded
         from swarmbo.fleet.run import be_member
 

@@ -25,7 +25,6 @@ class _Commands(TyperGroup):
     """The commands; of an option that one of them does not have, what may be meant is said."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command."""
         given = [*getattr(ctx, "_protected_args", []), *ctx.args]
         try:
             return super().invoke(ctx)
@@ -195,11 +194,7 @@ def formats(names: list[str] | None, dpi: int | None, no_figures: bool = False) 
 
 
 def figure_at(path: Path | None, names: list[str] | None, dpi: int | None) -> "tuple[Path, Formats] | None":
-    """Path and formats of one figure: as ``--format`` says, or the ending of its name; refused before it is drawn.
-
-    Raises:
-        ConfigError: If that is no format of figures.
-    """
+    """Path and formats of one figure: as ``--format`` says, or the ending of its name; refused before it is drawn."""
     if path is None:
         return None
     from swarmbo.plotting import Formats

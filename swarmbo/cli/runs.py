@@ -7,110 +7,87 @@ from typing import Annotated
 
 import typer
 
-from swarmbo.cli.options import (
-    Address,
-    Dpi,
-    Engine,
-    FormatNames,
-    NoFigures,
-    Overrides,
-    Quiet,
-    RunPath,
-    Seed,
-    Source,
-    Trust,
-    WorkerCount,
-    app,
-    close,
-    draw,
-    figure_at,
-    formats as formats_of,
-    one_line_errors,
-    resumable,
-    setting_paths_of,
-    show,
-    worker_settings,
-)
+from swarmbo.cli import options
 
 
-@app.command()
+@options.app.command()
 def run(
-    source: Source,
-    seed: Seed = None,
+    source: options.Source,
+    seed: options.Seed = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Default: runs/<name>-<seed>[+<settings>].")] = None,
-    overrides: Overrides = None,
-    no_figures: NoFigures = False,
-    formats: FormatNames = None,
-    dpi: Dpi = None,
-    quiet: Quiet = False,
+    overrides: options.Overrides = None,
+    no_figures: options.NoFigures = False,
+    formats: options.FormatNames = None,
+    dpi: options.Dpi = None,
+    quiet: options.Quiet = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the run that lies in the folder.")] = False,
-    workers: WorkerCount = None,
+    workers: options.WorkerCount = None,
     synchronous: Annotated[
         bool, typer.Option("--synchronous", help="With workers: batches, instead of a decision for each outcome.")
     ] = False,
-    engine: Engine = None,
-    address: Address = None,
+    engine: options.Engine = None,
+    address: options.Address = None,
     log: Annotated[
         list[str] | None,
         typer.Option(
             "--log", metavar="tensorboard|mlflow|MODULE:CLASS", help="Callback to tell of each round. May be repeated."
         ),
     ] = None,
-    trust: Trust = False,
+    trust: options.Trust = False,
 ) -> None:
     """Run a scenario into a new folder, with figures and a closing table."""
-    with one_line_errors():
+    with options.one_line_errors():
         from swarmbo.runs import load, run as run_scenario
         from swarmbo.runs.sweep import folder_name, setting_slug
 
-        given, drawn_as = list(overrides or []), formats_of(formats, dpi, no_figures)
+        given, drawn_as = list(overrides or []), options.formats(formats, dpi, no_figures)
         more = [*([] if seed is None else [f"seed={seed}"]), *([f"callbacks={json.dumps(log)}"] if log else [])]
-        given += worker_settings(workers, engine, address, "synchronous" if synchronous else None)
+        given += options.worker_settings(workers, engine, address, "synchronous" if synchronous else None)
         scenario = load(source, [*given, *more], trust)
         if out is None:
             settings = f"+{setting_slug(given)}" if given else ""
             out = Path("runs") / f"{folder_name(scenario.name)}-{scenario.seed}{settings}"
         was_there = (out / "summary.json").is_file() and not force
-        with resumable(out):
+        with options.resumable(out):
             summary = run_scenario(scenario, out, force=force, progress=not quiet, trust=trust)
-        close(out, summary, was_there=was_there, drawn_as=drawn_as)
+        options.close(out, summary, was_there=was_there, drawn_as=drawn_as)
 
 
-@app.command()
+@options.app.command()
 def resume(
-    folder: RunPath,
-    no_figures: NoFigures = False,
-    formats: FormatNames = None,
-    dpi: Dpi = None,
-    quiet: Quiet = False,
-    trust: Trust = False,
+    folder: options.RunPath,
+    no_figures: options.NoFigures = False,
+    formats: options.FormatNames = None,
+    dpi: options.Dpi = None,
+    quiet: options.Quiet = False,
+    trust: options.Trust = False,
 ) -> None:
     """Go on with an interrupted run, as if it had never been interrupted."""
-    with one_line_errors():
+    with options.one_line_errors():
         from swarmbo.runs import RunFolder, resume as resume_run
         from swarmbo.runs.reading import read_summary
 
-        there, drawn_as = RunFolder.open(folder), formats_of(formats, dpi, no_figures)
+        there, drawn_as = RunFolder.open(folder), options.formats(formats, dpi, no_figures)
         was_there = read_summary(there) is not None
-        with resumable(folder):
+        with options.resumable(folder):
             summary = resume_run(folder, progress=not quiet, trust=trust)
-        close(folder, summary, was_there=was_there, drawn_as=drawn_as)
+        options.close(folder, summary, was_there=was_there, drawn_as=drawn_as)
 
 
-@app.command()
-def plot(folder: RunPath, formats: FormatNames = None, dpi: Dpi = None) -> None:
+@options.app.command()
+def plot(folder: options.RunPath, formats: options.FormatNames = None, dpi: options.Dpi = None) -> None:
     """Draw the figures of a run again, complete or not."""
-    with one_line_errors():
+    with options.one_line_errors():
         from swarmbo.runs.figures import draw_run
 
-        files = draw_run(folder, formats_of(formats, dpi))
+        files = draw_run(folder, options.formats(formats, dpi))
         for path in files:
             typer.echo(path)
         if not files:
             typer.echo(f"swarmbo: {folder}: no round is logged yet, so there is nothing to draw", err=True)
 
 
-@app.command()
+@options.app.command()
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run, or one with runs below it.")],
     file: Annotated[
@@ -122,7 +99,7 @@ def export(
     ] = False,
 ) -> None:
     """Write one tidy table of a run, complete or not: a row for each measurement."""
-    with one_line_errors():
+    with options.one_line_errors():
         from swarmbo.runs.reading import export as export_runs
 
         written = export_runs(folder, file, csv=csv, parquet=parquet)
@@ -130,19 +107,19 @@ def export(
             typer.echo(written)
 
 
-@app.command()
+@options.app.command()
 def check(
-    source: Source,
-    overrides: Overrides = None,
+    source: options.Source,
+    overrides: options.Overrides = None,
     quick: Annotated[bool, typer.Option("--quick", help="Do not try a round to estimate time and memory.")] = False,
-    workers: WorkerCount = None,
-    trust: Trust = False,
+    workers: options.WorkerCount = None,
+    trust: options.Trust = False,
 ) -> None:
     """Build the world and the team of a scenario, and try a round; refuse whatever a run would refuse."""
-    with one_line_errors():
+    with options.one_line_errors():
         from swarmbo.runs import check as check_scenario, load
 
-        scenario, takes = load(source, [*(overrides or []), *worker_settings(workers)], trust), ""
+        scenario, takes = load(source, [*(overrides or []), *options.worker_settings(workers)], trust), ""
         if quick:
             acquisition = check_scenario(scenario, trust)
         else:
@@ -155,9 +132,9 @@ def check(
         typer.echo(f"{scenario.name}: ready to run ({what}{by}{takes})")
 
 
-@app.command()
+@options.app.command()
 def sweep(
-    source: Source,
+    source: options.Source,
     seeds: Annotated[int, typer.Option(help="Number of seeds, from the scenario's on.")] = 10,
     overrides: Annotated[
         list[str] | None,
@@ -165,29 +142,29 @@ def sweep(
             "--set",
             metavar="TABLE.KEY=A,B",
             help="Alternatives; every combination is run. May be repeated.",
-            autocompletion=setting_paths_of,
+            autocompletion=options.setting_paths_of,
         ),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Runs go to DIR/<name>/<settings>/seed-000.")] = Path("runs"),
     workers: Annotated[int, typer.Option(help="Runs at a time.")] = 1,
-    engine: Engine = None,
-    address: Address = None,
+    engine: options.Engine = None,
+    address: options.Address = None,
     figures: Annotated[
         bool, typer.Option("--figures", help="Draw every run when all are done; --format and --dpi do so too.")
     ] = False,
-    formats: FormatNames = None,
-    dpi: Dpi = None,
-    quiet: Quiet = False,
-    trust: Trust = False,
+    formats: options.FormatNames = None,
+    dpi: options.Dpi = None,
+    quiet: options.Quiet = False,
+    trust: options.Trust = False,
 ) -> None:
     """Run every combination of settings over several seeds; skip what is done, resume what is half done."""
-    with one_line_errors():
+    with options.one_line_errors():
         from swarmbo.evaluations import Workers
         from swarmbo.runs.progress import SweepProgress
         from swarmbo.runs.sweep import plan, sweep as run_trials
         from swarmbo.runs.world import require_trust
 
-        drawn_as = formats_of(formats, dpi, no_figures=not (figures or formats or dpi))
+        drawn_as = options.formats(formats, dpi, no_figures=not (figures or formats or dpi))
         by = Workers.of(count=workers, engine=engine, address=address)
         require_trust({"workers": by}, trust)
         trials = plan(source, seeds, overrides or [], out, trust)
@@ -199,7 +176,7 @@ def sweep(
             raise typer.Exit(130) from None
         for outcome in outcomes:
             if outcome.status != "failed":
-                draw(outcome.trial.out, drawn_as)
+                options.draw(outcome.trial.out, drawn_as)
         counts = Counter(outcome.status for outcome in outcomes)
         told = ["done", "resumed", "skipped", *(["failed"] if counts["failed"] else [])]
         typer.echo(", ".join(f"{counts[status]} {status}" for status in told) + f": {out}")
@@ -207,7 +184,7 @@ def sweep(
             raise typer.Exit(1)
 
 
-@app.command()
+@options.app.command()
 def compare(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders in which runs are searched.")],
     reference: Annotated[
@@ -221,17 +198,17 @@ def compare(
     figure: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the table; the ending names the format: png, pdf or svg.")
     ] = None,
-    formats: FormatNames = None,
-    dpi: Dpi = None,
+    formats: options.FormatNames = None,
+    dpi: options.Dpi = None,
 ) -> None:
     """Compare methods on each problem, seed by seed, by the score of its goal: regret, map error or F1 of a level."""
-    with one_line_errors():
+    with options.one_line_errors():
         from swarmbo.compare import compare as compare_runs
         from swarmbo.compare.output import comparison_tables, write_csv
 
-        drawing = figure_at(figure, formats, dpi)
+        drawing = options.figure_at(figure, formats, dpi)
         comparison = compare_runs(folders, reference, against or [], level)
-        show(*comparison_tables(comparison))
+        options.show(*comparison_tables(comparison))
         for note in comparison.notes:
             typer.echo(f"swarmbo: {note}", err=True)
         if csv is not None:
@@ -243,7 +220,7 @@ def compare(
             typer.echo(draw_comparison(comparison, path, drawn_as.dpi))
 
 
-@app.command()
+@options.app.command()
 def solve(
     file: Annotated[
         Path,
@@ -266,16 +243,16 @@ def solve(
     figure: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the trace; the ending names the format: png, pdf or svg.")
     ] = None,
-    dpi: Dpi = None,
+    dpi: options.Dpi = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Solve a problem in tables (DCOP, MAP): choose a value for every variable, with a bound if you ask for one."""
-    with one_line_errors():
+    with options.one_line_errors():
         from swarmbo.interchange import read_problem
         from swarmbo.interchange.solved import solve_problem
         from swarmbo.runs.scenario_files import find, parse_override
 
-        drawing = figure_at(figure, None, dpi)
+        drawing = options.figure_at(figure, None, dpi)
         settings = {".".join(path): value for path, value in map(parse_override, overrides or [])}
         given = {"kind": coordination, "bound": bound, "rounds": rounds}
         settings |= {key: value for key, value in given.items() if value is not None}
@@ -285,7 +262,7 @@ def solve(
         if as_json:
             typer.echo(solved.json())
         else:
-            show(solved.table())
+            options.show(solved.table())
         for note in problem.notes:
             typer.echo(f"swarmbo: {note}", err=True)
         written = [solved.write(out)] if out is not None else []

@@ -9,18 +9,10 @@ from typing import Any
 
 import msgspec
 
+from swarmbo import metrics as scores
+from swarmbo.boundary.values import flat
 from swarmbo.compare.statistics import PairedDifference, paired_difference
 from swarmbo.errors import ConfigError, RunFolderError
-from swarmbo.metrics.scores import (
-    METRICS,
-    MORE_IS_BETTER,
-    Metric,
-    Scored,
-    first_metric,
-    first_score,
-    metrics_of,
-    scores_of,
-)
 from swarmbo.records import Goal
 from swarmbo.registry import SLOTS
 from swarmbo.registry.plugins import is_own
@@ -35,21 +27,15 @@ _MOST_NAMED = 6  # problems in one note
 
 
 class ComparisonRow(msgspec.Struct, frozen=True):
-    """One method on one problem by one metric; less is better in all but F1 scores.
+    """One method on one problem by one metric; less is better in all but F1 scores, which have no unit.
 
-    Args:
-        method: Its name; the settings in which methods differ.
-        unit: Unit of the values; empty for F1 scores.
-        mean: Mean over all seeds of this method.
-        reference: The method that it is compared to.
-        difference: This method minus the reference, seed by seed. None for the reference itself, and without common
-            seeds.
-        decides: True for the primary metric of the problem's task.
+    ``difference`` is this method minus the reference, seed by seed; None for the reference itself, and without common
+    seeds. ``decides`` for the primary metric of the problem's task.
     """
 
     problem: str
     method: str
-    metric: Metric
+    metric: scores.Metric
     unit: str
     mean: float
     n_seeds: int
@@ -60,30 +46,19 @@ class ComparisonRow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ScoreTrace:
-    """One run, round by round, by the score of its task: simple regret, map error or F1.
-
-    Args:
-        measurements: Attempted by the whole team up to each round, those at reset included (k,).
-        values: After them (k,).
-    """
+    """One run, round by round: measurements attempted by the team so far, and the score of its task after them."""
 
     problem: str
     method: str
     seed: int
-    scored: Scored
+    scored: scores.Scored
     unit: str
     measurements: list[int]
     values: list[float]
 
 
 class TimeRow(msgspec.Struct, frozen=True):
-    """Times of one method on one problem: means over its seeds.
-
-    Args:
-        seconds: Wall time of a run, s.
-        per_second: Evaluations a second.
-        busy: Share of time in which workers were busy, 0 to 1; None without workers.
-    """
+    """Mean wall time of one method's runs on one problem (s), evaluations a second, and busy share of workers."""
 
     problem: str
     method: str
@@ -113,7 +88,7 @@ class _Run:
     goal: Goal
     moves: bool
     unit: str
-    metrics: dict[Metric, float]
+    metrics: dict[scores.Metric, float]
     measurements: list[int]
     values: list[float]
     code: dict[str, str]
@@ -163,7 +138,7 @@ def compare(
     shown = [name for name in methods if name == reference or not against or name in against]
     rows: list[ComparisonRow] = []
     for problem, name in names.items():
-        for metric in METRICS:
+        for metric in scores.METRICS:
             base = values.get((problem, reference), {})
             for method in shown:
                 cell = values.get((problem, method), {})
@@ -211,7 +186,7 @@ def _unlike(names: Mapping[ProblemKey, str], cells: Iterable[tuple[ProblemKey, s
 def _row(
     problem: str,
     method: str,
-    metric: Metric,
+    metric: scores.Metric,
     cell: Mapping[int, _Run],
     reference: str,
     base: Mapping[int, _Run],
@@ -225,14 +200,15 @@ def _row(
     if method != reference and own.keys() & other.keys():
         difference = paired_difference(own, other, level)
     run = next(iter(cell.values()))
-    unit, decides = "" if metric in MORE_IS_BETTER else run.unit, metric == first_metric(run.goal, run.moves)
+    unit = "" if metric in scores.MORE_IS_BETTER else run.unit
+    decides = metric == scores.first_metric(run.goal, run.moves)
     mean = sum(own.values()) / len(own)
     return ComparisonRow(problem, method, metric, unit, mean, len(own), reference, difference, decides)
 
 
 def _trace(problem: str, method: str, seed: int, run: _Run) -> ScoreTrace:
-    scored = first_score(run.goal)
-    unit = "" if scored in MORE_IS_BETTER else run.unit
+    scored = scores.first_score(run.goal)
+    unit = "" if scored in scores.MORE_IS_BETTER else run.unit
     return ScoreTrace(problem, method, seed, scored, unit, run.measurements, run.values)
 
 
@@ -263,9 +239,9 @@ def _read(paths: Sequence[Path]) -> tuple[list[_Run], list[str]]:
                 goal=world.goal,
                 moves=moves,
                 unit=summary.unit,
-                metrics=metrics_of(records, world.goal, moves),
+                metrics=scores.metrics_of(records, world.goal, moves),
                 measurements=list(itertools.accumulate(len(record.evaluations) for record in records)),
-                values=scores_of(records, first_score(world.goal)),
+                values=scores.scores_of(records, scores.first_score(world.goal)),
                 seconds=summary.seconds,
                 busy=summary.workers.busy if isinstance(summary.workers, WorkersReport) else None,
                 code={name: digest for name, digest in run.folder.versions().items() if is_own(name)},
@@ -293,35 +269,26 @@ def method_labels(
 ) -> list[str]:
     """Short distinct names of methods: the kinds in which they differ, and differing settings of one kind.
 
-    Equal methods are named by their coordination method. Settings that differ between problems only are left out;
-    ``problems`` has the problem of each run, by default one for all.
+    Equal methods are named by their coordination method. Settings that differ between ``problems`` only are left out.
 
     Example:
         >>> method_labels([{"coordination": {"kind": "exact"}}, {"coordination": {"kind": "max-sum", "rounds": 5}},
         ...                {"coordination": {"kind": "max-sum", "rounds": 9}}])
         ['exact', 'max-sum (rounds=5)', 'max-sum (rounds=9)']
     """
-    flat = [{table: _flat(settings) for table, settings in method.items()} for method in methods]
+    tables = [{table: flat(settings) for table, settings in method.items()} for method in methods]
     groups: dict[Hashable, list[_Tables]] = {}
-    for method, problem in zip(flat, problems or [None] * len(flat), strict=True):
+    for method, problem in zip(tables, problems or [None] * len(tables), strict=True):
         groups.setdefault(problem, []).append(method)
     side_by_side = list(groups.values())
     return [
         ", ".join(filter(None, (_table_label(method, side_by_side, table) for table in method))) or _kind(method)
-        for method in flat
+        for method in tables
     ]
 
 
 def problem_names(problems: Sequence[tuple[ProblemKey, str]]) -> dict[ProblemKey, str]:
-    """Name for each problem: its scenario's, if necessary its world's, or the settings that differ.
-
-    ``problems`` has the problem of each run, and the name of its world.
-
-    Example:
-        >>> swept = [(f'[{{"robots": {number}}}, 25]', "robots") for number in (2, 3)]
-        >>> list(problem_names([(problem, "hills") for problem in swept]).values())
-        ['robots (robots=2)', 'robots (robots=3)']
-    """
+    """Name for each problem: its scenario's, if necessary its world's, or the settings that differ."""
     worlds = dict(problems)
     names: dict[ProblemKey, str] = {}
     for problem, world in worlds.items():
@@ -338,7 +305,7 @@ def problem_names(problems: Sequence[tuple[ProblemKey, str]]) -> dict[ProblemKey
 
 def _settings(problem: ProblemKey) -> dict[str, Any]:
     environment, rounds = msgspec.json.decode(problem[0])
-    return {**_flat(environment), "rounds": rounds}
+    return {**flat(environment), "rounds": rounds}
 
 
 def _differing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> str:
@@ -346,13 +313,6 @@ def _differing(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> s
     keys = dict.fromkeys([*own, *(key for other in others for key in other)])
     differ = [key for key in keys if any(other.get(key, _ABSENT) != own.get(key, _ABSENT) for other in others)]
     return ", ".join(f"{key}={own[key]}" if key in own else f"{key} by default" for key in differ)
-
-
-def _flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in settings.items():
-        found |= _flat(value, f"{path}{key}.") if isinstance(value, Mapping) and value else {f"{path}{key}": value}
-    return found
 
 
 def _kind(method: _Tables) -> str:

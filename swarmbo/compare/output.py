@@ -3,6 +3,7 @@
 import csv
 import itertools
 from collections.abc import Iterable
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from swarmbo import plotting
 from swarmbo.compare.comparison import Comparison, ComparisonRow, ScoreTrace
 from swarmbo.compare.statistics import FEWEST_PAIRS
 from swarmbo.errors import RunFolderError
-from swarmbo.metrics.scores import METRIC_TEXT, METRICS, MORE_IS_BETTER, SCORE_TEXT, SHORT_TEXT
+from swarmbo.metrics import METRIC_TEXT, METRICS, MORE_IS_BETTER, SCORE_TEXT, SHORT_TEXT
 from swarmbo.plotting import Difference, RegretCurves
 
 
@@ -46,7 +47,6 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
 
 
 def _time_table(comparison: Comparison) -> Table:
-    """Wall time, evaluations a second, and the busy share of workers."""
     table = Table(title="time", title_justify="left")
     for name in ("problem", "method"):
         table.add_column(name, overflow="fold")
@@ -90,11 +90,9 @@ def _cells(row: ComparisonRow, why_none: str) -> list[str]:
 
 
 def draw_comparison(comparison: Comparison, path: Path, dpi: int = 150) -> Path:
-    """Draw a comparison: the primary score of all methods, round by round, and the paired differences.
-
-    For a peak also those of cumulative regret. The ending of ``path`` names the format.
-    """
-    curves = [_curves(key, list(traces)) for key, traces in itertools.groupby(comparison.traces, _curve_of)]
+    """Draw a comparison: the primary score of all methods, round by round, and the paired differences."""
+    by_curve = itertools.groupby(comparison.traces, attrgetter("problem", "method"))
+    curves = [_curves(problem, method, list(traces)) for (problem, method), traces in by_curve]
     differences = _differences(row for row in comparison.rows if row.decides)
     cumulated = _differences(row for row in comparison.rows if row.metric == "mean_regret")
     try:
@@ -125,15 +123,11 @@ def _differences(rows: Iterable[ComparisonRow]) -> list[Difference]:
     ]
 
 
-def _curve_of(trace: ScoreTrace) -> tuple[str, str]:
-    return trace.problem, trace.method
-
-
-def _curves(key: tuple[str, str], traces: list[ScoreTrace]) -> RegretCurves:
+def _curves(problem: str, method: str, traces: list[ScoreTrace]) -> RegretCurves:
     n_rounds = min(len(trace.values) for trace in traces)  # a world may end an episode early
     return RegretCurves(
-        problem=key[0],
-        method=key[1],
+        problem=problem,
+        method=method,
         # abstaining agents make fewer measurements
         measurements=np.mean([trace.measurements[:n_rounds] for trace in traces], axis=0),
         regrets=np.array([trace.values[:n_rounds] for trace in traces]),

@@ -131,14 +131,7 @@ class Driver:
 
 
 class Standing:
-    """State of a run with workers so far, by the events of its ledger.
-
-    Args:
-        workers: Number of workers.
-
-    Attributes:
-        failed: Number of evaluations without an outcome.
-        lost: Number of evaluations that were lost, and sent again.
+    """State of a run with workers so far, by the events of its ledger: how many evaluations run, failed, or were lost.
 
     Example:
         >>> standing = Standing(2)
@@ -194,13 +187,7 @@ class Standing:
 
 
 class Clock(NamedTuple):
-    """Times of a ledger with workers.
-
-    Args:
-        wall_s: Wall time from the first event to the last, without pauses between processes.
-        busy: Share of the workers' time in evaluations that were told, 0 to 1.
-        lost: Number of evaluations that were lost.
-    """
+    """Wall time of a ledger without pauses between processes, the workers' share of it in told evaluations, losses."""
 
     wall_s: float
     busy: float

@@ -50,18 +50,7 @@ class Workers(Settings, frozen=True):
 def make_executor(
     workers: Workers, work: Work, results: Path | None, timeout_s: float | None, modules: Sequence[str] = ()
 ) -> Executor:
-    """Executor of an engine; code of the user's own must be trusted by now.
-
-    Args:
-        workers: Engine and number of workers.
-        work: Makes the evaluation in each worker.
-        results: Existing folder for results of processes on this machine.
-        timeout_s: Limit of a task, s.
-        modules: Folders with the user's own modules.
-
-    Raises:
-        ConfigError: If the engine cannot be made.
-    """
+    """Executor of an engine, with results in an existing folder; code of the user's own must be trusted by now."""
     at = "$.workers.engine"
     if workers.engine == "pool":
         return Pool(work, workers.count, results, timeout_s)

@@ -168,7 +168,6 @@ class Ledger:
         ledger = cls(folder, make_team(), choose)
         if events[0].team != _digest_of(ledger.team):
             raise RunFolderError(f"{path}: is of another team: its problem or settings changed; put them back")
-        assert log.digest is not None
         ledger._digest = log.digest
         with ledger._writing():
             if len(text) != log.length:

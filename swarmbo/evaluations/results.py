@@ -27,11 +27,7 @@ def keep(folder: Path, end: Ended) -> None:
 
 
 def kept(folder: Path, task: str) -> Ended | None:
-    """Result of a task on the disk; None without one.
-
-    Raises:
-        RunFolderError: If it was changed or damaged.
-    """
+    """Result of a task on the disk; None without one."""
     path = folder / f"{task}.json"
     try:
         text = read_regular(path)

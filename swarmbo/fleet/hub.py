@@ -37,10 +37,9 @@ class Hub:
     """Coordinator process: it orders decisions, reports outcomes, and collects decisions. It decides nothing.
 
     By a deadline it names the participants of each round. If one fails during a decision, the others take it back and
-    decide without it. A returning agent that missed decisions gets a snapshot of a present one. A live agent that does
-    not carry out orders counts as failed. ``attend`` is called while waiting, and raises if that is in vain; ``here``
-    are agents with processes on this machine, ``ended`` those of them that ended for good. ``odd`` counts letters
-    refused for inadmissible content, by the agent that refused and by sender.
+    decide without it. A returning agent that missed decisions gets a snapshot of a present one. ``attend`` is called
+    while waiting, and raises if that is in vain; ``here`` are agents with processes on this machine, ``ended`` those of
+    them that ended for good. ``odd`` counts letters refused for inadmissible content, by who refused and by sender.
     """
 
     def __init__(
@@ -109,7 +108,6 @@ class Hub:
     def _attempt(
         self, links: Callable[[Collection[str]], "Links | None"], offers: "Mapping[str, Offer] | None"
     ) -> list[letters.Word] | None:
-        """Decisions of the present agents; None if one of them failed."""
         words = dict[str, letters.Word]()
         # an order must not overtake outcomes that are still unacknowledged
         self._settle()
@@ -285,7 +283,6 @@ class Hub:
         self._count(HUB, self.mail.repeated, self.mail.refused)
 
     def _count(self, member: str, repeated: int, refused: int) -> None:
-        """Add a member's counts since its start."""
         before = self._counted.get(member, (0, 0))
         if repeated < before[0] or refused < before[1]:  # it restarted
             before = 0, 0

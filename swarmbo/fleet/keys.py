@@ -34,19 +34,15 @@ def make_keys(folder: Path, hosts: Mapping[str, str]) -> list[Path]:
 
 
 class _Maker:
-    """Keys and certificates made by ``cryptography``."""
-
     def __init__(self) -> None:
         modules = ("x509", *(f"hazmat.primitives.{name}" for name in ("hashes", "serialization", "asymmetric.ec")))
         found = [needed(f"cryptography.{module}", "zenoh", "swarmbo fleet keys") for module in modules]
         self._x509, self._hashes, self._serialization, self._ec = found
 
     def key(self) -> Any:
-        """New private key."""
         return self._ec.generate_private_key(self._ec.SECP256R1())
 
     def text(self, key: Any) -> bytes:
-        """Private key in its file format."""
         form = self._serialization
         return key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
 

@@ -195,7 +195,6 @@ def _told(info: Info, answers: tuple[Answer, ...], problem: Problem, agent: str)
 
 
 def _plain(answer: Answer, agent: str) -> dict[str, Any]:
-    """An answer in a field in the form of an info."""
     plain: dict[str, Any] = {"measurement": answer.outcomes[agent], "noise_std": answer.noise.get(agent)}
     if answer.location is not None:
         plain["location"] = np.array(answer.location)

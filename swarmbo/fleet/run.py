@@ -25,7 +25,7 @@ from swarmbo.registry import name_of
 from swarmbo.routing import RoutePlanner
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.report import Summary
-from swarmbo.runs.rounds import Drive, OnRound, drive, no_beat, tell_nobody
+from swarmbo.runs.rounds import Calls, Drive, OnRound, drive, ignore
 from swarmbo.runs.scenario import Scenario, make_environment, require_within_reason
 from swarmbo.runs.stored_files import ELSEWHERE, NETWORK, locked
 from swarmbo.runs.telling import telling
@@ -112,17 +112,11 @@ class NetworkReport(msgspec.Struct, frozen=True):
 
 
 class Network(msgspec.Struct, frozen=True):
-    """Network settings of a fleet.
+    """Network settings of a fleet; ``tls`` and ``quic`` need keys, ``tcp`` is for one machine.
 
-    Args:
-        protocol: ``tls`` or ``quic``, with keys, or ``tcp`` on one machine.
-        port: Port of the hub; agents listen on the following ones.
-        hosts: Addresses of members, the hub's among them, by name; by default 127.0.0.1.
-        keys: Folder made by ``swarmbo fleet keys``.
-        measures: Agents elsewhere with own instruments, by ``swarmbo agent --measure``.
-        elsewhere: Agents that are started separately, with ``swarmbo agent``.
-        patience_s: Seconds > 0 that members wait for one another without arrivals.
-        tick_s: Seconds > 0 of a tick, if they agree by a deadline.
+    Agents listen on the ports after the hub's; hosts are 127.0.0.1 unless given. Agents ``elsewhere`` are started with
+    ``swarmbo agent``, those in ``measures`` with an instrument of their own, too. ``patience_s`` is the longest wait
+    for one another, ``tick_s`` a tick of an agreement by a deadline.
     """
 
     protocol: Protocol = "tcp"
@@ -136,7 +130,7 @@ class Network(msgspec.Struct, frozen=True):
 
 
 def run_fleet(
-    scenario: Scenario, out: Path, network: Network, on_round: OnRound = tell_nobody
+    scenario: Scenario, out: Path, network: Network, on_round: OnRound = ignore
 ) -> tuple[Summary, NetworkReport]:
     """Run a scenario with a process for each agent. The folder is that of a run, with ``fleet`` in it.
 
@@ -180,7 +174,7 @@ def run_fleet(
                     world.hub = hub
                 with telling(scenario, out, on_round) as told:
                     seen = _Seen(out / NETWORK, hub, processes, told.on_round)
-                    summary = drive(Drive(scenario, folder, world, team, seen.on_round, {}, no_beat))
+                    summary = drive(Drive(scenario, folder, world, team, Calls(seen.on_round)))
                 hub.end()
         return summary, seen.report()
 

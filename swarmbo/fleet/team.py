@@ -99,7 +99,6 @@ def _joined(links: "nx.Graph[Any]") -> "nx.Graph[Any]":
 
 
 def _require_told(offers: Offers, level: float | None, known: list[list[float]] | None) -> None:
-    """Refuse an environment that differs from the plan."""
     sites = None if offers.sites is None else offers.sites.tolist()
     if offers.level != level or sites not in (None, known):
         raise ConfigError(

@@ -1,6 +1,6 @@
 """Maps of single agents: by their own measurements, as each believes once beliefs are fused, and by all data pooled."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from textwrap import fill
 from typing import Any
@@ -17,7 +17,7 @@ from swarmbo.belief import ExactGP, ExactGPSettings, Views, means_by_agent
 from swarmbo.metrics import map_rmse
 from swarmbo.plotting import style, surface
 from swarmbo.plotting.belief_map import plot_level
-from swarmbo.plotting.history import World, agents_of, belief_after, measurements
+from swarmbo.plotting.history import Records, World, agents_of, belief_after, measurements
 from swarmbo.records import RoundRecord
 
 MOST_AGENTS = 4
@@ -33,18 +33,13 @@ NO_VIEWS = "no maps of what each agent believes:\nthe run folder has no checkpoi
 
 @dataclass(frozen=True, eq=False)
 class AgentViews:
-    """Beliefs of all agents after a round.
-
-    Args:
-        round: Which one.
-        views: Each agent's own.
-    """
+    """Beliefs of all agents after a round."""
 
     round: int
     views: Views
 
 
-def records_of(records: Sequence[RoundRecord], agent: str) -> list[RoundRecord]:
+def records_of(records: Records, agent: str) -> list[RoundRecord]:
     """The rounds as if this agent alone had measured."""
     own = [[one for one in record.samples if one.agent == agent] for record in records]
     return [msgspec.structs.replace(record, samples=samples) for record, samples in zip(records, own, strict=True)]
@@ -58,23 +53,13 @@ def error_of(belief: ExactGP | None, world: World) -> float | None:
 
 
 def plot_view_errors(
-    ax: Axes,
-    own: Mapping[str, float | None],
-    fused: Mapping[str, float | None],
-    pooled: float | None,
-    unit: str = "",
+    ax: Axes, own: Mapping[str, float | None], fused: Mapping[str, float | None], pooled: float | None, unit: str = ""
 ) -> Axes:
-    """Draw the map error of every agent: by its own data, and by what it believes; and that of all data pooled.
-
-    Args:
-        own: By agent; None where it has measured nothing.
-        fused: By agent; empty where it is not known.
-        pooled: Of all data.
-    """
+    """Draw the map error of every agent by its own data (None: it has none) and as fused, and of all data pooled."""
     places, role = np.arange(len(own)), style.role_of(list(own))
     for errors, colour, marker, label in ((own, _OWN, "o", "own data alone"), (fused, _FUSED, "D", "fused")):
         if errors:
-            heights = [np.nan if (error := errors.get(agent)) is None else error for agent in own]
+            heights = np.array([errors.get(agent) for agent in own], dtype=float)
             ax.plot(places, heights, marker, color=colour, markersize=5.5, label=label)
     if pooled is not None:
         ax.axhline(pooled, color=_POOLED, linewidth=1.2, linestyle=(0, (4, 3)), label="all data pooled", zorder=1.5)
@@ -90,30 +75,17 @@ def plot_view_errors(
     return ax
 
 
-def agent_maps_figure(
-    records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, views: AgentViews | None
-) -> Figure:
-    """Posterior means of agents by their own data and as each believes after fusing, and by all data, in one scale.
+def agent_maps_figure(records: Records, world: World, settings: ExactGPSettings, views: AgentViews | None) -> Figure:
+    """Posterior means of up to 4 agents by their own data and as each believes after fusing, and by all data, in one
+    scale.
 
     Beliefs by an agent's own data and by all data are exact, under the hyper-parameters that the record of the round
-    holds.
-
-    Args:
-        world: The world of the run, with two axes.
-        settings: Kernel and priors of the run's belief.
-        views: What every agent believed after one of these rounds, of which the figure then is. Without it the figure
-            is of the last round, and says that this is missing.
-
-    Returns:
-        A figure as wide as a column of text, with two maps for each of up to 4 agents, evenly picked, one of the pooled
-        data and one of the truth; below them, where the truth is known, the error of every agent.
-
-    Raises:
-        ShapeError: If the world has another number of axes than two.
+    holds. The figure is of the round of ``views``; without them of the last round, and it says that they are missing.
+    Where the truth is known, the error of every agent is below.
     """
     world.require_plane()
     until = records if views is None else [record for record in records if record.round <= views.round]
-    maps = _Maps.of(until, world.at(until[-1].round), settings, views)
+    maps = _Maps(until, world.at(until[-1].round), settings, views)
     width, height = world.domain.high - world.domain.low
     aspect = float(np.clip(height / width, 0.3, 3.5))
     side = min((_WIDTH - _BESIDE) / (len(maps.chosen) + 1), 2.2)
@@ -131,50 +103,25 @@ def agent_maps_figure(
     return figure
 
 
-@dataclass(frozen=True, eq=False)
 class _Maps:
     """Beliefs and errors of the figure; ``own`` by each agent's own data, ``fused`` after exchange, None if unknown."""
 
-    records: Sequence[RoundRecord]
-    world: World
-    lattice: surface.Lattice
-    chosen: list[str]
-    own: dict[str, Float[np.ndarray, " m"] | None]
-    fused: dict[str, Float[np.ndarray, " m"]] | None
-    pooled: Float[np.ndarray, " m"] | None
-    own_errors: dict[str, float | None]
-    fused_errors: dict[str, float | None]
-    pooled_error: float | None
-
-    @classmethod
-    def of(
-        cls, records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, views: AgentViews | None
-    ) -> "_Maps":
-        """Rebuild the beliefs, and ask them."""
+    def __init__(self, records: Records, world: World, settings: ExactGPSettings, views: AgentViews | None) -> None:
         agents, lattice = agents_of(records), surface.lattice_over(world, _RESOLUTION)
         picked = np.linspace(0, len(agents) - 1, min(MOST_AGENTS, len(agents))).round().astype(int)
         own = {agent: belief_after(records_of(records, agent), settings, world.domain) for agent in agents}
         pooled = belief_after(records, settings, world.domain)
-        knows_truth = world.points is not None and world.values is not None and world.values.size > 0
+        self.records, self.world, self.lattice = records, world, lattice
+        self.chosen = [agents[i] for i in picked]
+        self.own = {agent: _mean(own[agent], lattice) for agent in self.chosen}
+        self.fused = None if views is None else means_by_agent(views.views, lattice.points)
+        self.pooled, self.pooled_error = _mean(pooled, lattice), error_of(pooled, world)
+        self.own_errors = {agent: error_of(belief, world) for agent, belief in own.items()}
         score = records[-1].score
-        fused_errors: dict[str, float | None] = {} if score is None else {**(score.view_rmse or {})}
-        if views is not None and knows_truth:
-            assert world.points is not None
-            assert world.values is not None
+        self.fused_errors: dict[str, float | None] = {} if score is None else {**(score.view_rmse or {})}
+        if views is not None and world.points is not None and world.values is not None and world.values.size:
             means = means_by_agent(views.views, world.points)
-            fused_errors = {agent: map_rmse(mean, world.values) for agent, mean in means.items()}
-        return cls(
-            records=records,
-            world=world,
-            lattice=lattice,
-            chosen=[agents[i] for i in picked],
-            own={agents[i]: _mean(own[agents[i]], lattice) for i in picked},
-            fused=None if views is None else means_by_agent(views.views, lattice.points),
-            pooled=_mean(pooled, lattice),
-            own_errors={agent: error_of(belief, world) for agent, belief in own.items()},
-            fused_errors=fused_errors,
-            pooled_error=error_of(pooled, world),
-        )
+            self.fused_errors = {agent: map_rmse(mean, world.values) for agent, mean in means.items()}
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -187,9 +134,7 @@ class _Maps:
         return float(everything.min()), float(everything.max())
 
     def draw(self, figure: SubFigure) -> None:
-        """Two rows of maps, with one colour bar."""
-        columns = len(self.chosen) + 1
-        grid, limits = figure.add_gridspec(2, columns), self.limits
+        grid, limits = figure.add_gridspec(2, len(self.chosen) + 1), self.limits
         panels: list[Axes] = []
         for column, agent in enumerate(self.chosen):
             ax = figure.add_subplot(grid[0, column])
@@ -250,7 +195,7 @@ def _mean(belief: ExactGP | None, lattice: surface.Lattice) -> Float[np.ndarray,
     return None if belief is None else belief.posterior_mean(lattice.points)
 
 
-def _headline(records: Sequence[RoundRecord], until: Sequence[RoundRecord], maps: _Maps) -> str:
+def _headline(records: Records, until: Records, maps: _Maps) -> str:
     shown, last = until[-1].round, records[-1].round
     when = f"round {shown}" + ("" if shown == last else f", the last that can be rebuilt (the log goes to {last})")
     n = len(maps.own_errors)

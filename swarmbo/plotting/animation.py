@@ -1,50 +1,36 @@
 """A run as a moving picture: the belief sharpens, paths grow, radio links come and go, regret falls."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import UInt8
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, Normalize, to_hex
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import places, style, surface
 from swarmbo.plotting.formats import write_frames
-from swarmbo.plotting.history import World, agents_of, belief_after, failures
+from swarmbo.plotting.history import Records, World, agents_of, belief_after, failures
 from swarmbo.plotting.moving_map import MovingMap, band_colours
-from swarmbo.plotting.regret import scale_regret
-from swarmbo.records import Goal, RoundRecord, Score
+from swarmbo.plotting.regret import best_so_far, scale_regret, scores
 
 _RESOLUTION = 56
 _DPI = 100
 
 
 def write_animation(
-    records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, path: Path, max_frames: int | None = None
+    records: Records, world: World, settings: ExactGPSettings, path: Path, max_frames: int | None = None
 ) -> Path:
-    """Write a run as an animation.
+    """Write a run as an animation; the ending of the path, ``.gif`` or ``.mp4``, names the format.
 
-    Args:
-        world: The world of the run, with two axes.
-        settings: The belief's settings of the run.
-        path: Where to; its ending, ``.gif`` or ``.mp4``, names the format. The folder is made.
-        max_frames: Most frames, >= 2; None takes 50, or 30 with more than eight robots, whose frames are larger. A
-            longer run shows every k-th round, and says so; the last round always.
-
-    Returns:
-        The path.
-
-    Raises:
-        ShapeError: If the world has another number of axes than two.
-        ConfigError: If MP4 is asked for, and there is no encoder.
+    A run with more rounds than ``max_frames`` (by default 50, or 30 with more than eight robots, whose frames are
+    larger) shows every k-th round, and says so; the last round always.
     """
     world.require_plane()
     most = max_frames or (50 if len(agents_of(records)) <= 8 else 30)
@@ -57,19 +43,9 @@ def write_animation(
 
 
 def render_frames(
-    records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, shown: Sequence[int], stride: int = 1
+    records: Records, world: World, settings: ExactGPSettings, shown: Sequence[int], stride: int = 1
 ) -> list[UInt8[np.ndarray, "height width 3"]]:
-    """Draw the frames of an animation.
-
-    Args:
-        world: Its world, with two axes.
-        settings: The belief's settings of the run.
-        shown: Places in ``records`` to draw, increasing.
-        stride: Rounds between frames, for the caption.
-
-    Returns:
-        One RGB picture a frame, all of one size.
-    """
+    """Draw the RGB frames of an animation after the records at some places; ``stride`` is for the caption."""
     lattice = surface.lattice_over(world, _RESOLUTION)
     beliefs = [belief_after(records[: place + 1], settings, world.domain) for place in shown]
     posteriors = [None if belief is None else belief.posterior(lattice.points) for belief in beliefs]
@@ -79,7 +55,7 @@ def render_frames(
     if (truth := _moving_truth(records, world, shown)) is not None:
         layers.insert(0, truth)
     with style.applied():
-        scene = _Scene.lay_out(records, world, layers)
+        scene = _Scene(records, world, layers)
         frames: list[UInt8[np.ndarray, "height width 3"]] = []
         for frame, place in enumerate(shown):
             pictures = [layer.picture(frame) for layer in layers]
@@ -98,16 +74,14 @@ class _Layer:
 
     @property
     def colours(self) -> Colormap:
-        """Its colour map."""
         return style.STD_COLOURS if self.is_deviation else style.MEAN_COLOURS
 
     def picture(self, frame: int) -> np.ma.MaskedArray:
-        """Its values in a frame on the lattice."""
         values = self.frames[frame]
         return np.ma.masked_all(self.lattice.shown.shape) if values is None else self.lattice.image(values)
 
 
-def _moving_truth(records: Sequence[RoundRecord], world: World, shown: Sequence[int]) -> _Layer | None:
+def _moving_truth(records: Records, world: World, shown: Sequence[int]) -> _Layer | None:
     """The field itself, where it changes and is known on a lattice."""
     found = None if world.points is None else surface.lattice_order(world.points)
     if world.frames is None or found is None:
@@ -116,35 +90,23 @@ def _moving_truth(records: Sequence[RoundRecord], world: World, shown: Sequence[
     return _Layer("Truth", lattice, [world.frames[records[place].round][order] for place in shown])
 
 
-@dataclass
 class _Scene:
     """A figure whose fixed part is drawn once; frames are that picture with the moving artists on top."""
 
-    figure: Figure
-    canvas: FigureCanvasAgg
-    background: Any
-    maps: list[MovingMap]
-    curve: Line2D
-    head: Line2D
-    heights: Float[np.ndarray, " rounds"]
-    caption: Text
-
-    @classmethod
-    def lay_out(cls, records: Sequence[RoundRecord], world: World, layers: Sequence[_Layer]) -> "_Scene":
-        """Make the figure, with scales wide enough for all frames, and draw its fixed part."""
+    def __init__(self, records: Records, world: World, layers: Sequence[_Layer]) -> None:
         width, height = world.domain.high - world.domain.low
         aspect = float(np.clip(height / width, 0.45, 2.2))
         map_height = min(2.7 * max(1.0, aspect**0.5), 3.6 * aspect)
         map_width = max(map_height / aspect, 1.8)
         n = len(layers)
-        figure = style.new_figure(n * (map_width + 0.95) + 2.6, map_height + 1.3)
+        self.figure = figure = style.new_figure(n * (map_width + 0.95) + 2.6, map_height + 1.3)
         figure.set_dpi(_DPI)
         *left, right = figure.subplots(1, n + 1, width_ratios=[map_width] * n + [2.0])
         ranges = [_range([layer]) for layer in layers]
         if n == 3:  # truth and mean in one scale
             ranges[0] = ranges[1] = _range(layers[:2])
         agents = agents_of(records)
-        maps = [
+        self.maps = [
             MovingMap(
                 *(ax, layer.lattice, agents, layer.colours, norm),
                 style.INK if layer.is_deviation else "white",
@@ -153,33 +115,32 @@ class _Scene:
             )
             for ax, layer, norm in zip(left, layers, ranges, strict=True)
         ]
-        for ax, layer, moving in zip(left, layers, maps, strict=True):
+        for ax, layer, moving in zip(left, layers, self.maps, strict=True):
             ax.set_title(style.with_unit(layer.title, world.unit))
             surface.frame_map(ax, world)
             surface.add_colour_bar(ax, moving.image, "")
         for ax in left[1:]:
             ax.set_ylabel("")
-        heights, label, unit = _curve(records, world)
+        self.heights, label, unit = _curve(records, world)
         right.set_title(style.with_unit(label, unit))
         right.set_xlabel("round")
         right.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
         right.set_xlim(records[0].round - 0.5, records[-1].round + 0.5)
-        _scale_curve(right, heights, is_regret=records[-1].score is not None and world.goal == "peak")
-        (curve,) = right.plot([], [], color=style.BLUE, drawstyle="steps-post", animated=True)
-        (head,) = right.plot([], [], "o", color=style.BLUE, markersize=7, markeredgecolor="white", animated=True)
-        caption = figure.text(0.012, 0.985, "", fontsize=11, va="top", animated=True)
+        _scale_curve(right, self.heights, is_regret=records[-1].score is not None and world.goal == "peak")
+        (self.curve,) = right.plot([], [], color=style.BLUE, drawstyle="steps-post", animated=True)
+        (self.head,) = right.plot([], [], "o", color=style.BLUE, markersize=7, markeredgecolor="white", animated=True)
+        self.caption = figure.text(0.012, 0.985, "", fontsize=11, va="top", animated=True)
         below: dict[str, Any] = {"loc": "outside lower center", "handlelength": 1.8, "columnspacing": 1.4}
         figure.legend(handles=_legend_handles(records, world), ncols=8, **below)
         figure.suptitle(" ", fontsize=11)  # room for the caption
-        canvas = figure.canvas
-        assert isinstance(canvas, FigureCanvasAgg)
-        canvas.draw()
-        return cls(figure, canvas, canvas.copy_from_bbox(figure.bbox), maps, curve, head, heights, caption)
+        assert isinstance(figure.canvas, FigureCanvasAgg)
+        self.canvas = figure.canvas
+        self.canvas.draw()
+        self.background: Any = self.canvas.copy_from_bbox(figure.bbox)
 
     def draw(
-        self, records: Sequence[RoundRecord], place: int, pictures: Sequence[np.ma.MaskedArray], caption: str
+        self, records: Records, place: int, pictures: Sequence[np.ma.MaskedArray], caption: str
     ) -> UInt8[np.ndarray, "height width 3"]:
-        """The frame after the record at a place."""
         past = records[: place + 1]
         # A record holds the links at the moment of deciding, that is, at the places where the round before it ended.
         links = records[place + 1].links if place + 1 < len(records) else []
@@ -200,14 +161,13 @@ class _Scene:
         return style.pixels(self.canvas)
 
 
-def _caption(records: Sequence[RoundRecord], place: int, world: World, stride: int) -> str:
+def _caption(records: Records, place: int, world: World, stride: int) -> str:
     parts = [part for part in (world.name, world.method) if part]
     parts.append(f"round {records[place].round} of {records[-1].round}")
     return " · ".join([*parts, f"every {stride} rounds"] if stride > 1 else parts)
 
 
 def _range(layers: Sequence[_Layer]) -> Normalize:
-    """One colour range for all frames of some maps."""
     values = [values[layer.lattice.shown.ravel()] for layer in layers for values in layer.frames if values is not None]
     if not values:
         return Normalize(0.0, 1.0)
@@ -216,18 +176,17 @@ def _range(layers: Sequence[_Layer]) -> Normalize:
     return Normalize(least, most if most > least else least + 1.0)
 
 
-def _curve(records: Sequence[RoundRecord], world: World) -> tuple[np.ndarray, str, str]:
+def _curve(records: Records, world: World) -> tuple[np.ndarray, str, str]:
     """Score that the run is about, where the truth is known, else the best measurement so far; its name and unit."""
     if records[-1].score is None:
-        return np.array([np.nan if r.best is None else r.best.mean for r in records]), "Best measurement", world.unit
-    kept: dict[Goal, tuple[Callable[[Score], float | None], str, str]] = {
-        "peak": (lambda score: score.simple_regret, "Simple regret", world.unit),
-        "map": (lambda score: score.map_rmse, "Map error", world.unit),
-        "level": (lambda score: score.level_f1, "F1 of the level", ""),
+        return best_so_far(records), "Best measurement", world.unit
+    kept = {
+        "peak": ("simple_regret", "Simple regret", world.unit),
+        "map": ("map_rmse", "Map error", world.unit),
+        "level": ("level_f1", "F1 of the level", ""),
     }
-    part, label, unit = kept[world.goal]
-    values = [None if record.score is None else part(record.score) for record in records]
-    return np.array([np.nan if value is None else value for value in values], dtype=float), label, unit
+    name, label, unit = kept[world.goal]
+    return scores(records, name), label, unit
 
 
 def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:
@@ -242,7 +201,7 @@ def _scale_curve(ax: Axes, heights: np.ndarray, is_regret: bool) -> None:
         ax.set_ylim(float(finite.min()) - margin, float(finite.max()) + margin)
 
 
-def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D]:
+def _legend_handles(records: Records, world: World) -> list[Line2D]:
     if world.standpoints:
         marks = [mark for mark in places.sensor_legend(len(failures(records)) > 0) if mark.get_label() != "earlier"]
         return [*marks, *places.legend_of(records, world, ["recommendation", "level", "true level"])]

@@ -1,7 +1,6 @@
 """Maps of what the team believes, beside the truth where it is known, with what the robots did."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -9,112 +8,70 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from swarmbo.belief import ExactGPSettings
-from swarmbo.plotting import places, style
-from swarmbo.plotting.history import World, agents_of, belief_after, failures, measurements
-from swarmbo.plotting.surface import (
-    Lattice,
-    frame_map,
-    lattice_over,
-    plot_field,
-    plot_lattice,
-    world_lattice,
-)
-from swarmbo.records import RoundRecord
-
-
-@runtime_checkable
-class Belief(Protocol):
-    """Anything with a posterior over the plane."""
-
-    def posterior(self, X: Float[np.ndarray, "m d"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-        """Mean (m,) and variance (m,) at points (m, d), in physical units."""
-        ...
+from swarmbo.belief import ExactGPSettings, PlaceBelief
+from swarmbo.plotting import places, style, surface
+from swarmbo.plotting.history import Records, World, agents_of, belief_after, failures, measurements
 
 
 def plot_truth(ax: Axes, world: World, limits: tuple[float, float] | None = None) -> Axes:
-    """Draw the true field of a world and where its maximum lies.
-
-    Args:
-        world: The world; one without truth leaves a note instead.
-        limits: Values at the ends of the colour map; None takes those of the field.
-    """
+    """Draw the true field of a world and where its maximum lies."""
     ax.set_title("Truth")
     if world.points is None or world.values is None:
         return style.say(ax, "the truth is not known")
     label = style.with_unit("true value", world.unit)
-    plot_field(ax, world.points, world.values, limits=limits, label=label, has_holes=bool(world.no_go))
-    places.draw_terrain(ax, world)
-    frame_map(ax, world)
-    return _mark_maximum(ax, world) if world.goal == "peak" else ax
+    surface.plot_field(ax, world.points, world.values, limits=limits, label=label, has_holes=bool(world.no_go))
+    return _mark_maximum(_framed(ax, world), world) if world.goal == "peak" else _framed(ax, world)
 
 
 def plot_mean(
     ax: Axes,
-    belief: Belief | None,
+    belief: PlaceBelief | None,
     world: World,
-    lattice: Lattice | None = None,
+    lattice: surface.Lattice | None = None,
     limits: tuple[float, float] | None = None,
 ) -> Axes:
-    """Draw the mean of a belief.
-
-    Args:
-        belief: The belief; None leaves a note instead.
-        world: The world it is about.
-        lattice: Where to evaluate it; None lays one over the world.
-        limits: Values at the ends of the colour map; None takes those of the mean.
-    """
+    """Draw the mean of a belief, by default on a lattice over the world; without a belief a note."""
     ax.set_title("Belief: mean")
     if belief is None:
         return _without_belief(ax, world)
-    lattice = lattice or lattice_over(world)
+    lattice = lattice or surface.lattice_over(world)
     mean, _ = belief.posterior(lattice.points)
-    plot_lattice(ax, lattice, mean, limits=limits, label=style.with_unit("posterior mean", world.unit))
-    places.draw_terrain(ax, world)
-    return frame_map(ax, world)
+    surface.plot_lattice(ax, lattice, mean, limits=limits, label=style.with_unit("posterior mean", world.unit))
+    return _framed(ax, world)
 
 
-def plot_std(ax: Axes, belief: Belief | None, world: World, lattice: Lattice | None = None) -> Axes:
+def plot_std(ax: Axes, belief: PlaceBelief | None, world: World, lattice: surface.Lattice | None = None) -> Axes:
     """Draw the standard deviation of a belief; arguments and result are those of ``plot_mean``."""
     ax.set_title("Belief: standard deviation")
     if belief is None:
         return _without_belief(ax, world)
-    lattice = lattice or lattice_over(world)
+    lattice = lattice or surface.lattice_over(world)
     _, var = belief.posterior(lattice.points)
     std = np.sqrt(np.maximum(var, 0.0))
-    limits = (0.0, float(std.max())) if std.max() > 0 else None
     label = style.with_unit("posterior standard deviation", world.unit)
-    plot_lattice(ax, lattice, std, style.STD_COLOURS, limits, label, n_contours=0)
-    places.draw_terrain(ax, world)
-    return frame_map(ax, world)
+    surface.plot_lattice(ax, lattice, std, style.STD_COLOURS, _from_zero(std), label, n_contours=0)
+    return _framed(ax, world)
 
 
-def plot_error(ax: Axes, belief: Belief | None, world: World) -> Axes:
+def plot_error(ax: Axes, belief: PlaceBelief | None, world: World) -> Axes:
     """Draw the distance of a belief's mean from the truth, where that is known; other arguments as ``plot_std``."""
     ax.set_title("Error: |mean - truth|")
     if belief is None or world.points is None or world.values is None:
         return _without_belief(ax, world)
     mean, _ = belief.posterior(world.points)
     error = np.abs(mean - world.values)
-    limits = (0.0, float(error.max())) if error.max() > 0 else None
+    look: dict[str, Any] = {"n_contours": 0, "has_holes": bool(world.no_go), "limits": _from_zero(error)}
     label = style.with_unit("absolute error", world.unit)
-    plot_field(ax, world.points, error, style.ERROR_COLOURS, limits, label, n_contours=0, has_holes=bool(world.no_go))
-    places.draw_terrain(ax, world)
-    return frame_map(ax, world)
+    surface.plot_field(ax, world.points, error, style.ERROR_COLOURS, label=label, **look)
+    return _framed(ax, world)
 
 
-def plot_level(ax: Axes, world: World, level: float, belief: Belief | None = None) -> Axes:
-    """Draw the line where a field, or the mean of a belief about it, is at a level.
-
-    Args:
-        world: The world; of the truth the line is drawn where it is known on a lattice.
-        level: In the unit of the outcome.
-        belief: None draws the truth.
-    """
-    lattice, values = lattice_over(world), None
+def plot_level(ax: Axes, world: World, level: float, belief: PlaceBelief | None = None) -> Axes:
+    """Draw the line where a field, or the mean of a belief about it, is at a level."""
+    lattice, values = surface.lattice_over(world), None
     if belief is not None:
         values = belief.posterior(lattice.points)[0]
-    elif (found := world_lattice(world)) is not None:
+    elif (found := surface.world_lattice(world)) is not None:
         lattice, values = found
     if values is not None and values.min() < level < values.max():
         look = style.LEVEL if belief is not None else style.TRUE_LEVEL
@@ -122,24 +79,12 @@ def plot_level(ax: Axes, world: World, level: float, belief: Belief | None = Non
     return ax
 
 
-def belief_map_figure(records: Sequence[RoundRecord], world: World, settings: ExactGPSettings) -> Figure:
-    """The belief's mean and standard deviation with paths and findings; where the truth is known, that and the error.
-
-    Args:
-        records: The rounds of a run, from the first on; the belief is that after the last.
-        world: The world of the run, with two axes.
-        settings: The belief's settings of the run.
-
-    Returns:
-        A figure of two panels, or of four where the truth is known.
-
-    Raises:
-        ShapeError: If the world has another number of axes than two.
-    """
+def belief_map_figure(records: Records, world: World, settings: ExactGPSettings) -> Figure:
+    """The belief's mean and deviation with paths and findings; where the truth is known, that and the error."""
     world.require_plane()
     world = world.at(records[-1].round)
     belief = belief_after(records, settings, world.domain)
-    lattice = lattice_over(world)
+    lattice = surface.lattice_over(world)
     has_truth = world.values is not None and world.values.size > 0
     with style.applied():
         figure, panels = _panels(world, 4 if has_truth else 2)
@@ -181,11 +126,19 @@ def _mark_maximum(ax: Axes, world: World) -> Axes:
 def _without_belief(ax: Axes, world: World) -> Axes:
     note = "no belief: no measurement has succeeded"
     ax.text(0.5, 0.985, note, transform=ax.transAxes, ha="center", va="top", color=style.MUTED)
+    return _framed(ax, world)
+
+
+def _framed(ax: Axes, world: World) -> Axes:
     places.draw_terrain(ax, world)
-    return frame_map(ax, world)
+    return surface.frame_map(ax, world)
 
 
-def _shared_limits(belief: Belief | None, world: World, lattice: Lattice) -> tuple[float, float] | None:
+def _from_zero(values: Float[np.ndarray, " m"]) -> tuple[float, float] | None:
+    return (0.0, float(values.max())) if values.max() > 0 else None
+
+
+def _shared_limits(belief: PlaceBelief | None, world: World, lattice: surface.Lattice) -> tuple[float, float] | None:
     """One colour scale for truth and mean, so that equal colours mean equal values."""
     values = [] if world.values is None else [world.values]
     if belief is not None:
@@ -208,7 +161,7 @@ def _panels(world: World, n_panels: int) -> tuple[Figure, list[Axes]]:
     return figure, [ax for row in axes for ax in row]
 
 
-def _headline(records: Sequence[RoundRecord], world: World) -> str:
+def _headline(records: Records, world: World) -> str:
     _, y = measurements(records)
     n_failed, agents = len(failures(records)), agents_of(records)
     parts = [part for part in (world.name, world.method) if part]
@@ -217,7 +170,7 @@ def _headline(records: Sequence[RoundRecord], world: World) -> str:
     return " · ".join([*parts, f"{n_failed} failed"] if n_failed else parts)
 
 
-def _legend_handles(records: Sequence[RoundRecord], world: World) -> list[Line2D]:
+def _legend_handles(records: Records, world: World) -> list[Line2D]:
     last, found = records[-1], ["maximum"]
     if last.recommendation is not None:
         found.insert(0, "recommendation")

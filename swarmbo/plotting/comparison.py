@@ -17,17 +17,7 @@ from swarmbo.plotting import style
 
 @dataclass(frozen=True, eq=False)
 class RegretCurves:
-    """Simple regret of one method on one problem, seed by seed; or what else its goal is scored by.
-
-    Args:
-        problem: Its name.
-        method: Its name.
-        measurements: Measurements attempted by the whole team up to each round (k,), not decreasing; mean over seeds.
-        regrets: Score (seeds, k) after them, in ``unit``.
-        unit: Its unit.
-        quantity: What it is.
-        more_is_better: Whether it is one of which there should be much, as of F1 scores.
-    """
+    """Score of one method on one problem, seed by seed, after measurements of the whole team (mean over seeds)."""
 
     problem: str
     method: str
@@ -45,18 +35,7 @@ class RegretCurves:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean paired difference of a method to the reference on a problem.
-
-    Args:
-        problem: Its name.
-        method: Its name.
-        mean: Mean of method less reference, in ``unit``.
-        low: Lower end of the interval; None where there is none.
-        high: Upper end.
-        unit: Its unit.
-        quantity: What differs.
-        more_is_better: Whether the reference is better where the difference is negative, as of F1 scores.
-    """
+    """Mean paired difference of a method to the reference on a problem, with its interval if there is one."""
 
     problem: str
     method: str
@@ -79,14 +58,9 @@ def bootstrap_band(
 
 
 def plot_regret_curves(ax: Axes, curves: Sequence[RegretCurves], methods: Sequence[str]) -> Axes:
-    """Draw mean simple regret, or another score, against measurements, with 95 % bootstrap bands of the mean.
+    """Draw mean scores on one problem against measurements, with 95 % bootstrap bands of the mean.
 
-    Args:
-        curves: Methods on one problem.
-        methods: All methods of the figure; a method's place in it decides its colour and mark.
-
-    Returns:
-        The axes; each line is labelled with its method.
+    A method's place among all ``methods`` of the figure decides its colour and mark.
     """
     lowest = np.inf
     for curve in curves:
@@ -112,12 +86,7 @@ def plot_regret_curves(ax: Axes, curves: Sequence[RegretCurves], methods: Sequen
 
 
 def plot_differences(ax: Axes, differences: Sequence[Difference], methods: Sequence[str]) -> Axes:
-    """Draw paired differences on one problem as a forest plot, one row a method.
-
-    Args:
-        differences: Methods on one problem, against one reference.
-        methods: All methods of the figure, the reference first; a method's place decides its row, colour and mark.
-    """
+    """Draw paired differences on one problem as a forest plot, one row a method; the reference is the first."""
     ax.axvline(0.0, color=style.INK, linewidth=1.0, zorder=1)
     for difference in differences:
         place = methods.index(difference.method)
@@ -143,17 +112,7 @@ def comparison_figure(
 ) -> Figure:
     """One column per problem: regret curves above, below paired differences to the reference.
 
-    Args:
-        curves: All methods on all problems.
-        differences: Of all methods but the reference, at the end of the curves.
-        reference: The method that the others are compared to.
-        cumulated: The same of regret cumulated over all measurements, where that is known: a row of their own.
-
-    Returns:
-        The figure.
-
-    Raises:
-        ShapeError: If there are no curves.
+    ``cumulated`` are the same of regret cumulated over all measurements, where that is known: a row of their own.
     """
     if not curves:
         raise ShapeError("got no regret curves; wanted at least one method on one problem")

@@ -28,17 +28,10 @@ def plot_factor_graph(
     positions: Mapping[str, Position] | None = None,
     agents: Sequence[str] | None = None,
 ) -> Axes:
-    """Draw a factor graph.
+    """Draw a factor graph, or one of networkx (``FactorGraph.of_any``).
 
-    Args:
-        ax: Where to draw.
-        graph: The graph, or one of networkx (``FactorGraph.of_any``).
-        positions: Where each variable stands, for example where its robot is; a factor then stands in the middle of its
-            scope. None lays out everything by itself, the same way each time.
-        agents: All owners, in the order of their colours; None: those of the graph.
-
-    Returns:
-        The axes.
+    With the ``positions`` of variables, for example of their robots, a factor stands in the middle of its scope;
+    without them everything is laid out, the same way each time. ``agents`` are owners in the order of their colours.
 
     Example:
         >>> from matplotlib.figure import Figure
@@ -84,19 +77,11 @@ def plot_factor_graph(
 
 
 def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Common beginning of names up to an underscore, and each name's end, where all ends are numbers.
-
-    Args:
-        names: Of variables, or of factors.
-
-    Returns:
-        The common beginning, and the ends by name; both empty where names are not of this kind.
+    """Common beginning of names up to an underscore, and each name's end; both empty unless all ends are numbers.
 
     Example:
-        >>> short_names(["power_0", "power_11"])
-        ('power_', {'power_0': '0', 'power_11': '11'})
-        >>> short_names(["left", "right_1"])
-        ('', {})
+        >>> short_names(["power_0", "power_11"]), short_names(["left", "right_1"])
+        (('power_', {'power_0': '0', 'power_11': '11'}), ('', {}))
     """
     ends = {name: name.rpartition("_")[2] for name in names}
     starts = {name.removesuffix(end) for name, end in ends.items()}
@@ -108,13 +93,9 @@ def short_names(names: Sequence[str]) -> tuple[str, dict[str, str]]:
 def factor_graph_figure(
     graphs: "FactorGraph | nx.Graph[Any] | Mapping[str, FactorGraph]", positions: Mapping[str, Position] | None = None
 ) -> Figure:
-    """A drawing of a factor graph, or of some under one another, with a legend of owners.
+    """A drawing of a factor graph, or of some by title, with a legend of owners.
 
     Graphs of more than 120 nodes, which nobody can read, are drawn as histograms of degrees instead.
-
-    Args:
-        graphs: The graph, or several by title; an agent has one colour in all.
-        positions: See ``plot_factor_graph``.
     """
     by_title = graphs if isinstance(graphs, Mapping) else {"": FactorGraph.of_any(graphs)}
     most = max(len(graph.variables) + len(graph.factors) for graph in by_title.values())

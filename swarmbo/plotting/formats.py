@@ -117,15 +117,9 @@ LEAST_DPI, MOST_DPI = 20, 1200
 
 @dataclass(frozen=True)
 class Formats:
-    """Formats of figures and animations.
+    """Formats of figures and animations, and dots per inch of figures, and of maps in them.
 
-    Args:
-        figures: File format of figures. In ``pdf`` and ``svg`` maps are pictures, all else is lines and letters.
-        animation: File format of animations; ``mp4`` needs an encoder.
-        dpi: Dots per inch of figures, and of maps in them, 20 to 1200. Animations have sizes of their own.
-
-    Raises:
-        ConfigError: If there is no such format, no encoder for it, or the number of dots is out of range.
+    In ``pdf`` and ``svg`` maps are pictures, all else is lines and letters; ``mp4`` needs an encoder.
 
     Example:
         >>> Formats.of(["pdf"], dpi=300)

@@ -14,35 +14,18 @@ from swarmbo.problem.variables import Variable
 from swarmbo.records import TRUE_MAXIMUM, Goal, RoundRecord
 from swarmbo.spaces import Domain
 
+Records = Sequence[RoundRecord]
+
 
 @dataclass(frozen=True)
 class World:
     """World of a run as figures see it, without its live environment.
 
-    Args:
-        domain: The box of locations; figures with maps want two axes.
-        name: What the field is, for titles.
-        unit: Unit of the outcome.
-        axis_unit: Unit of the locations.
-        points: Evaluation points (m, d) where the truth is known; None where it is not.
-        values: The noise-free field there (m,).
-        maximum: Its maximum over everything that an agent can measure; None where unknown.
-        argmax: One location (d,) of that maximum.
-        variables: Names of the coordinates, where agents set the variables of one function together; empty where every
-            agent measures a place of its own.
-        types: Types of the variables, where some are no real numbers on linear axes.
-        graph: That function's factors, where agents are told them.
-        graph_in_use: The factors that they had learned or drawn after the last round, if they did.
-        standpoints: Where agents stand that never move; empty for others.
-        goal: What the field is watched for.
-        level: The level that is, with the goal ``level``.
-        frames: Values in every round (rounds + 1, m) of a field that changes; ``values`` are then those of round 0.
-        maxima: Its maximum in every round.
-        argmaxes: Where that is (rounds + 1, d).
-        maximum_is: What to call the maximum.
-        no_go: Regions that nobody may enter, each by its rings (k, 2).
-        bases: Where agents load their batteries.
-        method: Acquisition, coordination and seed of the run, for titles.
+    The truth is ``values`` (m,) at ``points`` (m, d), and of a field that changes ``frames`` (rounds + 1, m); all are
+    None where it is not known. ``variables`` are empty where every agent measures a place of its own; ``types`` are
+    those of variables that are not all real numbers on linear axes. ``graph_in_use`` has the factors that agents had
+    learned or drawn at the end. ``no_go`` has the rings (k, 2) of each region. ``method`` is acquisition, coordination
+    and seed, for titles.
     """
 
     domain: Domain
@@ -87,18 +70,18 @@ class World:
             raise ShapeError(f"{got}; plot regret or traffic instead")
 
 
-def agents_of(records: Sequence[RoundRecord]) -> list[str]:
+def agents_of(records: Records) -> list[str]:
     """Names of the agents, in order of first appearance."""
     return list(dict.fromkeys(sample.agent for record in records for sample in record.samples))
 
 
-def path_of(records: Sequence[RoundRecord], agent: str) -> Float[np.ndarray, "n d"]:
+def path_of(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
     """The places where an agent measured or tried to, one a round unless it declined, the start first."""
     samples = [sample for record in records for sample in record.samples if sample.agent == agent]
     return np.asarray([sample.location for sample in samples if not sample.declined], dtype=float)
 
 
-def driven_by(records: Sequence[RoundRecord], agent: str) -> Float[np.ndarray, "n d"]:
+def driven_by(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
     """The way that an agent went: what it drove where the world says, else straight from place to place."""
     places: list[list[float]] = []
     for sample in (sample for record in records for sample in record.samples if sample.agent == agent):
@@ -108,14 +91,14 @@ def driven_by(records: Sequence[RoundRecord], agent: str) -> Float[np.ndarray, "
     return np.asarray(places, dtype=float)
 
 
-def stops_of(records: Sequence[RoundRecord], agent: str) -> Float[np.ndarray, "n d"]:
+def stops_of(records: Records, agent: str) -> Float[np.ndarray, "n d"]:
     """Places where an agent measured, or tried to, at the ends of its ways and on them."""
     samples = [sample for record in records for sample in record.samples if sample.agent == agent]
     places = [stop for s in samples if not s.declined for stop in (*(one.location for one in s.along), s.location)]
     return np.asarray(places, dtype=float)
 
 
-def measurements(records: Sequence[RoundRecord]) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
+def measurements(records: Records) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
     """Locations (n, d) and outcomes (n,) of all measurements that did not fail, in the order of the records."""
     taken = [one for record in records for one in record.evaluations if one.measurement is not None]
     if not taken:
@@ -123,13 +106,13 @@ def measurements(records: Sequence[RoundRecord]) -> tuple[Float[np.ndarray, "n d
     return np.array([one.location for one in taken], dtype=float), np.array([one.measurement for one in taken], float)
 
 
-def failures(records: Sequence[RoundRecord]) -> Float[np.ndarray, "n d"]:
+def failures(records: Records) -> Float[np.ndarray, "n d"]:
     """Locations (n, d) of the measurements that failed."""
     places = [taken.location for record in records for taken in record.evaluations if taken.measurement is None]
     return np.asarray(places, dtype=float) if places else np.empty((0, 2))
 
 
-def belief_after(records: Sequence[RoundRecord], settings: ExactGPSettings, domain: Domain) -> ExactGP | None:
+def belief_after(records: Records, settings: ExactGPSettings, domain: Domain) -> ExactGP | None:
     """The team's belief after the last of these records, rebuilt without a fit; None before the first measurement."""
     X, y = measurements(records)
     if not len(y) or records[-1].hyperparameters is None:

@@ -1,6 +1,6 @@
 """A run in three dimensions: robots drive over the ground, which is painted with what the team believes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,9 +16,8 @@ from matplotlib.lines import Line2D
 from swarmbo.belief import ExactGPSettings
 from swarmbo.plotting import places, style
 from swarmbo.plotting.formats import write_frames
-from swarmbo.plotting.history import World, agents_of, belief_after, driven_by, failures, stops_of
+from swarmbo.plotting.history import Records, World, agents_of, belief_after, driven_by, failures, stops_of
 from swarmbo.plotting.surface import Lattice, lattice_over
-from swarmbo.records import RoundRecord
 
 _RESOLUTION = 64
 _PIXELS = 1024  # of what the ground is painted with, along the longer side
@@ -54,9 +53,7 @@ class Scene(Protocol):
         ...
 
 
-def write_landscape(
-    records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, scene: Scene, path: Path
-) -> Path:
+def write_landscape(records: Records, world: World, settings: ExactGPSettings, scene: Scene, path: Path) -> Path:
     """Write a run as an animation in three dimensions, drawn by ``scene``."""
     world.require_plane()
     moments = max(1, min(_MOMENTS, _MOST_FRAMES // len(records)))
@@ -85,7 +82,7 @@ class _Stage:
 
     def __init__(
         self,
-        records: Sequence[RoundRecord],
+        records: Records,
         world: World,
         scene: Scene,
         lattice: Lattice,
@@ -107,7 +104,9 @@ class _Stage:
         bar = self._figure.add_axes(((width + 8) / total[0], 0.2, 16 / total[0], 0.55))
         self._figure.colorbar(ScalarMappable(self._norm, style.MEAN_COLOURS), cax=bar)
         bar.set_title(style.with_unit("Mean", world.unit), fontsize=9, loc="left")
-        self._figure.legend(handles=self._marks(), loc="lower left", ncols=8, handlelength=1.6, columnspacing=1.6)
+        ways = Line2D([], [], marker="o", color=style.MUTED, markersize=6, linewidth=1.8, label="way and measurements")
+        marks = [ways, *places.legend_of(records, world, ["no-go", "base", "best", "level", "failed"])]
+        self._figure.legend(handles=marks, loc="lower left", ncols=8, handlelength=1.6, columnspacing=1.6)
 
     def draw(self, place: int, share: float, turn: float) -> UInt8[np.ndarray, "height width 3"]:
         """One frame: a share of the way into the round of a record."""
@@ -142,7 +141,7 @@ class _Stage:
         return style.pixels(self._canvas)
 
     def _ground(
-        self, told: Sequence[RoundRecord], ways: Mapping[str, Float[np.ndarray, "k 2"]], place: int
+        self, told: Records, ways: Mapping[str, Float[np.ndarray, "k 2"]], place: int
     ) -> UInt8[np.ndarray, "rows columns 3"]:
         """Paint of the ground: the belief, ways, measurements, and what may not be entered."""
         ax, mean = self._map, self._beliefs[place]
@@ -169,10 +168,6 @@ class _Stage:
         self._map_canvas.draw()
         return style.pixels(self._map_canvas)[::-1]
 
-    def _marks(self) -> list[Line2D]:
-        ways = Line2D([], [], marker="o", color=style.MUTED, markersize=6, linewidth=1.8, label="way and measurements")
-        return [ways, *places.legend_of(self._records, self._world, ["no-go", "base", "best", "level", "failed"])]
-
 
 def _blank(world: World) -> tuple[FigureCanvasAgg, Axes]:
     """A figure that is one map, to its edges."""
@@ -182,7 +177,7 @@ def _blank(world: World) -> tuple[FigureCanvasAgg, Axes]:
     return FigureCanvasAgg(figure), figure.add_axes((0.0, 0.0, 1.0, 1.0))
 
 
-def _way(records: Sequence[RoundRecord], agent: str, share: float) -> Float[np.ndarray, "k 2"]:
+def _way(records: Records, agent: str, share: float) -> Float[np.ndarray, "k 2"]:
     """Way of an agent, of the last of these rounds a share only."""
     earlier, all_of_it = driven_by(records[:-1], agent), driven_by(records, agent)
     if share >= 1.0 or not len(earlier) or len(all_of_it) == len(earlier):

@@ -10,9 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap, ListedColormap, Normalize
 
-from swarmbo.plotting import style
-from swarmbo.plotting.history import World, driven_by, failures, path_of, stops_of
-from swarmbo.plotting.places import draw_bases, draw_failed, draw_sensors, draw_stops, draw_ways
+from swarmbo.plotting import places as marks, style
+from swarmbo.plotting.history import Records, World, driven_by, failures, path_of, stops_of
 from swarmbo.plotting.surface import Lattice, level_lines, world_lattice
 from swarmbo.records import RoundRecord
 
@@ -25,10 +24,7 @@ Drawn = dict[str, Sequence[Artist]]  # by what they are, in the order of drawing
 
 
 class MovingMap:
-    """One map of an animation: its image stays, and everything over it is drawn again for each frame.
-
-    Agents with standpoints are drawn as sensors, others as robots. ``level`` adds its line, and that of the truth.
-    """
+    """One map of an animation: its image stays, and everything over it is drawn again for each frame."""
 
     def __init__(
         self,
@@ -57,7 +53,7 @@ class MovingMap:
         )
         self.image.set_in_layout(False)  # what moves must not push the axes about
 
-    def show(self, records: Sequence[RoundRecord], links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> Drawn:
+    def show(self, records: Records, links: list[tuple[str, str]], picture: np.ma.MaskedArray) -> Drawn:
         """Bring the map to the last record; returns artists in drawing order, to be removed but for the image."""
         self.image.set_data(picture)
         lines = self._level is not None and picture.count() and level_lines(self._lattice, picture, self._level)
@@ -65,16 +61,16 @@ class MovingMap:
         drawn["true level"] = self._lines(self._true_lines, **style.TRUE_LEVEL)
         return drawn | (self._sensors if self._world.standpoints else self._robots)(records, links)
 
-    def _sensors(self, records: Sequence[RoundRecord], links: list[tuple[str, str]]) -> Drawn:
+    def _sensors(self, records: Records, links: list[tuple[str, str]]) -> Drawn:
         stands = self._world.standpoints
         look: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.5, "alpha": 0.7}
         return {
             "links": self._lines([np.stack([stands[a], stands[b]]) for a, b in links], **look),
-            "sensors": draw_sensors(self.ax, records[-1], stands, sizes=(22, 30, 6), width=1.6),
+            "sensors": marks.draw_sensors(self.ax, records[-1], stands, sizes=(22, 30, 6), width=1.6),
             "recommendation": self._recommendation(records[-1]),
         }
 
-    def _robots(self, records: Sequence[RoundRecord], links: list[tuple[str, str]]) -> Drawn:
+    def _robots(self, records: Records, links: list[tuple[str, str]]) -> Drawn:
         ax, agents, is_crowded = self.ax, self._agents, len(self._agents) > _MOST_APART
         ends = {agent: path_of(records, agent)[-1] for agent in agents}
         ways = [driven_by(records, agent) for agent in agents]
@@ -90,11 +86,11 @@ class MovingMap:
         look: dict[str, Any] = {"colors": self._link_colour, "linewidths": 0.6 if is_crowded else 1.1}
         return {
             "no-go": [style.draw_no_go(ax, rings) for rings in self._world.no_go],
-            "ways": draw_ways(ax, ways, 0.9),
-            "recent": draw_ways(ax, [way[max(0, n - 1) :] for n, way in zip(before, ways, strict=True)], **broad),
-            "stops": draw_stops(ax, [stops_of(records, agent) for agent in agents], 2.8),
-            "bases": draw_bases(ax, self._world),  # above the ways that lead there
-            "failed": draw_failed(ax, failures(records), 6, 1.6, casing=3.2),
+            "ways": marks.draw_ways(ax, ways, 0.9),
+            "recent": marks.draw_ways(ax, [way[max(0, n - 1) :] for n, way in zip(before, ways, strict=True)], **broad),
+            "stops": marks.draw_stops(ax, [stops_of(records, agent) for agent in agents], 2.8),
+            "bases": marks.draw_bases(ax, self._world),  # above the ways that lead there
+            "failed": marks.draw_failed(ax, failures(records), 6, 1.6, casing=3.2),
             "links": self._lines(pairs, linestyles=(0, (2, 1.5)), **look),
             "recommendation": self._recommendation(records[-1]),
             "best": [] if star is None else ax.plot(*star, **style.BEST),

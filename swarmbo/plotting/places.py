@@ -1,7 +1,6 @@
 """Marks of places on every map: ways, measurements, sensors, regions that are no-go, bases, and what was found."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.lines import Line2D
 
 from swarmbo.plotting import style
-from swarmbo.plotting.history import World, agents_of, driven_by, failures, stops_of
+from swarmbo.plotting.history import Records, World, agents_of, driven_by, failures, stops_of
 from swarmbo.records import RoundRecord
 
 _SENSORS: dict[str, Any] = {"marker": "s", "linewidths": 0.9, "edgecolors": style.INK, "clip_on": False, "zorder": 5}
@@ -62,12 +61,8 @@ def draw_terrain(ax: Axes, world: World) -> list[Artist]:
     return [*(style.draw_no_go(ax, rings) for rings in world.no_go), *draw_bases(ax, world)]
 
 
-def plot_paths(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
-    """Draw where each robot measured, joined by what it drove: a square at the start, dots, crosses where it failed.
-
-    Returns:
-        The axes; each path is a line labelled with its agent.
-    """
+def plot_paths(ax: Axes, records: Records) -> Axes:
+    """Draw where each robot measured, joined by what it drove: a square at the start, dots, crosses where it failed."""
     agents = agents_of(records)
     width, ways = 1.7 if len(agents) <= 8 else 1.2, [driven_by(records, agent) for agent in agents]
     look: dict[str, Any] = {"clip_on": False, "zorder": 4}  # robots may stand on the very edge
@@ -81,12 +76,8 @@ def plot_paths(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
     return ax
 
 
-def plot_findings(ax: Axes, records: Sequence[RoundRecord], with_best: bool = True) -> Axes:
-    """Mark the best measurement and the recommendation after the last of these rounds.
-
-    Args:
-        with_best: Whether to mark the best measurement; where the field changes, it says little.
-    """
+def plot_findings(ax: Axes, records: Records, with_best: bool = True) -> Axes:
+    """Mark the best measurement (not where the field changes) and the recommendation after the last of these rounds."""
     best, recommendation = records[-1].best, records[-1].recommendation
     if recommendation is not None:
         ax.plot(*recommendation.location[:2], **style.RECOMMENDATION)
@@ -95,31 +86,8 @@ def plot_findings(ax: Axes, records: Sequence[RoundRecord], with_best: bool = Tr
     return ax
 
 
-@dataclass(frozen=True)
-class Looks:
-    """Samples of sensors in one round: locations, agents whose sample failed, and agents that did not sample."""
-
-    spots: dict[str, Float[np.ndarray, " 2"]]
-    failed: set[str]
-    asleep: set[str]
-
-    @classmethod
-    def of(cls, record: RoundRecord, agents: Sequence[str]) -> "Looks":
-        """Those of a record; an agent without a sample in it sleeps."""
-        looked = {sample.agent: sample for sample in record.samples if not sample.declined}
-        return cls(
-            {agent: np.asarray(sample.location) for agent, sample in looked.items()},
-            {agent for agent, sample in looked.items() if sample.measurement is None},
-            set(agents) - set(looked),
-        )
-
-
-def plot_sensors(ax: Axes, records: Sequence[RoundRecord], standpoints: Mapping[str, Float[np.ndarray, " 2"]]) -> Axes:
-    """Draw sensors and what they looked at in the last of these rounds, over faint marks of all earlier looks.
-
-    Args:
-        standpoints: Where the sensors stand.
-    """
+def plot_sensors(ax: Axes, records: Records, standpoints: Mapping[str, Float[np.ndarray, " 2"]]) -> Axes:
+    """Draw sensors and what they looked at in the last of these rounds, over faint marks of all earlier looks."""
     earlier = [sample.location for record in records for sample in record.samples if not sample.declined]
     if earlier:
         ax.scatter(*np.array(earlier).T, **_EARLIER)
@@ -135,16 +103,17 @@ def draw_sensors(
     width: float,
 ) -> list[Artist]:
     """Draw sensors, and beams to the locations sampled; ``sizes`` of sensors, samples (points²), crosses (points)."""
-    looks = Looks.of(record, list(standpoints))
-    segments = [np.stack([standpoints[agent], spot]) for agent, spot in looks.spots.items()]
+    looked = [sample for sample in record.samples if not sample.declined]  # others sleep
+    segments = [np.stack([standpoints[sample.agent], sample.location]) for sample in looked]
     beams = LineCollection(segments, colors=style.INK, linewidths=1.0, zorder=4.5)
     ax.add_collection(beams)
-    colours = [_ASLEEP if agent in looks.asleep else _AWAKE for agent in standpoints]
+    awake = {sample.agent for sample in looked}
+    colours = [_AWAKE if agent in awake else _ASLEEP for agent in standpoints]
     drawn: list[Artist] = [beams]
     drawn.append(ax.scatter(*np.array(list(standpoints.values())).T, s=sizes[0], color=colours, **_SENSORS))
-    if good := [spot for agent, spot in looks.spots.items() if agent not in looks.failed]:
+    if good := [sample.location for sample in looked if sample.measurement is not None]:
         drawn.append(ax.scatter(*np.array(good).T, s=sizes[1], **_SPOTS))
-    failed = np.array([looks.spots[agent] for agent in looks.failed]).reshape(-1, 2)
+    failed = np.array([sample.location for sample in looked if sample.measurement is None]).reshape(-1, 2)
     return [*drawn, *draw_failed(ax, failed, sizes[2], width)]
 
 
@@ -160,7 +129,7 @@ def sensor_legend(has_failed: bool) -> list[Line2D]:
     return [*marks, Line2D([], [], **style.FAILED)] if has_failed else marks
 
 
-def legend_of(records: Sequence[RoundRecord], world: World, names: Sequence[str]) -> list[Line2D]:
+def legend_of(records: Records, world: World, names: Sequence[str]) -> list[Line2D]:
     """Legend of the marks among ``names`` that are on the maps of a run, in that order."""
     has_truth, is_peak = world.values is not None and world.values.size > 0, world.goal == "peak"
     told = (isinstance(sample.battery, float) for record in records for sample in record.samples)

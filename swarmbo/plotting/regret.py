@@ -1,7 +1,7 @@
 """Regret and map error against rounds: how close the team is to the maximum, and its map to the truth."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from swarmbo.plotting import style
-from swarmbo.plotting.history import World
-from swarmbo.records import TRUE_MAXIMUM, RoundRecord, Score
+from swarmbo.plotting.history import Records, World
+from swarmbo.records import TRUE_MAXIMUM
 
 _FEWEST_TO_CUT = 8  # measurements
 _CUT = 4.0  # times the range of the others
@@ -21,20 +21,15 @@ _MEASUREMENTS = "measurements"
 _NEAR_ZERO = 100.0  # times: as much smaller than the best at first the best at last is, where the scale is logarithmic
 
 
-def plot_regret(ax: Axes, records: Sequence[RoundRecord], unit: str = "", moves: bool = False) -> Axes:
+def plot_regret(ax: Axes, records: Records, unit: str = "", moves: bool = False) -> Axes:
     """Draw simple, recommendation and, where a round has several measurements, batch regret against rounds.
 
     The scale is logarithmic where the values span more than a decade; it is linear around zero, so that a regret of
-    zero is seen and not dropped.
-
-    Args:
-        records: The rounds; those without a score leave gaps.
-        moves: Whether the field changes: then simple regret is that of each round, and batch regret is not drawn.
+    zero is seen and not dropped. Of a field that ``moves`` simple regret is that of each round.
     """
     rounds = _rounds(records)
-    simple = _scores(records, lambda score: score.simple_regret)
-    batch = _scores(records, lambda score: score.batch_regret)
-    recommended = _scores(records, lambda score: score.recommendation_regret)
+    names = ("simple_regret", "batch_regret", "recommendation_regret")
+    simple, batch, recommended = (scores(records, name) for name in names)
     steps: dict[str, Any] = {"linestyle": "-", "drawstyle": "steps-post"}
     label = "simple: best of this round" if moves else "simple: best so far"
     ax.plot(rounds, simple, color=style.BLUE, linewidth=2.2, label=label, zorder=3, **steps)
@@ -46,60 +41,40 @@ def plot_regret(ax: Axes, records: Sequence[RoundRecord], unit: str = "", moves:
     for values, colour, size in ((simple, style.BLUE, 6.0), (recommended, style.VERMILLION, 3.5)):
         ax.plot(rounds[-1:], values[-1:], "o", color=colour, markersize=size, zorder=4)
     scale_regret(ax, np.concatenate(shown))
-    ax.set_title("Regret")
-    ax.set_ylabel(style.with_unit("regret", unit))
-    _legend_above(ax)
-    return _rounds_axis(ax, rounds)
+    return _finished(ax, rounds, "Regret", style.with_unit("regret", unit))
 
 
-def plot_map_error(ax: Axes, records: Sequence[RoundRecord], unit: str = "") -> Axes:
-    """Draw the root mean squared error of the belief's mean against rounds.
-
-    Args:
-        records: The rounds; those without a map error leave gaps.
-    """
-    rounds, error = _rounds(records), _scores(records, lambda score: score.map_rmse)
+def plot_map_error(ax: Axes, records: Records, unit: str = "") -> Axes:
+    """Draw the root mean squared error of the belief's mean against rounds."""
+    rounds, error = _rounds(records), scores(records, "map_rmse")
     ax.plot(rounds, error, "-o", color=style.GREEN, markersize=3.2, label="posterior mean against the truth")
     if np.isfinite(error).any():
         ax.set_ylim(0.0, 1.06 * float(np.nanmax(error)) or 1.0)
-    ax.set_title("Map error")
-    ax.set_ylabel(style.with_unit("root mean squared error", unit))
-    _legend_above(ax)
-    return _rounds_axis(ax, rounds)
+    return _finished(ax, rounds, "Map error", style.with_unit("root mean squared error", unit))
 
 
-def plot_level_score(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
-    """Draw how well the belief's mean says where the field exceeds the level that is watched.
-
-    Args:
-        records: The rounds; those without a score leave gaps.
-    """
-    rounds, score = _rounds(records), _scores(records, lambda score: score.level_f1)
+def plot_level_score(ax: Axes, records: Records) -> Axes:
+    """Draw how well the belief's mean says where the field exceeds the level that is watched."""
+    rounds, score = _rounds(records), scores(records, "level_f1")
     ax.plot(rounds, score, "-o", color=style.PURPLE, markersize=3.2, label="F1 of the area above the level")
     ax.set_ylim(0.0, 1.02)
-    ax.set_title("Level")
-    ax.set_ylabel("F1 score")
-    _legend_above(ax)
-    return _rounds_axis(ax, rounds)
+    return _finished(ax, rounds, "Level", "F1 score")
 
 
-def plot_declined(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
+def plot_declined(ax: Axes, records: Records) -> Axes:
     """Draw how many agents measured in each round, and how many declined to."""
     rounds = _rounds(records)
     measured = np.array([sum(not sample.declined for sample in record.samples) for record in records])
     without = np.array([sum(sample.declined for sample in record.samples) for record in records])
     ax.bar(rounds, measured, width=0.8, color=style.SKY, label="measured")
     ax.bar(rounds, without, bottom=measured, width=0.8, color="#d5dae0", label="declined")
-    ax.set_title("Energy")
-    ax.set_ylabel("agents")
     ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
-    _legend_above(ax)
-    return _rounds_axis(ax, rounds)
+    return _finished(ax, rounds, "Energy", "agents")
 
 
 def plot_best(
     ax: Axes,
-    records: Sequence[RoundRecord],
+    records: Records,
     maximum: float | None = None,
     unit: str = "",
     maxima: Float[np.ndarray, " rounds"] | None = None,
@@ -109,20 +84,15 @@ def plot_best(
 
     Where the best so far ends a hundred times nearer to zero than it once was, as that of a function with the maximum
     zero does, the scale is logarithmic on both sides of zero. Else, where the worst third of the measurements would
-    take nearly all of the axis, it ends above them, and triangles on its edge stand for them.
-
-    Args:
-        maximum: The true maximum, where it is known.
-        maxima: The true maximum in every round, where it changes; then there is no best so far, and none is drawn.
-        maximum_is: What to call the maximum.
+    take nearly all of the axis, it ends above them, and triangles on its edge stand for them. With ``maxima``, those of
+    each round of a field that changes, there is no best so far.
     """
     rounds = _rounds(records)
     if maxima is not None:
         maximum = float(np.max(maxima))
     taken = [(r.round, s.measurement) for r in records for s in r.evaluations if s.measurement is not None]
-    best = np.array([np.nan if r.best is None else r.best.mean for r in records])
-    mean = np.array([np.nan if r.recommendation is None else r.recommendation.mean for r in records])
-    std = np.array([np.nan if r.recommendation is None else r.recommendation.std for r in records])
+    best = best_so_far(records)
+    mean, std = (np.array([getattr(r.recommendation, name, None) for r in records], float) for name in ("mean", "std"))
     if taken:
         ax.plot(*np.array(taken).T, "o", color=_FAINT, markersize=2.8, label=_MEASUREMENTS, zorder=1.5)
     faint: dict[str, Any] = {"step": "post", "color": style.VERMILLION, "alpha": 0.16, "linewidth": 0}
@@ -147,16 +117,13 @@ def plot_best(
         bottom, top = ax.get_ylim()
         if maximum is not None and top < maximum + 0.02 * (top - bottom):
             ax.set_ylim(bottom, maximum + 0.05 * (maximum - bottom))
-    ax.set_title("Found")
-    ax.set_ylabel(style.with_unit("value", unit))
     if maxima is None and (tried := _tried(records)):
         look: dict[str, Any] = {"color": style.VERMILLION, "markersize": 9, "markeredgecolor": "white", "zorder": 5}
         ax.plot(*np.array(tried).T, "*", label="recommendation evaluated", **look)
-    _legend_above(ax)
-    return _rounds_axis(ax, rounds)
+    return _finished(ax, rounds, "Found", style.with_unit("value", unit))
 
 
-def _tried(records: Sequence[RoundRecord]) -> list[tuple[int, float]]:
+def _tried(records: Records) -> list[tuple[int, float]]:
     """Rounds that evaluated the recommendation of the round before, with the outcome."""
     found: list[tuple[int, float]] = []
     for before, record in itertools.pairwise(records):
@@ -168,14 +135,11 @@ def _tried(records: Sequence[RoundRecord]) -> list[tuple[int, float]]:
     return found
 
 
-def regret_figure(records: Sequence[RoundRecord], world: World) -> Figure:
+def regret_figure(records: Records, world: World) -> Figure:
     """Figure of what was found, and where the truth is known of regret and, for a field, map error, against rounds.
 
     Of a field that is not watched for its peak: map error, and how well it is told where a level is exceeded. Where
     agents declined to measure, also how many did.
-
-    Returns:
-        A figure of one panel to four; four stand in two rows.
     """
     panels: list[Callable[[Axes], Axes]] = []
     if world.goal == "peak":
@@ -244,26 +208,28 @@ def _leave_out_the_worst_third(ax: Axes, taken: Float[np.ndarray, "n 2"], maximu
     dots.set_label(f"{_MEASUREMENTS} (▾ lower)")
 
 
-def _rounds(records: Sequence[RoundRecord]) -> np.ndarray:
+def _rounds(records: Records) -> np.ndarray:
     return np.array([record.round for record in records])
 
 
-def _scores(records: Sequence[RoundRecord], part: Callable[[Score], float | None]) -> np.ndarray:
-    values = [None if record.score is None else part(record.score) for record in records]
-    return np.array([np.nan if value is None else value for value in values], dtype=float)
+def scores(records: Records, name: str) -> np.ndarray:
+    """One score in each round; NaN where it is unknown."""
+    return np.array([getattr(record.score, name, None) for record in records], dtype=float)
 
 
-def _rounds_axis(ax: Axes, rounds: np.ndarray) -> Axes:
+def best_so_far(records: Records) -> np.ndarray:
+    """Largest measurement up to each round; NaN before the first."""
+    return np.array([getattr(record.best, "mean", None) for record in records], dtype=float)
+
+
+def _finished(ax: Axes, rounds: np.ndarray, title: str, label: str) -> Axes:
+    """Label the axes, with a legend over them, where it can hide no data."""
+    columns = 2 if len(ax.get_legend_handles_labels()[0]) <= 4 else 3
+    spaces = {"borderaxespad": 0.2, "columnspacing": 1.0, "handlelength": 1.4}
+    ax.legend(loc="lower left", bbox_to_anchor=(-0.025, 0.995), ncols=columns, **spaces)
+    ax.set_title(title, pad=39)
+    ax.set_ylabel(label)
     style.rounds_axis(ax)
     margin = max(0.5, 0.02 * float(rounds[-1] - rounds[0]))
     ax.set_xlim(float(rounds[0]) - margin, float(rounds[-1]) + margin)
     return ax
-
-
-def _legend_above(ax: Axes) -> None:
-    """A legend over the axes, where it can hide no data."""
-    box = (-0.025, 0.995)
-    columns = 2 if len(ax.get_legend_handles_labels()[0]) <= 4 else 3
-    spaces = {"borderaxespad": 0.2, "columnspacing": 1.0, "handlelength": 1.4}
-    ax.legend(loc="lower left", bbox_to_anchor=box, ncols=columns, **spaces)
-    ax.set_title(ax.get_title(loc="left"), pad=39)

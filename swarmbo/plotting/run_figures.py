@@ -14,16 +14,16 @@ from swarmbo.plotting.animation import write_animation
 from swarmbo.plotting.belief_map import belief_map_figure
 from swarmbo.plotting.factor_graph import factor_graph_figure
 from swarmbo.plotting.formats import Formats
-from swarmbo.plotting.history import World
+from swarmbo.plotting.history import Records, World
 from swarmbo.plotting.regret import regret_figure
 from swarmbo.plotting.traces import error_traffic_figure
 from swarmbo.plotting.traffic import faults_figure, total_traffic, traffic_figure
 from swarmbo.plotting.variables import variables_figure
-from swarmbo.records import NetworkRecord, RoundRecord
+from swarmbo.records import NetworkRecord
 
 
 def write_figures(
-    records: Sequence[RoundRecord],
+    records: Records,
     world: World,
     settings: ExactGPSettings | None,
     folder: Path,
@@ -32,30 +32,18 @@ def write_figures(
     formats: Formats | None = None,
     network: Sequence[NetworkRecord] = (),
 ) -> list[Path]:
-    """Write the figures of a run: ``regret.png``, ``traffic.png`` if there was any, and what suits its world.
+    """Write the figures of a run, complete or not: ``regret.png``, ``traffic.png`` if there was any, and what suits its
+    world.
 
     ``faults.png`` shows over time what went wrong, where something did: messages lost, age of news, failures, and what
-    a fleet's network took.
+    a fleet's ``network`` took.
 
-    Of agents in a plane these are ``belief.png`` and ``run.gif``. Of agents that set the variables of one function they
-    are ``variables.png`` and, where its factors are told or were learned, ``factor_graph.png``. Names end as the
-    formats do.
+    Of agents in a plane these are ``belief.png`` and ``run.gif``, with the ``settings`` of the run's belief. Of agents
+    that set the variables of one function they are ``variables.png`` and, where its factors are told or were learned,
+    ``factor_graph.png``. Names end as the formats do.
 
-    Args:
-        records: The rounds of the run, from the first on; it need not be complete.
-        settings: The settings of the run's belief about a field; None draws no maps.
-        folder: Where to; it is made.
-        fused: Whether each agent had a belief of its own. Maps then show the exact belief of all measurements pooled,
-            and say so; ``agents.png`` and, where errors are logged, ``error_traffic.png`` are added.
-        views: What each agent then believed after a round, where that is known.
-        formats: What figures and animation are written as; None: as PNG and GIF.
-        network: What a fleet's network took.
-
-    Returns:
-        The files written; none if there are no rounds.
-
-    Raises:
-        ConfigError: If the animation cannot be encoded.
+    If each agent had a belief of its own (``fused``), maps show the exact belief of all measurements pooled, and say
+    so; ``agents.png`` and, where errors are logged, ``error_traffic.png`` are added.
     """
     if not records:
         return []

@@ -60,13 +60,7 @@ def new_figure(width: float, height: float, layout: Literal["constrained", "comp
 
 
 def save(figure: Figure, path: Path, dpi: int = 150) -> Path:
-    """Write a figure, whole or not at all; the bytes depend only on what it shows.
-
-    Args:
-        figure: What to write.
-        path: Where to; its ending names the format. The folder is made.
-        dpi: Dots per inch, of pictures in it where the format is one of lines.
-    """
+    """Write a figure, whole or not at all, in the format of its ending; the bytes depend only on what it shows."""
     path.parent.mkdir(parents=True, exist_ok=True)
     written_as = path.suffix[1:].lower() or "png"
     undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
@@ -117,61 +111,21 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-LEGEND_NO_GO: dict[str, Any] = {
-    "marker": "s",
-    "markersize": 8,
-    "markerfacecolor": "#f4f1ec",
-    "markeredgecolor": INK,
-    "linestyle": "none",
-    "label": "no-go",
-}
-LEGEND_BASE: dict[str, Any] = {**BASE, "color": MUTED, "markersize": 9, "label": "base"}
-LEGEND_BATTERY: dict[str, Any] = {
-    "marker": Outline([(-1.0, -0.28), (1.0, -0.28), (1.0, 0.28), (-1.0, 0.28), (-1.0, -0.28)]),
-    "markersize": 16,
-    "markerfacecolor": MUTED,
-    "markeredgecolor": INK,
-    "markeredgewidth": 0.9,
-    "linestyle": "none",
-    "label": "battery",
-}
+def _mark(shape: Any, size: float, face: str, edge_width: float, label: str, **more: Any) -> dict[str, Any]:
+    look = {"marker": shape, "markersize": size, "markerfacecolor": face, "markeredgecolor": INK, "label": label}
+    return {**look, "markeredgewidth": edge_width, "linestyle": "none", **more}
 
-# Marks of what was found; the one look of each on maps and in legends.
-RECOMMENDATION: dict[str, Any] = {
-    "marker": "D",
-    "markersize": 15,
-    "markerfacecolor": "none",
-    "markeredgecolor": INK,
-    "markeredgewidth": 1.8,
-    "linestyle": "none",
-    "label": "recommendation",
-    "clip_on": False,
-    "path_effects": cased(3.6),
-    "zorder": 7,
-}
-BEST: dict[str, Any] = {
-    "marker": "*",
-    "markersize": 11,
-    "markerfacecolor": BEST_COLOUR,
-    "markeredgecolor": INK,
-    "markeredgewidth": 0.9,
-    "linestyle": "none",
-    "label": "best measurement",
-    "clip_on": False,
-    "zorder": 8,
-}
+
+# The one look of each mark on maps and in legends.
+_LYING = Outline([(-1.0, -0.28), (1.0, -0.28), (1.0, 0.28), (-1.0, 0.28), (-1.0, -0.28)])
+LEGEND_NO_GO = _mark("s", 8, "#f4f1ec", 1.0, "no-go")
+LEGEND_BASE: dict[str, Any] = {**BASE, "color": MUTED, "markersize": 9, "label": "base"}
+LEGEND_BATTERY = _mark(_LYING, 16, MUTED, 0.9, "battery")
+_CASED: dict[str, Any] = {"path_effects": cased(3.6), "clip_on": False, "zorder": 7}
+RECOMMENDATION = _mark("D", 15, "none", 1.8, "recommendation", **_CASED)
+BEST = _mark("*", 11, BEST_COLOUR, 0.9, "best measurement", clip_on=False, zorder=8)
 FAILED: dict[str, Any] = {"marker": "x", "color": INK, "linestyle": "none", "markeredgewidth": 1.8, "label": "failed"}
-MAXIMUM: dict[str, Any] = {
-    "marker": "^",
-    "markersize": 9,
-    "markerfacecolor": "white",
-    "markeredgecolor": INK,
-    "markeredgewidth": 1.4,
-    "linestyle": "none",
-    "label": "true maximum",
-    "clip_on": False,
-    "zorder": 6.5,
-}
+MAXIMUM = _mark("^", 9, "white", 1.4, "true maximum", clip_on=False, zorder=6.5)
 
 
 LEVEL: dict[str, Any] = {"colors": [INK], "linewidths": 1.8, "zorder": 3}  # no colour of an agent
@@ -200,11 +154,8 @@ def side_by_side(
 ) -> Float[np.ndarray, "robots 2"]:
     """Shifts of marks to the right, those of robots in one place evenly to both sides, so that all can be read.
 
-    Args:
-        spots: Where they belong, pixels.
-        apart: What one needs, to the right and up.
-        weights: How much each wants to stay, > 0; None: all alike.
-        edges: Least and largest place to the right that a mark may be moved to; who is beyond stays.
+    ``apart`` is the room, in pixels, that one needs to the right and up, ``weights`` how much each wants to stay,
+    ``edges`` the least and largest place to the right that a mark may be moved to.
 
     Example:
         >>> side_by_side(np.array([[50.0, 9.0], [52.0, 10.0], [90.0, 9.0]]), (15.0, 18.0))[:, 0].tolist()

@@ -17,8 +17,8 @@ from swarmbo.coordination.plan import TraceRow
 from swarmbo.plotting import style
 from swarmbo.plotting.agent_maps import error_of, records_of
 from swarmbo.plotting.formats import Formats
-from swarmbo.plotting.history import World, agents_of, belief_after
-from swarmbo.records import RoundRecord, Score
+from swarmbo.plotting.history import Records, World, agents_of, belief_after
+from swarmbo.records import Score
 
 _SEEN = 0.005  # of the axis: a band that is narrower is hidden by the line in it
 MOST_REBUILT = 60  # rounds: a belief is made anew for each of them, and for every agent
@@ -26,14 +26,11 @@ MOST_REBUILT = 60  # rounds: a belief is made anew for each of them, and for eve
 
 @dataclass(frozen=True, eq=False)
 class ErrorTraces:
-    """Map errors after each round, in the unit of the outcome; NaN where unknown.
+    """Map errors after each round; NaN where unknown.
 
-    Args:
-        rounds: Which rounds.
-        shared_kb: What was sent up to then to share measurements, in thousands of bytes.
-        fused: Lowest, mean and largest error over the agents, each by its own view, as logged.
-        pooled: Error of the exact belief of all measurements so far.
-        alone: Mean error over the agents that measured anything, each by its own measurements alone.
+    ``shared_kb`` is what was sent up to then to share measurements. ``fused`` has the lowest, mean and largest error
+    over the agents, each by its own view, as logged; ``pooled`` that of the exact belief of all measurements; ``alone``
+    the mean over the agents that measured anything, each by its own measurements.
     """
 
     rounds: Float[np.ndarray, " n"]
@@ -43,7 +40,7 @@ class ErrorTraces:
     alone: Float[np.ndarray, " n"]
 
     @classmethod
-    def of(cls, records: Sequence[RoundRecord], world: World, settings: ExactGPSettings) -> "ErrorTraces":
+    def of(cls, records: Records, world: World, settings: ExactGPSettings) -> "ErrorTraces":
         """Read logged errors, and rebuild the others; in runs of more than 60 rounds for 60 rounds, evenly picked."""
         agents = agents_of(records)
         pooled, alone = np.full(len(records), np.nan), np.full(len(records), np.nan)
@@ -74,12 +71,7 @@ def _spread(score: Score | None) -> tuple[float, float, float]:
 
 
 def plot_errors(ax: Axes, traces: ErrorTraces, at: Float[np.ndarray, " n"], unit: str = "") -> Axes:
-    """Draw map errors: of the agents' own views with their range, of all data pooled, and of agents left alone.
-
-    Args:
-        traces: The errors.
-        at: What they are drawn against (n,).
-    """
+    """Draw map errors: of the agents' own views with their range, of all data pooled, and of agents left alone."""
     low, mean, high = traces.fused
     is_alone, is_pooled = np.isfinite(traces.alone), np.isfinite(traces.pooled)
     label = "own data alone, mean over agents"
@@ -97,15 +89,11 @@ def plot_errors(ax: Axes, traces: ErrorTraces, at: Float[np.ndarray, " n"], unit
     return ax
 
 
-def error_traffic_figure(records: Sequence[RoundRecord], world: World, settings: ExactGPSettings) -> Figure:
+def error_traffic_figure(records: Records, world: World, settings: ExactGPSettings) -> Figure:
     """The error of every agent's view against rounds, and against the bytes sent up to then to share measurements.
 
     For comparison the error of all data pooled, and of each agent's own data alone: exact beliefs under the
     hyper-parameters that the record of the round holds.
-
-    Args:
-        world: Its world, with the truth.
-        settings: Kernel and priors of the run's belief.
     """
     traces = ErrorTraces.of(records, world, settings)
     with style.applied():

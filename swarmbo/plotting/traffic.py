@@ -11,17 +11,16 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from swarmbo.metrics import agreement_traffic, links_of, sharing_links_of, sharing_traffic
 from swarmbo.plotting import style
+from swarmbo.plotting.history import Records
 from swarmbo.records import EdgeTraffic, LinkReport, NetworkRecord, RoundRecord, Traffic
 
 Count = Literal["messages", "transmissions", "bytes"]
 
 
-def plot_traffic(ax: Axes, records: Sequence[RoundRecord], count: Count = "messages") -> Axes:
+def plot_traffic(ax: Axes, records: Records, count: Count = "messages") -> Axes:
     """Draw one count of the traffic against rounds, coordination below and sharing of measurements on top.
 
-    Args:
-        count: ``messages`` (between two agents), ``transmissions`` (a relayed message counts once a hop), or ``bytes``
-            (encoded size, once a message).
+    A relayed message counts as a transmission once a hop, and with its bytes once.
     """
     coordination = [getattr(r.report.traffic if r.report else Traffic(), count) for r in records]
     sharing = [getattr(r.sharing, count) for r in records]
@@ -32,17 +31,13 @@ def plot_traffic(ax: Axes, records: Sequence[RoundRecord], count: Count = "messa
     return ax
 
 
-def total_traffic(records: Sequence[RoundRecord]) -> Traffic:
+def total_traffic(records: Records) -> Traffic:
     """All that crossed the links in some rounds."""
     return agreement_traffic(records) + sharing_traffic(records)
 
 
-def traffic_figure(records: Sequence[RoundRecord]) -> Figure:
-    """Messages, transmissions and bytes against rounds.
-
-    Returns:
-        A figure of three panels; of two where no message was relayed, so that transmissions are the messages.
-    """
+def traffic_figure(records: Records) -> Figure:
+    """Messages, transmissions if any message was relayed, and bytes against rounds."""
     total = total_traffic(records)
     relayed = total.transmissions != total.messages
     counts: tuple[Count, ...] = ("messages", "transmissions", "bytes") if relayed else ("messages", "bytes")
@@ -61,12 +56,8 @@ _ABREAST = 4  # panels in a row
 Counts = Mapping[str, tuple[str, Sequence[float]]]  # by label: a colour, and a number for each round
 
 
-def plot_fates(ax: Axes, records: Sequence[RoundRecord], to: For = "agree") -> Axes:
-    """Draw what became of the messages to agree, or to share, over links with faults, against rounds.
-
-    Args:
-        to: What the messages are for.
-    """
+def plot_fates(ax: Axes, records: Records, to: For = "agree") -> Axes:
+    """Draw what became of the messages to agree, or to share, over links with faults, against rounds."""
     edges = [EdgeTraffic() if (links := _OF[to](record)) is None else links.total for record in records]
     total = sum(edges, EdgeTraffic())
     counts = {
@@ -74,19 +65,11 @@ def plot_fates(ax: Axes, records: Sequence[RoundRecord], to: For = "agree") -> A
         "lost": (style.VERMILLION, [edge.lost for edge in edges]),
     }
     _stacked(ax, [record.round for record in records], counts)
-    ax.legend(loc="upper left", ncols=2)
-    ax.set_title(f"Messages to {to}: {total.lost / max(1, total.messages):.0%} lost")
-    ax.set_ylabel("messages per round")
-    return ax
+    return _told(ax, f"Messages to {to}: {total.lost / max(1, total.messages):.0%} lost", "messages per round")
 
 
-def plot_age(ax: Axes, records: Sequence[RoundRecord], to: For = "agree") -> Axes:
-    """Draw how old news were when they arrived: in the mean, and on the quickest and the slowest edge.
-
-    Args:
-        records: The rounds; those in which nothing arrived have no age.
-        to: What the messages are for.
-    """
+def plot_age(ax: Axes, records: Records, to: For = "agree") -> Axes:
+    """Draw how old news were when they arrived: in the mean, and on the quickest and the slowest edge."""
     reports = [(record.round, links) for record in records if (links := _OF[to](record)) is not None]
     known = [(number, links) for number, links in reports if links.total.arrived]
     rounds, mean = [number for number, _ in known], [links.total.age for _, links in known]
@@ -94,34 +77,22 @@ def plot_age(ax: Axes, records: Sequence[RoundRecord], to: For = "agree") -> Axe
     spread = [min(own) for own in ages], [max(own) for own in ages]
     ax.fill_between(rounds, *spread, color=style.SKY, alpha=0.35, linewidth=0.0, label="quickest to slowest edge")
     ax.plot(rounds, mean, color=style.BLUE, marker="o", markersize=3.0, label="mean")
-    ax.set_title("Age of news on arrival" if to == "agree" else "Age of measurements on arrival")
-    ax.set_ylabel("steps of the links' clock")
     _of_rounds(ax, [record.round for record in records], 1.4 * max([*spread[1], 1.0]))
-    ax.legend(loc="upper left", ncols=2)
-    return ax
+    news = "news" if to == "agree" else "measurements"
+    return _told(ax, f"Age of {news} on arrival", "steps of the links' clock")
 
 
-def plot_failures(ax: Axes, records: Sequence[RoundRecord]) -> Axes:
-    """Draw what failed against rounds: measurements, agents that were silent or had no choice, clashes.
-
-    Args:
-        records: The rounds. One whose step failed counts all its measurements as failed.
-    """
+def plot_failures(ax: Axes, records: Records) -> Axes:
+    """Draw what failed against rounds: measurements, agents that were silent or had no choice, clashes."""
     counts = _failures(records)
     _stacked(ax, [record.round for record in records], counts)
-    ax.legend(loc="upper left", ncols=2)
-    ax.set_title(f"Failures: {sum(sum(own) for _, own in counts.values()):,.0f} in all")
-    ax.set_ylabel("failures per round")
-    return ax
+    return _told(ax, f"Failures: {sum(sum(own) for _, own in counts.values()):,.0f} in all", "failures per round")
 
 
 def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
     """Draw what a fleet's network took against rounds: messages repeated, parcels refused, processes restarted.
 
     Rounds that went on without somebody are shaded.
-
-    Args:
-        network: The rounds.
     """
     rounds = [record.round for record in network]
     counts = {
@@ -129,33 +100,19 @@ def plot_network(ax: Axes, network: Sequence[NetworkRecord]) -> Axes:
         "refused": (style.VERMILLION, [record.refused for record in network]),
     }
     _stacked(ax, rounds, counts)
-    label: str | None = "a process started again"
-    for record in network:
-        if record.restarts:
-            ax.axvline(record.round, color=style.INK, linewidth=1.0, linestyle=(0, (4, 2)), label=label)
-            label = None  # once in the legend
-    label = "an agent absent"
-    for record in network:
-        if record.absent:
-            around = record.round - 0.5, record.round + 0.5
-            ax.axvspan(*around, color=style.SKY, alpha=0.35, linewidth=0.0, zorder=0.0, label=label)
-            label = None
-    ax.legend(loc="upper left", ncols=2)
+    # of several marks only the first is in the legend
+    for n, at in enumerate(record.round for record in network if record.restarts):
+        label = None if n else "a process started again"
+        ax.axvline(at, color=style.INK, linewidth=1.0, linestyle=(0, (4, 2)), label=label)
+    for n, at in enumerate(record.round for record in network if record.absent):
+        label = None if n else "an agent absent"
+        ax.axvspan(at - 0.5, at + 0.5, color=style.SKY, alpha=0.35, linewidth=0.0, zorder=0.0, label=label)
     count = sum(sum(record.restarts.values()) for record in network)
-    ax.set_title(f"The fleet's network: {count} {'restart' if count == 1 else 'restarts'}")
-    ax.set_ylabel("messages per round")
-    return ax
+    return _told(ax, f"The fleet's network: {style.counted(count, 'restart')}", "messages per round")
 
 
-def faults_figure(records: Sequence[RoundRecord], network: Sequence[NetworkRecord] = ()) -> Figure | None:
-    """Figure of faults over time, a panel for each kind that there was.
-
-    Args:
-        network: The same of a fleet's network.
-
-    Returns:
-        The figure; None where nothing can go wrong that is not measured: no links with faults, no network, no failure.
-    """
+def faults_figure(records: Records, network: Sequence[NetworkRecord] = ()) -> Figure | None:
+    """Figure of faults over time, a panel for each kind that there was; None if nothing went wrong."""
     panels: list[Callable[[Axes], Axes]] = []
     for to, of in _OF.items():
         totals = [links.total for record in records if (links := of(record)) is not None]
@@ -181,7 +138,7 @@ def faults_figure(records: Sequence[RoundRecord], network: Sequence[NetworkRecor
     return figure
 
 
-def _failures(records: Sequence[RoundRecord]) -> dict[str, tuple[str, list[float]]]:
+def _failures(records: Records) -> dict[str, tuple[str, list[float]]]:
     """Counts of failures in each round; kinds that never failed are left out."""
     reports = [links_of(record) for record in records]
     counts: dict[str, tuple[str, list[float]]] = {
@@ -211,6 +168,13 @@ def _stacked(
         ax.bar(rounds, heights, width, bottom=bottom, color=colour, label=label)
         bottom += heights
     _of_rounds(ax, rounds, room * float(bottom.max(initial=0.0)), ticks)
+
+
+def _told(ax: Axes, title: str, label: str) -> Axes:
+    ax.legend(loc="upper left", ncols=2)
+    ax.set_title(title)
+    ax.set_ylabel(label)
+    return ax
 
 
 def _of_rounds(ax: Axes, rounds: Sequence[int], top: float, ticks: MaxNLocator | None = None) -> None:

@@ -12,21 +12,16 @@ from matplotlib.image import AxesImage
 from matplotlib.ticker import FixedLocator
 
 from swarmbo.plotting import style
-from swarmbo.plotting.history import World
+from swarmbo.plotting.history import Records, World
 from swarmbo.plotting.surface import add_colour_bar
-from swarmbo.records import RoundRecord
 
 _MOST_NAMES = 40
 _LONGEST = 28  # characters of a variable's values
 _DARK = 0.6  # shares below have dark colours
 
 
-def plot_variables(ax: Axes, records: Sequence[RoundRecord], world: World) -> Axes:
-    """Draw every joint point that was evaluated, as shares of the variables' ranges; a cross where it failed.
-
-    Returns:
-        The axes; the image is its only one.
-    """
+def plot_variables(ax: Axes, records: Records, world: World) -> Axes:
+    """Draw every joint point that was evaluated, as shares of the variables' ranges; a cross where it failed."""
     rounds = [record.round for record in records if record.joint is not None]
     shares = np.array([_share(world, record.joint.location) for record in records if record.joint is not None])
     if not len(rounds):
@@ -41,11 +36,8 @@ def plot_variables(ax: Axes, records: Sequence[RoundRecord], world: World) -> Ax
     return _name_rows(ax, world)
 
 
-def plot_found(ax: Axes, records: Sequence[RoundRecord], world: World) -> Axes:
-    """Draw the best point, the recommendation and, where it is known, the true maximum, in the same way.
-
-    Arguments and result are those of ``plot_variables``.
-    """
+def plot_found(ax: Axes, records: Records, world: World) -> Axes:
+    """Draw the best point, the recommendation and, where it is known, the true maximum, in the same way."""
     last = records[-1]
     found = {
         "best": None if last.best is None else last.best.location,
@@ -64,12 +56,8 @@ def plot_found(ax: Axes, records: Sequence[RoundRecord], world: World) -> Axes:
     return _name_rows(ax, world)
 
 
-def variables_figure(records: Sequence[RoundRecord], world: World) -> Figure:
-    """All joint points of a run, beside what was found.
-
-    Returns:
-        A figure of two panels.
-    """
+def variables_figure(records: Records, world: World) -> Figure:
+    """All joint points of a run, beside what was found."""
     with style.applied():
         height = float(np.clip(1.8 + 0.17 * world.domain.n_dims, 2.8, 9.0))
         figure = style.new_figure(10.5, height)

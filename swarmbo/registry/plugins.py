@@ -27,12 +27,7 @@ _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def is_own(name: object) -> TypeGuard[str]:
-    """True if a name is that of a user's own code: kinds and ids of environments have no colon.
-
-    Example:
-        >>> is_own("my_methods:BestMean"), is_own("max-sum")
-        (True, False)
-    """
+    """True if a name is that of a user's own code: kinds and ids of environments have no colon."""
     return isinstance(name, str) and ":" in name
 
 
@@ -43,11 +38,7 @@ def full_name(thing: object) -> str:
 
 
 def find_in(folders: Sequence[str], name: str, at: str) -> None:
-    """Let Python look for a module in folders too, after all others, so that they hide nothing.
-
-    Raises:
-        ConfigError: If the folders hold such a module, and Python finds another one of that name first.
-    """
+    """Let Python look for a module in folders too, after all others, so that they hide nothing."""
     sys.path += [folder for folder in folders if folder not in sys.path]
     invalidate_caches()
     module = name.partition(":")[0].partition(".")[0]
@@ -65,11 +56,7 @@ def find_in(folders: Sequence[str], name: str, at: str) -> None:
 
 
 def load(name: str, at: str) -> Any:
-    """Load the object that ``module:Class`` names; dots lead into packages and classes.
-
-    Raises:
-        ConfigError: If there is no such module, importing it fails, or it has no such name.
-    """
+    """Load the object that ``module:Class`` names; dots lead into packages and classes."""
     module, _, path = name.partition(":")
     if not (_NAME.fullmatch(module) and _NAME.fullmatch(path)):
         raise ConfigError(f"got {short(name)}; wanted 'module:Class'", at=at)
@@ -85,11 +72,7 @@ def load(name: str, at: str) -> Any:
 
 
 def load_class(name: str, at: str) -> type:
-    """Load the class that ``module:Class`` names.
-
-    Raises:
-        ConfigError: If it cannot be loaded, or is no class.
-    """
+    """Load the class that ``module:Class`` names."""
     found = load(name, at)
     if not isinstance(found, type):
         raise ConfigError(f"got {name!r}, which is {_what(found)}; wanted a class", at=at)
@@ -97,13 +80,7 @@ def load_class(name: str, at: str) -> type:
 
 
 def make(maker: Any, name: str, settings: Mapping[str, Any], at: str) -> Any:
-    """Make a user's own object from the rest of its table.
-
-    Settings become the fields of a ``msgspec.Struct``, such as a Settings, else keywords of the maker.
-
-    Raises:
-        ConfigError: If the settings do not fit, or the maker raises anything.
-    """
+    """Make a user's own object from its table: the fields of a ``msgspec.Struct``, else keywords of the maker."""
     try:
         if isinstance(maker, type) and issubclass(maker, msgspec.Struct):
             return convert(dict(settings), maker, at)
@@ -143,11 +120,7 @@ def takes_anything(maker: Any) -> bool:
 
 
 def checked_as(wanted: Any, given: Any, owner: object, method: str) -> Any:
-    """Return a method's result if it is of the wanted class.
-
-    Raises:
-        ShapeError: If it is not.
-    """
+    """Return a method's result if it is of the wanted class."""
     if isinstance(given, wanted):
         return given
     names = [part.__name__.removesuffix("Type") for part in getattr(wanted, "__args__", (wanted,))]

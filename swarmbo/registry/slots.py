@@ -43,15 +43,7 @@ _KINDS: dict[Slot, dict[str, _Kind]] = {slot: {} for slot in SLOTS}
 
 
 def kind(slot: Slot, *teams: Team) -> Callable[[Class], Class]:
-    """Register the class below by its tag.
-
-    Args:
-        slot: Table of a scenario, and argument of a team, that may name it.
-        teams: Kinds of team that it suits, at least one.
-
-    Raises:
-        ValueError: If the class has no tag, or another class has the same tag.
-    """
+    """Register the class below by its tag, as a value of a table (and argument of a team) for kinds of team."""
 
     def register(settings: Class) -> Class:
         name = name_of(settings)
@@ -74,12 +66,7 @@ def summary_of(settings: type[Settings]) -> str:
 
 
 def kinds(slot: Slot, team: Team | None = None) -> dict[str, type[Settings]]:
-    """Kinds of a slot by name, sorted; all, or those that suit a kind of team.
-
-    Example:
-        >>> list(kinds("belief", FIELD))
-        ['exact', 'fused']
-    """
+    """Kinds of a slot by name, sorted; all, or those that suit a kind of team."""
     _load()
     known = sorted(_KINDS[slot].items())
     return {name: entry.settings for name, entry in known if team is None or team in entry.teams}
@@ -97,15 +84,7 @@ def schema(slot: Slot) -> Any:
 
 
 def settings_of(slot: Slot, given: object, at: str, team: Team | None = None) -> Any:
-    """Settings of a kind from a user's argument: a Settings instance, a kind's name, or a table.
-
-    Raises:
-        ConfigError: If there is no such kind, it does not suit the team, or a setting of it is refused.
-
-    Example:
-        >>> settings_of("coordination", "max-sum", "$.coordination", FIELD).rounds
-        50
-    """
+    """Settings of a kind from a user's argument: a Settings instance, a kind's name, or a table."""
     require_known(slot, given.get("kind") if isinstance(given, Mapping) else given, at, team)
     settings: Settings = resolve(given, schema(slot), at)
     fitting = kinds(slot, team)
@@ -118,11 +97,7 @@ def settings_of(slot: Slot, given: object, at: str, team: Team | None = None) ->
 
 
 def require_known(slot: Slot, name: object, at: str, team: Team | None = None) -> None:
-    """Refuse an unknown name of a kind; arguments that are no name are left to the schema.
-
-    Raises:
-        ConfigError: It names the kinds that suit the team, and the nearest of them.
-    """
+    """Refuse an unknown name of a kind; arguments that are no name are left to the schema."""
     if not isinstance(name, str) or name in kinds(slot):
         return
     fitting = list(kinds(slot, team))

@@ -1,9 +1,7 @@
 """A run in a separate process, which is ended when a step of its world takes too long.
 
-A thread cannot be ended, and a step may hang in compiled code that blocks all threads; a process can be ended in either
-case, on every system. Logged rounds are safe, so the next process resumes from the last checkpoint and records the
-round in which the world hung as failed. A crash of the world's process is handled in the same way. No child process
-outlives its parent.
+A thread cannot be ended. Logged rounds are safe, so the next process resumes from the last checkpoint and records the
+round in which the world hung, or ended its process, as failed. No child process outlives its parent.
 """
 
 import pickle
@@ -11,11 +9,10 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pettingzoo
 
@@ -23,17 +20,11 @@ from swarmbo.boundary.processes import begin_process, without_interrupts
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.records import RoundRecord
 from swarmbo.runs.report import Summary
-from swarmbo.runs.rounds import Heartbeat, OnRound
+from swarmbo.runs.rounds import Calls, OnRound
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.world import load_plug_ins
 
-
-class Task(Protocol):
-    """Work of a process on a run; it can be pickled."""
-
-    def __call__(self, *, on_round: OnRound, failures: Mapping[int, str], heartbeat: Heartbeat) -> Summary:
-        """Run to the end with callbacks for rounds and steps; rounds in ``failures`` are not tried again."""
-        ...
+Task = Callable[[Calls], Summary]  # work of a process on a run to its end; it can be pickled
 
 
 class _Failed(NamedTuple):
@@ -44,16 +35,10 @@ class _Failed(NamedTuple):
 
 
 def attend(scenario: Scenario, first: Task, again: Task, on_round: OnRound) -> Summary:
-    """Run in successive processes until the run is complete: ``first``, then ``again`` after each failed step.
-
-    Raises:
-        ConfigError: If the world cannot be reset in time, or not be made in another process.
-        RunFolderError: If a process is killed from outside.
-        Exception: Any error that ends the run in its process.
-    """
+    """Run in successive processes until the run is complete: ``first``, then ``again`` after each failed step."""
     failures, task = dict[int, str](), first
     while True:
-        ended = _attend(scenario, partial(task, failures=failures), on_round)
+        ended = _attend(scenario, task, failures, on_round)
         if not isinstance(ended, _Failed):
             return ended
         if ended.round == 0:
@@ -67,10 +52,10 @@ def attend(scenario: Scenario, first: Task, again: Task, on_round: OnRound) -> S
         task = again
 
 
-def _attend(scenario: Scenario, task: Callable[..., Summary], on_round: OnRound) -> Summary | _Failed:
+def _attend(scenario: Scenario, task: Task, failures: Mapping[int, str], on_round: OnRound) -> Summary | _Failed:
     assert scenario.step_timeout_s is not None, "a run without a time limit needs no process that watches it"
     step, deadline = None, None
-    with spawned(scenario, "$.step_timeout_s", _work, task) as (receiving, process):
+    with spawned(scenario, "$.step_timeout_s", _work, task, failures) as (receiving, process):
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if step is not None and not receiving.poll(left):
@@ -96,7 +81,7 @@ def _attend(scenario: Scenario, task: Callable[..., Summary], on_round: OnRound)
                 return content
 
 
-def _work(sending: Connection, task: Callable[..., Summary]) -> None:
+def _work(sending: Connection, task: Task, failures: Mapping[int, str]) -> None:
     """Run a task, and send every round, every step, and the end."""
 
     def on_round(record: RoundRecord, was_logged: bool) -> None:
@@ -106,7 +91,7 @@ def _work(sending: Connection, task: Callable[..., Summary]) -> None:
         sending.send(("step", step))
 
     try:
-        sending.send(("end", task(on_round=on_round, heartbeat=heartbeat)))
+        sending.send(("end", task(Calls(on_round, heartbeat=heartbeat, failures=failures))))
     except BaseException as error:  # noqa: BLE001  raised again in the calling process
         sending.send(("error", _portable(error)))
 
@@ -126,10 +111,9 @@ def _portable(error: BaseException) -> BaseException:
 def spawned(
     scenario: Scenario, at: str, work: Callable[..., None], *arguments: Any
 ) -> Generator[tuple[Connection, BaseProcess]]:
-    """Block with a child process that knows a scenario's world and ends with the block.
+    """Block with a child process that knows a scenario's world and ends with the block, and the end of a pipe from it.
 
-    Yields the receiving end of a pipe, and the process; ``work`` gets the sending end and picklable arguments. ``at``
-    names the setting that needs the process, for messages.
+    ``work`` gets the sending end and picklable arguments. ``at`` names the setting that needs the process.
     """
     identifier, entry_point = scenario.environment["id"], entry_point_of(scenario, at)
     context = get_context("spawn")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from swarmbo.boundary.files import replacing
-from swarmbo.metrics.scores import agreement_traffic, declined, distance_travelled, total_cost
+from swarmbo.metrics import agreement_traffic, declined, distance_travelled, total_cost
 from swarmbo.records import RoundRecord
 from swarmbo.runs.stored_files import ROUNDS
 
@@ -60,9 +60,8 @@ class Callback(Protocol):
 def numbers_of(record: RoundRecord) -> dict[str, float]:
     """Numbers of a round by name; those that are unknown are missing.
 
-    ``best``, ``recommendation`` and ``recommendation_std`` are in the unit of the outcome. ``measurements``,
-    ``failures``, ``declined``, ``cost``, ``distance``, ``messages`` and ``bytes`` are of this round alone. The scores
-    (``swarmbo.records.Score``) need an environment that knows its truth.
+    ``measurements``, ``failures``, ``declined``, ``cost``, ``distance``, ``messages`` and ``bytes`` are of this round
+    alone.
     """
     evaluations = record.evaluations
     succeeded = sum(evaluation.measurement is not None for evaluation in evaluations)

@@ -47,21 +47,14 @@ def write_checkpoint(folder: RunFolder, checkpoint: Checkpoint) -> None:
         "team": checkpoint.team["json"],
         "world": checkpoint.world["json"],
     }
-    folder.write_sealed(
-        "checkpoint.json", json.dumps(plain)
-    )  # of the standard library: generator states exceed 64 bits
+    folder.write_sealed("checkpoint.json", json.dumps(plain))  # not msgspec: generator states exceed 64 bits
     for old in folder.path.glob(CHECKPOINTS):
         if old.name != arrays_name:
             old.unlink()
 
 
 def read_checkpoint(folder: RunFolder) -> Checkpoint | None:
-    """Read the last checkpoint; None if there is none.
-
-    Raises:
-        StateVersionError: If another version of swarmbo wrote it.
-        RunFolderError: If it is damaged.
-    """
+    """Read the last checkpoint; None if there is none."""
     path = folder.path / "checkpoint.json"
     if not path.is_file():
         return None
@@ -73,7 +66,7 @@ def read_checkpoint(folder: RunFolder) -> Checkpoint | None:
         if plain["arrays"] != (name := _arrays_name(plain["round"])):
             raise ValueError(f"it names {plain['arrays']!r:.60}; wanted {name}")
         arrays = folder.read_arrays(name)
-        if folder.is_sealed and plain["arrays_digest"] != digest_of_arrays(arrays):
+        if plain["arrays_digest"] != digest_of_arrays(arrays):
             raise ValueError(f"{name} was changed or damaged: its digest does not fit")
         team, world = (
             {

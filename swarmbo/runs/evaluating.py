@@ -22,13 +22,7 @@ _KEYS = ("location", "measurement", "factors", "noise_std", "sampled", "cost", "
 
 @dataclass(frozen=True)
 class CopiedWorld:
-    """Work of a worker: a copy of the world, with its maker in the registry of this process.
-
-    Args:
-        scenario: Scenario whose own code, if any, is trusted.
-        entry_point: Maker of the world.
-        trust: True if own code is trusted.
-    """
+    """Work of a worker: a copy of the world, with its maker in the registry of this process."""
 
     scenario: Scenario
     entry_point: Any
@@ -36,38 +30,27 @@ class CopiedWorld:
 
     @classmethod
     def of(cls, scenario: Scenario, trust: bool) -> "CopiedWorld":
-        """Work of a scenario.
-
-        Raises:
-            ConfigError: If its world can't be made in another process.
-        """
+        """Work of a scenario."""
         return cls(scenario, entry_point_of(scenario, "$.workers"), trust)
 
     def __call__(self) -> Evaluate:
-        """Make the copy."""
+        """Make the copy, and again after a step that raised."""
         register(self.scenario.environment["id"], self.entry_point)
-        return _Copy(self).evaluate
+        made: tuple[Environment, FunctionWorld] | None = self._make()
 
+        def evaluate(task: str, point: Mapping[str, float]) -> Any:
+            nonlocal made
+            (env, world), made = made or self._make(), None  # until the step has succeeded
+            env.unwrapped.at_query(number_of(task))
+            infos = env.step(world.actions(point, env.possible_agents))[4]
+            made = env, world
+            return plain_infos(infos)
 
-class _Copy:
-    """A copy of a world, made again after a step that raised."""
-
-    def __init__(self, work: CopiedWorld) -> None:
-        self._work = work
-        self._made: tuple[Environment, FunctionWorld] | None = self._make()
-
-    def evaluate(self, task: str, point: Mapping[str, float]) -> Any:
-        """Infos of the evaluation of a query, plain data."""
-        env, world = self._made or self._make()
-        self._made = None  # until the step has succeeded
-        env.unwrapped.at_query(number_of(task))
-        infos = env.step(world.actions(point, env.possible_agents))[4]
-        self._made = env, world
-        return plain_infos(infos)
+        return evaluate
 
     def _make(self) -> tuple[Environment, FunctionWorld]:
-        env = make_environment(self._work.scenario, self._work.trust)
-        reset(env, self._work.scenario.seed)
+        env = make_environment(self.scenario, self.trust)
+        reset(env, self.scenario.seed)
         require_copies(env)
         return env, FunctionWorld(env)
 
@@ -83,11 +66,7 @@ def number_of(query_id: str) -> int:
 
 
 def require_copies(env: Environment) -> None:
-    """Refuse a world whose copies could answer differently; it has been reset.
-
-    Raises:
-        ConfigError: With the reason.
-    """
+    """Refuse a world whose copies could answer differently; it has been reset."""
     world, name = env.unwrapped, type(env.unwrapped).__name__
     if not hasattr(world, "factor_graph"):
         raise ConfigError(

@@ -13,15 +13,7 @@ from swarmbo import plotting
 from swarmbo.belief import ExactGPSettings
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.fusion.settings import FusedSettings
-from swarmbo.boundary.values import error_text
-from swarmbo.errors import (
-    ConfigError,
-    DataWarning,
-    MissingPackageError,
-    RunFolderError,
-    StateVersionError,
-    SwarmboError,
-)
+from swarmbo.errors import ConfigError, DataWarning, MissingPackageError, RunFolderError, StateVersionError
 from swarmbo.graph import FactorGraph
 from swarmbo.kernels import unloaded_kernels
 from swarmbo.plotting import AgentViews, Formats, World, style
@@ -32,23 +24,12 @@ from swarmbo.registry import name_of
 from swarmbo.runs.checkpoint import read_checkpoint
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scenario import make_environment
-from swarmbo.runs.world import has_scene, is_filmed
+from swarmbo.runs.world import maker_of
 from swarmbo.runs.world_record import WorldRecord, graph_in_use, read_truth, read_world
 from swarmbo.team import Team
 
 _NOTE = "figures.json"
 _LONGEST_NAME, _LONGEST_UNIT, _LARGEST_PLACE = 120, 40, 1e100
-# errors of drawing an edited file of an earlier version, which has no digest
-_MISFITS = (
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    MemoryError,
-    RuntimeError,
-)
 
 
 def world_of(folder: RunFolder) -> World:
@@ -88,29 +69,8 @@ def _graph_of(record: WorldRecord) -> FactorGraph | None:
 
 
 def draw_run(path: Path, formats: Formats | None = None) -> list[Path]:
-    """Draw a run, complete or not, into its folder ``figures``.
-
-    ``formats`` None means PNG and GIF. Returns the written files, none before the first logged round; ``figures.json``
-    lists them.
-
-    Raises:
-        RunFolderError: If there is no run, it is damaged, or the figures cannot be written.
-        ConfigError: If the animation cannot be encoded.
-    """
-    folder = RunFolder.open(path)
-    try:
-        return _draw(folder, formats or Formats())
-    except SwarmboError:
-        raise
-    except _MISFITS as error:
-        if folder.is_sealed:  # unchanged, so the error is not the file's
-            raise
-        raise RunFolderError(
-            f"{path}: cannot be drawn: its files do not belong together ({error_text(error)})"
-        ) from error
-
-
-def _draw(folder: RunFolder, formats: Formats) -> list[Path]:
+    """Draw a run, complete or not, into its folder ``figures``, by default as PNG and GIF."""
+    folder, formats = RunFolder.open(path), formats or Formats()
     records = folder.records()
     if not records:
         return []
@@ -118,7 +78,6 @@ def _draw(folder: RunFolder, formats: Formats) -> list[Path]:
     world = replace(_in_step(world, records), method=_method(folder))
     if not all(abs(edge) < _LARGEST_PLACE for edge in (*world.domain.low, *world.domain.high)):
         raise RunFolderError(f"{folder.path}: cannot be drawn: its box of locations is not finite, or beyond 1e100")
-    _require_short_names(folder, [*world.variables, *(sample.agent for record in records for sample in record.samples)])
     belief, into = folder.scenario().belief, folder.path / "figures"
     fused = isinstance(belief, FusedSettings)
     prior = belief.prior if fused else belief
@@ -148,10 +107,7 @@ def _method(folder: RunFolder) -> str:
 
 
 def views_of(folder: RunFolder) -> AgentViews | None:
-    """Local belief of every agent after the last round with a checkpoint, bit-identical to the run, and that round.
-
-    None without a readable checkpoint, as before the first round, and in worlds without saved state.
-    """
+    """Local belief of every agent after the last round with a checkpoint, bit-identical to the run, if readable."""
     try:
         checkpoint = read_checkpoint(folder)
         if checkpoint is None or checkpoint.round >= len(folder.lines()):
@@ -164,25 +120,12 @@ def views_of(folder: RunFolder) -> AgentViews | None:
     return AgentViews(checkpoint.round, belief.views) if isinstance(belief, FusedBelief) else None
 
 
-def _require_short_names(folder: RunFolder, names: Sequence[str]) -> None:
-    longest = max(names, key=len, default="")
-    if len(longest) > _LONGEST_NAME:
-        raise RunFolderError(
-            f"{folder.path}: cannot be drawn: {longest[:20]!r}… is a name of {len(longest):,} characters; wanted at "
-            f"most {_LONGEST_NAME}"
-        )
-
-
 def _shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def is_drawn(path: Path, formats: Formats | None = None) -> bool:
-    """True if the figures of a run exist for all its rounds, in ``formats`` if given; a killed drawing leaves some out.
-
-    Raises:
-        RunFolderError: If there is no run, or it is damaged.
-    """
+    """True if all figures of a run exist for all its rounds, in ``formats`` if given."""
     folder = RunFolder.open(path)
     if (drawn := _noted(folder)) is None:
         return False
@@ -232,12 +175,9 @@ _COLOURS = ["#ffffff", "#000000", style.INK, *(style.agent_colour(index) for ind
 
 
 def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) -> Path | None:
-    """Write an animation of the rounds with a new best, as drawn by the world; the ending of ``path`` is the format.
-
-    None if the world cannot be made, or has no ``replay``.
-    """
+    """Write an animation of the rounds with a new best, drawn by a world that has ``replay`` and can be made here."""
     scenario = folder.scenario()
-    if not is_filmed(scenario.environment["id"]):
+    if not hasattr(maker_of(scenario.environment["id"]), "replay"):
         return None
     try:
         env = make_environment(
@@ -259,12 +199,9 @@ def write_film(folder: RunFolder, records: Sequence[RoundRecord], path: Path) ->
 def write_scene(
     folder: RunFolder, records: Sequence[RoundRecord], world: World, settings: ExactGPSettings, path: Path
 ) -> Path | None:
-    """Write an animation of the rounds in three dimensions; the ending of ``path`` is the format.
-
-    None if the world is flat, or cannot be made or drawn here, with a ``DataWarning`` of the reason.
-    """
+    """Write an animation of the rounds in three dimensions, if the world can be drawn so; a renderer may be missing."""
     scenario = folder.scenario()
-    if not has_scene(scenario.environment["id"]):
+    if not hasattr(maker_of(scenario.environment["id"]), "scene"):
         return None
     try:
         scene = make_environment(scenario).unwrapped.scene(*_SCENE)

@@ -23,30 +23,12 @@ import tomli_w
 import swarmbo
 from swarmbo.boundary.arrays import read_arrays, write_arrays
 from swarmbo.boundary.files import PARTIAL, read_regular, regular_file, replacing
-from swarmbo.boundary.seals import (
-    SEAL_LENGTH,
-    LoggedLines,
-    append_line,
-    digest_of_table,
-    logged_lines,
-    read_seal,
-    seal,
-)
+from swarmbo.boundary.seals import SEAL_LENGTH, LoggedLines, append_line, digest_of_table, logged_lines, read_seal, seal
 from swarmbo.errors import ConfigError, RunFolderError, StateVersionError
 from swarmbo.records import NetworkRecord, RoundRecord
+from swarmbo.runs import stored_files
 from swarmbo.runs.scenario import Scenario, require_shallow, scenario_of
 from swarmbo.runs.scenario_files import dump, read_toml
-from swarmbo.runs.stored_files import (
-    FOLDERS,
-    LOCK,
-    NETWORK,
-    SCENARIO,
-    Timing,
-    logged_timings,
-    own_files,
-    require_own,
-    stale_files,
-)
 
 
 @dataclass(frozen=True)
@@ -57,45 +39,34 @@ class RunFolder:
 
     @classmethod
     def make(cls, path: Path) -> Path:
-        """Make an empty folder for a run, or accept one that holds a run or nothing.
-
-        Raises:
-            RunFolderError: If it holds something else, or cannot be made.
-        """
+        """Make an empty folder for a run, or accept one that holds a run or nothing."""
         try:
             path.mkdir(parents=True, exist_ok=True)
             # the scenario's partial file is left by a run killed before it began
-            ours = {LOCK, SCENARIO + PARTIAL}
+            ours = {stored_files.LOCK, stored_files.SCENARIO + PARTIAL}
             is_occupied = any(file.name not in ours for file in path.iterdir())
         except OSError as error:
             raise RunFolderError(f"{path}: cannot be made: {error.strerror}; choose another --out") from error
         if is_occupied and not cls.holds_run(path):
             raise RunFolderError(f"{path}: is not empty; choose another --out")
-        require_own(path)
+        stored_files.require_own(path)
         return path
 
     @classmethod
     def create(cls, path: Path, scenario: Scenario, code: Mapping[str, str] | None = None) -> "RunFolder":
-        """Begin a run in a folder without one, made by ``make``; concurrent callers must hold its lock.
-
-        ``code`` has digests of the user's own code, by its name.
-        """
+        """Begin a run in a folder made by ``make`` and locked; ``code`` has digests of the user's own code."""
         folder = cls(path)
         text, used = dump(scenario), {**versions(), **(code or {})}
         note = {**used, "digest": _digest(tomllib.loads(text), used)}
-        folder.write_text(SCENARIO, text + "\n" + tomli_w.dumps({"versions": note}))
+        folder._replace(stored_files.SCENARIO, (text + "\n" + tomli_w.dumps({"versions": note})).encode())
         return folder
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """Open the folder of a run that was begun.
-
-        Raises:
-            RunFolderError: If it is none, or if links, pipes or devices have the names of its files.
-        """
+        """Open the folder of a run that was begun."""
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such folder; wanted the folder of a run")
-        require_own(path)
+        stored_files.require_own(path)
         if not cls.holds_run(path):
             raise RunFolderError(f"{path}: no run lies here (it has no scenario.toml); wanted the folder of a run")
         return cls(path)
@@ -103,23 +74,23 @@ class RunFolder:
     @staticmethod
     def holds_run(path: Path) -> bool:
         """Test that a run was begun here."""
-        return (path / SCENARIO).is_file()
+        return (path / stored_files.SCENARIO).is_file()
 
     def clear(self) -> None:
         """Delete the files of the run and no others.
 
         The scenario goes last: a folder whose clearing was killed still holds a run, and can be cleared again.
         """
-        for file in own_files(self.path):
+        for file in stored_files.own_files(self.path):
             self._delete(file)
-        for inside in (self.path / folder for folder in FOLDERS):
+        for inside in (self.path / folder for folder in stored_files.FOLDERS):
             if inside.is_dir() and not any(inside.iterdir()):
                 inside.rmdir()
-        self._delete(self.path / SCENARIO)
+        self._delete(self.path / stored_files.SCENARIO)
 
     def sweep_out(self) -> None:
         """Delete partial files of a killed process, and cut torn lines of the logs."""
-        for file in stale_files(self.path):
+        for file in stored_files.stale_files(self.path):
             self._delete(file)
         timings = self._read("timings.jsonl")
         self._cut("rounds.jsonl", self._log().length)
@@ -144,7 +115,7 @@ class RunFolder:
         try:
             return scenario_of(settings)
         except ConfigError as error:
-            raise RunFolderError(f"{self.path / SCENARIO}: {error.at}: {error.message}") from error
+            raise RunFolderError(f"{self.path / stored_files.SCENARIO}: {error.at}: {error.message}") from error
 
     def versions(self) -> dict[str, str]:
         """Versions that wrote the run."""
@@ -161,8 +132,7 @@ class RunFolder:
 
     @cached_property
     def _told(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """Tables of the scenario, and the versions that wrote them."""
-        path = self.path / SCENARIO
+        path = self.path / stored_files.SCENARIO
         try:
             settings = read_toml(path)
             require_shallow(settings, at=str(path))
@@ -171,7 +141,7 @@ class RunFolder:
         note = settings.pop("versions", {})
         if not isinstance(note, dict):
             raise RunFolderError(f"{path}: $.versions: got {note!r:.60}; wanted a table")
-        if "digest" in note and note["digest"] != _digest(settings, _without_digest(note)):
+        if note.get("digest") != _digest(settings, {key: value for key, value in note.items() if key != "digest"}):
             raise RunFolderError(
                 f"{path}: was changed or damaged after the run began: its digest does not fit; put it back, or run the "
                 "new settings in another folder"
@@ -179,18 +149,9 @@ class RunFolder:
         return settings, note
 
     @property
-    def is_sealed(self) -> bool:
-        """True if its files have digests; those of earlier versions have none."""
-        return "digest" in self._told[1]
-
-    @property
-    def _start(self) -> str | None:
-        """First digest of the log's chain: that of the settings; None for a run of an earlier version."""
-        return digest_of_table(self._told[0]) if self.is_sealed else None
-
-    def write_text(self, name: str, text: str) -> None:
-        """Write a file completely or not at all."""
-        self._replace(name, text.encode())
+    def _start(self) -> str:
+        """First digest of the log's chain: that of the settings."""
+        return digest_of_table(self._told[0])
 
     def write_json(self, name: str, value: Any) -> None:
         """Write plain data or a Struct with a digest, completely or not at all."""
@@ -201,37 +162,21 @@ class RunFolder:
         self._replace(name, seal(text.encode()))
 
     def read_sealed(self, name: str) -> bytes:
-        """Read a JSON object and check its digest.
-
-        Raises:
-            OSError: If it cannot be read.
-            ValueError: If it was changed since.
-        """
-        text = read_regular(self.path / name)
-        sealed = read_seal(text)
-        if sealed is None and self.is_sealed:
-            raise ValueError("its digest is missing")
-        if sealed is not None and not sealed.fits:
-            raise ValueError("it was changed or damaged: its digest does not fit")
-        return text if sealed is None else sealed.text
+        """Read a JSON object and check its digest; a ValueError if it was changed since."""
+        sealed = read_seal(read_regular(self.path / name))
+        if sealed is None or not sealed.fits:
+            raise ValueError(
+                f"it was changed or damaged: its digest {'is missing' if sealed is None else 'does not fit'}"
+            )
+        return sealed.text
 
     def write_arrays(self, name: str, arrays: dict[str, np.ndarray]) -> None:
-        """Write arrays of numbers, completely or not at all.
-
-        Raises:
-            RunFolderError: If they cannot be written.
-            ValueError: If one holds Python objects, which would have to be pickled.
-        """
+        """Write arrays of numbers, completely or not at all."""
         with self.writing(name):
             write_arrays(self.path / name, arrays)
 
     def read_arrays(self, name: str) -> dict[str, np.ndarray]:
-        """Read arrays.
-
-        Raises:
-            OSError: If they cannot be read.
-            ValueError: If they are damaged.
-        """
+        """Read arrays; a ValueError if they are damaged."""
         return read_arrays(self.path / name)
 
     def _replace(self, name: str, content: bytes) -> None:
@@ -255,7 +200,7 @@ class RunFolder:
         try:
             yield
         except OSError as error:
-            begun = (self.path / SCENARIO).is_file()
+            begun = (self.path / stored_files.SCENARIO).is_file()
             safe = f"; what was logged is safe, `swarmbo resume {self.path}` goes on" if begun else ""
             raise RunFolderError(f"{self.path / name}: cannot be written: {error.strerror or error}{safe}") from error
 
@@ -289,38 +234,35 @@ class RunFolder:
         log = self._log_before_damage()
         return [msgspec.json.decode(line, type=RoundRecord) for line in log.lines], log.damage
 
-    def append(self, line: bytes, timing: Timing) -> None:
+    def append(self, line: bytes, timing: stored_files.Timing) -> None:
         """Log a round; it is on the disk on return."""
-        noted, after = msgspec.json.encode(timing), self._last_digest()
-        if after is not None:
-            line, noted = seal(line, after), seal(noted)
         with self.writing("rounds.jsonl"):
-            append_line(self.path / "rounds.jsonl", line)
+            append_line(self.path / "rounds.jsonl", seal(line, self._last_digest()))
         with self.writing("timings.jsonl"), (self.path / "timings.jsonl").open("ab") as log:
-            log.write(noted + b"\n")
+            log.write(seal(msgspec.json.encode(timing)) + b"\n")
 
-    def _last_digest(self) -> str | None:
+    def _last_digest(self) -> str:
         """Digest that the next line continues, read from the end of the log."""
-        start, log = self._start, self.path / "rounds.jsonl"
-        if start is None or not regular_file(log):
-            return start
+        log = self.path / "rounds.jsonl"
+        if not regular_file(log):
+            return self._start
         with log.open("rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - SEAL_LENGTH, 0))
             last = read_seal(file.read())
-        return start if last is None else last.digest
+        return self._start if last is None else last.digest
 
     def network(self) -> list[NetworkRecord]:
         """Records of a fleet's network, one a round; empty without a fleet. A torn last line is left out."""
-        lines = self._read(NETWORK).splitlines(keepends=True)
+        lines = self._read(stored_files.NETWORK).splitlines(keepends=True)
         try:
             return [msgspec.json.decode(line, type=NetworkRecord) for line in lines if line.endswith(b"\n")]
         except msgspec.MsgspecError as error:
-            raise RunFolderError(f"{self.path / NETWORK}: is damaged: {error}") from error
+            raise RunFolderError(f"{self.path / stored_files.NETWORK}: is damaged: {error}") from error
 
-    def timings(self) -> list[Timing]:
+    def timings(self) -> list[stored_files.Timing]:
         """Durations of the rounds; timings lost in a crash are missing."""
         path = self.path / "timings.jsonl"
-        return list(logged_timings(self._read(path.name), sealed=self.is_sealed, path=path))
+        return list(stored_files.logged_timings(self._read(path.name), path))
 
 
 def versions() -> dict[str, str]:
@@ -340,10 +282,5 @@ def _is_record(line: bytes, number: int) -> bool:
         return False
 
 
-def _without_digest(note: dict[str, str]) -> dict[str, str]:
-    return {key: value for key, value in note.items() if key != "digest"}
-
-
 def _digest(settings: dict[str, Any], note: dict[str, str]) -> str:
-    """Digest of a scenario, independent of its formatting."""
     return digest_of_table({**settings, "versions": note})

@@ -22,8 +22,6 @@ from swarmbo.records import RoundRecord, Traffic
 
 
 class _Display:
-    """A bar, or lines, shown within a context."""
-
     def __init__(self, total: int, noun: str, *, quiet: bool) -> None:
         self.total, self.noun, self.quiet = total, noun, quiet
         self._console = Console(file=sys.stderr, soft_wrap=True, highlight=False, markup=False)

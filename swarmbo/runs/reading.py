@@ -15,10 +15,7 @@ import msgspec
 
 from swarmbo.boundary.html import html_table
 from swarmbo.errors import ConfigError, DataWarning, RunFolderError
-from swarmbo.records import (
-    Recommendation,
-    RoundRecord,
-)
+from swarmbo.records import Recommendation, RoundRecord
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.report import Summary, report_rows
 from swarmbo.runs.scenario import Scenario
@@ -185,11 +182,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
 
 
 def find_runs(paths: Iterable[Path]) -> list[Path]:
-    """Run folders at or below some folders, in the order given, then by name.
-
-    Raises:
-        RunFolderError: If a folder is missing, or none of them holds a run.
-    """
+    """Run folders at or below some folders, in the order given, then by name."""
     found: dict[Path, None] = {}
     for path in paths:
         if not path.is_dir():
@@ -233,20 +226,8 @@ STDOUT = Path("-")
 def export(folder: Path, file: Path | None = None, *, csv: bool = False, parquet: bool = False) -> Path | None:
     """Write the table of a run, or one table of all runs below a folder, with a column ``run``.
 
-    Args:
-        folder: Folder of the run, or of runs.
-        file: By default ``measurements.csv`` or ``measurements.parquet`` in the folder. ``-`` is standard output, of
-            CSV.
-        csv: Write CSV, the default unless the file's name ends in ``.parquet``.
-        parquet: Write Parquet.
-
-    Returns:
-        The file; None for standard output.
-
-    Raises:
-        RunFolderError: If there is no run, or its scenario or world is damaged.
-        ConfigError: If both formats are requested, or pyarrow is not installed.
-        OSError: If the file cannot be written.
+    By default the file is ``measurements.csv`` or ``.parquet`` in the folder. ``-`` is standard output, of CSV. Returns
+    the file; None for standard output.
     """
     if csv and parquet:
         raise ConfigError("got --csv and --parquet; wanted one of them")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -10,21 +10,10 @@ import numpy as np
 from jaxtyping import Float
 from msgspec import UNSET, UnsetType
 
+from swarmbo import metrics
 from swarmbo.belief import means_by_agent
 from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
-from swarmbo.metrics import (
-    agreement_traffic,
-    declined,
-    distance_travelled,
-    links_over_rounds,
-    mean_regret,
-    score_round,
-    sharing_links_of,
-    sharing_traffic,
-    total_cost,
-)
-from swarmbo.metrics.scores import metrics_of
 from swarmbo.records import (
     TRUE_MAXIMUM,
     Evaluation,
@@ -49,7 +38,7 @@ from swarmbo.worlds import FunctionWorld, Infos, Report
 def record_reset(team: Team, infos: Infos, truth: GroundTruth | None) -> RoundRecord:
     """Round 0: measurements at reset, after the team learned them."""
     measured = [agent for agent in team.agents if Report.of(infos.get(agent, {})).is_placed]
-    samples = [_sample(agent, infos[agent], None, None, (None, None)) for agent in measured]
+    samples = [_sample(agent, infos[agent]) for agent in measured]
     record = RoundRecord(round=0, samples=samples, sharing=team.last_sharing, sharing_links=_sharing_links(team))
     return _complete(None, team, truth, record)
 
@@ -66,11 +55,6 @@ class Decided:
     report: SolveReport | None
     sharing: Traffic
 
-    @classmethod
-    def last(cls, team: Team) -> "Decided":
-        """Last decision of a team."""
-        return cls(team.last_query, team.last_report, team.last_sharing)
-
 
 def record_round(
     previous: RoundRecord,
@@ -82,7 +66,7 @@ def record_round(
     decided: Decided | None = None,
 ) -> RoundRecord:
     """Record of a round after the measurements were learned; without ``decided`` of the last decision."""
-    decided = decided or Decided.last(team)
+    decided = decided or Decided(team.last_query, team.last_report, team.last_sharing)
     query, world = decided.query, team.world
     before = {sample.agent: sample.location for sample in previous.samples}
     samples: list[Sample] = []
@@ -95,7 +79,7 @@ def record_round(
             target = actions[agent].tolist() if agent in actions else None
         place = target if agent in infos and target is not None else before.get(agent, target)
         if place is not None:
-            samples.append(_sample(agent, info, target, place, _prediction(query, agent)))
+            samples.append(_sample(agent, info, target, place, query))
     record = RoundRecord(
         round=previous.round + 1,
         samples=samples,
@@ -110,16 +94,12 @@ def record_round(
     return _complete(previous, team, truth, record)
 
 
-def _prediction(query: Query | None, agent: str) -> tuple[float | None, float | None]:
-    return (None, None) if query is None else (query.means.get(agent), query.stds.get(agent))
-
-
 def _sample(
     agent: str,
     info: Mapping[str, Any],
-    target: list[float] | None,
-    place: list[float] | None,
-    prediction: tuple[float | None, float | None],
+    target: list[float] | None = None,
+    place: list[float] | None = None,
+    query: Query | None = None,
 ) -> Sample:
     told = Report.of(info)
     return Sample(
@@ -129,8 +109,8 @@ def _sample(
         target=target,
         distance=told.distance,
         cost=told.cost,
-        mean=prediction[0],
-        std=prediction[1],
+        mean=None if query is None else query.means.get(agent),
+        std=None if query is None else query.stds.get(agent),
         declined=told.declined,
         noise_std=UNSET if math.isnan(told.noise_std) else told.noise_std,
         on_the_way=[_stop(stop) for stop in told.on_the_way] or UNSET,
@@ -149,10 +129,7 @@ def _stop(told: Report) -> Evaluation:
 
 @dataclass(frozen=True)
 class _Believed:
-    """Belief of the team after a round; ``mean`` (of agents, ``means``) is that at the truth's evaluation points.
-
-    Joint points have no map, so ``mean`` is None; ``hyperparameters`` suffice to rebuild the belief from the samples.
-    """
+    """Belief of the team after a round; means are those at the truth's points, None without a map."""
 
     noise_std: float
     hyperparameters: dict[str, Any] | None
@@ -194,7 +171,7 @@ def _complete(previous: RoundRecord | None, team: Team, truth: GroundTruth | Non
         hyperparameters=believed.hyperparameters,
         score=None
         if truth is None
-        else score_round(
+        else metrics.score_round(
             truth,
             previous,
             record.asked,
@@ -218,10 +195,7 @@ def _best(so_far: Recommendation | None, evaluations: Sequence[Evaluation], nois
 
 
 def evaluation_of(team: Team, infos: Infos, query: Query | None) -> Evaluation | None:
-    """Joint point of a query and its outcome.
-
-    None for a team in a field or without a query. If a factor failed, so did the sum.
-    """
+    """Joint point of a query and its outcome; None in a field. If a factor failed, so did the sum."""
     world = team.world
     if not isinstance(world, FunctionWorld) or query is None:
         return None
@@ -256,31 +230,17 @@ def noise_std_of(model: Model) -> float:
     return math.sqrt(math.fsum(variances))
 
 
-@dataclass(frozen=True)
-class References:
-    """Values for comparison with a joint run.
-
-    Args:
-        values: Best true value of each baseline, by name.
-        worst_off: Least individual outcomes by baseline, this run first, and by quantity; empty if unknown.
-    """
-
-    values: dict[str, float] = field(default_factory=dict[str, float])
-    worst_off: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
+# best true value of each baseline, and least individual outcomes by baseline (this run first) and quantity
+References = tuple[dict[str, float], dict[str, dict[str, float]]]
 
 
 def find_references(
     scenario: Scenario, env: Any, team: Team, truth: GroundTruth | None, best: Recommendation | None
 ) -> References:
-    """Noise-free values of baselines within the scenario's rounds.
+    """Noise-free values of baselines within the scenario's rounds; none in a field.
 
-    Args:
-        scenario: Scenario of the run.
-        env: Its world. Baselines need ``references(budget, seed)``; a centralised process is run only with a known
-            ground truth. ``worst_off(place)`` and ``reference_points(budget, seed)`` add least individual outcomes.
-        team: Team of the run, for its variables; in a field there are no references.
-        truth: Ground truth of the world.
-        best: Best measurement of the run.
+    They need the world's ``references(budget, seed)``; a centralised process is run only with a known ground truth.
+    ``worst_off(place)`` and ``reference_points(budget, seed)`` add least individual outcomes.
     """
     values, places, world = dict[str, float](), dict[str, Any](), team.world
     if best is not None:
@@ -293,9 +253,9 @@ def find_references(
         if truth is not None:
             values[CENTRALISED], places[CENTRALISED] = _centralised(scenario, team, world, truth)
     if not hasattr(env.unwrapped, "worst_off"):
-        return References(values)
+        return values, {}
     told: dict[str, dict[str, float]] = {label: env.unwrapped.worst_off(place) for label, place in places.items()}
-    return References(values, {label: worst for label, worst in told.items() if worst})
+    return values, {label: worst for label, worst in told.items() if worst}
 
 
 def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: GroundTruth) -> tuple[float, np.ndarray]:
@@ -330,7 +290,10 @@ def summarise(
     late = [record.joint.measurement for record in records[1:][-late_rounds:] if record.joint is not None]
     told = [value for value in late if value is not None]
     goal, moves = ("peak", False) if truth is None else (truth.goal, truth.at_round is not None)
-    links, sharing_links = links_over_rounds(records), links_over_rounds(records, sharing_links_of)
+    links = metrics.links_over_rounds(records)
+    sharing_links = metrics.links_over_rounds(records, metrics.sharing_links_of)
+    sources = [record.source for record in records if record.source is not None]
+    first = sources[0] if sources else {}
     blocked = sum(record.report is not None and record.report.status == "blocked" for record in records)
     return Summary(
         name=scenario.name,
@@ -341,38 +304,31 @@ def summarise(
         best=last.best,
         recommendation=last.recommendation,
         score=last.score,
-        mean_regret=None if last.score is None else mean_regret(records),
+        mean_regret=None if last.score is None else metrics.mean_regret(records),
         maximum=None if truth is None else float(truth.at(last.round).maximum),
-        distance=distance_travelled(records),
-        agreement=agreement_traffic(records),
-        sharing=sharing_traffic(records),
+        distance=metrics.distance_travelled(records),
+        agreement=metrics.agreement_traffic(records),
+        sharing=metrics.sharing_traffic(records),
         seconds=sum(timing.total for timing in timings),
         unit=labels.unit,
         axis_unit=labels.axis_unit,
         is_joint=any(record.joint is not None for record in records),
-        references=references.values,
-        worst_off=references.worst_off,
-        source=_common([record.source for record in records if record.source is not None]),
-        declined=declined(records),
-        cost=total_cost(records),
+        references=references[0],
+        worst_off=references[1],
+        source={key: value for key, value in first.items() if all(source.get(key) == value for source in sources)},
+        declined=metrics.declined(records),
+        cost=metrics.total_cost(records),
         late_mean=float(np.mean(told)) if told else None,
         late_rounds=late_rounds,
         scopes=list(scopes),
         goal=goal,
         moves=moves,
         maximum_is=TRUE_MAXIMUM if truth is None else truth.maximum_is,
-        best_round=next(
-            (record.round for record in records if last.best is not None and record.best == last.best), None
-        ),
+        best_round=next((r.round for r in records if last.best is not None and r.best == last.best), None),
         failed_rounds=sum(record.failure is not None for record in records),
         links=UNSET if links is None else links,
         blocked=UNSET if links is None else blocked,
         sharing_links=UNSET if sharing_links is None else sharing_links,
         acquisition=acquisition,
-        metrics={str(metric): value for metric, value in metrics_of(records, goal, moves).items()},
+        metrics={str(metric): value for metric, value in metrics.metrics_of(records, goal, moves).items()},
     )
-
-
-def _common(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    first = sources[0] if sources else {}
-    return {key: value for key, value in first.items() if all(source.get(key) == value for source in sources)}

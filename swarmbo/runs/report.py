@@ -10,7 +10,7 @@ from rich.table import Table
 
 from swarmbo.boundary.html import html_table
 from swarmbo.boundary.values import short
-from swarmbo.metrics.scores import METRIC_TEXT, METRICS, MORE_IS_BETTER
+from swarmbo.metrics import METRIC_TEXT, METRICS, MORE_IS_BETTER
 from swarmbo.records import TRUE_MAXIMUM, Goal, LinkReport, Recommendation, Score, Traffic
 from swarmbo.runs.world_record import ScopeInUse
 
@@ -21,15 +21,7 @@ _MOST_SCOPES = 12
 
 
 class WorkersReport(msgspec.Struct, frozen=True):
-    """Times of a run with workers.
-
-    Args:
-        count: Number of workers.
-        mode: ``asynchronous`` or ``synchronous``.
-        wall_s: Wall time, without pauses between processes, s.
-        busy: Share of that in which workers carried out evaluations that were told, 0 to 1.
-        lost: Number of evaluations that were lost with their worker, or hung.
-    """
+    """Times of workers: wall time without pauses (s), busy share of it, and evaluations lost with a worker, or hung."""
 
     count: int
     mode: str
@@ -41,40 +33,14 @@ class WorkersReport(msgspec.Struct, frozen=True):
 class Summary(msgspec.Struct, frozen=True):
     """Final summary of a run, written last: a folder with it is complete.
 
-    Args:
-        rounds: Rounds after the one at reset; fewer than the scenario's if the world ended before.
-        measurements: Successful measurements, those at reset included; joint points count one each.
-        best: Largest measurement of all rounds, and its location.
-        recommendation: The belief's maximum.
-        score: The last round's, if the ground truth is known.
-        mean_regret: Mean over all chosen measurements of maximum minus true value.
-        maximum: The true maximum, if known; in the last round, for a changing field.
-        distance: Distance travelled by each agent.
-        agreement: Traffic of agreements.
-        sharing: Traffic of sharing measurements.
-        seconds: Duration of all rounds, by the wall clock; with workers that of the run.
-        is_joint: True if agents set variables of one function, False in a field.
-        source: Source of the measurements, if the world gives it: the part common to all rounds.
-        references: Best true value of heuristic baselines within as many rounds, by name, if the world gives them.
-        declined: Number of abstentions.
-        cost: Cost of all measurements and travel, in the unit of the outcome.
-        late_mean: Mean measurement of joint points over the last ``late_rounds`` rounds, the score of a changing
-            function. None in a field, and if all of them failed.
-        late_rounds: The last quarter of the rounds.
-        scopes: Learned or drawn scopes after the last round; empty if the team used its own graph.
-        goal: Task in the field.
-        moves: True if the field changes.
-        metrics: Scores of the goal; see ``swarmbo.metrics.scores``.
-        failed_rounds: Rounds without any outcome: the world's step raised, or took too long.
-        maximum_is: Name of ``maximum``.
-        best_round: Round of the largest measurement.
-        worst_off: Least individual outcomes at this run's best measurement and at the baselines' results, by name and
-            quantity, if the world gives them.
-        links: Statistics of links in all agreements; left out without faults and deadlines.
-        blocked: Rounds in which agents waited for a disconnected one.
-        sharing_links: Statistics of links while agents shared measurements; left out likewise.
-        acquisition: Acquisition that ``auto`` selected, and the reason; else left out.
-        workers: Times of workers; left out without them.
+    ``rounds`` are those after the reset, fewer than the scenario's if the world ended before. ``measurements`` have
+    those at reset; joint points count one each. ``mean_regret`` is the mean over all chosen measurements. ``maximum``,
+    of a changing field in the last round, and ``score`` need a ground truth. ``agreement`` and ``sharing`` are traffic;
+    ``seconds`` the duration of all rounds, with workers of the run. ``source`` is the part that all rounds have in
+    common. ``references`` are the best true values of heuristic baselines within as many rounds, ``worst_off`` least
+    individual outcomes at this run's best measurement and the baselines' results. ``late_mean`` is of the joint points
+    of the last quarter of the rounds. ``scopes`` are learned or drawn ones. In ``blocked`` rounds agents waited for a
+    disconnected one. ``acquisition`` is the one that ``auto`` selected, and the reason.
     """
 
     name: str
@@ -158,14 +124,12 @@ def report_rows(summary: Summary) -> list[tuple[str, str]]:
     ]
     if isinstance(workers := summary.workers, WorkersReport):
         lost = f", {workers.lost} evaluations lost and sent again" if workers.lost else ""
-        rows[-1] = ("wall time", f"{summary.seconds:.1f} s{_rate(summary)}")
+        rows[-1] = ("wall time", f"{summary.seconds:.1f} s")
+        if summary.seconds:
+            rate = quantity(summary.rounds / summary.seconds, "evaluations a second")
+            rows[-1] = ("wall time", f"{summary.seconds:.1f} s, {rate}")
         rows.append(("workers", f"{workers.count}, {workers.mode}, busy {workers.busy:.0%}{lost}"))
     return rows
-
-
-def _rate(summary: Summary) -> str:
-    """Evaluations by time."""
-    return f", {quantity(summary.rounds / summary.seconds, 'evaluations a second')}" if summary.seconds else ""
 
 
 def _link_rows(summary: Summary) -> list[tuple[str, str]]:
@@ -195,7 +159,6 @@ def _link_rows(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _score_rows(summary: Summary) -> list[tuple[str, str]]:
-    """Rows on scores against the ground truth; regret for the task ``peak`` only."""
     unit, score, rows = summary.unit, summary.score, list[tuple[str, str]]()
     then = ", last round" if summary.moves else ""
     if summary.maximum is not None:
@@ -296,7 +259,6 @@ def _size(n_bytes: int) -> str:
 
 
 def _scopes(scopes: Sequence[ScopeInUse]) -> str:
-    """Scopes and their shares of the variance, the largest first."""
     ranked = sorted(scopes, key=lambda scope: -scope.share)
     shown = ranked if len(ranked) <= _MOST_SCOPES else ranked[: _MOST_SCOPES - 1]
     text = ", ".join(f"{' '.join(scope.variables)} ({scope.share:.0%})" for scope in shown)

@@ -5,7 +5,7 @@ A round whose step raises or hangs is recorded with all measurements failed, and
 
 import copy
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,91 +27,45 @@ from swarmbo.runs.stored_files import Timing
 from swarmbo.runs.world import Environment
 from swarmbo.runs.world_record import keep_world, read_world, scopes_in_use
 from swarmbo.team import Team
-from swarmbo.worlds import FieldWorld
+from swarmbo.worlds import FieldWorld, Step
 
 OnRound = Callable[[RoundRecord, bool], None]  # the round, and True if it was logged before
 Watch = Callable[[Event], None]  # each event of a run with workers
 Heartbeat = Callable[[int | None], None]  # the round whose step begins, 0 for the reset; None when it has ended
 
 
-def tell_nobody(record: RoundRecord, was_logged: bool) -> None:
-    """Ignore a round: the default ``on_round``."""
+def ignore(*_: object) -> None:
+    """Default of calls: do nothing."""
 
 
-def watch_nothing(event: Event) -> None:
-    """Ignore an event: the default ``watch``."""
+@dataclass(frozen=True)
+class Calls:
+    """Calls of a run to its surroundings; steps of rounds in ``failures`` are known to hang, and not tried again."""
 
-
-def no_beat(step: int | None) -> None:
-    """Ignore a heartbeat: the default without supervision."""
+    on_round: OnRound = ignore
+    watch: Watch = ignore
+    heartbeat: Heartbeat = ignore
+    failures: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
 @dataclass(frozen=True)
 class Drive:
-    """Parts of a run; the steps of rounds in ``failures`` are known to hang, and are not tried again."""
+    """Parts of a run."""
 
     scenario: Scenario
     folder: RunFolder
     env: Environment
     team: Team
-    on_round: OnRound
-    failures: Mapping[int, str]
-    heartbeat: Heartbeat
-    watch: Watch = watch_nothing
-
-
-@dataclass(frozen=True)
-class _Run(Drive):
-    """Parts of a run that stay the same from round to round; ``failures`` has the logged ones too.
-
-    Args:
-        truth: Ground truth of the world, if given.
-        logged: Lines that an earlier process logged.
-        steps: Actions of the successful steps, for a world without saved state.
-    """
-
-    truth: GroundTruth | None = None
-    logged: Sequence[bytes] = ()
-    steps: list[Mapping[str, np.ndarray]] = field(default_factory=list[Mapping[str, np.ndarray]])
-
-
-@dataclass(frozen=True)
-class _Standing:
-    """State between two rounds; ``behind`` counts failed rounds, which did not advance the world."""
-
-    record: RoundRecord
-    observations: Mapping[str, Any]
-    infos: Mapping[str, Any]
-    state: State | None
-    behind: int
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """Answer of the world to a step; empty by default, for a failed one."""
-
-    observations: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    rewards: Mapping[str, float] = field(default_factory=dict[str, float])
-    terminations: Mapping[str, bool] = field(default_factory=dict[str, bool])
-    truncations: Mapping[str, bool] = field(default_factory=dict[str, bool])
-    infos: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    failure: str | None = None
+    calls: Calls = Calls()
 
 
 def drive(given: Drive) -> Summary:
     """Run from the state of the folder to the end."""
     begun = begin(given)
-    logged = given.folder.lines()
-    # the log takes precedence: a step may have ended, and been logged, just as its process was ended
-    failures = {number: why for number, why in given.failures.items() if number >= len(logged)}
-    failures |= {record.round: record.failure for record in given.folder.records() if record.failure is not None}
-    common = (given.scenario, given.folder, given.env, given.team, given.on_round)
-    run = _Run(*common, failures, given.heartbeat, truth=begun.truth, logged=logged)
-    standing = _begin(run, begun)
-    while standing.record.round < given.scenario.rounds and given.env.agents:
-        standing = _round(run, standing)
-    seen = None if begun.truth is None else begun.truth.late(standing.behind)
-    return end(given, begun, seen)
+    loop = _Loop(given, begun)
+    while loop.record.round < given.scenario.rounds and given.env.agents:
+        loop.play()
+    return end(given, begun, None if begun.truth is None else begun.truth.late(loop.behind))
 
 
 @dataclass(frozen=True)
@@ -130,9 +84,9 @@ def begin(given: Drive) -> Begun:
     scenario, folder, env, team = given.scenario, given.folder, given.env, given.team
     folder.sweep_out()
     began = time.perf_counter()
-    given.heartbeat(0)
+    given.calls.heartbeat(0)
     observations, infos = reset(env, scenario.seed)
-    given.heartbeat(None)
+    given.calls.heartbeat(None)
     seconds = time.perf_counter() - began
     # read after the reset: a world may draw its field there
     truth = env.unwrapped.ground_truth() if hasattr(env.unwrapped, "ground_truth") else None
@@ -168,102 +122,110 @@ def reset(env: Environment, seed: int) -> tuple[Mapping[str, Any], Mapping[str, 
     return observations, infos
 
 
-def _begin(run: _Run, begun: Begun) -> _Standing:
-    """Restore the last checkpoint that the log covers, or learn from the reset."""
-    env, team, infos = run.env, run.team, begun.infos
-    checkpoint = read_checkpoint(run.folder)
-    if checkpoint is not None and checkpoint.round < len(run.logged):
-        env.unwrapped.set_state(checkpoint.world)
-        team.load_state_dict(checkpoint.team)
-        record = msgspec.json.decode(run.logged[checkpoint.round], type=RoundRecord)
-        behind = sum(number <= checkpoint.round for number in run.failures)
-        return _Standing(record, dict.fromkeys(env.agents), {}, _state_of(env), behind)
-    began = time.perf_counter()
-    team.begin(infos)
-    team.refit()
-    learned = time.perf_counter()
-    record = record_reset(team, infos, run.truth)
-    recorded = time.perf_counter()
-    run.on_round(record, _log(run, record, Timing(0, 0.0, begun.seconds, learned - began, recorded - learned)))
-    return _Standing(record, begun.observations, infos, _state_of(env), 0)
+class _Loop:
+    """Rounds of a run, from the last checkpoint that the log covers, or from the reset.
 
+    ``record`` is that of the last round; ``behind`` counts failed rounds, which did not advance the world.
+    """
 
-def _round(run: _Run, standing: _Standing) -> _Standing:
-    env, team = run.env, run.team
-    links = links_of(env)
-    began = time.perf_counter()
-    actions = team.act(standing.observations, standing.infos)
-    decided = time.perf_counter()
-    answer = _step(run, standing, actions)
-    measured = time.perf_counter()
-    team.observe(answer.observations, answer.rewards, answer.terminations, answer.truncations, answer.infos)
-    team.refit()
-    learned = time.perf_counter()
-    behind = standing.behind + (answer.failure is not None)
-    truth = None if run.truth is None else run.truth.late(behind)
-    record = record_round(standing.record, team, actions, answer.infos, links, truth)
-    record = msgspec.structs.replace(record, failure=answer.failure)
-    recorded = time.perf_counter()
-    timing = Timing(record.round, decided - began, measured - decided, learned - measured, recorded - learned)
-    was_logged, state = _log(run, record, timing), _state_of(env)
-    if not was_logged and state is not None:
-        write_checkpoint(run.folder, Checkpoint(record.round, team.state_dict(), state))
-    run.on_round(record, was_logged)
-    if answer.failure is not None:
-        return _Standing(record, dict.fromkeys(env.agents), {}, state, behind)
-    return _Standing(record, {agent: answer.observations[agent] for agent in env.agents}, answer.infos, state, behind)
+    def __init__(self, given: Drive, begun: Begun) -> None:
+        self._given, self._truth, self._logged = given, begun.truth, given.folder.lines()
+        # the log takes precedence: a step may have ended, and been logged, just as its process was ended
+        self._failures = {number: why for number, why in given.calls.failures.items() if number >= len(self._logged)}
+        self._failures |= {record.round: record.failure for record in given.folder.records() if record.failure}
+        self._steps: list[Mapping[str, np.ndarray]] = []  # actions, for a world without saved state
+        env, team, checkpoint = given.env, given.team, read_checkpoint(given.folder)
+        if checkpoint is not None and checkpoint.round < len(self._logged):
+            env.unwrapped.set_state(checkpoint.world)
+            team.load_state_dict(checkpoint.team)
+            self.record = msgspec.json.decode(self._logged[checkpoint.round], type=RoundRecord)
+            self.behind = sum(number <= checkpoint.round for number in self._failures)
+            self._observations, self._infos = dict[str, Any].fromkeys(env.agents), dict[str, Any]()
+        else:
+            self._observations, self._infos, self.behind = begun.observations, begun.infos, 0
+            began = time.perf_counter()
+            team.begin(begun.infos)
+            team.refit()
+            learned = time.perf_counter()
+            self.record = record_reset(team, begun.infos, self._truth)
+            recorded = time.perf_counter()
+            was_logged = self._log(Timing(0, 0.0, begun.seconds, learned - began, recorded - learned))
+            given.calls.on_round(self.record, was_logged)
+        self._state = _state_of(env)
 
+    def play(self) -> None:
+        env, team, calls = self._given.env, self._given.team, self._given.calls
+        links = links_of(env)
+        began = time.perf_counter()
+        actions = team.act(self._observations, self._infos)
+        decided = time.perf_counter()
+        step, failure = self._step(actions)
+        measured = time.perf_counter()
+        team.observe(*step)
+        team.refit()
+        learned = time.perf_counter()
+        self.behind += failure is not None
+        truth = None if self._truth is None else self._truth.late(self.behind)
+        record = record_round(self.record, team, actions, step.infos, links, truth)
+        self.record = record = msgspec.structs.replace(record, failure=failure)
+        recorded = time.perf_counter()
+        times = (decided - began, measured - decided, learned - measured, recorded - learned)
+        was_logged, self._state = self._log(Timing(record.round, *times)), _state_of(env)
+        if not was_logged and self._state is not None:
+            write_checkpoint(self._given.folder, Checkpoint(record.round, team.state_dict(), self._state))
+        calls.on_round(record, was_logged)
+        self._observations, self._infos = {agent: step.observations.get(agent) for agent in env.agents}, step.infos
 
-def _step(run: _Run, standing: _Standing, actions: Mapping[str, np.ndarray]) -> _Answer:
-    number = standing.record.round + 1
-    if (failure := run.failures.get(number)) is not None:
-        return _Answer(failure=failure)
-    run.heartbeat(number)
-    try:
-        observations, rewards, terminations, truncations, infos = run.env.step(actions)
-    except TransportError:  # a disconnected agent of a fleet, not a failure of the world, which continued
-        raise
-    except (Exception, SystemExit) as error:
-        if run.scenario.when_step_fails == "stop":
+    def _step(self, actions: Mapping[str, np.ndarray]) -> tuple[Step, str | None]:
+        """Answer of the world, empty with the reason of a failure."""
+        given, number, nothing = self._given, self.record.round + 1, Step({}, {}, {}, {}, {})
+        if (failure := self._failures.get(number)) is not None:
+            return nothing, failure
+        given.calls.heartbeat(number)
+        try:
+            step = Step(*given.env.step(actions))
+        except TransportError:  # a disconnected agent of a fleet, not a failure of the world, which continued
             raise
-        _put_back(run, standing)
-        return _Answer(failure=error_text(error))
-    finally:
-        run.heartbeat(None)
-    if standing.state is None:
-        run.steps.append(actions)
-    return _Answer(observations, rewards, terminations, truncations, infos)
+        except (Exception, SystemExit) as error:
+            if given.scenario.when_step_fails == "stop":
+                raise
+            self._put_back()
+            return nothing, error_text(error)
+        finally:
+            given.calls.heartbeat(None)
+        if self._state is None:
+            self._steps.append(actions)
+        return step, None
 
+    def _put_back(self) -> None:
+        """Set a world that failed within a step back to its state before."""
+        env = self._given.env
+        if self._state is not None:
+            env.unwrapped.set_state(self._state)
+            return
+        reset(env, self._given.scenario.seed)
+        for actions in self._steps:
+            env.step(actions)
 
-def _put_back(run: _Run, standing: _Standing) -> None:
-    """Set a world that failed within a step back to its state before."""
-    if standing.state is not None:
-        run.env.unwrapped.set_state(standing.state)
-        return
-    reset(run.env, run.scenario.seed)
-    for actions in run.steps:
-        run.env.step(actions)
+    def _log(self, timing: Timing) -> bool:
+        """Log the last round, or compare it with the existing line; True if there was one."""
+        line, number, folder = msgspec.json.encode(self.record), self.record.round, self._given.folder
+        if number >= len(self._logged):
+            folder.append(line, timing)
+            return False
+        if line != self._logged[number]:
+            then, now = folder.versions(), versions()
+            differ = ", ".join(
+                f"{name} {then.get(name)} -> {own}" for name, own in now.items() if then.get(name) != own
+            )
+            why = f"versions changed: {differ}" if differ else "same versions, so the machine or the world changed"
+            got = f"{folder.path}: round {number} differs from the logged line ({why})"
+            raise RunFolderError(f"{got}; start it again in another folder")
+        return True
 
 
 def _state_of(env: Environment) -> State | None:
     return copy.deepcopy(env.unwrapped.get_state()) if hasattr(env.unwrapped, "get_state") else None
-
-
-def _log(run: _Run, record: RoundRecord, timing: Timing) -> bool:
-    """Log a round, or compare it with the existing line; True if there was one."""
-    line = msgspec.json.encode(record)
-    if record.round >= len(run.logged):
-        run.folder.append(line, timing)
-        return False
-    if line != run.logged[record.round]:
-        then, now = run.folder.versions(), versions()
-        changed = ", ".join(f"{name} {then.get(name)} -> {now[name]}" for name in now if then.get(name) != now[name])
-        raise RunFolderError(
-            f"{run.folder.path}: round {record.round} differs from the logged line "
-            f"({f'versions changed: {changed}' if changed else 'same versions, so the machine or the world changed'}); "
-            "start it again in another folder"
-        )
-    return True
 
 
 def links_of(env: Environment) -> list[tuple[str, str]]:

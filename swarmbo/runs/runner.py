@@ -5,7 +5,6 @@ another machine would not be bit-identical. The matrices of a run are too small 
 """
 
 import os
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -16,13 +15,13 @@ from swarmbo.errors import RunFolderError
 from swarmbo.runs.attended import attend
 from swarmbo.runs.evaluating import CopiedWorld, require_copies
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.parallel import drive_workers
 from swarmbo.runs.reading import read_summary
 from swarmbo.runs.report import Summary
-from swarmbo.runs.rounds import Drive, Heartbeat, OnRound, Watch, drive, no_beat, reset, tell_nobody, watch_nothing
+from swarmbo.runs.rounds import Calls, Drive, OnRound, drive, ignore, reset
 from swarmbo.runs.scenario import Scenario, make_environment, require_within_reason
 from swarmbo.runs.stored_files import ELSEWHERE, locked
 from swarmbo.runs.telling import make_callbacks, telling
+from swarmbo.runs.told_rounds import drive_workers
 from swarmbo.runs.world import Environment, digests, require_trust, told_by_name
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld
@@ -33,7 +32,7 @@ def run(
     out: str | os.PathLike[str],
     *,
     force: bool = False,
-    on_round: OnRound = tell_nobody,
+    on_round: OnRound = ignore,
     progress: bool = False,
     trust: bool = False,
 ) -> Summary:
@@ -64,15 +63,15 @@ def run(
     path = Path(out)
     if not force and (summary := ended(scenario, path, trust)) is not None:
         return summary
-    with telling(scenario, path, on_round, progress=progress) as told:
+    with telling(scenario, path, on_round, progress=progress) as calls:
         if scenario.step_timeout_s is None or scenario.workers is not None:
-            return _run(scenario, path, force, trust, told.on_round, {}, no_beat, told.watch)
+            return _run(scenario, path, force, trust, calls)
         again = partial(_resume, path, trust)
-        return attend(scenario, partial(_run, scenario, path, force, trust), again, told.on_round)
+        return attend(scenario, partial(_run, scenario, path, force, trust), again, calls.on_round)
 
 
 def resume(
-    out: str | os.PathLike[str], *, on_round: OnRound = tell_nobody, progress: bool = False, trust: bool = False
+    out: str | os.PathLike[str], *, on_round: OnRound = ignore, progress: bool = False, trust: bool = False
 ) -> Summary:
     """Resume an interrupted run; the result is bit-identical to an uninterrupted one.
 
@@ -106,10 +105,10 @@ def resume(
             f"{path}: agents of its fleet measured with --measure (see {ELSEWHERE}), which the scenario's "
             "environment cannot continue; wanted a run measured by the scenario's environment"
         )
-    with telling(scenario, path, on_round, progress=progress) as told:
+    with telling(scenario, path, on_round, progress=progress) as calls:
         if scenario.step_timeout_s is None or scenario.workers is not None:
-            return _resume(path, trust, told.on_round, {}, no_beat, told.watch)
-        return attend(scenario, partial(_resume, path, trust), partial(_resume, path, trust), told.on_round)
+            return _resume(path, trust, calls)
+        return attend(scenario, partial(_resume, path, trust), partial(_resume, path, trust), calls.on_round)
 
 
 def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team]:
@@ -134,15 +133,7 @@ def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team
 
 
 def check(scenario: Scenario, trust: bool = False) -> str:
-    """Build the world and the team and reset the world, so that any refusal of a run occurs here.
-
-    Returns:
-        The acquisition in words.
-
-    Raises:
-        ConfigError: With the path of the setting.
-        OwnCodeError: If user code raises.
-    """
+    """Build world and team and reset the world, so that any refusal of a run occurs here; the acquisition in words."""
     with told_by_name(scenario):
         make_callbacks(scenario.callbacks or ())
         env, team = assemble(scenario, trust)
@@ -159,16 +150,7 @@ def _require_copies(scenario: Scenario, env: Environment, trust: bool) -> None:
         CopiedWorld.of(scenario, trust)
 
 
-def _run(
-    scenario: Scenario,
-    out: Path,
-    force: bool,
-    trust: bool,
-    on_round: OnRound,
-    failures: Mapping[int, str],
-    heartbeat: Heartbeat,
-    watch: Watch = watch_nothing,
-) -> Summary:
+def _run(scenario: Scenario, out: Path, force: bool, trust: bool, calls: Calls) -> Summary:
     with threadpool_limits(1, user_api="blas"), told_by_name(scenario):
         env, team = assemble(scenario, trust)
         _require_copies(scenario, env, trust)
@@ -180,7 +162,7 @@ def _run(
                     return _existing(scenario, there)
                 there.clear()
             folder = RunFolder.create(out, scenario, digests(scenario))
-            return _drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat, watch), trust)
+            return _drive(Drive(scenario, folder, env, team, calls), trust)
 
 
 def _drive(given: Drive, trust: bool) -> Summary:
@@ -188,14 +170,7 @@ def _drive(given: Drive, trust: bool) -> Summary:
     return drive(given) if workers is None else drive_workers(given, workers, trust)
 
 
-def _resume(
-    out: Path,
-    trust: bool,
-    on_round: OnRound,
-    failures: Mapping[int, str],
-    heartbeat: Heartbeat,
-    watch: Watch = watch_nothing,
-) -> Summary:
+def _resume(out: Path, trust: bool, calls: Calls) -> Summary:
     with threadpool_limits(1, user_api="blas"), locked(out):
         folder = RunFolder.open(out)
         if (summary := read_summary(folder)) is not None:  # another process was faster
@@ -203,7 +178,7 @@ def _resume(
         scenario = folder.scenario()
         with told_by_name(scenario):
             env, team = assemble(scenario, trust)
-            return _drive(Drive(scenario, folder, env, team, on_round, failures, heartbeat, watch), trust)
+            return _drive(Drive(scenario, folder, env, team, calls), trust)
 
 
 def ended(scenario: Scenario, path: Path, trust: bool) -> Summary | None:
@@ -218,10 +193,9 @@ def ended(scenario: Scenario, path: Path, trust: bool) -> Summary | None:
 def _existing(scenario: Scenario, folder: RunFolder) -> Summary:
     there = folder.scenario()
     if there != scenario:
-        raise RunFolderError(
-            f"{folder.path}: holds another run ({_differences(there, scenario)}); "
-            "choose another --out, or --force to replace it"
-        )
+        names = [name for name in Scenario.__struct_fields__ if getattr(there, name) != getattr(scenario, name)]
+        got = f"{folder.path}: holds another run (it differs in {', '.join(names)})"
+        raise RunFolderError(f"{got}; choose another --out, or --force to replace it")
     folder.require_same_code(digests(scenario))
     if (summary := read_summary(folder)) is None:
         raise RunFolderError(
@@ -229,8 +203,3 @@ def _existing(scenario: Scenario, folder: RunFolder) -> Summary:
             f"`swarmbo resume {folder.path}` goes on with it, --force starts over"
         )
     return summary
-
-
-def _differences(there: Scenario, wanted: Scenario) -> str:
-    names = [name for name in Scenario.__struct_fields__ if getattr(there, name) != getattr(wanted, name)]
-    return "it differs in " + ", ".join(names)

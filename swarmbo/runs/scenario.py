@@ -6,7 +6,7 @@ exhaust the memory.
 
 import difflib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import FunctionType
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,7 @@ import msgspec
 import pettingzoo
 from pettingzoo.env_registry.exceptions import PettingZooRegistryError
 
-from swarmbo.boundary.values import short
+from swarmbo.boundary.values import flat, short
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
 from swarmbo.evaluations.engines import Workers
@@ -138,15 +138,7 @@ def setting_paths(data: dict[str, Any]) -> list[str]:
         settings = kinds(slot).get(str(stated.get("kind", usual[slot]) if isinstance(stated, dict) else usual[slot]))
         found += [] if settings is None else [f"{slot}.{key}" for key in settings.__struct_fields__]
     nested = {key: part for key, part in world.items() if isinstance(part, dict)}
-    return list(dict.fromkeys([*found, *_stated_in(nested, "environment.")]))
-
-
-def _stated_in(table: Mapping[str, Any], above: str) -> Iterator[str]:
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _stated_in(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}"
+    return list(dict.fromkeys([*found, *flat(nested, "environment.")]))
 
 
 def _default(table: Slot) -> Any:
@@ -156,12 +148,8 @@ def _default(table: Slot) -> Any:
 def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
     """Scenario from plain data, as read from TOML.
 
-    Args:
-        data: The tables. A missing table takes its defaults, a missing ``kind`` the default kind in such a world.
-        trust: Permit loading a user's world, to find the kinds that suit it.
-
-    Raises:
-        ConfigError: With the path of the wrong key, its value and the permitted ones.
+    A missing table takes its defaults, a missing ``kind`` the default kind in such a world; with ``trust`` a user's
+    world may be loaded to find it.
 
     Example:
         >>> scenario_of({"name": "mine", "environment": {"id": "swarmbo/robot_team-v0"}, "rounds": 3}).rounds
@@ -206,11 +194,7 @@ def scenario_of(data: dict[str, Any], trust: bool = False) -> Scenario:
 
 
 def make_environment(scenario: Scenario, trust: bool = False) -> Environment:
-    """World of a scenario, not yet reset; ``trust`` permits a user's class.
-
-    Raises:
-        ConfigError: If the id is unknown, or the environment refuses its settings.
-    """
+    """World of a scenario, not yet reset; ``trust`` permits a user's class."""
     if is_own(own := scenario.environment["id"]):
         require_trust(scenario, trust)
         return _own_environment(scenario, own)

@@ -1,5 +1,6 @@
 """Scenario files, and settings on the command line: ``table.key=value``, and lists of alternatives for sweeps."""
 
+import copy
 import itertools
 import os
 import tomllib
@@ -69,10 +70,7 @@ def locate(source: str | os.PathLike[str]) -> Path:
 
 
 def find(name: str, ending: str = ".toml") -> Path | None:
-    """File of a shipped scenario, in the installed package first, then next to it, as in a clone.
-
-    ``ending`` selects other files there, such as problems in tables.
-    """
+    """File of a shipped scenario: in the installed package first, then next to it, as in a clone."""
     for folder in _folders():
         if (path := folder / f"{name}{ending}").is_file():
             return path
@@ -96,10 +94,7 @@ def summary_line(path: Path) -> str:
 
 
 def dump(scenario: Scenario, versions: dict[str, str] | None = None) -> str:
-    """Scenario as TOML text with all defaults, which ``load`` reads back to an equal one.
-
-    ``versions`` become a separate table.
-    """
+    """Scenario as TOML text with all defaults, which ``load`` reads back to an equal one; versions are a table more."""
     data = _without_none(msgspec.to_builtins(scenario))
     return tomli_w.dumps(data if versions is None else {**data, "versions": versions})
 
@@ -162,26 +157,18 @@ def _without_none(value: Any) -> Any:
 
 
 def apply_overrides(data: dict[str, Any], overrides: Sequence[str], trust: bool = False) -> dict[str, Any]:
-    """Replace settings of a scenario.
+    """Replace settings of a scenario by ``table.key=value``; the value is TOML, or else a string.
 
-    An override that changes a table's ``kind`` (possibly from the world's default) resets the table: settings of the
-    other kind are dropped. Such overrides come first, so ``kind`` and settings of the new kind may be given in any
-    order.
-
-    Args:
-        data: The tables of a scenario; not changed.
-        overrides: ``table.key=value``. The value is TOML, or else a string.
-        trust: Permit loading a user's world, to find the kinds that suit it.
-
-    Raises:
-        ConfigError: If an override is malformed, or leads through something that is not a table.
+    An override that changes a table's ``kind`` (possibly from the world's default) resets the table. Such overrides
+    come first, so ``kind`` and settings of the new kind may be given in any order. With ``trust`` a user's world may be
+    loaded, to find the kinds that suit it.
 
     Example:
         >>> apply_overrides({"rounds": 25}, ["rounds=5", "coordination.kind=max-sum"])
         {'rounds': 5, 'coordination': {'kind': 'max-sum'}}
     """
     parsed = [parse_override(text) for text in overrides]
-    out = _copy(data)
+    out = copy.deepcopy(data)
     for path, value in sorted(parsed, key=lambda item: item[0][-1] != "kind"):
         table = out
         for depth, key in enumerate(path[:-1]):
@@ -221,14 +208,7 @@ def parse_override(text: str) -> tuple[tuple[str, ...], Any]:
 
 
 def split_alternatives(text: str) -> tuple[str, list[str]]:
-    """Key and alternatives of ``table.key=a,b``; commas inside quotes, brackets or braces do not separate.
-
-    Example:
-        >>> split_alternatives("acquisition.markov_order=1,2")
-        ('acquisition.markov_order', ['1', '2'])
-        >>> split_alternatives("environment.start=[[0, 0], [1, 1]]")
-        ('environment.start', ['[[0, 0], [1, 1]]'])
-    """
+    """Key and alternatives of ``table.key=a,b``; commas inside quotes, brackets or braces do not separate."""
     path, _ = parse_override(text.partition("=")[0] + "=" + "0" if "=" in text else text)
     alternatives, depth, quote, part = list[str](), 0, "", ""
     for character in text.partition("=")[2]:
@@ -261,30 +241,14 @@ def _parse_value(key: str, text: str) -> Any:
     return value if is_plain else text
 
 
-def _copy(value: Any) -> Any:
-    return {key: _copy(part) for key, part in value.items()} if isinstance(value, dict) else value
-
-
 def scenario_names(begun: str) -> list[str]:
-    """Shipped scenarios, and TOML files, whose names begin with a text.
-
-    Example:
-        >>> scenario_names("robots-t")
-        ['robots-topobathy']
-    """
+    """Shipped scenarios, and TOML files, whose names begin with a text."""
     files = sorted(str(path) for path in Path().glob("*.toml"))
     return [name for name in (*available(), *files) if name.startswith(begun)]
 
 
 def settings_begun(source: str | None, begun: str) -> list[str]:
-    """Settings of a scenario that begin with a text, each with its ``=``; of kinds and worlds with each name.
-
-    Without a readable scenario the defaults of a field apply.
-
-    Example:
-        >>> settings_begun("robots", "coordination.kind=max"), settings_begun("robots", "coordination.t")
-        (['coordination.kind=max-sum'], ['coordination.table_budget='])
-    """
+    """Settings of a scenario, or else of a field, that begin with a text, each with its ``=``; of kinds each name."""
     try:
         tables = {} if source is None else read_toml(locate(source))
     except ConfigError:  # a name that is not whole yet, perhaps

@@ -53,10 +53,7 @@ def stale_files(run: Path) -> Iterator[Path]:
 
 
 def require_own(run: Path) -> None:
-    """Refuse a folder in which something else than a regular file has the name of a file of a run.
-
-    A link would lead out of the folder, and writing through it would overwrite other data; a pipe or device may block.
-    """
+    """Refuse a folder in which a link, a pipe or the like has the name of a file of a run: it leads out, or blocks."""
     for folder in FOLDERS:
         _require(run / folder, stat.S_ISDIR, "a folder")
     for file in (run / SCENARIO, run / LOCK, *own_files(run)):
@@ -90,21 +87,18 @@ class Timing(msgspec.Struct, frozen=True):
         return self.decide + self.measure + self.learn + self.record
 
 
-def logged_timings(text: bytes, *, sealed: bool, path: Path) -> Iterator[Timing]:
+def logged_timings(text: bytes, path: Path) -> Iterator[Timing]:
     """Rows of ``timings.jsonl``; torn lines are left out, as they hold durations only."""
     for number, row in enumerate(text.split(b"\n")):
         found = read_seal(row)
-        if sealed and found is not None and not found.fits:
+        if found is None:
+            continue
+        if not found.fits:
             raise RunFolderError(
                 f"{path}: line {number + 1} was changed or damaged: its digest does not fit; delete it, it only says "
                 "how long a round took"
             )
-        if sealed and found is None:
-            continue
-        try:
-            yield msgspec.json.decode(row, type=Timing)
-        except msgspec.DecodeError:
-            continue
+        yield msgspec.json.decode(found.text, type=Timing)
 
 
 if sys.platform == "win32":
@@ -121,13 +115,7 @@ else:
 
 @contextmanager
 def locked(folder: Path) -> Generator[None]:
-    """Hold a folder's lock for the length of a ``with`` block.
-
-    The operating system releases the lock when the process ends in any way, so a killed run leaves no stale lock.
-
-    Raises:
-        RunFolderError: If another process holds it, or nothing can be written there.
-    """
+    """Hold a folder's lock for the length of a ``with`` block; it is released when the process ends in any way."""
     try:
         file = (folder / ".lock").open("ab")
     except OSError as error:

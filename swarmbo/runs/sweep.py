@@ -38,13 +38,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a trial.
-
-    Args:
-        trial: The trial.
-        status: ``done``, ``resumed`` (begun by an earlier sweep), ``skipped`` (complete already) or ``failed``.
-        message: Reason of a failure.
-    """
+    """Outcome of a trial: ``resumed`` was begun by an earlier sweep, ``skipped`` complete already; why it failed."""
 
     trial: Trial
     status: Literal["done", "resumed", "skipped", "failed"]
@@ -58,17 +52,9 @@ def plan(
     out: str | os.PathLike[str] = "runs",
     trust: bool = False,
 ) -> list[Trial]:
-    """Trials of a sweep, seeds innermost: ``out/<name>/<settings>/seed-<seed>``.
+    """Trials of a sweep, seeds from the scenario's on innermost: ``out/<name>/<settings>/seed-<seed>``.
 
-    Args:
-        source: Name or file of the scenario.
-        n_seeds: Seeds from the scenario's on, at least 1.
-        overrides: ``table.key=value``, or ``table.key=a,b`` for alternatives; every combination is run.
-        out: Folder of all sweeps.
-        trust: Permit user code that the scenario names.
-
-    Raises:
-        ConfigError: If a setting is refused by scenario, world or team; nothing has been run then.
+    ``table.key=a,b`` gives alternatives; every combination is run. All settings are checked; nothing has been run then.
     """
     if n_seeds < 1:
         raise ConfigError(f"got {n_seeds}; wanted an integer >= 1", at="--seeds")
@@ -137,8 +123,6 @@ def sweep(
 
 
 class _Trials:
-    """Work of a sweep's processes."""
-
     def __call__(self) -> Evaluate:
         return self._execute
 

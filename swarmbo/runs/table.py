@@ -27,17 +27,11 @@ _BEFORE, _AFTER = (
 
 
 def measurements(records: Sequence[RoundRecord], world: WorldRecord, scenario: Scenario) -> Columns:
-    """Table of a run.
+    """Table of a run, whose columns ``docs/guide/runs-and-papers.md`` describes.
 
     In a field a row is one agent's measurement in one round; abstaining agents have none. Measurements en route follow,
     in rows without a query. For a function a row is the outcome of one factor, if factors are reported, and else that
-    of the sum.
-
-    Returns:
-        ``scenario``, ``seed``, ``round`` (0 is the reset), ``query``; ``agent``, the measuring one or the owner of the
-        factor; ``factor``, of a function; a column for each variable, in a field ``x``, ``y`` and ``z``, or ``x0``,
-        ``x1``, …; ``value``, ``noise_std`` if known, ``status`` (``ok`` or ``failed``), the team's prediction, ``cost``
-        and ``distance``. A variable with the name of another column is ``point.<name>``.
+    of the sum. A variable with the name of another column is ``point.<name>``.
     """
     names = tuple(world.variables) or place_names(len(world.low))
     axes = {name: f"point.{name}" if name in (*_BEFORE, *_AFTER) else name for name in names}
@@ -53,14 +47,12 @@ def measurements(records: Sequence[RoundRecord], world: WorldRecord, scenario: S
 
 def _of_field(record: RoundRecord) -> list[tuple[list[float], dict[str, Any]]]:
     asked = [
-        (s.location, {"agent": s.agent, **_outcome(s.measurement, s.noise_std), **_prediction(s), **_effort(s)})
+        (s.location, {"agent": s.agent, **_outcome(s), "cost": s.cost, "distance": s.distance})
         for s in record.samples
         if not s.declined
     ]
     on_the_way = [
-        (stop.location, {"agent": s.agent, "query": None, **_outcome(stop.measurement, stop.noise_std)})
-        for s in record.samples
-        for stop in s.along
+        (stop.location, {"agent": s.agent, "query": None, **_outcome(stop)}) for s in record.samples for stop in s.along
     ]
     return asked + on_the_way
 
@@ -69,37 +61,25 @@ def _of_function(
     record: RoundRecord, joint: Evaluation, world: WorldRecord
 ) -> list[tuple[list[float], dict[str, Any]]]:
     if joint.factors is None:
-        cost = sum(sample.cost for sample in record.samples)
-        return [
-            (joint.location, {**_outcome(joint.measurement, joint.known_noise), **_prediction(joint), "cost": cost})
-        ]
+        return [(joint.location, {**_outcome(joint), "cost": sum(sample.cost for sample in record.samples)})]
     owners, noise = world.owners or {}, joint.noise_std if isinstance(joint.noise_std, dict) else {}
     return [
-        (joint.location, {"agent": owners.get(factor), "factor": factor, **_outcome(value, noise.get(factor))})
+        (joint.location, {"agent": owners.get(factor), "factor": factor, **_value(value, noise.get(factor))})
         for factor, value in joint.factors.items()
     ]
 
 
-def _outcome(value: float | None, noise_std: object) -> dict[str, Any]:
+def _outcome(of: Sample | Evaluation) -> dict[str, Any]:
+    return {**_value(of.measurement, of.noise_std), "predicted_mean": of.mean, "predicted_std": of.std}
+
+
+def _value(value: float | None, noise_std: object) -> dict[str, Any]:
     is_known = isinstance(noise_std, float | int) and noise_std == noise_std
     return {"value": value, "noise_std": noise_std if is_known else None, "status": "failed" if value is None else "ok"}
 
 
-def _prediction(of: Sample | Evaluation) -> dict[str, Any]:
-    return {"predicted_mean": of.mean, "predicted_std": of.std}
-
-
-def _effort(sample: Sample) -> dict[str, Any]:
-    return {"cost": sample.cost, "distance": sample.distance}
-
-
 def stacked(tables: Mapping[str, Columns]) -> Columns:
-    """Tables of several runs as one, with the name of each in the column ``run``.
-
-    Example:
-        >>> stacked({"a": {"x": [1.0]}, "b": {"y": [2.0, 3.0]}})
-        {'run': ['a', 'b', 'b'], 'x': [1.0, None, None], 'y': [None, 2.0, 3.0]}
-    """
+    """Tables of several runs as one, with the name of each in the column ``run``."""
     names = dict.fromkeys(name for table in tables.values() for name in table)
     lengths = {run: len(next(iter(table.values()))) for run, table in tables.items()}
     out: Columns = {"run": [run for run, length in lengths.items() for _ in range(length)]}
@@ -111,7 +91,8 @@ def stacked(tables: Mapping[str, Columns]) -> Columns:
 def to_frame(table: Columns) -> Any:
     """Table as a ``pandas.DataFrame``."""
     pandas = needed("pandas", "pandas", "to_dataframe()")
-    return pandas.DataFrame({name: _typed(name, cells) for name, cells in table.items()})
+    numbers = {name: np.array(cells, dtype=float) for name, cells in table.items() if _kind(name) == "number"}
+    return pandas.DataFrame({**table, **numbers})
 
 
 def write_csv(table: Columns, path: str | os.PathLike[str]) -> None:

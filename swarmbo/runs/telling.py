@@ -3,7 +3,7 @@
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -12,27 +12,15 @@ from swarmbo.records import RoundRecord
 from swarmbo.registry.plugins import load, make
 from swarmbo.runs.callbacks import Callback, RoundsTable
 from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.rounds import OnRound, Watch, watch_nothing
+from swarmbo.runs.rounds import Calls, OnRound
 from swarmbo.runs.scenario import Scenario
 from swarmbo.runs.stored_files import SUMMARY
 from swarmbo.runs.trackers import AT, MLflow, TensorBoard
 from swarmbo.runs.world import told_by_name
 
 
-class Told(NamedTuple):
-    """Functions that a run calls: after each round, and with workers after each event."""
-
-    on_round: OnRound
-    watch: Watch = watch_nothing
-
-
 def make_callbacks(settings: Sequence[Any]) -> list[Callback]:
-    """Callbacks of a scenario, the table of rounds first; user code must be trusted before.
-
-    Raises:
-        MissingPackageError: If a package is not installed.
-        ConfigError: If user code cannot be loaded, refuses its settings, or has not the methods of a ``Callback``.
-    """
+    """Callbacks of a scenario, the table of rounds first; user code must be trusted before."""
     made: list[Callback] = [RoundsTable()]
     for index, one in enumerate(settings):
         at = f"{AT}[{index}]"
@@ -77,26 +65,21 @@ class _Observed:
 
 
 @contextmanager
-def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bool = False) -> Generator[Told]:
-    """Block with the functions to be called after each round, and after each event of workers.
-
-    Raises:
-        MissingPackageError: If a callback's package is not installed.
-        ConfigError: If user code cannot be loaded or refuses its settings.
-        OwnCodeError: If a callback of the user raises.
-    """
+def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bool = False) -> Generator[Calls]:
+    """Block with the functions to be called after each round, and after each event of workers."""
     with told_by_name(scenario):
         plain = msgspec.to_builtins(scenario)
         observed = _Observed(make_callbacks(scenario.callbacks or ()), folder, plain)
-    with _shown(on_round, scenario, progress) as (shown, watch):
+    with _shown(scenario, progress) as shown:
 
         def told(record: RoundRecord, was_logged: bool) -> None:
             with told_by_name(scenario):
                 observed.on_round(record, was_logged)
-            shown(record, was_logged)
+            shown.on_round(record, was_logged)
+            on_round(record, was_logged)
 
         try:
-            yield Told(told, watch)
+            yield Calls(told, shown.watch)
         except BaseException as error:
             try:
                 observed.end(False)
@@ -108,16 +91,11 @@ def telling(scenario: Scenario, folder: Path, on_round: OnRound, *, progress: bo
 
 
 @contextmanager
-def _shown(on_round: OnRound, scenario: Scenario, progress: bool) -> Generator[Told]:
+def _shown(scenario: Scenario, progress: bool) -> Generator[Calls]:
     if not progress:
-        yield Told(on_round)
+        yield Calls()
         return
     from swarmbo.runs.progress import Progress  # late: takes time to import
 
     with Progress(scenario.rounds, 0 if scenario.workers is None else scenario.workers.count) as shown:
-
-        def both(record: RoundRecord, was_logged: bool) -> None:
-            shown.show(record, was_logged)
-            on_round(record, was_logged)
-
-        yield Told(both, shown.watch)
+        yield Calls(shown.show, shown.watch)

@@ -1,4 +1,4 @@
-"""Rounds of a run with workers: one for each told evaluation, in the order of tells."""
+"""Runs with workers: the ledger is the state, and a round is an evaluation, in the order of tells."""
 
 import math
 import time
@@ -9,21 +9,53 @@ from typing import Any
 import msgspec
 
 from swarmbo.errors import RunFolderError
-from swarmbo.evaluations import Ended, Event, Ledger
+from swarmbo.evaluations import Driver, Ended, Event, Ledger, Workers, make_executor
+from swarmbo.evaluations.driver import Clock
 from swarmbo.records import Query, RoundRecord
+from swarmbo.runs.evaluating import CopiedWorld
 from swarmbo.runs.recording import Decided, record_reset, record_round
-from swarmbo.runs.rounds import Begun, Drive, links_of
-from swarmbo.runs.stored_files import Timing
+from swarmbo.runs.report import Summary, WorkersReport
+from swarmbo.runs.rounds import Begun, Drive, begin, end, links_of
+from swarmbo.runs.stored_files import RESULTS, Timing
 from swarmbo.team import Team
 from swarmbo.worlds import FunctionWorld
 
 
-class ToldRounds:
-    """Rounds of a run with a ledger: one for each told evaluation, in the order of tells.
+def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
+    """Run from the state of the folder to the end, with workers."""
+    scenario, path = given.scenario, given.folder.path
+    begun = begin(given)
+    work = CopiedWorld.of(scenario, trust)
+    rounds = ToldRounds(given, begun)
+    ledger = rounds.ledger()
+    for event in ledger.events:
+        given.calls.watch(event)
+    ledger.watchers.append(given.calls.watch)
+    results = path / RESULTS
+    results.mkdir(exist_ok=True)
+    executor = make_executor(workers, work, results, scenario.step_timeout_s, scenario.modules or ())
+    try:
+        Driver(
+            ledger,
+            executor,
+            workers.count,
+            scenario.rounds,
+            rounds.tell,
+            workers.mode == "synchronous",
+            results,
+            scenario.when_step_fails == "stop",
+        ).run()
+    finally:
+        executor.close()
+    for late in results.iterdir():  # a worker of a killed driver may have written it again
+        late.unlink()
+    results.rmdir()
+    clock = Clock.of(ledger.events, workers.count)
+    return end(given, begun, begun.truth, WorkersReport(workers.count, workers.mode, *clock))
 
-    Attributes:
-        last: Record of the last round.
-    """
+
+class ToldRounds:
+    """Rounds of a run with a ledger; ``last`` is the record of the last one."""
 
     def __init__(self, given: Drive, begun: Begun) -> None:
         assert isinstance(given.team.world, FunctionWorld)
@@ -33,7 +65,7 @@ class ToldRounds:
         lines = given.folder.lines()
         if lines:
             self.last = msgspec.json.decode(lines[-1], type=RoundRecord)
-            given.on_round(self.last, True)
+            given.calls.on_round(self.last, True)
         else:
             self.last = record_reset(given.team, begun.infos, begun.truth)
             self._append(Timing(0, 0.0, begun.seconds, 0.0, 0.0))
@@ -48,7 +80,8 @@ class ToldRounds:
 
         def own(ledger: Ledger, event: Event) -> None:
             if event.kind == "tell" and _n_tells(ledger) > known:
-                self._record(ledger, event, Timing(self.last.round + 1, 0.0, _seconds(event), 0.0, 0.0))
+                seconds = float(event.note.get("seconds", 0.0))
+                self._record(ledger, event, Timing(self.last.round + 1, 0.0, seconds, 0.0, 0.0))
 
         self._ledger = Ledger.open(folder, lambda: self._given.team, self._choose, replayed or own, known)
         self._require(folder, _n_tells(self._ledger))
@@ -109,7 +142,7 @@ class ToldRounds:
 
     def _append(self, timing: Timing) -> None:
         self._given.folder.append(msgspec.json.encode(self.last), timing)
-        self._given.on_round(self.last, False)
+        self._given.calls.on_round(self.last, False)
 
     def _require(self, folder: Path, n_tells: int) -> None:
         if self.last.round > n_tells:
@@ -121,7 +154,3 @@ class ToldRounds:
 
 def _n_tells(ledger: Ledger) -> int:
     return sum(event.kind == "tell" for event in ledger.events)
-
-
-def _seconds(event: Event) -> float:
-    return float(event.note.get("seconds", 0.0))

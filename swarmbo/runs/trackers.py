@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from swarmbo.boundary import values
 from swarmbo.boundary.extras import needed
 from swarmbo.boundary.files import read_regular, regular_file, replacing
-from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
 from swarmbo.records import RoundRecord
 from swarmbo.registry.plugins import is_own
@@ -27,17 +27,11 @@ class TensorBoard(Settings, frozen=True, tag="tensorboard", tag_field="kind"):
     """
 
     def writer(self) -> Callback:
-        """Make the callback.
-
-        Raises:
-            MissingPackageError: If tensorboardX is not installed.
-        """
+        """Make the callback."""
         return _Events(needed("tensorboardX", "tensorboard", "callbacks 'tensorboard'", AT))
 
 
 class _Events:
-    """Writer of TensorBoard's event files."""
-
     def __init__(self, package: Any) -> None:
         self._package = package
 
@@ -80,11 +74,7 @@ class MLflow(Settings, frozen=True, tag="mlflow", tag_field="kind"):
     experiment: str = "swarmbo"
 
     def writer(self) -> Callback:
-        """Make the callback.
-
-        Raises:
-            MissingPackageError: If mlflow-skinny or mlflow is not installed.
-        """
+        """Make the callback."""
         return _Tracked(self, needed("mlflow", "mlflow", "callbacks 'mlflow'", AT))
 
 
@@ -108,15 +98,15 @@ class _Tracked:
         self._run = self._client.create_run(number, run_name=name, tags={"swarmbo.folder": str(folder)}).info.run_id
         with replacing(there) as file:
             file.write(msgspec.json.encode({"run": self._run}))
-        for key, value in _flat(settings):
-            self._client.log_param(self._run, key, value)
+        for key, value in values.flat(settings).items():
+            if value is not None:
+                self._client.log_param(self._run, key, str(value)[:_LONGEST])
         self._add(earlier, {})
 
     def on_round(self, record: RoundRecord) -> None:
         self._add([record], {})
 
     def _logged(self) -> dict[str, set[int]]:
-        """Steps of each metric that MLflow has."""
         names = self._client.get_run(self._run).data.metrics
         return {name: {one.step for one in self._client.get_metric_history(self._run, name)} for name in names}
 
@@ -139,32 +129,13 @@ _BATCH = 1000  # metrics in a call, MLflow's limit
 _LONGEST = 6000  # characters of a parameter, MLflow's limit
 
 
-def _flat(table: Mapping[str, Any], above: str = "") -> list[tuple[str, str]]:
-    """Settings by path: ``coordination.kind``."""
-    found: list[tuple[str, str]] = []
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            found += _flat(value, f"{above}{key}.")
-        elif value is not None:
-            found.append((f"{above}{key}", str(value)[:_LONGEST]))
-    return found
-
-
 def settings_of(given: Sequence[object]) -> tuple[Any, ...]:
-    """Settings of the callbacks that a scenario states; a table that names user code stays a table.
-
-    Raises:
-        ConfigError: With the path of the wrong key.
-
-    Example:
-        >>> [type(one).__name__ for one in settings_of(["tensorboard", {"kind": "mlflow", "experiment": "mine"}])]
-        ['TensorBoard', 'MLflow']
-    """
+    """Settings of the callbacks that a scenario states; a table that names user code stays a table."""
     found: list[Any] = []
     for index, one in enumerate(given):
         table = {"kind": one} if isinstance(one, str) else one
         if not isinstance(table, TensorBoard | MLflow | Mapping):
-            raise ConfigError(f"got {short(one)}; wanted a kind of callback, or a table", at=f"{AT}[{index}]")
+            raise ConfigError(f"got {values.short(one)}; wanted a kind of callback, or a table", at=f"{AT}[{index}]")
         is_made = not isinstance(table, Mapping) or is_own(table.get("kind"))
         found.append(table if is_made else convert(table, TensorBoard | MLflow, f"{AT}[{index}]"))
     return tuple(found)

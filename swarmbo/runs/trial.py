@@ -1,8 +1,7 @@
 """Estimate of the time and memory of a run, from a trial of one of its last rounds in a separate process.
 
-The team gets as many random measurements as at the end, up to 600, and runs one round. Beyond that the work of a belief
-is extrapolated with the third power of its data, and its memory with the second. Both are rough estimates, for orders
-of magnitude.
+The team gets as many random measurements as at the end, up to 600, and runs one round. Beyond that time grows with the
+third power of the data and memory with the second: a rough estimate.
 """
 
 import os
@@ -35,15 +34,9 @@ _START_S = 120.0  # to import everything, on a slow disk
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """Estimated time and memory of a run on this machine.
+    """Estimated time (s) and memory (bytes at the end) of a run on this machine; ``is_least`` if the trial was stopped.
 
-    Args:
-        seconds: Duration of the run; a lower bound if the trial was stopped.
-        memory: Bytes, at the end; None if unknown.
-        is_least: True if the trial was stopped, as the reset or the round took more than 20 s.
-        acquisition: Acquisition in words; empty if the reset was stopped.
-        busy: Share of time in which workers are busy, 0 to 1; None without workers, or if the trial was stopped.
-        per_second: Evaluations a second, with workers.
+    With workers also the share of time in which they are ``busy``, and the evaluations ``per_second``.
     """
 
     seconds: float
@@ -120,7 +113,6 @@ def _too_large(why: str) -> ConfigError:
 
 
 def _memory() -> float | None:
-    """Memory of the machine in bytes; None if unknown."""
     names = getattr(os, "sysconf_names", {})
     if not {"SC_PAGE_SIZE", "SC_PHYS_PAGES"} <= names.keys():
         return None
@@ -182,10 +174,7 @@ def _give_data(team: Team, count: int) -> None:
 
 
 def _bound_memory() -> None:
-    """Make this process fail if it needs more memory than the machine has.
-
-    On Linux only: macOS refuses limits below the hundreds of GB of addresses that any process reserves.
-    """
+    """Make this process fail if it needs more memory than the machine has; macOS refuses such limits."""
     if sys.platform == "linux" and (there := _memory()) is not None:
         import resource
 

@@ -35,8 +35,7 @@ Environment = Any  # a PettingZoo ParallelEnv; PettingZoo ships no types
 def load_plug_ins() -> dict[str, str]:
     """Let every installed plug-in register its environments, once a process; return the errors of failed ones by name.
 
-    A plug-in is an entry point of the group ``swarmbo.envs``: a callable without arguments that calls
-    ``pettingzoo.register``. One broken plug-in does not stop the others.
+    A plug-in is an entry point of the group ``swarmbo.envs``: a callable without arguments.
     """
     register_served()
     failures: dict[str, str] = {}
@@ -48,25 +47,15 @@ def load_plug_ins() -> dict[str, str]:
     return failures
 
 
-def environment_ids() -> list[str]:
-    """Ids of all parallel environments, those of plug-ins included."""
-    load_plug_ins()
-    return sorted(pettingzoo.parallel_registry)
-
-
 def plug_in_ids() -> list[str]:
     """Ids of the environments of plug-ins: PettingZoo's own are games, without measurements."""
-    ids = environment_ids()
-    entries = {identifier: str(pettingzoo.parallel_registry[identifier].entry_point) for identifier in ids}
-    return [identifier for identifier in ids if not entries[identifier].startswith("pettingzoo.")]
+    load_plug_ins()
+    entries = {name: str(known.entry_point) for name, known in sorted(pettingzoo.parallel_registry.items())}
+    return [name for name, entry in entries.items() if not entry.startswith("pettingzoo.")]
 
 
 def default_kinds(identifier: object, trust: bool = False) -> Mapping[str, str]:
-    """Default kinds of a team in a world.
-
-    If the class of a registered parallel environment has ``factor_graph``, its agents set the variables of one
-    function. Anything else is unknown before the world is made, and gets the kinds of a team in a field; a world that
-    they do not fit raises an error. ``trust`` permits loading a user's class.
+    """Default kinds of a team in a world, those of a field unless its class has ``factor_graph``; see ``maker_of``.
 
     Example:
         >>> default_kinds("swarmbo/function-v0")["belief"], default_kinds("swarmbo/robot_team-v0")["belief"]
@@ -76,12 +65,12 @@ def default_kinds(identifier: object, trust: bool = False) -> Mapping[str, str]:
 
 
 def team_in(identifier: object, trust: bool = False) -> Team:
-    """Kind of team for a world; arguments as in ``default_kinds``."""
+    """Kind of team for a world."""
     return FUNCTION if hasattr(maker_of(identifier, trust), "factor_graph") else FIELD
 
 
 def settings_in(identifier: object) -> list[str]:
-    """Settings of a world named by its maker; user code is not loaded."""
+    """Settings of a world named by its maker."""
     maker = maker_of(identifier)
     if maker is None:
         return []
@@ -91,18 +80,8 @@ def settings_in(identifier: object) -> list[str]:
     return [one.name for one in parameters if one.name != "max_cycles"]
 
 
-def is_filmed(identifier: object) -> bool:
-    """True if a world has ``replay``, which sets earlier rounds for pictures; user code is not loaded."""
-    return hasattr(maker_of(identifier), "replay")
-
-
-def has_scene(identifier: object) -> bool:
-    """True if a world has ``scene``, which draws it in three dimensions; user code is not loaded."""
-    return hasattr(maker_of(identifier), "scene")
-
-
 def maker_of(identifier: object, trust: bool = False) -> Any:
-    """Maker of an environment; None if unknown, for which ``make_environment`` gives the reason."""
+    """Maker of an environment, a user's class only with ``trust``; None if unknown, as before a world is made."""
     if not isinstance(identifier, str):
         return None
     if is_own(identifier):
@@ -138,18 +117,11 @@ def own_names(tables: Mapping[str, Any]) -> dict[str, str]:
 
 
 def require_trust(scenario: msgspec.Struct | Mapping[str, Any], trust: bool) -> None:
-    """Refuse user code without trust; otherwise add its folders to Python's path. Nothing is imported here.
-
-    Raises:
-        ConfigError: If it names code without trust, or in a module that another one hides.
-    """
+    """Refuse user code without trust; otherwise add its folders to Python's path. Nothing is imported here."""
     tables = scenario if isinstance(scenario, Mapping) else msgspec.structs.asdict(scenario)
     for at, name in own_names(tables).items():
         if not trust:
-            raise ConfigError(
-                f"got {name!r}, your own code; wanted --trust (trust=True), which runs it",
-                at=at,
-            )
+            raise ConfigError(f"got {name!r}, your own code; wanted --trust (trust=True), which runs it", at=at)
         find_in(tables.get("modules") or (), name, at)
 
 
@@ -161,10 +133,7 @@ def folders_of(tables: Mapping[str, Any], *folders: str | os.PathLike[str]) -> l
 
 
 def digests(scenario: msgspec.Struct) -> dict[str, str]:
-    """Digests of the files with user code that a trusted scenario names, without callbacks and engines.
-
-    No decision depends on those.
-    """
+    """Digests of the files with user code that a trusted scenario names and that decisions depend on."""
     told: dict[str, str] = {}
     for at, name in own_names(msgspec.structs.asdict(scenario)).items():
         if at.startswith((_CALLBACKS, _ENGINE)):
@@ -177,11 +146,7 @@ def digests(scenario: msgspec.Struct) -> dict[str, str]:
 
 @contextmanager
 def told_by_name(scenario: msgspec.Struct) -> Generator[None]:
-    """Block in which exceptions of user code end the run in one line, with the name of the method.
-
-    Raises:
-        OwnCodeError: Instead of the original exception.
-    """
+    """Block in which exceptions of user code end the run in one line, with the name of the method."""
     try:
         yield
     except SwarmboError:

@@ -27,27 +27,9 @@ class WorldRecord(msgspec.Struct, frozen=True):
     """``world.json``. ``world.npz`` holds ``points`` (m, d) and ``values`` (m,) of the ground truth, if there is one.
 
     For a changing field it also holds ``frames`` (rounds + 1, m), ``maxima`` (rounds + 1,) and ``argmaxes`` (rounds +
-    1, d); the values here are then those of round 0.
-
-    Args:
-        name: Name of the field, for titles.
-        low: Lower bounds (d,) of a location, or of a joint point.
-        high: Upper bounds (d,).
-        starts: Locations measured at reset.
-        maximum: True maximum; None if unknown, as ``argmax``.
-        argmax: One location (d,) of it.
-        variables: Names of the coordinates of a joint point; empty in a field.
-        variable_owners: Agent of each variable.
-        types: Type of each variable; empty if all are real numbers on linear axes.
-        scopes: Variables of each factor; None if hidden.
-        owners: Agent of each factor.
-        standpoints: Positions of static agents; empty if unknown.
-        goal: Task in the field.
-        level: Watched level, with the goal ``level``.
-        arrays: Digest of ``world.npz``; empty in runs of earlier versions.
-        maximum_is: Name of ``maximum``.
-        no_go: No-go regions, each a list of rings of corners.
-        bases: Charging sites of agents.
+    1, d); the values here are then those of round 0. ``starts`` are the locations measured at reset, ``variables`` the
+    names of the coordinates of a joint point, none in a field; ``types`` are empty if all are real numbers on linear
+    axes. ``scopes`` are None if hidden. ``arrays`` is the digest of ``world.npz``.
     """
 
     id: str
@@ -151,7 +133,7 @@ def read_truth(folder: RunFolder) -> dict[str, np.ndarray]:
     """Read the arrays of a run's world; empty without a ground truth."""
     with folder.reading("world.npz", _WITHOUT.format(folder.path)):
         arrays = folder.read_arrays("world.npz")
-        if folder.is_sealed and digest_of_arrays(arrays) != read_world(folder).arrays:
+        if digest_of_arrays(arrays) != read_world(folder).arrays:
             raise ValueError("it was changed or damaged: its digest does not fit")
         return arrays
 
@@ -177,10 +159,7 @@ class ScopeInUse(msgspec.Struct, frozen=True):
 
 
 def scopes_in_use(record: RoundRecord, world: WorldRecord) -> list[ScopeInUse]:
-    """Scopes of the belief after a round, used for the next point, in the order of the factors.
-
-    Empty if the belief has the team's own graph, or models all variables jointly because that fits better.
-    """
+    """Scopes of the belief after a round, used for the next point; none if they are the team's, or all variables."""
     if not world.variables or record.hyperparameters is None:
         return []
     learned = msgspec.convert(record.hyperparameters, Learned)

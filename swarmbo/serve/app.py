@@ -21,8 +21,7 @@ import msgspec
 from swarmbo.boundary.extras import needed
 from swarmbo.errors import ConflictError, RunFolderError, SwarmboError, UnknownQueryError
 from swarmbo.serve.desk import Desk
-from swarmbo.serve.messages import AskRequest, Health, Refusal, Refused, TellRequest, refusal_of
-from swarmbo.serve.openapi import document
+from swarmbo.serve.messages import AskRequest, Health, Refusal, Refused, TellRequest, document, refusal_of
 from swarmbo.settings import convert
 
 LARGEST_BODY = 64 * 1024  # bytes
@@ -47,11 +46,7 @@ class _Worker:
         self._thread.start()
 
     async def call(self, rank: int, work: Callable[[], T]) -> T:
-        """Result of a call; those of a lower rank come first.
-
-        Raises:
-            Refused: With 503 if too many wait.
-        """
+        """Result of a call; those of a lower rank come first."""
         if (waiting := self._work.qsize()) >= MOST_WAITING:
             refusal = Refusal("too many requests wait", str(waiting), f"at most {MOST_WAITING}", "ask again later")
             raise Refused(503, refusal, {"Retry-After": "1"})
@@ -71,7 +66,6 @@ class _Worker:
                     future.set_exception(error)
 
     def close(self) -> None:
-        """End the thread after the calls that wait."""
         self._work.put((_END, next(self._count), Future(), lambda: None))
         self._thread.join()
 
@@ -80,15 +74,7 @@ _TELL, _ASK, _END = range(3)  # ranks
 
 
 def make_app(desk: Desk, token: str) -> Any:
-    """ASGI application; its lifespan ends the thread that calls the desk.
-
-    Args:
-        desk: The desk.
-        token: Token that each request must bear, but those of the page and of ``/healthz``.
-
-    Raises:
-        MissingPackageError: If Starlette is not installed.
-    """
+    """ASGI application; its lifespan ends the thread that calls the desk. The page and ``/healthz`` need no token."""
     starlette, routing, responses, exceptions = (
         needed(f"starlette.{part}", "serve", "swarmbo serve")
         for part in ("applications", "routing", "responses", "exceptions")
@@ -179,7 +165,6 @@ def _require_token(header: str, token: str) -> None:
 
 
 async def _body(request: Any) -> Any:
-    """Plain data of a body, within the limits."""
     content = bytearray()
     try:
         async with asyncio.timeout(SLOWEST_BODY):
@@ -208,7 +193,6 @@ async def _body(request: Any) -> Any:
 
 
 def _depth(content: bytes | bytearray) -> int:
-    """Largest number of lists and tables that are open at once."""
     now = most = 0
     for found in _TEXTS_AND_BRACKETS.finditer(content):
         if (part := found[0]) in (b"[", b"{"):

@@ -46,12 +46,7 @@ class Service:
 class Desk:
     """Queries on loan. Calls must come one at a time, as from one thread.
 
-    Args:
-        ledger: Ledger with the team.
-        service: Facts of the service.
-        most_pending: Largest number of pending queries, >= 1.
-        clock: Time in s since 1970.
-        on_told: Called with the id of a query whose last outcome was told.
+    ``clock`` gives s since 1970; ``on_told`` is called with the id of a query whose last outcome was told.
     """
 
     def __init__(
@@ -71,11 +66,7 @@ class Desk:
         self._catch_up()
 
     def ask(self, request: AskRequest) -> Asked:
-        """Query for a client: that of its key, else one whose lease ran out, else a new one.
-
-        Raises:
-            Refused: With 429 if too many queries are pending, or all that are left; with 410 if all are told.
-        """
+        """Query for a client: that of its key, else one whose lease ran out, else a new one."""
         now, held = self._clock(), self._keys.get(request.key)
         lease = None if held is None else self._leases.get(held)
         if held is None or (lease is not None and lease.until <= now):
@@ -109,12 +100,7 @@ class Desk:
         return Refused(429, refusal, {"Retry-After": str(min(wait, 60))})
 
     def tell(self, query_id: str, request: TellRequest) -> Told:
-        """Take an outcome.
-
-        Raises:
-            Refused: With 404 if the query was never asked, 409 if another outcome was told, and 422 for an outcome that
-                the team refuses.
-        """
+        """Take an outcome."""
         self.ledger.asked(query_id)
         outcome = None if isinstance(request.outcome, UnsetType) else request.outcome
         if isinstance(request.outcome, UnsetType) and not request.failed:

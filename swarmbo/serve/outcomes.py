@@ -88,7 +88,6 @@ class Log:
                     self._rounds.record(ledger, event.query, self._infos(known, event), timing)
 
     def _infos(self, known: Outcome, event: Event) -> dict[str, dict[str, object]]:
-        """Reports of the world's agents."""
         world, graph = self._world, self._given.team.graph
         point = dict(zip(world.variables, world.place(known.point), strict=True))
         infos: dict[str, dict[str, object]] = {}

@@ -1,4 +1,4 @@
-"""Folder of a served scenario, and the ledger of a field."""
+"""Desk of a served scenario and its folder."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -8,20 +8,41 @@ from typing import Any
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.evaluations import Ledger
 from swarmbo.routing import RoutePlanner
-from swarmbo.runs.folder import RunFolder
-from swarmbo.runs.scenario import Scenario
+from swarmbo.runs import RunFolder, Scenario, rounds
+from swarmbo.runs.runner import assemble
 from swarmbo.runs.stored_files import locked
-from swarmbo.runs.world import digests
+from swarmbo.runs.telling import telling
+from swarmbo.runs.world import digests, told_by_name
+from swarmbo.serve import desk
+from swarmbo.serve.outcomes import Log
 from swarmbo.team import Team
 
 
 @contextmanager
-def held(scenario: Scenario, out: Path) -> Generator[RunFolder]:
-    """Block with the locked folder of a scenario, made or as it was left.
+def opened(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Generator[desk.Desk]:
+    """Block with the desk of a scenario, whose folder is locked: a new one, or as it was when its process ended."""
+    with told_by_name(scenario):
+        env, team = assemble(scenario, trust)
+        _require_no_routes(team)
+    with _held(scenario, out) as folder, told_by_name(scenario), telling(scenario, out, rounds.ignore) as calls:
+        given = rounds.Drive(scenario, folder, env, team, calls)
+        begun = rounds.begin(given)
+        truth = begun.truth
+        known = None if truth is None or truth.at_round is not None or truth.goal != "peak" else float(truth.maximum)
+        service = desk.Service(scenario.name, scenario.seed, scenario.rounds, begun.labels.unit, known)
+        if team.problem.is_field:
+            yield desk.Desk(_ledger_of_field(scenario, team, out), service, most_pending)
+            return
+        log = Log(given, begun)
+        made = desk.Desk(log.ledger(), service, most_pending)
+        log.end()  # of a service that was killed when all queries were told
+        yield made
+        log.end()
 
-    Raises:
-        RunFolderError: If it holds something else, or another process writes to it.
-    """
+
+@contextmanager
+def _held(scenario: Scenario, out: Path) -> Generator[RunFolder]:
+    """Block with the locked folder of a scenario, made or as it was left."""
     with locked(RunFolder.make(out)):
         if not RunFolder.holds_run(out):
             yield RunFolder.create(out, scenario, digests(scenario))
@@ -35,12 +56,8 @@ def held(scenario: Scenario, out: Path) -> Generator[RunFolder]:
         yield folder
 
 
-def require_no_routes(team: Team) -> None:
-    """Refuse a planner of routes.
-
-    Raises:
-        ConfigError: Then.
-    """
+def _require_no_routes(team: Team) -> None:
+    """Refuse a planner of routes."""
     if isinstance(team.setup.coordination, RoutePlanner):
         raise ConfigError(
             "got a planner of routes, which needs the ways of a simulated world; wanted a kind that chooses locations, "
@@ -49,7 +66,7 @@ def require_no_routes(team: Team) -> None:
         )
 
 
-def ledger_of_field(scenario: Scenario, team: Team, out: Path) -> Ledger:
+def _ledger_of_field(scenario: Scenario, team: Team, out: Path) -> Ledger:
     """Ledger of agents that may be anywhere in the box of a field, as no world moves them."""
 
     def free() -> Team:

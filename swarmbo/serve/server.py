@@ -17,8 +17,8 @@ from swarmbo.boundary.files import read_regular
 from swarmbo.errors import ConfigError, RunFolderError
 from swarmbo.runs.scenario import Scenario
 from swarmbo.serve.app import make_app
-from swarmbo.serve.counter import opened
 from swarmbo.serve.desk import MOST_PENDING
+from swarmbo.serve.place import opened
 
 TOKEN = "token"
 _SHORTEST_TOKEN = 16
@@ -27,16 +27,7 @@ _MOST_CONNECTIONS = 1024
 
 @dataclass(frozen=True)
 class Address:
-    """Address of the service.
-
-    Args:
-        host: Host, or an IP address.
-        port: Port; 0 for a free one.
-        token_file: File with the token; None: ``token`` in the folder, made when missing.
-        certificate: PEM file of the certificate, for TLS.
-        key: PEM file of its key.
-        insecure: Permit a host that other machines reach without TLS.
-    """
+    """Address of the service; port 0 is a free one, files are PEM, and ``insecure`` permits other hosts without TLS."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -46,11 +37,7 @@ class Address:
     insecure: bool = False
 
     def require_safe(self) -> None:
-        """Refuse an address that other machines reach without TLS.
-
-        Raises:
-            ConfigError: Then, and if the port is none, or certificate or key are missing or cannot be used.
-        """
+        """Refuse an address that other machines reach without TLS."""
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"got {self.port}; wanted a port from 0 to 65535", at="--port")
         if (self.certificate is None) is not (self.key is None):
@@ -80,18 +67,8 @@ def serve(
 ) -> None:
     """Serve a scenario until an interrupt; a folder that was served before is continued.
 
-    Args:
-        scenario: The scenario; its world gives the problem, and is not asked for outcomes.
-        out: Folder of the run.
-        address: Address of the service.
-        most_pending: Largest number of pending queries, >= 1.
-        trust: Permit user code that the scenario names.
-        say: Receives lines for people: the address, and once the token.
-
-    Raises:
-        ConfigError: If the address is not safe or in use, a file cannot be read, or the scenario is refused.
-        RunFolderError: If the folder holds something else, or another process serves it.
-        MissingPackageError: If Starlette or uvicorn is not installed.
+    Its world gives the problem, and is not asked for outcomes. ``say`` receives lines for people: the address, and once
+    the token.
     """
     address.require_safe()
     if most_pending < 1:

@@ -17,11 +17,8 @@ _AT = "--crs"
 class Coordinates:
     """Conversion between the coordinates of a file, metres, and longitudes and latitudes.
 
-    Args:
-        columns: Names of the file's columns of coordinates, to the east and north.
-        projection: Projection of a file with longitudes and latitudes; None if the file has metres.
-        crs: Coordinate reference system of a file in metres, such as ``EPSG:32632``; None if unknown.
-        wraps: True if longitudes of the file run from 0 to 360.
+    ``projection`` is that of a file with longitudes and latitudes, from 0 to 360 if it ``wraps``; ``crs`` is the system
+    of a file in metres, such as ``EPSG:32632``, if known.
 
     Example:
         >>> import numpy as np
@@ -81,11 +78,7 @@ class Coordinates:
         return np.column_stack(warp.transform(self.crs, "EPSG:4326", *metres.T.tolist())[:2])
 
     def of_lon_lat(self, degrees: Float[np.ndarray, "n 2"], what: str, at: str) -> Float[np.ndarray, "n 2"]:
-        """Convert longitudes and latitudes to metres on the map.
-
-        Raises:
-            ConfigError: If the file has metres without a coordinate reference system.
-        """
+        """Convert longitudes and latitudes of something to metres on the map."""
         if self.projection is not None:
             return self.projection.metres(degrees)
         if self.crs is None:

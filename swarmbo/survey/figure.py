@@ -41,15 +41,8 @@ def survey_figure(plan: SurveyPlan, title: str = "") -> Figure:
             panels[0].contour(found.x, found.y, lattice.image(found.mean.ravel()), levels=[plan.level], **style.LEVEL)
             handles.append(Line2D([], [], color=style.INK, linewidth=1.8, label=f"level {plan.level:g}"))
         panels[0].set_ylabel(coordinates.columns[1])
-        mark: dict[str, Any] = {
-            "marker": "o",
-            "ms": 9,
-            "mfc": "white",
-            "mec": style.VERMILLION,
-            "mew": 1.6,
-            "linestyle": "none",
-        }
-        handles.append(Line2D([], [], label="next location", **mark))
+        mark: dict[str, Any] = {"marker": "o", "ms": 9, "mfc": "white", "mec": style.VERMILLION, "mew": 1.6}
+        handles.append(Line2D([], [], label="next location", linestyle="none", **mark))
         figure.legend(handles=handles, loc="outside lower center", ncols=3)
         style.name_figure(figure, title, f"{len(samples)} samples")
     return figure

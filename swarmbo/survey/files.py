@@ -18,11 +18,7 @@ _DECIMALS = {"m": 3, "degrees": 8}  # a millimetre
 
 
 def write_plan(plan: SurveyPlan, folder: Path) -> tuple[list[Path], list[str]]:
-    """Write all files of a plan but its figure.
-
-    Returns:
-        The files, and one line for each that could not be written, with the reason.
-    """
+    """Write all files of a plan but its figure; also returns a line for each that could not be written."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("next.geojson", "next.gpx", "map.tif"):  # of an earlier plan, and perhaps not written again
         (folder / name).unlink(missing_ok=True)

@@ -29,14 +29,7 @@ _MOST_CHECKED = 3000  # samples, for the error at left-out ones: its work grows 
 
 @dataclass(frozen=True, eq=False)
 class SurveyMap:
-    """Map on a grid that is regular in the coordinates of the file.
-
-    Args:
-        x: Coordinates (nx,) of its columns, from the west, in the coordinates of the file.
-        y: Coordinates (ny,) of its rows, from the south.
-        mean: Expected value (ny, nx); NaN outside the area and in regions to avoid.
-        std: Its standard deviation (ny, nx), without the noise of a sample.
-    """
+    """Map on a grid that is regular in the coordinates of the file: rows from the south, NaN outside the area."""
 
     x: Float[np.ndarray, " nx"]
     y: Float[np.ndarray, " ny"]
@@ -46,17 +39,7 @@ class SurveyMap:
 
 @dataclass(frozen=True)
 class NextPlace:
-    """Next place of one agent.
-
-    Args:
-        agent: Name of the agent.
-        place: Location in the coordinates of the file.
-        lon_lat: Longitude and latitude (WGS 84); None if unknown.
-        mean: Expected value.
-        std: Its standard deviation.
-        why: Reason in one line.
-        distance_m: Distance from the agent's position, m; None without a position.
-    """
+    """Next place of one agent in the coordinates of the file, with its expected value and the reason."""
 
     agent: str
     place: tuple[float, float]
@@ -71,14 +54,8 @@ class NextPlace:
 class SurveyPlan:
     """Map of samples, and the next places.
 
-    Args:
-        samples: The samples.
-        map: Map and its uncertainty.
-        places: Next place of each agent.
-        aim: Task of the survey.
-        level: Level of the task ``level``.
-        left_out_rmse: Root mean square error of each sample as expected from all others; None for more than 3,000.
-        spread: Standard deviation of the samples' values, the error of their mean as a map.
+    ``left_out_rmse`` is the root mean square error of each sample as expected from all others, None for more than
+    3,000; ``spread`` the standard deviation of the values, the error of their mean as a map.
     """
 
     samples: Samples
@@ -160,7 +137,9 @@ def plan_next(
     if positions is not None:
         apart = np.sqrt(((positions[:, None] - chosen) ** 2).sum(axis=2))
         chosen = chosen[linear_sum_assignment(apart)[1]]
-    found = _map(belief, x, y, cells, inside)
+    shown = np.full((2, len(cells)), np.nan)
+    shown[0, inside], shown[1, inside] = belief.posterior(cells[inside])
+    found = SurveyMap(x, y, *(part.reshape(len(y), len(x)) for part in (shown[0], np.sqrt(shown[1]))))
     places = _places(samples, names, chosen, belief, found, aim, level, positions)
     return SurveyPlan(samples, found, places, aim, level, left_out_rmse(samples, belief), float(np.std(samples.values)))
 
@@ -222,19 +201,6 @@ def _free(
     side = float(np.ptp(cells, axis=0).max()) / max(shape)
     distance, _ = cKDTree(samples.places).query(cells)
     return cells[coarse & (distance > _CLEAR * side)]
-
-
-def _map(
-    belief: ExactGP,
-    x: Float[np.ndarray, " nx"],
-    y: Float[np.ndarray, " ny"],
-    cells: Float[np.ndarray, "m 2"],
-    inside: Bool[np.ndarray, " m"],
-) -> SurveyMap:
-    mean, std = np.full(len(cells), np.nan), np.full(len(cells), np.nan)
-    expected, variance = belief.posterior(cells[inside])
-    mean[inside], std[inside] = expected, np.sqrt(variance)
-    return SurveyMap(x, y, mean.reshape(len(y), len(x)), std.reshape(len(y), len(x)))
 
 
 def _places(

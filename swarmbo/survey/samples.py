@@ -21,15 +21,7 @@ _NOISE_NAMES = ("noise_std", "value_std", "std", "sd", "sigma", "stderr", "uncer
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Samples of a quantity.
-
-    Args:
-        places: Locations (n, 2), m on the map.
-        values: Measured values (n,).
-        noise_std: Standard deviation of each value's noise (n,), NaN where it is unknown; None if no row has one.
-        coordinates: Coordinates of the file.
-        quantity: Name of the column of values.
-    """
+    """Samples of a quantity at locations (n, 2), m on the map; noise is NaN where unknown, None if no row has one."""
 
     places: Float[np.ndarray, "n 2"]
     values: Float[np.ndarray, " n"]
@@ -89,9 +81,6 @@ def read_positions(
     """Names and positions (m on the map) of agents, from a CSV file with the samples' columns of coordinates.
 
     A column ``agent`` or ``name`` has the names; by default they are ``agent_1``, ``agent_2``, and so on.
-
-    Raises:
-        ConfigError: If the file cannot be read, a column is missing, a cell is no number, or a name is given twice.
     """
     name, at = os.fspath(path), "--from"
     header, rows = read_table(name, at)
@@ -116,12 +105,7 @@ def read_positions(
 def read_region(path: str | os.PathLike[str], coordinates: Coordinates, at: str) -> "Region":
     """Polygons of a GeoJSON file, m on the map.
 
-    Their coordinates are longitudes and latitudes, as the format demands. Where the samples are in metres, numbers that
-    cannot be such are taken for metres.
-
-    Raises:
-        ConfigError: If the file cannot be read or has no polygon, or if it has longitudes and latitudes and the
-            samples' metres have no known coordinate reference system.
+    Where the samples are in metres, numbers that cannot be longitudes and latitudes are taken for metres.
     """
     polygons = read_polygons(os.fspath(path), at)
     corners = np.concatenate([ring for rings in polygons for ring in rings])

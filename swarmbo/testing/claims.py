@@ -7,16 +7,7 @@ import numpy as np
 
 
 def claim(holds: object, what: str, got: object, wanted: object) -> None:
-    """Refuse a part that violates a claim.
-
-    Args:
-        holds: False if the claim is violated.
-        what: Subject of the claim.
-        got: Result of the part; words, or a value that is abridged.
-        wanted: Required result.
-
-    Raises:
-        AssertionError: If the claim does not hold.
+    """Refuse a part that violates a claim, named by its subject, with the result of the part and the required one.
 
     Example:
         >>> claim(False, "n_data after two outcomes", 3, 2)

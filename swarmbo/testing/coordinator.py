@@ -11,13 +11,8 @@ import numpy as np
 from swarmbo.acquisition import DBGPUCB, Auto, Situation
 from swarmbo.belief import ExactGP, ExactGPSettings
 from swarmbo.belief.model import JointSituation
+from swarmbo.coordination import participant
 from swarmbo.coordination.local_functions import total_value
-from swarmbo.coordination.participant import (
-    ContinuousCoordination,
-    Coordination,
-    maximise_with_agents,
-    solve_with_agents,
-)
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.data import Dataset
 from swarmbo.records import SolveReport
@@ -176,8 +171,8 @@ def _check_choice(
     claim_equal(again, chosen, f"{where}: the assignment when asked again", "the same")
     over = make().solve(graph, tables, links)
     claim_equal(over.assignment, chosen, f"{where}: the assignment over links that relay", "the same")
-    if isinstance(make(), Coordination):
-        by_agents = solve_with_agents(make(), graph, tables, InProcess().open(graph.agents, links))
+    if isinstance(make(), participant.Coordination):
+        by_agents = participant.solve_with_agents(make(), graph, tables, InProcess().open(graph.agents, links))
         told = by_agents.assignment, by_agents.value, by_agents.upper_bound
         solved = over.assignment, over.value, over.upper_bound
         claim_equal(told, solved, f"{where}: what agents choose", "what solve() does")
@@ -212,8 +207,8 @@ def _check_agreement(make: Callable[[], Any], functions: Bowls, links: "nx.Graph
     claim_equal(np.asarray(again.point), point, f"{where}: the point for the same seed", "the same")
     over = make().maximise(functions, links, 1)
     claim_close(over.point, point, f"{where}: the point over links that relay", "the same up to rounding")
-    if isinstance(make(), ContinuousCoordination):
-        by_agents = maximise_with_agents(make(), functions, InProcess().open(graph.agents, links), 1)
+    if isinstance(make(), participant.ContinuousCoordination):
+        by_agents = participant.maximise_with_agents(make(), functions, InProcess().open(graph.agents, links), 1)
         told = by_agents.point, by_agents.value
         claim_equal(told, (over.point, over.value), f"{where}: what agents choose", "what maximise() does")
         _claim_same_traffic(by_agents.report, over.report, where)

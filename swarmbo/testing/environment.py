@@ -181,7 +181,6 @@ def _check_info(env: Any, agent: str, info: Mapping[str, Any]) -> None:
 
 
 def _check_stop(env: Any, what: str, stop: Any, box: Any) -> None:
-    """Check a measurement en route: its location within bounds, and its value, unless it failed."""
     claim(isinstance(stop, Mapping) and "location" in stop, what, stop, "a table with 'location'")
     where = np.append(stop["location"], box.high[-1]) if hasattr(env.unwrapped, "prices") else stop["location"]
     claim(box.contains(where), f"the location of {what}", stop["location"], f"one in the action space, {box}")
@@ -194,8 +193,7 @@ def _check_stop(env: Any, what: str, stop: Any, box: Any) -> None:
 
 def _check_copy(env: Any, cycles: int) -> None:
     _episode(env, _AHEAD, seed=5)
-    copied = copy.deepcopy(env)
-    ahead = _episode(copied, cycles)
+    ahead = _episode(copy.deepcopy(env), cycles)
     wanted = "what the original does, which stays where it was"
     claim_equal(ahead, _episode(env, cycles), "what a deep copy in mid-episode does", wanted)
 
@@ -216,7 +214,6 @@ def _check_state(make: Callable[[], Any], cycles: int) -> None:
 
 
 def _check_offers(env: Any) -> None:
-    """Check the information of a world for its team besides outcomes."""
     world = env.unwrapped
     agents = set(env.possible_agents)
     if hasattr(world, "interaction_graph"):
@@ -247,7 +244,6 @@ def _check_offers(env: Any) -> None:
 
 
 def _check_travel(env: Any, box: Domain) -> None:
-    """Check the information of a world for route planners: paths, batteries and bases."""
     world, X = env.unwrapped, box.from_unit(np.random.default_rng(2).uniform(size=(3, box.n_dims)))
     for agent in env.agents:
         name, rounds = f"travel_rounds({agent!r}, origins, places)", np.asarray(world.travel_rounds(agent, X, X[:2]))

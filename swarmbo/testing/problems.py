@@ -27,16 +27,7 @@ def graphs() -> Iterator[tuple[str, FactorGraph, "nx.Graph[str]"]]:
 
 @dataclass(frozen=True, eq=False)
 class Bowls:
-    """Concave quadratics, one per factor, with a preferred location and near-equal variables.
-
-    Example:
-        >>> import swarmbo as sb
-        >>> from swarmbo.graph import stacks_of
-        >>> graph = sb.FactorGraph.from_scopes({"f": ["x", "y"]})
-        >>> bowls = Bowls(graph, np.zeros(2), np.ones(2), np.empty((0, 2)))
-        >>> bowls.value(stacks_of(graph)[0], np.array([[[0.3, 0.3], [0.3, 0.5]]]), ()).round(12).tolist()
-        [[-0.0, -0.06]]
-    """
+    """Concave quadratics, one per factor, with a preferred location and near-equal variables."""
 
     graph: FactorGraph
     low: Float[np.ndarray, " n"]

@@ -1,11 +1,6 @@
 """Transports carry named messages between agents and count them. They know no graph of factors."""
 
-from swarmbo.transport.faults import (
-    Cut as Cut,
-    Event as Event,
-    Faults as Faults,
-    FaultyTransport as FaultyTransport,
-)
+from swarmbo.transport.faults import Cut as Cut, Event as Event, Faults as Faults, FaultyTransport as FaultyTransport
 from swarmbo.transport.in_process import (
     Envelope as Envelope,
     InProcess as InProcess,

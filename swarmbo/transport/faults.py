@@ -192,11 +192,7 @@ class FaultyTransport(InProcessTransport):
         return agent in self._mortal and not self.faults.is_present(agent, self.round, self.now)
 
     def send(self, envelope: Envelope) -> None:
-        """Accept a message, and perhaps lose it; else :meth:`deliver` returns it at a later step.
-
-        Raises:
-            TransportError: If sender or recipient is unknown, or no path of links joins them.
-        """
+        """Accept a message, and perhaps lose it; else :meth:`deliver` returns it at a later step."""
         path = self._path(envelope)
         if self.is_gone(envelope.sender):
             return

@@ -91,11 +91,7 @@ class InProcessTransport:
         self._under_way: list[Envelope] = []
 
     def send(self, envelope: Envelope) -> None:
-        """Accept a message; :meth:`deliver` returns it at the next step.
-
-        Raises:
-            TransportError: If sender or recipient is unknown, or no path of links joins them.
-        """
+        """Accept a message; :meth:`deliver` returns it at the next step."""
         self._count(envelope, self.routes.hops(envelope.sender, envelope.recipient))
         self._under_way.append(envelope)
 

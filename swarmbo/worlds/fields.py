@@ -16,21 +16,14 @@ from swarmbo.problem.data import Measurement, News
 from swarmbo.records import Goal
 from swarmbo.spaces import Domain
 from swarmbo.worlds.infos import Infos, Report, Step
-from swarmbo.worlds.protocol import EnvironmentWorld, Offers, Positions
+from swarmbo.worlds.protocol import Offers, Positions, World
 
 
-class FieldWorld(EnvironmentWorld):
+class FieldWorld(World):
     """A sensing environment as its team sees it: places, links and measurements; never the ground truth.
 
-    Args:
-        env: A ``ParallelEnv`` whose agents have finite boxes of actions, all of one number of coordinates, and whose
-            infos have ``"measurement"`` and ``"location"``. Optional methods: ``candidates(agent)``,
-            ``interaction_graph()``, ``sites()``, ``standpoints()``, ``task``, ``level``, ``travel_rounds(agent, …)``
-            with ``rounds_left(agent)`` and ``base(agent)``, and ``prices()``. With the last, agents may abstain: the
-            last coordinate of an action, from 0 to 1, then decides on the measurement.
-
-    Raises:
-        ConfigError: If action spaces are no finite boxes, or of different numbers of coordinates.
+    ``docs/environments/contract.md`` has the optional methods of its ``ParallelEnv``. With ``prices()`` agents may
+    abstain: the last coordinate of an action, from 0 to 1, then decides on the measurement.
     """
 
     def __init__(self, env: "ParallelEnv[str, Any, Any]") -> None:
@@ -118,16 +111,10 @@ class FieldWorld(EnvironmentWorld):
         """Measurements at the starts."""
         return self.news(None, Step({}, {}, {}, {}, infos))
 
-    def held(self, agents: Sequence[str]) -> None:
-        """None, as one step is one measurement."""
-
     def actions(
         self, point: Mapping[str, float], agents: Sequence[str], now: Positions | None = None
     ) -> dict[str, np.ndarray]:
-        """Measurement locations of agents, inside their spaces and in their number type.
-
-        An agent without a goal stays at its location, or abstains if it can.
-        """
+        """Measurement locations of agents; one without a goal stays at its location, or abstains if it can."""
         middle, now = (self.problem.box.low + self.problem.box.high) / 2, now or {}
         sent = self.problem.places_of(point)
         actions: dict[str, np.ndarray] = {}
@@ -137,11 +124,7 @@ class FieldWorld(EnvironmentWorld):
         return actions
 
     def news(self, sent: Mapping[str, float] | None, step: Step) -> News:
-        """Measurements of a step.
-
-        An agent with a target and no report has failed, except by abstention. Reports that are no number, or of
-        impossible places, count as failures, so that the team continues with any world.
-        """
+        """Measurements of a step; an agent with a target and no valid report has failed, except by abstention."""
         problem = self.problem
         targets = {} if sent is None else problem.places_of(sent)
         found = {
@@ -180,10 +163,7 @@ class WorldTravel:
 def measurements_of(
     agent: str, info: Mapping[str, Any], target: Float[np.ndarray, " d"] | None, box: Domain
 ) -> tuple[Measurement | None, tuple[Measurement, ...]]:
-    """Final measurement of one agent from its info, and those en route.
-
-    ``target`` is its requested location, if any. The final one is None if there is none and it has not failed.
-    """
+    """Final measurement of one agent from its info, if there is one or it has failed, and those en route."""
 
     def can_be(place: Float[np.ndarray, " c"]) -> bool:
         return place.shape == (box.n_dims,) and bool(box.is_near(place))

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from jaxtyping import Float
 from pettingzoo import ParallelEnv
 
 from swarmbo.boundary.values import reported_number
@@ -18,7 +17,7 @@ from swarmbo.problem.variables import MixedDomain
 from swarmbo.settings import convert
 from swarmbo.worlds.actions import Form
 from swarmbo.worlds.infos import Infos, Report, Step
-from swarmbo.worlds.protocol import EnvironmentWorld, Offers, Positions
+from swarmbo.worlds.protocol import Offers, Positions, World
 
 _AT = "$.environment"
 
@@ -26,13 +25,9 @@ _AT = "$.environment"
 class ToldGraph(msgspec.Struct, frozen=True):
     """Result of ``env.unwrapped.factor_graph()``.
 
-    Args:
-        bounds: (low, high) of every variable, physical, in the order of joint points; or the table of its type:
-            ``{"kind": "integer", "low": 1, "high": 9}``, ``{"kind": "categorical", "values": ["a", "b"]}``.
-        variable_owners: The agent that sets each variable.
-        scopes: Variables of each factor; None if hidden.
-        owners: Agent of each factor.
-        outcomes: Kind of outcomes that agents receive.
+    ``bounds`` are (low, high) of every variable, in the order of joint points, or the table of its type:
+    ``{"kind": "integer", "low": 1, "high": 9}``. The agent that owns a variable sets it. ``scopes`` and ``owners`` are
+    of factors, None if hidden.
     """
 
     bounds: dict[str, Any]
@@ -42,20 +37,13 @@ class ToldGraph(msgspec.Struct, frozen=True):
     outcomes: OutcomeMode = "total"
 
 
-class FunctionWorld(EnvironmentWorld):
+class FunctionWorld(World):
     """A function as its team sees it: variables, factors, links and outcomes; never the ground truth.
 
-    Variables in no factor stay in the middle of their range.
-
-    Args:
-        env: A ``ParallelEnv`` with ``factor_graph()``. An agent's actions have its own variables, in the order of
-            ``bounds``, in the form of its action space (``swarmbo.worlds.actions.Form``). Infos have ``"measurement"``,
-            the total, or ``"factors"`` with outcomes per factor, and ``"location"``, the action that was carried out.
-            ``interaction_graph()`` is optional.
-        told: The graph, for an environment without one.
-
-    Raises:
-        ConfigError: If the graph and the action spaces do not fit, or there is no graph.
+    Variables in no factor stay in the middle of their range. An agent's actions have its own variables, in the order of
+    ``bounds``, in the form of its action space (``swarmbo.worlds.actions.Form``). Infos have ``"measurement"``, the
+    total, or ``"factors"`` with outcomes per factor, and ``"location"``, the action that was carried out. ``told`` is
+    the graph of an environment without one.
     """
 
     def __init__(self, env: "ParallelEnv[str, Any, Any]", told: ToldGraph | None = None) -> None:
@@ -101,9 +89,6 @@ class FunctionWorld(EnvironmentWorld):
         graph = FactorGraph.from_scopes(scopes, owners=owners, variable_owners=acted)
         return FactorGraph(graph.factors, graph.scopes, graph.factor_owners, tuple(inside), tuple(acted.values()))
 
-    def sites(self) -> Float[np.ndarray, "k d"] | None:
-        """None: any joint point in bounds can be evaluated."""
-
     def offers(self, agents: Sequence[str] | None = None) -> Offers:
         """Present links; any participants choose the whole joint point."""
         return Offers() if agents is None else Offers(links=self.links())
@@ -145,9 +130,6 @@ class FunctionWorld(EnvironmentWorld):
     def begin(self, infos: Infos) -> News | None:
         """None: a reset evaluates nothing, and nothing continues."""
 
-    def held(self, agents: Sequence[str]) -> dict[str, np.ndarray] | None:
-        """None: one step is one evaluation, so none continues."""
-
     def actions(self, point: Mapping[str, Any], agents: Sequence[str], now: Positions | None = None) -> dict[str, Any]:
         """Actions that jointly set a joint point, inside the agents' spaces and in their number type."""
         codes = dict(zip(self.variables, self.place(point), strict=True))
@@ -164,10 +146,7 @@ class FunctionWorld(EnvironmentWorld):
         return self._valued({variable: point[variable] for variable in self.variables})
 
     def outcome(self, infos: Infos) -> float | dict[str, float | None] | None:
-        """Outcome: the total from the first agent that reports it, or a table of the reported factors.
-
-        None if it failed; values that are no numbers count as failed.
-        """
+        """Outcome: the first reported total, or a table of the reported factors; None if it failed."""
         reports = [Report.of(info) for info in infos.values()]
         if self.outcomes == "total":
             return _known(next((report.outcome for report in reports if report.is_measured), np.nan))
@@ -182,11 +161,7 @@ class FunctionWorld(EnvironmentWorld):
         return {f: std for report in reports for f, std in report.factor_noise.items() if f in report.factors}
 
     def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
-        """Result of an evaluation from ``env.step``; None without a query.
-
-        Outcomes that are missing, no numbers, not finite or beyond 1e60 have failed; so have all of an evaluation out
-        of bounds.
-        """
+        """Result of an evaluation from ``env.step``; None without a query. All of one out of bounds have failed."""
         if sent is None:
             return None
         return self._news(sent, self.point(step.infos), self.outcome(step.infos), self.noise_std(step.infos))

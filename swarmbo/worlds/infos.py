@@ -26,24 +26,8 @@ class Step(NamedTuple):
 class Report(NamedTuple):
     """Report of one agent; ``docs/environments/contract.md`` explains each key.
 
-    Args:
-        place: ``"location"``: measured location, or the values of its variables; None if missing or no vector of
-            plausible numbers.
-        is_placed: True if it reports a location.
-        outcome: ``"measurement"``; NaN if missing, no number, not finite or beyond 1e60: it failed.
-        is_measured: True if it reports a measurement.
-        factors: ``"factors"``: outcomes by factor, by the same rule.
-        noise_std: ``"noise_std"``: standard deviation of the measurement's noise; NaN if missing or no finite number >=
-            0.
-        factor_noise: The same of outcomes by factor, if it is a table of them; known ones only.
-        declined: ``"sampled"`` is false: it abstained, so no measurement has failed.
-        distance: ``"distance"``: travelled, in the unit of places; 0 if missing.
-        cost: ``"cost"``, in the unit of outcomes; 0 if missing.
-        source: ``"source"``: source of the measurement; None if missing.
-        on_the_way: ``"on_the_way"``: measurements en route, in order; those with a location.
-        path: ``"path"``: places (k, d) along its path; None if missing.
-        battery: ``"battery"``: remaining share of its battery, 0 to 1; NaN if missing.
-        failure: ``"failure"``: reason of a failure, in a few words; None if missing.
+    Numbers that are missing, not finite, or beyond 1e60 are NaN; distance and cost are then 0. ``factor_noise`` has
+    known standard deviations only. An agent that ``declined`` abstained, so no measurement has failed.
 
     Example:
         >>> report = Report.of({"location": [0.5], "measurement": "high", "cost": 2})
@@ -70,7 +54,7 @@ class Report(NamedTuple):
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> "Report":
         """Report of an agent's info."""
-        factors, noise, source = info.get("factors"), info.get("noise_std"), info.get("source")
+        factors, noise, source, failure = (info.get(key) for key in ("factors", "noise_std", "source", "failure"))
         by_factor = noise if isinstance(noise, Mapping) else {}
         known = {name: std for name, told in by_factor.items() if not math.isnan(std := reported_noise(told))}
         return cls(
@@ -90,12 +74,11 @@ class Report(NamedTuple):
             on_the_way=_on_the_way(info.get("on_the_way")),
             path=_path(info.get("path")),
             battery=float(np.clip(reported_number(info.get("battery")), 0.0, 1.0)),
-            failure=_words(info.get("failure")),
+            failure=" ".join(failure.split())[:_LONGEST_WORDS] if isinstance(failure, str) else None,
         )
 
 
 def _on_the_way(told: object) -> tuple[Report, ...]:
-    """Reports of measurements en route, without those that have no location."""
     stops = [stop for stop in told if isinstance(stop, Mapping)] if isinstance(told, list | tuple) else []
     plain = [Report.of({key: stop.get(key) for key in ("location", "measurement", "noise_std")}) for stop in stops]
     return tuple(report for report in plain if report.place is not None)
@@ -106,10 +89,6 @@ def _path(told: object) -> Float[np.ndarray, "k d"] | None:
     places = [row for row in rows if row is not None]
     is_path = bool(places) and len(places) == len(rows) and len({len(place) for place in places}) == 1
     return np.array(places) if is_path else None
-
-
-def _words(told: object) -> str | None:
-    return " ".join(told.split())[:_LONGEST_WORDS] if isinstance(told, str) else None
 
 
 def _amount(value: object) -> float:

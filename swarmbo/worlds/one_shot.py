@@ -25,24 +25,13 @@ class OneShotWorld(FunctionWorld):
 
     An evaluation is one joint action, held for ``hold`` steps or until the episode ends. Every entry of an agent's
     action is a variable, ``agent[0]``, ``agent[1]``, …; in a ``Dict``, ``agent[key]``. Discrete actions are choices
-    among integers. The outcome of an agent's factor is the mean of its
-    measurements over the steps of the evaluation; it failed if one of them is None or not finite. Without scopes the
-    one outcome is the total: the sum over agents, which failed if one of them did.
+    among integers. The outcome of an agent's factor is the mean of its measurements, functions of observation, reward
+    and info; it failed if one of them is None or not finite. Without scopes the one outcome is the total over agents.
+    Agents that are in no scope keep the middle of their actions, and those without a scope are not measured.
 
     Evaluations follow one another without a reset, except by the user's loop. Reset before every evaluation, with the
-    same seed, for outcomes that depend on the configuration alone; any other dependence is noise to the team. An agent
-    that is not live when an evaluation begins sets nothing: factors that depend on it fail, and so does the total.
-
-    Args:
-        env: A ``ParallelEnv`` whose agents' action spaces are finite ``Box`` with one axis, ``Discrete``,
-            ``MultiDiscrete``, or ``Dict`` of these. ``interaction_graph()`` is optional.
-        measurement: The outcome of an agent's factor, from its observation, reward and info after a step.
-        scopes: ``{agent: [agents that its factor depends on]}``. Agents without an entry have no factor and are not
-            measured; those in no scope keep the middle of their actions. None for unknown dependences.
-        hold: Steps of one evaluation, >= 1.
-
-    Raises:
-        ConfigError: If an action space is none of these, scopes name unknown agents, or an argument is out of range.
+    same seed, for outcomes that depend on the configuration alone. An agent that is not live when an evaluation begins
+    sets nothing: factors that depend on it fail, and so does the total.
     """
 
     def __init__(

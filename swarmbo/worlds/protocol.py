@@ -1,8 +1,9 @@
-"""Protocol of worlds for teams, for all kinds of problems."""
+"""Base of worlds for teams, for all kinds of problems."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -25,16 +26,8 @@ Positions = Mapping[str, Float[np.ndarray, " d"]]
 class Offers:
     """Options that a world offers for a decision; none by default.
 
-    Args:
-        agents: Participants of this round; None: all.
-        candidates: Places (k, d) that each agent can measure in this round; None if unknown.
-        boxes: Measurable box of each agent; missing agents have the problem's box.
-        prices: Price of a measurement for agents that may abstain, in the unit of the outcome.
-        standpoints: Positions of static agents.
-        links: Present communication links; None: all are connected.
-        level: The world's level; None without one.
-        sites: All measurable places (k, d); None if unknown.
-        travel: Travel times; None if unknown.
+    ``agents`` None are all, ``links`` None connect all, ``boxes`` missing are the problem's, and other parts None are
+    unknown. ``prices``, in the unit of the outcome, are of agents that may abstain; ``standpoints`` of static ones.
     """
 
     agents: tuple[str, ...] | None = None
@@ -48,8 +41,13 @@ class Offers:
     travel: Travel | None = None
 
 
-class EnvironmentWorld:
-    """Parts of a world that all environments have."""
+class World(ABC):
+    """A PettingZoo environment as a team sees it; never the ground truth.
+
+    Implementations: ``FieldWorld``, ``FunctionWorld`` and ``OneShotWorld``, each with the ``problem`` of the team.
+    """
+
+    problem: Problem
 
     def __init__(self, env: "ParallelEnv[str, Any, Any]") -> None:
         self._env: ParallelEnv[str, Any, Any] = env
@@ -64,77 +62,38 @@ class EnvironmentWorld:
         """Present communication links; None if unknown."""
         return self._world.interaction_graph() if hasattr(self._world, "interaction_graph") else None
 
+    def sites(self) -> Float[np.ndarray, "k d"] | None:
+        """All measurable places; None if unknown."""
+        return None
+
+    @abstractmethod
+    def offers(self, agents: Sequence[str] | None = None) -> Offers:
+        """Options of a decision of agents with observations; None: options that are independent of an episode."""
+
+    @abstractmethod
+    def begin(self, infos: Infos) -> News | None:
+        """Abandon an evaluation in progress; return the measurements at the starts, from ``env.reset``."""
+
+    def held(self, agents: Sequence[str]) -> dict[str, Any] | None:
+        """Actions that continue an evaluation of several steps; None without one."""
+        return None
+
+    @abstractmethod
+    def actions(self, point: Mapping[str, Any], agents: Sequence[str], now: Positions | None = None) -> dict[str, Any]:
+        """Actions that together evaluate a joint point, inside the agents' spaces and in their number type."""
+
+    @abstractmethod
+    def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
+        """Result of an evaluation from ``env.step`` of the ``sent`` joint point; None while it continues."""
+
     def _within(self, agent: str, action: np.ndarray) -> np.ndarray:
         """Action inside an agent's space, a box, and in its number type."""
         space: Any = self._env.action_space(agent)
         return np.clip(action.astype(space.dtype), space.low, space.high)
 
 
-class World(Protocol):
-    """A PettingZoo environment as a team sees it; never the ground truth.
-
-    Implementations: ``FieldWorld``, ``FunctionWorld`` and ``OneShotWorld``.
-    """
-
-    @property
-    def problem(self) -> Problem:
-        """Problem of the team."""
-        ...
-
-    @property
-    def horizon(self) -> int | None:
-        """Rounds in an episode, if the environment states them."""
-        ...
-
-    def links(self) -> "nx.Graph[str] | None":
-        """Present communication links; None if unknown."""
-        ...
-
-    def sites(self) -> Float[np.ndarray, "k d"] | None:
-        """All measurable places; None if unknown."""
-        ...
-
-    def offers(self, agents: Sequence[str] | None = None) -> Offers:
-        """Options of a decision.
-
-        Args:
-            agents: Those with observations; None: options that are independent of an episode.
-        """
-        ...
-
-    def begin(self, infos: Infos) -> News | None:
-        """Abandon an evaluation in progress; return the measurements at the starts, from ``env.reset``."""
-        ...
-
-    def held(self, agents: Sequence[str]) -> dict[str, Any] | None:
-        """Actions that continue an evaluation of several steps; None without one."""
-        ...
-
-    def actions(self, point: Mapping[str, Any], agents: Sequence[str], now: Positions | None = None) -> dict[str, Any]:
-        """Actions that together evaluate a joint point, inside the agents' spaces and in their number type.
-
-        Args:
-            point: Value of each variable, without those of agents that take no part.
-            agents: Acting agents.
-            now: Positions of agents that have one.
-        """
-        ...
-
-    def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
-        """Result of an evaluation from ``env.step``; None while it continues.
-
-        Args:
-            sent: The requested joint point, as in ``actions``; None without one.
-        """
-        ...
-
-
 def require_parallel(env: object) -> None:
-    """Refuse anything but a parallel PettingZoo environment.
-
-    Raises:
-        ConfigError: With the required methods.
-    """
+    """Refuse anything but a parallel PettingZoo environment."""
     lacking = [name for name in ("possible_agents", "action_space", "reset", "step") if not hasattr(env, name)]
     if not lacking and not isinstance(env, AECEnv):
         return

@@ -26,20 +26,16 @@ class _Served(ParallelEnv[str, Any, Any]):
             raise ConfigError(f"got bounds that are no (low, high): {error}; wanted numbers", at="$.bounds") from error
 
     def action_space(self, agent: str) -> Box:
-        """Box of an agent's variables."""
         return self._boxes[agent]
 
     def observation_space(self, agent: str) -> Box:
-        """Empty box: agents observe nothing."""
         return Box(0.0, 1.0, (0,))
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Begin; nothing is measured."""
         self.agents = list(self.possible_agents)
         return {agent: np.zeros(0) for agent in self.agents}, {agent: {} for agent in self.agents}
 
     def step(self, actions: Mapping[str, Any]) -> Any:
-        """Refuse: there is nothing to simulate."""
         raise TransportError("the outcomes of this world come from clients; wanted `swarmbo serve`")
 
 

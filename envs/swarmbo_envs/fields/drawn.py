@@ -38,11 +38,7 @@ def drawn(settings: DrawSettings) -> Surface:
 
 
 class DrawnInTime:
-    """One function of location and round from a separable prior, plus its mean.
-
-    A product of kernels over different coordinates has the product of their spectral densities, so frequencies over
-    locations and rounds are drawn independently.
-    """
+    """One function of location and round from a separable prior, plus its mean: a product of spectral densities."""
 
     def __init__(self, settings: DrawSettings, change: ChangeSettings) -> None:
         generator = rng.stream(settings.seed, "fields", "draw in time")
@@ -73,7 +69,6 @@ def drawn_in_time(settings: DrawSettings, max_sites: int) -> FieldInTime:
 def _first(
     change: Change, name: str, size_m: tuple[float, float], max_sites: int, quantity: str = "value", unit: str = ""
 ) -> Field:
-    """Field of round 0 of one that changes; the candidate sites are a lattice."""
     low, high, surface = np.zeros(2), np.array(size_m), change.surface(0)
     sites, points = lattice(low, high, min(max_sites, _MAX_SITES)), lattice(low, high, _MAX_MOVING_POINTS)
     blank = Field(name, low, high, sites, points, surface, 0.0, low, 0.0, quantity, unit)
@@ -113,11 +108,9 @@ class Plume:
     """Gaussian puffs in a wind that is uniform in space and changes with time.
 
     A puff is emitted every quarter of a round. Its variance grows linearly, its content decays exponentially, and its
-    centre moves with the wind v(t) = (w, 0) + Σ_k a_k cos(ω_k t + φ_k), whose path, and so the field, has a closed
-    form.
+    centre moves with the wind v(t) = (w, 0) + Σ_k a_k cos(ω_k t + φ_k), so that the field has a closed form.
 
-    Source: Gaussian puff model, Seinfeld & Pandis, Atmospheric Chemistry and Physics, 2006, section 18.6; here in two
-    dimensions.
+    Source: Gaussian puff model, Seinfeld & Pandis, Atmospheric Chemistry and Physics, 2006, section 18.6, in the plane.
     """
 
     def __init__(self, settings: PlumeSettings) -> None:

@@ -25,25 +25,10 @@ T = TypeVar("T")
 class Field:
     """A noise-free field on a rectangular map, x to the east and y to the north, in metres.
 
-    Args:
-        name: Title; of a measured field it has the use of the sites.
-        low: South-west corner of the map.
-        high: North-east corner.
-        sites: Candidate locations (k, 2): the only measurable ones if ``sites_only``, else a lattice.
-        sites_only: True if nothing can be measured between the sites.
-        interpolated: True if values between measured points are interpolated.
-        points: Locations (m, 2) at which maps of the field are compared.
-        surface: The field at any location of the map.
-        maximum: Largest value over all measurable locations.
-        argmax: Location of the maximum.
-        minimum: Smallest value at the sites.
-        least_reach_m: Travel distance of a round with which robots get from site to site.
-        digest: Hash of the data behind the settings; empty without data.
-        projection: Projection of longitudes and latitudes to the map; ``projection.degrees(places)`` inverts it. None
-            if coordinates are metres.
-        frame: Location of the map in the projected system of its raster; None without one.
-        gaps: Mask of map cells with missing data, south row first; values there are those of the nearest known
-            location. None: no gaps.
+    ``sites`` are the only measurable locations if ``sites_only``, else a lattice. ``points`` are those at which maps
+    are compared. ``minimum`` is the smallest value at the sites, ``maximum`` the largest over all measurable locations.
+    Robots get from site to site with ``least_reach_m`` a round. ``digest`` is that of the data behind the settings.
+    ``gaps`` masks map cells without data, south row first; values there are those of the nearest known location.
     """
 
     name: str
@@ -121,10 +106,7 @@ def lattice(low: Place, high: Place, n_points: int) -> Places:
 
 
 def summit(surface: Surface, places: Places, low: Place, high: Place) -> tuple[float, Place]:
-    """Maximum of a smooth field and its location: best of ``places``, then local searches from the ten best.
-
-    ``places`` must be dense enough to have one on the slope of the highest peak.
-    """
+    """Maximum of a smooth field and its location, by local searches from the ten best places, on every peak's slope."""
     values = surface(places)
     size = high - low
     best_value, best_place = float(values.max()), places[values.argmax()]
@@ -143,10 +125,7 @@ def summit(surface: Surface, places: Places, low: Place, high: Place) -> tuple[f
 
 
 class Bilinear:
-    """Values between the cell centres of a rectilinear grid; ``xs`` and ``ys`` are rising coordinates.
-
-    Beyond the grid it extrapolates if ``is_endless``, and else refuses.
-    """
+    """Values between the cell centres of a rectilinear grid of rising coordinates; beyond it only if ``is_endless``."""
 
     def __init__(self, xs: np.ndarray, ys: np.ndarray, values: Rows, *, is_endless: bool = False) -> None:
         beyond: dict[str, Any] = {"bounds_error": False, "fill_value": None} if is_endless else {}
@@ -168,11 +147,8 @@ class Change(Protocol):
 class FieldInTime:
     """A field of every round: one map and set of sites, with values that may change.
 
-    Args:
-        first: The field of round 0; only values and summits differ in other rounds.
-        change: Its surfaces; None for a static field.
-        minimum: Least value of all rounds, at least approximately.
-        maximum: Largest value, likewise.
+    ``first`` is that of round 0; ``change`` None is a static field; ``minimum`` and ``maximum`` are those of all
+    rounds, at least approximately.
     """
 
     def __init__(
@@ -219,18 +195,13 @@ class FieldInTime:
 
 
 def _keep(known: dict[int, T], key: int, value: T) -> None:
-    """Add a value to a cache of the last few."""
     while len(known) >= _KEPT:
         del known[next(iter(known))]
     known[key] = value
 
 
 def spread(rng: np.random.Generator, sites: Places, n_places: int) -> Float[np.ndarray, "n_places 2"]:
-    """Random sites, separated from each other.
-
-    Sites are taken in random order, each at least half the side of a site's share of the map from those before it; this
-    distance is lowered until enough sites qualify.
-    """
+    """Random sites, separated from each other: by half the side of a site's share of the map, or less if it must be."""
     order = sites[rng.permutation(len(sites))]
     apart = 0.5 * float(np.sqrt(np.prod(np.ptp(sites, axis=0)) / n_places))
     while True:

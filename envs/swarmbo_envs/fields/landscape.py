@@ -51,10 +51,7 @@ def load(name: str) -> ElevationModel:
 
 
 def elevation_field(settings: kinds.ElevationSettings, max_sites: int, at: str = "$.field") -> Field:
-    """Window of an elevation model, bilinear between its cells; the candidate sites are the cells.
-
-    Above ``max_sites`` only every n-th row and column has sites.
-    """
+    """Window of an elevation model, bilinear between its cells; at most ``max_sites`` cells are candidate sites."""
     model = load(settings.elevation)
     row, column, rows, columns = window = settings.window or model.window
     height, width = model.heights.shape
@@ -85,10 +82,7 @@ def _every_nth_cell(xs: Float[np.ndarray, " columns"], ys: Float[np.ndarray, " r
 
 
 def build_field(table: dict[str, Any] | None, max_sites: int, at: str = "$.field") -> Field:
-    """Field of a table: an elevation model, a CSV file, a raster, a survey or a draw from a prior.
-
-    ``None`` is the default elevation model. All sites of a CSV file are kept, even more than ``max_sites``.
-    """
+    """Field of a table; ``None`` is the default elevation model. All sites of a CSV file are kept."""
     settings = kinds.field_settings(table, at)
     if isinstance(settings, kinds.ElevationSettings):
         return elevation_field(settings, max_sites, at)

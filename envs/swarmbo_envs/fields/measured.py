@@ -25,13 +25,7 @@ _NEAREST_SHARE = 1e-3
 
 
 def measured_field(settings: MeasuredSettings, max_sites: int, at: str = "$.field", title: str = "") -> Field:
-    """Field of a CSV file; rows at one location are averaged.
-
-    Raises:
-        ConfigError: If the file cannot be used (see ``read_measurements``), two sites are less than a micrometre apart
-            or (``interpolated``) a thousandth of the usual distance between neighbours, or the sites are too few: 2 for
-            ``only``, 3 that are not on one line for ``interpolated``.
-    """
+    """Field of a CSV file; rows at one location are averaged."""
     return _field_of(read_measurements(settings.columns, at), settings, max_sites, at, title)
 
 
@@ -118,10 +112,7 @@ class Hull:
             ) from None
 
     def lattice(self, low: Place, high: Place, n_points: int) -> Places:
-        """Points of a lattice over a rectangle that lie in the hull, edge included: nearly ``n_points``, and no more.
-
-        There may be none if ``n_points`` is small or the hull is a sliver between the points.
-        """
+        """Points of a lattice over a rectangle that lie in the hull: nearly ``n_points``, no more, none in a sliver."""
         ask = n_points
         best = self._covered(lattice(low, high, ask))
         while len(best) < 0.9 * n_points and ask < 16 * n_points:
@@ -188,8 +179,7 @@ def distinct(
 class Stations:
     """Series of values at fixed sites, linear between their times and constant beyond them.
 
-    ``table`` has rows x, y, time, value; rows of one site and time are averaged. ``time_step`` is the time of a round;
-    None for the median distance between neighbouring times.
+    ``table`` has rows x, y, time, value; ``time_step``, the time of a round, is by default the median between times.
     """
 
     def __init__(self, table: Float[np.ndarray, "n 4"], time_step: float | None, interpolated: bool, at: str) -> None:

@@ -29,15 +29,10 @@ _MOST_GAP_CELLS = 1024
 
 @dataclass(frozen=True, eq=False)
 class Raster:
-    """One band of a GeoTIFF, or an array.
+    """One band of a GeoTIFF, or an array, north row first if ``is_north_up``.
 
-    Args:
-        values: One per cell; north row first if ``is_north_up``.
-        masked: Cells that the file marks as missing.
-        edges: West, south, east and north edge, in the unit of its coordinates.
-        is_placed: True if the file is georeferenced.
-        is_north_up: True if its rows run from west to east, the first of them in the north.
-        crs: Coordinate reference system as a rasterio object; None if it names none.
+    Cells are ``masked`` where the file marks them as missing. Edges are west, south, east and north in the unit of its
+    coordinates; ``is_placed`` if the file is georeferenced; ``crs`` is an object of rasterio.
     """
 
     values: Num[np.ndarray, "rows columns"]
@@ -96,18 +91,7 @@ def read_array(path: str, at: str) -> Raster:
 def raster_field(
     settings: RasterFieldSettings, max_sites: int, at: str = "$.field", *, may_have_gaps: bool = True
 ) -> Field:
-    """Raster as a field, bilinear between cell centres; a gap is where any of the four cells has no value.
-
-    ``may_have_gaps``: robots can avoid cells without a value.
-
-    Raises:
-        ConfigError: If the file cannot be read, gives no location or unit, is rotated, has no four neighbouring cells
-            with values, or has gaps that are not allowed.
-        MissingPackageError: If a GeoTIFF is named and the extra ``geo`` is not installed.
-
-    Warns:
-        DataWarning: If cells have no value, and how many; if a number may stand for none.
-    """
+    """Raster as a field, bilinear between cell centres; gaps, where any of four cells has no value, are told."""
     raster = _read(settings, at)
     at = f"{at}.raster"
     values = raster.values[::-1].astype(float)  # south row first
@@ -151,7 +135,6 @@ def raster_field(
 
 
 def _read(settings: RasterFieldSettings, at: str) -> Raster:
-    """Read the raster of a file and check that its location is known."""
     if settings.raster.lower().endswith(".npy"):
         values = read_array(settings.raster, f"{at}.raster").values
         if settings.cell_m is None:
@@ -267,11 +250,9 @@ class _Cells:
         self._between = Bilinear(xs, ys, values)
 
     def __call__(self, X: Places) -> Values:
-        """Values at locations on the map."""
         return self._between(np.clip(self._own(X), self._low, self._high))
 
     def _own(self, X: Places) -> Places:
-        """Convert locations on the map to the coordinates of the raster."""
         if self.projection is None:
             return X / self._unit_m + self._low
         own = self.projection.degrees(X)
@@ -279,10 +260,7 @@ class _Cells:
         return own
 
     def touched(self, squares: Marks) -> Bool[np.ndarray, "own_rows own_columns"]:
-        """Mark the map cells that touch marked squares between four cell centres, south row first.
-
-        Without a projection the squares are the map's own cells. With a projection the map has about as many cells.
-        """
+        """Mark the map cells that touch marked squares between four cell centres; without a projection the same."""
         if self.projection is None:
             return squares
         rows, columns = np.minimum(squares.shape, _MOST_GAP_CELLS)

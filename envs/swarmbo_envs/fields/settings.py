@@ -274,10 +274,7 @@ def require_table(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def field_settings(table: dict[str, Any] | None, at: str = "$.field", moving: bool = False) -> FieldSettings:
-    """Settings of a field table, whose kind is given by its key.
-
-    ``None`` is the default, the elevation model; ``moving`` permits fields that change from round to round.
-    """
+    """Settings of a field table, by its key; None is the elevation model. ``moving`` permits changes in time."""
     if table is None:
         return ElevationSettings(elevation="jacksboro")
     by_key = _MOVING if moving else _STILL

@@ -55,10 +55,7 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
 
 
 def links_in_range(agents: list[str], positions: Places, range_m: float | Sequence[float]) -> "nx.Graph[str]":
-    """Graph of agents within radio range of each other; edges carry their ``distance`` in metres.
-
-    With one range per agent, the distance must be within both ranges.
-    """
+    """Graph of agents within both of their radio ranges; edges carry their ``distance`` in metres."""
     graph: nx.Graph[str] = nx.Graph()
     graph.add_nodes_from(agents)
     offset = positions[:, None] - positions[None]

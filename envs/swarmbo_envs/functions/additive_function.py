@@ -167,8 +167,7 @@ class AdditiveFunction:
         """The same function with its maximum moved to a point drawn uniformly from the middle 80 % of the box.
 
         Functions that are defined everywhere are shifted. Others are bent: every axis is mapped onto itself by the
-        monotone u -> k u / (1 - u + k u), with k such that the new point maps to the old maximum. A coordinate of the
-        maximum on the edge of the box stays there. The maximum keeps its value.
+        monotone u -> k u / (1 - u + k u), with k such that the new point maps to the old maximum; the edge stays.
         """
         return self._bent(seed, move=True, rescale=False)
 
@@ -206,12 +205,10 @@ class AdditiveFunction:
 
 
 def _by_name(X: Points, function: Callable[..., float], variables: tuple[str, ...]) -> Values:
-    """A function of named variables, at points one a row."""
     return np.array([float(function(**dict(zip(variables, x, strict=True)))) for x in X.tolist()])
 
 
 def _stretched(X: Points, term: Term, new: np.ndarray, old: np.ndarray, factor: np.ndarray) -> Values:
-    """X -> term(old + factor (x - new))."""
     return term(old + factor * (X - new))
 
 

@@ -70,9 +70,8 @@ class Ownership:
 def share_out(variables: Sequence[str], scopes: Mapping[str, Sequence[str]], n_agents: int | None) -> Ownership:
     """Give every factor and every variable one owner, so that every agent owns a variable.
 
-    A variable belongs to the owner of the first factor that it is in. A factor without new variables belongs to the
-    owner of its first variable. Factors that add variables are dealt out evenly, in order, by default one per agent.
-    Variables in no factor go to the last agent.
+    A variable belongs to the owner of the first factor that it is in, a factor without new variables to the owner of
+    its first variable. Factors that add variables are dealt out evenly, in order, by default one per agent.
     """
     brings: list[str] = []
     seen: set[str] = set()
@@ -187,11 +186,7 @@ and that did not fail |
         return self._noise_std
 
     def factor_graph(self) -> dict[str, Any]:
-        """Prior knowledge of the function as plain data.
-
-        Has ``bounds`` and ``variable_owners`` per variable, ``outcomes``, and ``scopes`` and ``owners`` per factor
-        (None if the structure is hidden).
-        """
+        """Prior knowledge of the function as plain data, in the form of ``swarmbo.worlds.ToldGraph``."""
         f, is_known = self.function, self.settings.structure == "known"
         return {
             "bounds": {v: (float(low), float(high)) for v, low, high in zip(f.variables, f.low, f.high, strict=True)}
@@ -232,7 +227,6 @@ and that did not fail |
         self._set_query(number)
 
     def _begin(self, seed: int, number: int) -> Episode:
-        """Begin with all variables in the middle of their ranges."""
         middle, nothing = (self.function.low + self.function.high) / 2.0, np.full(len(self.possible_agents), np.nan)
         return Episode(seed, number, 0, True, middle, nothing, [])
 

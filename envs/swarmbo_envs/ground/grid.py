@@ -23,24 +23,14 @@ class Ground:
     """A rectangular map in nearly square cells, of which those that a no-go region touches are blocked.
 
     A path outside blocked cells keeps at least the clearance from the regions. Connected parts count only if they hold
-    an anchor; without anchors only the largest part counts. All other parts are blocked too.
-
-    Args:
-        low: South-west corner, m.
-        high: North-east corner.
-        regions: No-go regions.
-        cells: Cells along the longer side.
-        clearance_m: Clearance along each axis.
-        anchors: Places (k, 2) that must be free, by their path in the settings.
-        at: Path of the regions in the settings, for messages.
+    an anchor (by its path in the settings); without anchors only the largest part counts. All other parts are blocked
+    too.
 
     Example:
         >>> pond = Region([np.array([[40.0, 0.0], [60.0, 0.0], [60.0, 70.0], [40.0, 70.0]])])
         >>> ground = Ground(np.zeros(2), np.array([100.0, 100.0]), [pond], cells=50)
         >>> ground.is_free(np.array([[50.0, 50.0], [50.0, 90.0]])).tolist()
         [False, True]
-        >>> ground.sees(np.array([[10.0, 10.0]]), np.array([[90.0, 10.0]])).tolist()
-        [False]
     """
 
     def __init__(
@@ -162,16 +152,6 @@ def widest_shut(ground: Ground) -> float | None:
     """Approximate width, m, of the widest passage closed by the cell size; None if no passage is closed.
 
     A passage is closed if cells join separate obstacles, or an obstacle and the edge, or separate connected free space.
-
-    Example:
-        >>> from swarmbo_envs.ground import Ground, read_regions
-        >>> low, high = np.zeros(2), np.array([100.0, 100.0])
-        >>> walls = [[[48, 0], [52, 0], [52, 45], [48, 45]], [[48, 55], [52, 55], [52, 100], [48, 100]]]
-        >>> regions = read_regions([{"corners": wall} for wall in walls], low, high)
-        >>> round(widest_shut(Ground(low, high, regions, cells=8)))
-        10
-        >>> widest_shut(Ground(low, high, regions, cells=40)) is None
-        True
     """
     factor = _FINEST // int(max(ground.shape))
     if ground.is_open or factor < 2:

@@ -88,10 +88,8 @@ _KINDS: dict[str, type[RegionSettings]] = {
 class Region:
     """Places within an odd number of rings, or in marked cells of a raster.
 
-    Args:
-        rings: Closed outlines (k, 2), m; a hole is a ring within another. With ``marked`` they are for pictures only.
-        marked: Cells of a raster, the first row in the south; None: the region is that of the rings.
-        edges: West, south, east and north edge of the raster, m.
+    Rings are closed outlines, m; a hole is a ring within another. With ``marked`` cells, the first row in the south,
+    they are for pictures only; ``edges`` are then the raster's: west, south, east and north, m.
     """
 
     rings: Sequence[Places]
@@ -163,12 +161,6 @@ def read_regions(
 
     ``low`` and ``high`` are the map's corners; ``projection`` converts longitudes and latitudes to the map; ``frame``
     is the map's location in a projected system.
-
-    Example:
-        >>> lake = {"corners": [[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]]}
-        >>> region, = read_regions([lake], np.zeros(2), np.full(2, 10.0))
-        >>> region.holds(np.array([[1.0, 1.0], [8.0, 8.0]])).tolist()
-        [True, False]
     """
     found: list[Region] = []
     for number, table in enumerate(tables or ()):

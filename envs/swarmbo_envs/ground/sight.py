@@ -128,19 +128,10 @@ def arrivals(
     blocked: Marks,
     grid: Grid,
 ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-    """Arrival at places from nodes by the last straight course.
+    """Time (m,), last node (-1: none) and heading of arrivals at places from nodes, by the last straight course.
 
-    Args:
-        places: Goals (m, 2).
-        nodes: Origins (n, 2).
-        times: Earliest time at each node, s; infinite if unreachable.
-        headings: Heading there; NaN: no turn is needed.
-        motor: Speed, turn rate, and the current's two components.
-        blocked: Cells that must not be touched.
-        grid: Location of the cells.
-
-    Returns:
-        Time (m,), last node (m,), -1 if unreachable, and heading on arrival (m,).
+    ``times`` are the earliest at each node, infinite if unreachable; a NaN heading needs no turn; ``motor`` is speed,
+    turn rate, and the current's two components.
     """
     speed, rate, wind_x, wind_y = motor
     when, by, heading = np.full(len(places), np.inf), np.full(len(places), -1), np.full(len(places), np.nan)
@@ -169,8 +160,7 @@ def returns(
 ) -> tuple[Float[np.ndarray, " m"], Int[np.ndarray, " m"]]:
     """Time that a robot needs from poses over a first node to the nodes' common goal, and that node (-1: no path).
 
-    ``left`` is the time from each node after the turn there, infinite without a path; ``courses`` the heading on
-    departure, NaN if no turn is needed. The other arguments are those of ``arrivals``.
+    ``left`` is the time from each node after the turn there; ``courses`` are headings on departure. See ``arrivals``.
     """
     speed, rate, wind_x, wind_y = motor
     best, by = np.full(len(poses), np.inf), np.full(len(poses), -1)

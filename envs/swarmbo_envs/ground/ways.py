@@ -15,13 +15,8 @@ _NOWHERE = -9999  # scipy's mark for no predecessor
 
 @dataclass(frozen=True, eq=False)
 class Fan:
-    """Paths from one pose to all bends; the first node is the pose itself.
-
-    Args:
-        nodes: Bends of paths (n + 1, 2).
-        times: Earliest arrival, s; infinite if unreachable.
-        headings: Heading on arrival; NaN: no turn is needed.
-        parents: Previous bend of each; -1 of the pose.
+    """Paths from one pose, the first node, to all bends: earliest arrivals (s), headings there (NaN: no turn is
+    needed), and the bend before each (-1 of the pose).
     """
 
     nodes: Float[np.ndarray, "n 2"]
@@ -32,13 +27,8 @@ class Fan:
 
 @dataclass(frozen=True, eq=False)
 class Homeward:
-    """Paths from all bends to one place, the first node.
-
-    Args:
-        nodes: Bends of paths (n + 1, 2).
-        left: Remaining time from each, s, after the turn there; infinite without a path.
-        courses: Heading on departure; NaN: the path ends there.
-        following: Next bend of each; -1 of the place itself.
+    """Paths from all bends to one place, the first node: remaining time after the turn there (s), heading on departure
+    (NaN: the path ends there), and the next bend (-1 of the place).
     """
 
     nodes: Float[np.ndarray, "n 2"]
@@ -179,12 +169,10 @@ class Ways:
         return shortest_path(graph, method="D", return_predecessors=True)[1]
 
     def _after(self, node: int, last: int) -> int:
-        """Bend after one, on the path to another."""
         before = int(self._reversed[last, node])
         return last if before == _NOWHERE else before
 
     def _seen_times(self, starts: Float[np.ndarray, "n 2"], ends: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "n m"]:
-        """Times of straight courses; infinite if obstructed."""
         times = self.straight_times(starts, ends)
         if self.ground.is_open:
             return times

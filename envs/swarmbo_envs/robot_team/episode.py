@@ -28,16 +28,9 @@ _MOST_ON_THE_WAY = 64  # measurements of one robot in a round
 class Episode(WorldEpisode):
     """State of an episode, in addition to the fields of all worlds.
 
-    Args:
-        poses: (x, y, heading) of each robot.
-        last: Last good measurement of each robot; NaN while there is none.
-        measured: Mask of measured sites; used only if nothing lies between the sites.
-        trails: Per robot, points of the path driven so far.
-        samples: Per measurement so far: robot, x, y, measurement.
-        on_the_way: Per measurement en route so far: robot, x, y, measurement.
-        batteries: Seconds of driving that each robot has left; infinite without batteries.
-        bases: Charging site of each.
-        engine: Per robot, the state of the physics engine; no columns without one.
+    ``measured`` masks sites, and is used only if nothing lies between them. Rows of ``samples`` and ``on_the_way`` are
+    robot, x, y, measurement. Batteries are in seconds of driving, infinite without any; ``engine`` has the states of
+    the physics engine, no columns without one.
     """
 
     poses: Float[np.ndarray, "robots 3"]
@@ -71,10 +64,9 @@ class Drive:
 class Mover(ABC):
     """Mover of robots, one at a time; by default without reserves, planning with full speed.
 
-    Attributes:
-        pace: Share of their largest speed and turn rate that robots plan with.
-        reserve: Share by which a battery must outlast the planned return to base.
-        off_m: Largest distance of robots from their path, and from their base when they are at it, m.
+    ``pace`` is the share of their speed and turn rate that robots plan with, ``reserve`` the share by which a battery
+    must outlast the planned return, ``off_m`` the largest distance from their path, and from their base when they are
+    at it.
     """
 
     pace: float = 1.0
@@ -87,10 +79,7 @@ class Mover(ABC):
 
     @abstractmethod
     def drive(self, episode: Episode, robot: int, path: Path, end: Place | None, stops: Stops) -> Drive:
-        """Drive a path within the round's time, updating the mover's own state in the episode.
-
-        ``end`` is the exact end of the path, if known; ``stops`` the distances of measurements en route.
-        """
+        """Drive a path, whose exact ``end`` may be known, within the round's time, and update the mover's own state."""
 
     def scene(self, width: int, height: int) -> "Scene | None":
         """Three-dimensional scene in pictures of a size in pixels; None without a renderer."""
@@ -179,7 +168,6 @@ class Sensors:
         return {**told, "location": location.copy()}
 
     def _read(self, episode: Episode, robot: int, location: Place, **which: int) -> dict[str, float]:
-        """Read a robot's sensor at a place; empty if it fails."""
         # named streams make a robot's draws independent of all actions, so compared methods meet equal noise
         where = {"agent": self.agents[robot], "round": episode.round, "episode": episode.number, **which}
         if rng.stream(episode.seed, "robot_team", "failure", **where).random() < self.settings.failure_rate:

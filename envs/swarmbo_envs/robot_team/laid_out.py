@@ -31,14 +31,7 @@ def laid_out(
 ) -> tuple[Field, Ground]:
     """Ground with its no-go regions and the field's gaps, and the field restricted to reachable places.
 
-    ``anchors`` are places that must be free, by the settings that name them.
-
-    Raises:
-        ConfigError: If an anchor is not on the map or not free, or nothing is left to drive or to measure.
-
-    Warns:
-        DataWarning: If cells close a passage between regions, and paths are then much longer or much of the map is out
-            of reach: the width of the passage, and the number of cells that would open it.
+    ``anchors`` are places that must be free, by the settings that name them. A closed passage that matters is told.
     """
     at = "$.no_go" if regions else "$.field"
     if field.gaps is not None:
@@ -118,11 +111,7 @@ def _highest(field: Field, ground: Ground, sites: Places) -> Place:
 
 
 def checked_starts(settings: RobotTeamSettings, field: Field) -> Float[np.ndarray, "robots 2"] | None:
-    """Starts of the settings; None to draw them.
-
-    Robots with bases and no starts start there, or at the free sites nearest to a shared base. If only sites can be
-    measured, every start moves to the nearest free one.
-    """
+    """Starts of the settings; None to draw them. If only sites can be measured, they move to the nearest free ones."""
     if (settings.starts is None or field.sites_only) and settings.robots > len(field.sites):
         raise ConfigError(f"got {settings.robots}; wanted at most one per site: {len(field.sites)}", at="$.robots")
     bases = settings.rules().bases

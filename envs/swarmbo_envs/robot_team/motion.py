@@ -31,8 +31,7 @@ class Unicycle:
         """Commands (k, 2, 3) of the quickest known path to each goal; the heading on arrival is free.
 
         Compares turning on the spot and driving straight with an arc to the left or right at full speed and full turn
-        rate, then straight along the tangent. An arc must stay on the map. Durations are 0 if the robot is already at a
-        goal.
+        rate, then straight along the tangent. Durations are 0 if the robot is already at a goal.
 
         Source: arcs and tangents as in Dubins, Amer. J. Math. 79 (1957), with free final heading.
         """
@@ -238,7 +237,6 @@ class Driver:
         return self._courses(pose, stops)
 
     def _courses(self, pose: Pose, stops: list[Place]) -> Path:
-        """Turns on the spot and straight courses from stop to stop."""
         here, heading, path = pose[:2], float(pose[2]), list[tuple[float, float, float]]()
         rate = self.unicycle.turn_rate_rad_s
         for stop in stops:

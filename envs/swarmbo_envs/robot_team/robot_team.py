@@ -151,7 +151,6 @@ measurement (unit of the field; the lower bound while there is none; clipped int
         return self._world.begin(seed, number)
 
     def _first_infos(self, episode: Episode) -> Infos:
-        """Measure at every robot's start."""
         return {agent: self._world.measure(episode, robot) for robot, agent in enumerate(self.agents)}
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:

@@ -42,9 +42,7 @@ _BASE_M = 5.0  # of ground below its lowest point
 
 @dataclass(frozen=True, eq=False)
 class Terrain:
-    """Heights over a map and a margin, in which the edge is continued.
-
-    ``xs`` and ``ys`` rise evenly, m; heights are in m above the lowest, south row first.
+    """Heights over a map and a margin, in which the edge is continued: m above the lowest, south row first.
 
     Example:
         >>> from swarmbo_envs.fields.landscape import build_field
@@ -88,11 +86,7 @@ class Terrain:
         return self._between(np.asarray(places, dtype=float))
 
     def upright(self, place: Place, heading: float, reach_m: float) -> Float[np.ndarray, "3 3"]:
-        """Frame of a body that stands on a slope: columns are ahead, left and up.
-
-        ``heading`` is that of the ahead axis seen from above, rad; ``reach_m`` the distance over which the slope is
-        taken.
-        """
+        """Frame of a body that stands on the slope taken over ``reach_m``: columns are ahead, left and up."""
         sides = reach_m * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
         z = self.heights_at(place + sides)
         up = np.array([z[1] - z[0], z[3] - z[2], 2.0 * reach_m])

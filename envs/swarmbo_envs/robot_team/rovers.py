@@ -207,7 +207,6 @@ class Simulator:
         return "battery empty" if is_empty else None
 
     def _command(self, speed: float, turn_rate: float) -> None:
-        """Turn the wheels for a moment."""
         rim = turn_rate * HALF_TRACK * self._settings.rover_m
         self._data.ctrl[:] = [(speed - side * rim) / (WHEEL * self._settings.rover_m) for side in SIDES]
         self._mujoco.mj_step(self._model, self._data, self._substeps)
@@ -235,9 +234,8 @@ class Simulator:
 class Rovers(Mover):
     """Robots with wheels on a terrain, each simulated separately; separation comes from their planned paths.
 
-    A rover that tips over, gets stuck or slides off its path by more than three quarters of its length is put upright
-    on the path at the point that it had reached. A rover with an empty battery is carried to its base. Its round has
-    failed.
+    A rover that tips over, gets stuck or slides off its path is put upright on the path at the point that it had
+    reached, and one with an empty battery is carried to its base. Its round has failed.
     """
 
     settings: MujocoSettings
@@ -296,8 +294,7 @@ class Rovers(Mover):
         told, pose = self._helped(told, simulator, episode, robot)
         episode.engine[robot] = told.state
         trace = np.clip(told.poses[:, :2], self.ground.low, self.ground.high)
-        steps = np.hypot(*np.diff(trace, axis=0).T)
-        along = np.append(0.0, np.cumsum(steps))
+        along = np.append(0.0, np.cumsum(np.hypot(*np.diff(trace, axis=0).T)))
         length = float(along[-1])
         ask = stops(length)
         places = np.column_stack([np.interp(ask, along, trace[:, axis]) for axis in range(2)])

@@ -30,12 +30,9 @@ class Spacing:
     Paths are compared at moments of the round. Between two moments a pair comes nearer by at most what both drive in
     half the time between. This is added to the separation, which then holds at every moment.
 
-    Args:
-        separation_m: Separation at every moment, > 0.
-        speeds: Largest speed over ground of each robot, m/s.
-        round_time_s: Time of a round.
-        off_m: Largest distance from the planned paths. Positions in time are then unknown: a robot keeps away from all
-            places where another is in the round, and from its stop by ``off_m`` more, so that it can leave.
+    ``speeds`` are over ground. With ``off_m``, the largest distance from planned paths, positions in time are unknown:
+    a robot keeps away from all places where another is in the round, and from its stop by ``off_m`` more, so that it
+    can leave.
     """
 
     separation_m: float
@@ -59,8 +56,7 @@ class Spacing:
     def stops(self, robot: int, own: Places, others: Tracks, bases: Robots | None) -> Iterator[int]:
         """Moments at which a robot may stop and stay, the last first; the first moment is always among them.
 
-        ``others`` are the paths of earlier robots and the positions of later ones. A robot does not stay near others'
-        bases.
+        ``others`` are the paths of earlier robots and the positions of later ones; their bases are kept free, too.
         """
         if self.off_m:
             yield from self._stops_at_any_time(robot, own, others, bases)
@@ -118,15 +114,7 @@ class Spacing:
 
 @dataclass(frozen=True, eq=False)
 class Homes:
-    """Limits that batteries set; without batteries none.
-
-    Args:
-        rules: Rules of the robots.
-        drivers: One per robot.
-        round_time_s: Time of a round.
-        reserve: Share by which a battery must outlast the return to base.
-        near_m: Distance from its base within which a robot is at it.
-    """
+    """Limits that batteries set; without batteries none. Within ``near_m`` of its base a robot is at it."""
 
     rules: Rules
     drivers: Sequence[Driver]
@@ -214,11 +202,9 @@ class Homes:
         return 0.0 if self.rules.batteries is None else (SLACK - 1) * self.rules.batteries[robot]
 
     def _times(self, episode: Episode, robot: int, poses: Float[np.ndarray, "k 3"]) -> Values:
-        """Time that a battery must last at poses, for the return."""
         return self.drivers[robot].ways.returns(self._ways(episode, robot), poses)[0] * (1.0 + self.reserve)
 
     def _ways(self, episode: Episode, robot: int) -> Homeward:
-        """Paths to a robot's base, computed once per base."""
         base, driver = episode.bases[robot], self.drivers[robot]
         key = (driver.unicycle.speed_m_s, driver.unicycle.turn_rate_rad_s, *base.tolist())
         # bases are drawn with the starts of every episode: the cache needs a limit

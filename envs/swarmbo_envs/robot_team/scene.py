@@ -29,8 +29,7 @@ _SINKS = -0.04  # of the side: height of the camera's target relative to the low
 class Scene:
     """A camera above the map of a world.
 
-    Rovers are drawn longer and terrain higher than they are if too small to be seen: by factors ``larger`` and
-    ``higher``.
+    Rovers are drawn ``larger`` and terrain ``higher`` than they are if too small to be seen.
     """
 
     def __init__(self, terrain: Terrain, settings: MujocoSettings, robots: int, width: int, height: int) -> None:
@@ -54,12 +53,9 @@ class Scene:
     def picture(
         self, ground: UInt8[np.ndarray, "rows columns 3"], poses: Float[np.ndarray, "robots 3"], turn: float = 0.0
     ) -> UInt8[np.ndarray, "height width 3"]:
-        """Draw the map as seen from above its southern edge, in bytes of red, green and blue.
+        """Draw the map as seen from above its southern edge, turned by degrees, in bytes of red, green and blue.
 
-        Args:
-            ground: Texture of the terrain, the first row in the south; any size.
-            poses: (x, y, heading) of each rover, m and rad.
-            turn: Rotation of the camera round the map, degrees.
+        ``ground`` is the texture of the terrain, the first row in the south; poses are (x, y, heading), m and rad.
         """
         mujoco, (width, height) = self._mujoco, self.size
         self._paint(ground)
@@ -81,10 +77,7 @@ class Scene:
         return pixels[::-1].copy()
 
     def pixels(self, places: Places, above: float = 0.0) -> Places:
-        """Pixels of places on the ground (m) in the last picture: columns from the left, rows from the top.
-
-        ``above`` is a height over the ground in lengths of a drawn rover.
-        """
+        """Columns and rows of places (m), at heights of so many drawn rovers, in the last picture."""
         eyes = self._scene.camera[:2]
         eye = np.mean([[*one.pos] for one in eyes], axis=0)
         ahead, up = np.array(eyes[0].forward, dtype=float), np.array(eyes[0].up, dtype=float)
@@ -103,12 +96,10 @@ class Scene:
         self._gl.free()
 
     def _placed(self, places: Places, above: float = 0.0) -> Float[np.ndarray, "k 3"]:
-        """Coordinates of places on the ground in the scene."""
         heights = self._terrain.heights_at(places) * self.higher + above * self._length
         return np.column_stack([places - self._middle, heights]) * self._scale
 
     def _frame(self, pose: Pose) -> Float[np.ndarray, "3 3"]:
-        """Orientation of a rover on the slope as drawn."""
         drawn = replace(self._terrain, heights=self._terrain.heights * self.higher)
         return drawn.upright(pose[:2], float(pose[2]), 0.4 * self._length)
 
@@ -121,7 +112,6 @@ class Scene:
         self._mujoco.mjr_uploadTexture(self._model, self._screen, 0)
 
     def _mjcf(self) -> str:
-        """Scene: a painted terrain, and rovers at their poses."""
         length, (surface, edge) = self._length * self._scale, self._meshes()
         rovers = "".join(_rover(length, look.agent_colour(robot)) for robot in range(self._robots))
         width, height = self.size
@@ -173,7 +163,6 @@ def _mesh(name: str, places: np.ndarray, faces: np.ndarray, painted_at: np.ndarr
 
 
 def _rover(length: float, colour: str) -> str:
-    """A rover for pictures: six wheels, a chassis in the colour of its robot, and a mast with a camera."""
     red, green, blue = to_rgb(colour)
     wheels = "".join(
         f'<geom type="cylinder" size="{0.15 * length} {0.07 * length}" zaxis="0 1 0" rgba="0.13 0.15 0.18 1"'

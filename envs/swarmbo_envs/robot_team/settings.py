@@ -53,12 +53,8 @@ class PhysicsSettings(Settings, frozen=True):
 class Rules:
     """Limits of the robots, one number for each; by default those of version 0.
 
-    Args:
-        radio_ranges: m; None: by the size of the map.
-        is_noise_told: True if infos have the noise of each measurement.
-        batteries: Seconds of driving; None: unlimited.
-        bases: Charging sites; None: the starts.
-        sample_every_m: Metres between measurements en route; None: ``samples_per_leg`` of them.
+    ``radio_ranges`` None are by the size of the map, ``batteries`` (seconds of driving) None unlimited, ``bases`` None
+    the starts, and with ``sample_every_m`` None there are ``samples_per_leg`` measurements en route.
     """
 
     speeds: Sequence[float]
@@ -170,10 +166,5 @@ class RobotTeamV1Settings(RobotTeamSettings, frozen=True):
 
 
 def each(value: Number | list[Number], robots: int) -> tuple[Number, ...]:
-    """One number per robot, from one for all or one for each.
-
-    Example:
-        >>> each(5.0, 3), each([1.0, 2.0], 2)
-        ((5.0, 5.0, 5.0), (1.0, 2.0))
-    """
+    """One number per robot, from one for all or one for each."""
     return tuple(value) if isinstance(value, list) else (value,) * robots

@@ -55,7 +55,6 @@ class World:
             self.homes.require(self._starts, agents)
 
     def _mover(self, limits: list[tuple[float, float]]) -> Mover:
-        """Mover of the robots: a physics engine if the settings name one."""
         if (rovers := self.settings.rovers) is None:
             return Ideal(self.field.low, self.field.high)
         from swarmbo_envs.robot_team.rovers import Rovers  # needs an extra

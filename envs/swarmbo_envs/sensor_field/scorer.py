@@ -26,12 +26,10 @@ class Scorer:
 
     It is a Gaussian process over locations with a Matern 3/2 kernel that is never fitted to samples. Between rounds it
     returns to its mean by a fixed share if the field changes. Mean, standard deviation, lengthscale and that share are
-    those of the true field at the beginning. The belief consists of values at up to 144 knots (a Kalman filter), so the
-    cost of a step does not grow with the number of samples.
+    those of the true field at the beginning. It consists of values at up to 144 knots (a Kalman filter).
 
-    Source: Särkkä, Solin & Hartikainen 2013, Spatiotemporal learning via infinite-dimensional Bayesian filtering and
-    smoothing, IEEE Signal Processing Magazine 30, for a process as a filter; Snelson & Ghahramani 2006, Sparse Gaussian
-    processes using pseudo-inputs, eq. (7), for the dependence of a location on the knots.
+    Source: Särkkä, Solin & Hartikainen 2013, IEEE Signal Processing Magazine 30 (a process as a filter); Snelson &
+    Ghahramani 2006, Sparse Gaussian processes using pseudo-inputs, eq. (7) (dependence of a location on the knots).
     """
 
     def __init__(self, settings: SensorFieldSettings, field: FieldInTime) -> None:

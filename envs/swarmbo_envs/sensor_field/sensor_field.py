@@ -140,7 +140,6 @@ class SensorField(
         return self._current().score
 
     def _begin(self, seed: int, number: int) -> Episode:
-        """Begin with every sensor pointed at its own position and nothing measured."""
         n, places = len(self.possible_agents), self.stations.places
         if self.field.first.sites_only:
             places = np.array([self.stations.nearest_spot(sensor, place) for sensor, place in enumerate(places)])
@@ -175,7 +174,6 @@ class SensorField(
         return self._measure(episode, sensor, self.settings.sample_energy_j)
 
     def _measure(self, episode: Episode, sensor: int, energy_j: float) -> dict[str, Any]:
-        """Measure with one sensor at its location, updating the episode; return its info."""
         settings, spot = self.settings, episode.spots[sensor]
         where = {"agent": self.possible_agents[sensor], "round": episode.round, "episode": episode.number}
         failed = rng.stream(episode.seed, "sensor_field", "failure", **where).random() < settings.failure_rate

@@ -46,13 +46,8 @@ class SensorFieldSettings(FieldWorldSettings, frozen=True):
 class Episode(WorldEpisode):
     """State of an episode, in addition to the fields of all worlds.
 
-    Args:
-        spots: Location that each sensor is pointed at, m.
-        last: Last good measurement of each sensor; NaN while there is none.
-        sampled: Mask of sensors that sampled in the last round.
-        failed: Mask of samples that failed.
-        knots_mean: Belief behind the rewards, see ``Scorer``; empty with the task ``peak``.
-        score: Quality of that belief; 0 with the task ``peak``.
+    ``spots`` are the locations that sensors point at, ``last`` their last good measurements, ``knots_mean`` and
+    ``knots_covariance`` the belief behind the rewards (``Scorer``), and ``score`` its quality.
     """
 
     spots: Float[np.ndarray, "n 2"]

@@ -5,7 +5,6 @@ from matplotlib.figure import Figure
 
 from swarmbo.plotting import World, plot_declined, plot_level, plot_regret, plot_sensors, style
 from swarmbo.plotting.moving_map import MovingMap
-from swarmbo.plotting.places import Looks
 from swarmbo.plotting.regret import plot_best
 from swarmbo.plotting.surface import lattice_over
 from swarmbo.records import RoundRecord, Sample, Score
@@ -28,12 +27,6 @@ def records():
     ]
     score = Score(0.5, None, 0.0, map_rmse=1.0)
     return [RoundRecord(0, first, score=score), RoundRecord(1, second, score=score)]
-
-
-def test_looks_tell_apart_who_saw_who_failed_and_who_slept():
-    looks = Looks.of(records()[1], list(STANDS))
-    assert set(looks.spots) == {"sensor_0", "sensor_2"}
-    assert (looks.failed, looks.asleep) == ({"sensor_2"}, {"sensor_1"})
 
 
 def test_sensors_are_drawn_where_they_stand_with_beams_to_what_they_looked_at():

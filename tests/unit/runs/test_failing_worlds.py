@@ -16,7 +16,7 @@ from swarmbo.runs import RunFolder, check, load, resume, run
 from swarmbo.runs.attended import _Failed, _portable
 from swarmbo.runs.figures import _in_step, world_of
 from swarmbo.runs.report import report_rows
-from swarmbo.runs.rounds import no_beat, tell_nobody
+from swarmbo.runs.rounds import Calls
 from swarmbo.runs.runner import _resume
 from swarmbo.runs.scenario import scenario_of
 from swarmbo.runs.trial import _bound_memory, estimate
@@ -261,7 +261,7 @@ def test_a_step_that_ended_just_before_its_process_was_ended_is_what_the_log_say
     run(scenario, tmp_path / "whole")
 
     interrupted(scenario, tmp_path / "half", 2)
-    _resume(tmp_path / "half", False, tell_nobody, {2: "no answer within 2 s"}, no_beat)
+    _resume(tmp_path / "half", False, Calls(failures={2: "no answer within 2 s"}))
     assert log(tmp_path / "half") == log(tmp_path / "whole")
 
 

@@ -13,7 +13,7 @@ from swarmbo.records import Evaluation, Labels, RoundRecord
 from swarmbo.registry import SLOTS
 from swarmbo.runs import reading, runner
 from swarmbo.runs.folder import _is_record
-from swarmbo.runs.recording import References, summarise
+from swarmbo.runs.recording import summarise
 from swarmbo.runs.scenario import require_shallow, require_within_reason
 from swarmbo.runs.scenario_files import settings_begun
 
@@ -94,7 +94,7 @@ def test_each_line_of_a_log_is_sealed_to_those_before_it():
 def test_late_rounds_are_the_last_quarter_rounded_up(rounds, late):
     records = [RoundRecord(n, [], joint=Evaluation([0.0], float(n))) for n in range(rounds + 1)]
     scenario = SimpleNamespace(name="mine", seed=0)
-    summary = summarise(scenario, records, [], None, References(), [], Labels(), UNSET)
+    summary = summarise(scenario, records, [], None, ({}, {}), [], Labels(), UNSET)
     assert (summary.late_rounds, summary.late_mean) == (late, rounds - 0.5 * (late - 1))
 
 

@@ -6,7 +6,7 @@ import pytest
 from swarmbo.errors import ConfigError
 from swarmbo.runs import world
 from swarmbo.runs.scenario import make_environment, scenario_of
-from swarmbo.runs.world import environment_ids, load_plug_ins, plug_in_ids
+from swarmbo.runs.world import load_plug_ins, plug_in_ids
 
 
 def make(**environment):
@@ -68,7 +68,7 @@ def test_a_plug_in_registers_its_worlds_and_a_broken_one_does_not_stop_it(plug_i
 
     plug_ins(broken=break_down, good=register)
     try:
-        assert "plugged/in-v3" in environment_ids()
+        assert "plugged/in-v3" in plug_in_ids()
         assert load_plug_ins() == {"broken": "ImportError: no such simulator"}
         assert make(id="plugged/in-v3").possible_agents
         with pytest.raises(ConfigError, match="plug-in 'broken' failed: ImportError: no such simulator"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from swarmbo.serve import app as application
-from swarmbo.serve.openapi import document
+from swarmbo.serve.messages import document
 
 from .conftest import TOKEN, client_of, open_desk, value_of
 

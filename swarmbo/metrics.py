@@ -31,7 +31,7 @@ def map_rmse(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"]) -> 
 def level_f1(mean: Float[np.ndarray, " m"], values: Float[np.ndarray, " m"], level: float) -> float:
     """F1 score of the places where a map exceeds a level: harmonic mean of precision and recall, from 0 to 1.
 
-    1 if neither the map nor the field exceeds the level anywhere.
+    1 if neither the map nor the field exceeds the level at any evaluation point.
 
     Source: Gotovos, Casati, Hitz & Krause 2013, Active learning for level set estimation, section 5.
     """
@@ -57,16 +57,10 @@ def score_round(
 ) -> Score | None:
     """Score of one round, without failed measurements; None while every measurement so far has failed.
 
-    Source: Daxberger & Low (2017), section 2: batch regret is a term of their R_T, total regret one of their R'_T.
+    ``mean`` (m,) is that of the belief, None without one; ``means`` are those of agents with separate beliefs. Simple
+    regret includes measurements ``on_the_way``, batch scores do not.
 
-    Args:
-        truth: Ground truth of this round.
-        previous: The round before; None for the one at reset.
-        samples: Queries of this round; for a function, its one evaluation.
-        recommendation: The belief's maximum after this round.
-        mean: The belief's mean at the truth's evaluation points (m,); None without belief.
-        means: Mean of each agent with a separate belief.
-        on_the_way: Measurements en route: simple regret includes them, batch scores do not.
+    Source: Daxberger & Low (2017), section 2: batch regret is a term of their R_T, total regret one of their R'_T.
     """
     found = _places([*samples, *on_the_way])
     places = _places(samples)
@@ -172,7 +166,7 @@ def first_score(goal: Goal) -> Scored:
 
 
 def metrics_of(records: Sequence[RoundRecord], goal: Goal, moves: bool) -> dict[Metric, float]:
-    """Known metrics of a run, from all its rounds. Regret is given for the peak only.
+    """Known metrics of a run, from all its rounds; regret for the goal ``peak`` only.
 
     If the field ``moves``, scores are means over the rounds that the team chose, not those of the last round.
     """
