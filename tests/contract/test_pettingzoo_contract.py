@@ -20,7 +20,7 @@ def module(request, tmp_path):
 
 
 def test_it_keeps_the_contract_also_where_measurements_fail(module):
-    sb.testing.check_environment(lambda: module.parallel_env(failure_rate=0.2, max_cycles=8))
+    sb.testing.check_environment(lambda: module.parallel_env(failure_rate=0.2, max_cycles=6))
 
 
 # agents own and hear different numbers of others; PettingZoo remarks on it and goes on

@@ -28,11 +28,6 @@ def swarmbo(*arguments):
     return subprocess.Popen([*COMMAND, *map(str, arguments)], **quiet)  # type: ignore[call-overload]
 
 
-def finish(process, timeout=120):
-    _, errors = process.communicate(timeout=timeout)
-    assert process.returncode == 0, errors.decode()
-
-
 def start(folder, name):
     flags = [part for setting in SETTINGS[name] for part in ("--set", setting)]
     return swarmbo("run", name, "--seed", 11, "--out", folder, "--no-figures", "--quiet", *flags)
@@ -42,12 +37,8 @@ def start(folder, name):
 def whole(tmp_path_factory, request):
     """A scenario, the log of the run that is left alone, and how long its rounds took."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    process = start(folder, request.param)
-    while not (folder / LOG).is_file():
-        assert process.poll() is None, process.stderr.read().decode()
-        time.sleep(0.005)
     began = time.monotonic()
-    finish(process)
+    run(load(request.param, ["seed=11", *SETTINGS[request.param]]), folder)
     return request.param, (folder / LOG).read_bytes(), time.monotonic() - began
 
 
