@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from swarmbo.runs.rounds import Drive, begin, no_beat, tell_nobody
@@ -11,7 +12,7 @@ from swarmbo.runs.telling import telling
 from swarmbo.runs.world import told_by_name
 from swarmbo.serve.desk import Desk, Service
 from swarmbo.serve.outcomes import Log
-from swarmbo.serve.place import held, ledger_of_field, require_no_routes
+from swarmbo.serve.place import free, held, require_no_routes
 
 
 @contextmanager
@@ -31,10 +32,7 @@ def opened(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Gen
         truth = begun.truth
         known = None if truth is None or truth.at_round is not None or truth.goal != "peak" else float(truth.maximum)
         service = Service(scenario.name, scenario.seed, scenario.rounds, begun.labels.unit, known)
-        if team.problem.is_field:
-            yield Desk(ledger_of_field(scenario, team, out), service, most_pending)
-            return
-        log = Log(given, begun)
+        log = Log(replace(given, team=free(scenario, team)) if team.problem.is_field else given, begun)
         desk = Desk(log.ledger(), service, most_pending)
         log.end()  # of a service that was killed when all queries were told
         yield desk

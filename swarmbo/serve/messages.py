@@ -10,7 +10,7 @@ from swarmbo.settings import Settings
 
 LONGEST_LEASE = 366 * 86_400.0  # s
 _GOT = re.compile(r"\bgot (.*?)(?=; |: wanted|, expected|$)")
-_WANTED = re.compile(r"\b(?:wanted|expected) ([^;]*)(?:; (.*))?")
+_WANTED = re.compile(r"\b(?:wanted|expected) ((?:(?!, got )[^;])*)(?:; (.*))?")
 
 
 class AskRequest(Settings, frozen=True):
@@ -182,6 +182,8 @@ def refusal_of(error: Exception, fix: str = "see /openapi.json") -> Refusal:
         >>> from swarmbo.errors import ConfigError
         >>> refusal_of(ConfigError("got -1; wanted a number > 0", at="$.lease_s")).wanted
         'a number > 0'
+        >>> refusal_of(ConfigError("got []; expected 'object', got 'array'")).wanted
+        "'object'"
     """
     text = " ".join(str(error).split())
     got, wanted = _GOT.search(text), _WANTED.search(text)

@@ -1,4 +1,4 @@
-"""Folder of a served scenario, and the ledger of a field."""
+"""Folder of a served scenario, and the team of a field."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -49,12 +49,8 @@ def require_no_routes(team: Team) -> None:
         )
 
 
-def ledger_of_field(scenario: Scenario, team: Team, out: Path) -> Ledger:
-    """Ledger of agents that may be anywhere in the box of a field, as no world moves them."""
-
-    def free() -> Team:
-        parts: tuple[str, ...] = ("belief", "acquisition", "coordination", "transport", "seed", "rounds")
-        settings: dict[str, Any] = {part: getattr(scenario, part) for part in parts}
-        return Team(team.problem, **settings)
-
-    return Ledger.open(out, free) if Ledger.is_in(out) else Ledger.create(out, free())
+def free(scenario: Scenario, team: Team) -> Team:
+    """Team of agents that may be anywhere in the box of a field, as no world moves them."""
+    parts: tuple[str, ...] = ("belief", "acquisition", "coordination", "transport", "seed", "rounds")
+    settings: dict[str, Any] = {part: getattr(scenario, part) for part in parts}
+    return Team(team.problem, **settings)
