@@ -27,6 +27,7 @@ extensions = [
     "fragments",
     "links",
     "mathml",
+    "outputs",
     "pages",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}

@@ -7,6 +7,8 @@ examples every time; ``--hypothesis-profile=default`` draws others.
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,14 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 
-COMPILE = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
+def compile_ahead(root: Path) -> None:
+    """Import each file with compiled functions, as many at a time as there are processors."""
+    files = [path for path in Path(root, "swarmbo").rglob("*.py") if "@numba.njit" in path.read_text(encoding="utf-8")]
+    # backwards, so that what others import comes first
+    names = [".".join(file.relative_to(root).with_suffix("").parts) for file in sorted(files, reverse=True)]
+    commands = [[sys.executable, "-c", f"import {name}"] for name in names]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(partial(subprocess.run, cwd=root, check=True), commands))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -29,11 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of a hundred processes would compile every module
     sys.dont_write_bytecode = False
     if not is_worker and config.getoption("numprocesses", default=None):  # else each of them would compile it all
-        root = config.rootpath
-        files = [path.relative_to(root) for path in sorted(Path(root, "swarmbo").rglob("*.py"))]
-        compiled = [file for file in files if "@numba.njit" in Path(root, file).read_text(encoding="utf-8")]
-        names = [".".join(file.with_suffix("").parts) for file in compiled]
-        subprocess.run([sys.executable, "-c", COMPILE, *names], cwd=root, check=True)
+        compile_ahead(config.rootpath)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,6 +6,7 @@ import re
 import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -176,6 +177,7 @@ def _errors(name: str) -> Iterator[Entry]:
         yield Entry(f"error: {name}", _documented(found)[0])
 
 
+@cache
 def _documented(thing: Any) -> tuple[tuple[str, ...], dict[str, str]]:
     """Paragraphs of a docstring up to its first section, and what it says of each argument, as plain text."""
     text = inspect.cleandoc(thing.__doc__ or "")

@@ -35,7 +35,9 @@ def write_animation(
     world.require_plane()
     most = max_frames or (50 if len(agents_of(records)) <= 8 else 30)
     stride = -(-len(records) // most)
-    shown = sorted({*range(0, len(records), stride), len(records) - 1})
+    # agents of a served field are nowhere before their first outcomes
+    first = 0 if records[0].samples else min(1, len(records) - 1)
+    shown = sorted({*range(first, len(records), stride), len(records) - 1})
     bands = [to_hex(colour) for colours in (style.MEAN_COLOURS, style.STD_COLOURS) for colour in band_colours(colours)]
     robots = [style.agent_colour(index) for index in range(len(agents_of(records)))]
     exact = ["#ffffff", style.INK, style.MUTED, style.BLUE, style.BEST_COLOUR, *robots, *bands]

@@ -71,7 +71,7 @@ def write_figures(
     is_scored = any(record.score is not None and record.score.map_rmse is not None for record in records)
     if fused and settings is not None and is_scored:
         write("error_traffic", error_traffic_figure(records, world, settings))
-    if belief is not None:
+    if belief is not None and any(record.samples for record in records):
         written.append(write_animation(records, told, belief, folder / f"run.{formats.animation}"))
     return written
 

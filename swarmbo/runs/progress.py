@@ -26,7 +26,8 @@ class _Display:
         self.total, self.noun, self.quiet = total, noun, quiet
         self._console = Console(file=sys.stderr, soft_wrap=True, highlight=False, markup=False)
         self._bar_width = 24 if self._console.width > 80 else 8
-        self._first: tuple[float, int] | None = None
+        self._first: tuple[float, int] | None = None  # time and count from which the time left is estimated
+        self._least = 1  # counts since then that an estimate needs
         self._bar: RichProgress | None = None
         self._shown: Any = None  # in a notebook: the output with the bar, which is updated
         if (self._console.is_terminal or self._console.is_jupyter) and not quiet:
@@ -65,7 +66,7 @@ class _Display:
                 self._shown.update(self._bar)
         elif not self.quiet:
             left = ""
-            if self._first is not None and count > self._first[1]:
+            if self._first is not None and count >= self._first[1] + self._least:
                 seconds = (now - self._first[0]) / (count - self._first[1]) * (self.total - count)
                 left = f", {seconds:.0f} s left"
             self._console.print(f"{self.noun} {count}/{self.total}: {text}{left}")
@@ -90,7 +91,7 @@ class Progress(_Display):
 
     def __init__(self, rounds: int, workers: int = 0, *, quiet: bool = False) -> None:
         super().__init__(rounds, "done" if workers else "round", quiet=quiet)
-        self._traffic, self._standing = Traffic(), Standing(workers) if workers else None
+        self._traffic, self._standing, self._least = Traffic(), Standing(workers) if workers else None, max(workers, 1)
         self._last: tuple[int, str] = (0, "")
 
     def watch(self, event: Event) -> None:
@@ -108,6 +109,9 @@ class Progress(_Display):
         text = round_text(record, self._traffic)
         self._last = record.round, f"{text}, checked against the log" if was_logged else text
         self._tell(*self._last)
+        if self._standing is not None and (was_logged or record.round == 0):
+            # workers start after this, which takes as long as many evaluations
+            self._first = None
 
     def _tell(self, count: int, text: str) -> None:
         if (standing := self._standing) is not None:

@@ -91,7 +91,8 @@ def stacked(tables: Mapping[str, Columns]) -> Columns:
 def to_frame(table: Columns) -> Any:
     """Table as a ``pandas.DataFrame``."""
     pandas = needed("pandas", "pandas", "to_dataframe()")
-    numbers = {name: np.array(cells, dtype=float) for name, cells in table.items() if _kind(name) == "number"}
+    kinds = {name: _kind(name, cells) for name, cells in table.items()}
+    numbers = {name: np.array(table[name], dtype=float) for name, kind in kinds.items() if kind == "number"}
     return pandas.DataFrame({**table, **numbers})
 
 
@@ -133,7 +134,3 @@ def _kind(name: str, cells: Sequence[Any]) -> str:
     if kinds == {int}:
         return "whole"
     return "text" if kinds == {str} else "number" if kinds <= {int, float} else "mixed"
-
-
-def _typed(name: str, cells: list[Any]) -> Any:
-    return np.array(cells, dtype=float) if _kind(name, cells) == "number" else cells

@@ -55,19 +55,24 @@ def drive_workers(given: Drive, workers: Workers, trust: bool) -> Summary:
 
 
 class ToldRounds:
-    """Rounds of a run with a ledger; ``last`` is the record of the last one."""
+    """Rounds of a run with a ledger; ``last`` is the record of the last one.
+
+    Without a world, as where agents of a served field may be anywhere in its box, ``record`` logs all rounds.
+    """
 
     def __init__(self, given: Drive, begun: Begun) -> None:
-        assert isinstance(given.team.world, FunctionWorld)
-        self._given, self._world, self._truth = given, given.team.world, begun.truth
-        self._links, self._decided = links_of(given.env), dict[str, float]()
-        given.team.begin(begun.infos)
+        self._given, self._truth, self._decided = given, begun.truth, dict[str, float]()
+        self._world = given.team.world if isinstance(given.team.world, FunctionWorld) else None
+        self._links = [] if self._world is None else links_of(given.env)
+        infos = {} if self._world is None else begun.infos
+        if self._world is not None:
+            given.team.begin(infos)
         lines = given.folder.lines()
         if lines:
             self.last = msgspec.json.decode(lines[-1], type=RoundRecord)
             given.calls.on_round(self.last, True)
         else:
-            self.last = record_reset(given.team, begun.infos, begun.truth)
+            self.last = record_reset(given.team, infos, begun.truth)
             self._append(Timing(0, 0.0, begun.seconds, 0.0, 0.0))
 
     def ledger(self, replayed: Callable[[Ledger, Event], None] | None = None) -> Ledger:
@@ -100,14 +105,15 @@ class ToldRounds:
 
     def _choose(self, team: Team) -> Query:
         began = time.perf_counter()
-        query = team.ask(links=self._world.links())
+        query = team.ask(links=None if self._world is None else self._world.links())
         self._decided[query.id] = time.perf_counter() - began
         return query
 
     def _told(self, infos: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments of a tell; an evaluation at a point outside the problem has failed."""
-        problem, point, outcome = self._given.team.problem, self._world.point(infos), self._world.outcome(infos)
-        noise = self._world.noise_std(infos)
+        problem, world = self._given.team.problem, self._world
+        assert world is not None
+        point, outcome, noise = world.point(infos), world.outcome(infos), world.noise_std(infos)
         if point is not None and not problem.has_point(point):
             return {"failed": True}
         told: dict[str, Any] = {"failed": True, "outcome": outcome}
@@ -134,7 +140,7 @@ class ToldRounds:
         """Log the round of a query that was just told, with what the world's agents report of it."""
         began, team = time.perf_counter(), ledger.team
         query, asked = ledger.query(query_id), ledger.asked(query_id)
-        actions = self._world.actions(query.point, team.agents)
+        actions = query.points if self._world is None else self._world.actions(query.point, team.agents)
         decided = Decided(query, asked.report, asked.sharing)
         record = record_round(self.last, team, actions, infos, self._links, self._truth, decided)
         self.last = msgspec.structs.replace(record, failure=failure)

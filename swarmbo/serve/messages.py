@@ -11,7 +11,7 @@ from swarmbo.settings import Settings
 
 LONGEST_LEASE = 366 * 86_400.0  # s
 _GOT = re.compile(r"\bgot (.*?)(?=; |: wanted|, expected|$)")
-_WANTED = re.compile(r"\b(?:wanted|expected) ([^;]*)(?:; (.*))?")
+_WANTED = re.compile(r"\b(?:wanted|expected) ((?:(?!, got )[^;])*)(?:; (.*))?")
 _REFUSALS = {
     400: "no JSON, or nested too deeply",
     401: "no token, or a wrong one",
@@ -195,6 +195,8 @@ def refusal_of(error: Exception, fix: str = "see /openapi.json") -> Refusal:
         >>> from swarmbo.errors import ConfigError
         >>> refusal_of(ConfigError("got -1; wanted a number > 0", at="$.lease_s")).wanted
         'a number > 0'
+        >>> refusal_of(ConfigError("got []; expected 'object', got 'array'")).wanted
+        "'object'"
     """
     text = " ".join(str(error).split())
     got, wanted = _GOT.search(text), _WANTED.search(text)

@@ -1,4 +1,4 @@
-"""Outcomes of queries, put together from tells, and the log of a function's rounds."""
+"""Outcomes of queries, put together from tells, and the log of their rounds."""
 
 from collections.abc import Mapping
 from math import fsum
@@ -16,11 +16,12 @@ from swarmbo.worlds import FunctionWorld
 
 
 class Outcome(NamedTuple):
-    """Outcome of a query, in a field that of one agent: value (None: failed), actual point, told values by factor."""
+    """Outcome of a query: value (None: failed), actual point, told values by factor; in a field of one agent."""
 
     value: float | None
     point: dict[str, float]
     factors: Mapping[str, float | None]
+    agent: str = ""
 
 
 class Outcomes:
@@ -42,7 +43,7 @@ class Outcomes:
             told = event.locations or {}
             places = {agent: told.get(agent) or query.points[agent].tolist() for agent in new}
             names = place_names(problem.box.n_dims)
-            return [Outcome(y, dict(zip(names, places[agent], strict=True)), {}) for agent, y in new.items()]
+            return [Outcome(y, dict(zip(names, places[agent], strict=True)), {}, agent) for agent, y in new.items()]
         point = event.point or query.point
         if not isinstance(event.outcome, dict):
             return [Outcome(_kept(event.outcome), point, known)]
@@ -58,12 +59,12 @@ def _kept(value: float | None) -> float | None:
 
 
 class Log:
-    """Rounds of a served function in its folder, one for each query with complete outcomes, as those of a run."""
+    """Rounds of a served scenario in its folder, one for each query with complete outcomes, as those of a run."""
 
     def __init__(self, given: Drive, begun: Begun) -> None:
-        assert isinstance(given.team.world, FunctionWorld)
         self._given, self._begun, self._world = given, begun, given.team.world
         self._rounds, self._told = ToldRounds(given, begun), Outcomes(given.team.problem)
+        self._by_agent = dict[str, dict[str, dict[str, object]]]()  # in a field: infos of queries that are not complete
         self._seen = self._complete = 0
 
     def ledger(self) -> Ledger:
@@ -80,15 +81,31 @@ class Log:
     def _catch_up(self, ledger: Ledger) -> None:
         for event in ledger.events[self._seen :]:
             self._seen += 1
-            for known in self._told.add(ledger.query(event.query), event) if event.kind == "tell" else ():
+            if event.kind != "tell":
+                continue
+            query = ledger.query(event.query)
+            infos = self._infos(query, self._told.add(query, event), event)
+            if infos is not None:
                 self._complete += 1
                 if self._complete > self._rounds.last.round:
                     took = max(0.0, event.at - ledger.asked(event.query).at)
                     timing = Timing(self._complete, 0.0, took, 0.0, 0.0)
-                    self._rounds.record(ledger, event.query, self._infos(known, event), timing)
+                    self._rounds.record(ledger, event.query, infos, timing)
 
-    def _infos(self, known: Outcome, event: Event) -> dict[str, dict[str, object]]:
-        world, graph = self._world, self._given.team.graph
+    def _infos(self, query: Query, new: list[Outcome], event: Event) -> dict[str, dict[str, object]] | None:
+        """Reports of all agents of a query, once it is complete."""
+        if isinstance(self._world, FunctionWorld):
+            return self._infos_of(self._world, new[0], event) if new else None
+        infos = self._by_agent.setdefault(query.id, {})
+        for known in new:
+            noise = event.noise_std.get(known.agent) if isinstance(event.noise_std, dict) else event.noise_std
+            place = list(known.point.values())
+            infos[known.agent] = {"location": place, "measurement": known.value, "noise_std": noise}
+        return self._by_agent.pop(query.id) if set(infos) == set(query.points) and new else None
+
+    def _infos_of(self, world: FunctionWorld, known: Outcome, event: Event) -> dict[str, dict[str, object]]:
+        """Reports of the world's agents of a joint point."""
+        graph = self._given.team.graph
         point = dict(zip(world.variables, world.place(known.point), strict=True))
         infos: dict[str, dict[str, object]] = {}
         for agent in world.agents:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,7 @@ def opened(scenario: Scenario, out: Path, most_pending: int, trust: bool) -> Gen
         truth = begun.truth
         known = None if truth is None or truth.at_round is not None or truth.goal != "peak" else float(truth.maximum)
         service = desk.Service(scenario.name, scenario.seed, scenario.rounds, begun.labels.unit, known)
-        if team.problem.is_field:
-            yield desk.Desk(_ledger_of_field(scenario, team, out), service, most_pending)
-            return
-        log = Log(given, begun)
+        log = Log(replace(given, team=_free(scenario, team)) if team.problem.is_field else given, begun)
         made = desk.Desk(log.ledger(), service, most_pending)
         log.end()  # of a service that was killed when all queries were told
         yield made
@@ -66,12 +64,8 @@ def _require_no_routes(team: Team) -> None:
         )
 
 
-def _ledger_of_field(scenario: Scenario, team: Team, out: Path) -> Ledger:
-    """Ledger of agents that may be anywhere in the box of a field, as no world moves them."""
-
-    def free() -> Team:
-        parts: tuple[str, ...] = ("belief", "acquisition", "coordination", "transport", "seed", "rounds")
-        settings: dict[str, Any] = {part: getattr(scenario, part) for part in parts}
-        return Team(team.problem, **settings)
-
-    return Ledger.open(out, free) if Ledger.is_in(out) else Ledger.create(out, free())
+def _free(scenario: Scenario, team: Team) -> Team:
+    """Team of agents that may be anywhere in the box of a field, as no world moves them."""
+    parts: tuple[str, ...] = ("belief", "acquisition", "coordination", "transport", "seed", "rounds")
+    settings: dict[str, Any] = {part: getattr(scenario, part) for part in parts}
+    return Team(team.problem, **settings)

@@ -32,7 +32,7 @@ def assert_same(one, other):
 
 
 def test_another_seed_gives_another_episode(module):
-    one, other = (rollout(module.parallel_env(), seed=seed) for seed in (0, 1))
+    one, other = (rollout(module.parallel_env(), seed=seed, rounds=6) for seed in (0, 1))
     assert any(not np.array_equal(a, b) for a, b in zip(one[2::2], other[2::2], strict=True))
 
 
@@ -50,10 +50,12 @@ def test_a_finished_episode_stays_finished_when_restored_and_the_next_one_is_the
 @pytest.mark.thorough
 def test_restored_environments_draw_the_same_picture(module):
     env = module.parallel_env(render_mode="rgb_array")
-    rollout(env, seed=5, rounds=5)
+    rollout(env, seed=5, rounds=4)
     fresh = module.parallel_env(render_mode="rgb_array")
     fresh.set_state(env.get_state())
-    np.testing.assert_array_equal(fresh.render(), env.render())
+    picture = env.render()
+    assert picture.std() > 0.0
+    np.testing.assert_array_equal(fresh.render(), picture)
 
 
 def test_aec_and_parallel_interfaces_tell_the_same(module):

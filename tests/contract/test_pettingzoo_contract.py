@@ -11,7 +11,7 @@ from pettingzoo.test.max_cycles_test import max_cycles_test
 import swarmbo as sb
 from swarmbo.errors import StateVersionError
 
-from .conftest import SmallWorld, random_actions, worlds
+from .conftest import WORLDS, SmallWorld, random_actions, worlds
 
 
 @pytest.fixture(params=worlds(), ids=" ".join)
@@ -20,7 +20,7 @@ def module(request, tmp_path):
 
 
 def test_it_keeps_the_contract_also_where_measurements_fail(module):
-    sb.testing.check_environment(lambda: module.parallel_env(failure_rate=0.2, max_cycles=8))
+    sb.testing.check_environment(lambda: module.parallel_env(failure_rate=0.2, max_cycles=6))
 
 
 # agents own and hear different numbers of others; PettingZoo remarks on it and goes on
@@ -54,8 +54,20 @@ def test_pettingzoo_max_cycles(module):
 
 
 @pytest.mark.thorough
-def test_pettingzoo_render(module):
-    render_test(module.env)
+@pytest.mark.parametrize("name", WORLDS)
+def test_pettingzoo_render(name, tmp_path):
+    """Ten pictures of one world of each kind."""
+    render_test(SmallWorld(name, next(iter(WORLDS[name])), tmp_path).env)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("world", worlds("function", "wlan_power"), ids=" ".join)
+def test_all_settings_have_a_picture(world, tmp_path):
+    env = SmallWorld(*world, tmp_path).parallel_env(render_mode="rgb_array")
+    env.reset(seed=0)
+    picture = env.render()
+    assert picture.dtype == np.uint8
+    assert picture.std() > 0.0
 
 
 def test_a_state_of_another_world_is_refused(module):

@@ -8,6 +8,7 @@ from .driven import APART, SCENARIOS, driven, recorded
 SHIPPED = [name for name in SCENARIOS if name not in APART]
 QUICK = {"camel", "field-soil", "hartmann", "robots", "robots-depot", "wlan"}
 
+FEW = {"robots-mujoco": 3}  # rounds, each of which is simulated twice
 NEAR = {"rel": 1e-4, "abs": 1e-5}  # processors round in ways of their own, which searches enlarge
 LONG = dict.fromkeys(("swarm", "swarm-sensors"), pytest.mark.slow)  # minutes: 300 agents, each with its own belief
 
@@ -17,8 +18,9 @@ LONG = dict.fromkeys(("swarm", "swarm-sensors"), pytest.mark.slow)  # minutes: 3
     [
         *(pytest.param(name, 3, id=name) for name in SHIPPED if name in QUICK),
         *(
-            pytest.param(name, None, id=f"{name}, longer", marks=LONG.get(name, pytest.mark.thorough))
+            pytest.param(name, FEW.get(name), id=f"{name}, longer", marks=LONG.get(name, pytest.mark.thorough))
             for name in SHIPPED
+            if name not in QUICK
         ),
     ],
 )

@@ -94,7 +94,7 @@ def test_the_default_folder_tells_scenario_seed_and_settings(invoke, tmp_path):
 
 def test_a_run_that_is_complete_is_said_to_be_so_by_run_and_resume(invoke):
     invoke("run", "robots", "--out", "here", "--no-figures", *SMALL)
-    for arguments in (("run", "robots", "--out", "here", *SMALL), ("resume", "here", "--no-figures")):
+    for arguments in (("run", "robots", "--out", "here", "--no-figures", *SMALL), ("resume", "here", "--no-figures")):
         result = invoke(*arguments)
         assert "here: this run is complete already" in result.stdout
         assert "best measurement" in result.stdout

@@ -91,7 +91,7 @@ def fused_cases(kind, fields, steps=40):
         pytest.param(exact_cases, id="exact"),
         pytest.param(additive_cases, id="additive"),
         pytest.param(feature_cases, id="random features"),
-        pytest.param(lambda: fused_cases(PushSum, FIELDS), id="consensus"),
+        pytest.param(lambda: fused_cases(PushSum, 80), id="consensus"),
     ],
 )
 def test_95_percent_intervals_cover_93_to_97_percent(cases):

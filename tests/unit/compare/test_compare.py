@@ -1,5 +1,6 @@
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -13,17 +14,26 @@ from swarmbo.runs import RunFolder, run
 from swarmbo.runs.reading import find_runs
 
 
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    return tmp_path_factory.mktemp("made") / "runs"
+
+
 @pytest.fixture
-def runs(tmp_path, bump_scenario):
+def runs(tmp_path, made_once, bump_scenario):
     """Two methods on two problems (of two and three rounds), three seeds; one seed is missing from one method."""
-    folder = tmp_path / "runs"
+    if not made_once.exists():
+        make_runs(made_once, bump_scenario)
+    return shutil.copytree(made_once, tmp_path / "runs")
+
+
+def make_runs(folder, bump_scenario):
     for rounds in (2, 3):
         for kind in ("independent", "random"):
             for seed in (0, 1, 2):
                 if (rounds, kind, seed) != (3, "random", 2):
                     scenario = bump_scenario(coordination=kind, seed=seed, rounds=rounds)
                     run(scenario, folder / f"{kind}-{rounds}-{seed}")
-    return folder
 
 
 def final(path):

@@ -55,7 +55,7 @@ def maximum_of(functions: Bowls) -> float:
     return -found.fun
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     scopes=st.sampled_from(FORESTS),
     seed=st.integers(0, 10_000),
@@ -100,6 +100,7 @@ def test_on_concave_sums_over_loops_it_comes_as_near_in_these_cases(seed) -> Non
     assert RefinedMaxSum().maximise(functions).value >= maximum_of(functions) - 1e-6
 
 
+@pytest.mark.thorough
 def test_a_narrow_ridge_is_followed_by_windows_that_move() -> None:
     functions = Bowls.on_box({"f": ["x", "y"]}, 3, steepness=1e4)
     patient = RefinedMaxSum(points=5, refinement=8, levels=4000, tolerance=1e-8).maximise(functions)

@@ -108,7 +108,7 @@ def test_the_range_of_a_plume_covers_what_it_comes_to_in_any_wind_and_from_many_
     near = [[300.0, 350.0], [300.0, 400.0], [300.0, 450.0]]
     for settings in ({"gusts": 0.0}, {}, {"gusts": 2.0}, {"sources": near}, {"sources": near, "gusts": 2.0, "seed": 3}):
         field = build_field_in_time({"plume": settings}, 300)
-        assert max(field.at(number).maximum for number in range(45)) <= field.maximum
+        assert max(field.at(number).maximum for number in range(0, 45, 3)) <= field.maximum
 
 
 def series(tmp_path, **more):

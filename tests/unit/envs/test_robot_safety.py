@@ -18,7 +18,7 @@ FEW = settings(
     deadline=None, max_examples=100, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate]
 )  # a smaller example takes minutes to find
 MANY = settings(FEW, max_examples=1000)
-TEAMS = settings(FEW, max_examples=12)
+TEAMS = settings(FEW, max_examples=8)
 
 
 def drive_at_random(arguments, seed):
@@ -43,7 +43,7 @@ def drive_as_a_team(
 
 
 @pytest.mark.thorough
-@FEW
+@settings(FEW, max_examples=50)
 @given(terrains(), st.integers(0, 10**6))
 def test_robots_that_are_sent_anywhere_keep_safe(arguments, seed):
     drive_at_random(arguments, seed)
@@ -59,7 +59,7 @@ def drive_rovers(arguments, seed):
 
 @pytest.mark.thorough
 @pytest.mark.skipif(find_spec("mujoco") is None, reason="needs the extra `mujoco`")
-@settings(FEW, max_examples=25)
+@settings(FEW, max_examples=12)
 @given(terrains(), st.integers(0, 10**6))
 def test_rovers_keep_safe_whatever_the_ground_does_to_them(arguments, seed):
     drive_rovers(arguments, seed)
@@ -92,7 +92,7 @@ def test_teams_keep_safe_over_links_with_faults(arguments, transport, seed):
 
 
 @pytest.mark.thorough
-@settings(FEW, max_examples=10)
+@settings(FEW, max_examples=6)
 @given(
     terrains(),
     st.just("in-process") | faults(),

@@ -115,6 +115,7 @@ def test_a_user_that_is_gone_gets_nothing_and_an_access_point_without_users_neit
     assert env.network.user_capacities(np.full((1, 2), 20.0))[0][0] == 0.0
 
 
+@pytest.mark.thorough
 def test_the_best_known_is_not_beaten_by_a_grid_of_all_joint_settings():
     for seed in range(4):
         small = {"generated": {"access_points": 4, "users": 10, "area_m": [150.0, 150.0]}}

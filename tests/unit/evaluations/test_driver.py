@@ -125,8 +125,8 @@ def test_workers_are_busy_where_a_task_lasts_ten_decisions(tmp_path):
             ends.append((clock.now, clock.busy))
             ledger.tell(query_id, 1.0)
 
-        Driver(ledger, clock, 8, 400, tell).run()
-        (began, before), (ended, after) = ends[20], ends[380]
+        Driver(ledger, clock, 8, 240, tell).run()
+        (began, before), (ended, after) = ends[20], ends[220]
         assert (after - before) / (8 * (ended - began)) >= 0.95
     finally:
         sys.path.remove(str(STUDIES))

@@ -107,7 +107,8 @@ def require_one_log(fleet):
 
 
 @pytest.mark.parametrize(
-    ("case", "who"), [("by factor", 0), pytest.param("totals", -1, marks=pytest.mark.thorough), ("a field", -1)]
+    ("case", "who"),
+    [("by factor", 0), *(pytest.param(case, -1, marks=pytest.mark.thorough) for case in ("totals", "a field"))],
 )
 def test_who_is_gone_is_left_out_and_is_in_again_when_it_returns(network, fleets, case, who):
     fleet = made(fleets, network(), case)
@@ -232,6 +233,7 @@ def test_who_has_lost_what_it_had_written_down_is_told_all_of_it(network, fleets
     require_one_log(fleet)
 
 
+@pytest.mark.thorough
 def test_who_returns_with_a_belief_of_its_own_hears_what_others_measured_meanwhile(network, fleets):
     fleet = fleets(robots(), network(), patience=10.0, **OWN)
     name = fleet.team.agents[1]
@@ -318,6 +320,7 @@ def test_a_pause_of_the_hubs_own_is_nobodys_silence(network, fleets):
     require_one_log(fleet)
 
 
+@pytest.mark.thorough
 def test_who_is_slow_is_no_member_until_the_next_decision_and_then_it_is(network, fleets):
     """It lives, and says so itself: nobody starts it again."""
     fleet = fleets(robots(), network(), patience=10.0, **TABLES)
@@ -629,7 +632,7 @@ EVENTS = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 3), st.sampled_f
 def test_whoever_goes_and_comes_whenever_all_rounds_are_decided(network, fleets, case):
     world, given_ = CASES[case]
 
-    @settings(max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=5, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(EVENTS, st.floats(0.0, 0.3), st.integers(0, 99))
     def check(events, loss, seed):
         fleet = fleets(world(), network(loss=loss, late=0.1, seed=seed), patience=10.0, **given_)

@@ -109,7 +109,7 @@ def test_nobody_ends_by_letters_with_odd_content(network, fleets):
 
 @pytest.mark.thorough
 def test_nobody_ends_by_many_letters_with_odd_content(network, fleets):
-    assert among_odd(network, fleets, seed=2, n_odd=2000) == 2000
+    assert among_odd(network, fleets, seed=2, n_odd=600) == 600
 
 
 def test_by_a_deadline_a_fleet_goes_on_without_one_whose_letters_are_refused(network, fleets):

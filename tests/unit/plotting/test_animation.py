@@ -22,6 +22,7 @@ def test_one_frame_a_round_every_frame_differs_and_the_last_is_as_it_was_rendere
     assert (frames[-1][0, 0] == 255).all()
 
 
+@pytest.mark.thorough
 def test_a_long_run_is_thinned_out_and_its_last_round_kept(run, tmp_path):
     made = run(rounds=23, robots=2)
     path = write_animation(made.records, made.world, made.settings, tmp_path / "run.gif", max_frames=10)

@@ -15,6 +15,7 @@ from swarmbo.runs.stored_files import own_files
 MAGIC = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}
 
 
+@pytest.mark.thorough
 def test_all_figures_of_a_run_are_written_in_the_format_that_is_asked_for(run, tmp_path):
     made, name = run(rounds=2, failing=2.0), "svg"
     written = write_figures(

@@ -4,6 +4,7 @@ import functools
 import io
 import re
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -88,6 +89,23 @@ def test_with_workers_lines_say_what_runs_and_failed(capsys):
         display.show(RECORD, False)
     told = capsys.readouterr().err
     assert re.search(r"^done 7/8: 2 running, 1 failed, busy \d+%, best 1024.06, ", told), told
+
+
+@pytest.mark.parametrize("logged", [0, 5])
+def test_the_start_of_workers_is_no_part_of_the_time_left(monkeypatch, capsys, logged):
+    """Two workers that start for a minute, then take 4 s a task; before that, rounds of the log."""
+    now = iter([0.0] * (logged + 1) + [60.0, 60.0, 64.0, 64.0, 68.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    with Progress(20, 2) as display:
+        for number in range(logged + 6):
+            display.show(msgspec.structs.replace(RECORD, round=number), number <= logged)
+    lines = capsys.readouterr().err.splitlines()
+    left = [re.findall(r", (\d+) s left$", line) for line in lines]
+    assert left[: logged + 3] == [[]] * (logged + 3)
+    # from the first outcome two more in 4 s, then three, then four in 8 s
+    expected = [4.0 / 2, 4.0 / 3, 8.0 / 4]
+    rest = range(20 - logged - 3, 0, -1)
+    assert left[logged + 3 :] == [[f"{each * n:.0f}"] for each, n in zip(expected, rest, strict=False)]
 
 
 def test_a_bar_shows_what_runs_before_the_first_outcome(monkeypatch):

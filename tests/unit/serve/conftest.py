@@ -2,6 +2,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
@@ -67,6 +68,7 @@ class RunningService:
         overrides = [part for setting in settings for part in ("--set", setting)]
         self.command = [sys.executable, "-m", "swarmbo", "serve", str(source), "--out", str(folder), *overrides, *more]
         self.folder, self.process, self.port = folder, None, 0
+        self._since = None
 
     def __enter__(self):
         self.start()
@@ -83,11 +85,17 @@ class RunningService:
             self.said.append(line)
             if "serving" in line:
                 self.port = int(line.rstrip().rstrip("/").rpartition(":")[2])
+                self._since = time.monotonic()
                 break
         else:
             raise AssertionError(f"it ended with {self.process.wait()}: {self.said}")
 
+    def seconds_up(self):
+        """Since it began to serve; 0 while it does not."""
+        return 0.0 if (since := self._since) is None else time.monotonic() - since
+
     def kill(self, how=signal.SIGKILL):
+        self._since = None
         if self.process.poll() is None:
             self.process.send_signal(how)
         if not self.process.stderr.closed:

@@ -145,7 +145,7 @@ WHOLE += [("wait", 10, 0.0), ("ask", 1, 1.0), ("ask", 6, 1.0), ("wait", 10, 0.0)
 WHOLE += [("tell", index, "value") for index in range(8)] + [("ask", 0, 1.0), ("kill", 0, 0.0)]
 
 
-@pytest.mark.parametrize("kind", ["total", "per-factor", "field"])
+@pytest.mark.parametrize("kind", [pytest.param("total", marks=pytest.mark.thorough), "per-factor", "field"])
 @settings(max_examples=8)
 @example(operations=WHOLE)
 @given(operations=OPERATIONS)

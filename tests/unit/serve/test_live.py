@@ -62,12 +62,12 @@ class Clients:
             self.errors.append(error)
 
     def patiently(self, path, body):
-        for _ in range(600):
+        while self.service.seconds_up() < 60.0:  # restarts may take longer than that
             try:
                 return self.service.call(path, body)
             except (urllib.error.URLError, ConnectionError, TimeoutError, json.JSONDecodeError, OSError):
                 time.sleep(0.1)
-        raise AssertionError("the service did not come back")
+        raise AssertionError("the service is there and does not answer")
 
     def join(self, seconds):
         for thread in self.threads:

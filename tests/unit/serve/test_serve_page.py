@@ -25,6 +25,7 @@ def service(tmp_path):
         yield service
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("controller", "program"), [("controller.py", sys.executable), ("controller.sh", "sh")])
 def test_a_controller_tells_all_queries(service, tmp_path, controller, program):
     if controller.endswith(".sh") and (os.name != "posix" or not shutil.which("curl")):

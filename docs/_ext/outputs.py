@@ -1,0 +1,31 @@
+"""Look at what tutorials show: two figures or more, and neither NaN nor a warning among what they print."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from sphinx.util import logging
+
+FIGURE = re.compile(r"^\.\. image-sg:: ", re.MULTILINE)
+PRINTED = re.compile(r"^\.\. rst-class:: sphx-glr-script-out\n((?:[ \t].*\n|\n)*)", re.MULTILINE)
+WRONG = re.compile(r"\bnan\b|\w*Warning: .*", re.IGNORECASE)
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Look at the pages once sphinx-gallery has run their scripts."""
+    app.connect("builder-inited", _look, priority=900)
+    return {"parallel_read_safe": True}
+
+
+def faults(page: str) -> list[str]:
+    """Lines on what is wrong with a page that sphinx-gallery wrote; none if all is well."""
+    shown = len(FIGURE.findall(page))
+    few = [f"{shown} figures, wanted 2 or more"] if shown < 2 else []
+    return few + [f"prints '{found}'" for text in PRINTED.findall(page) for found in WRONG.findall(text)]
+
+
+def _look(app: Any) -> None:
+    for script in sorted(Path(app.srcdir, "tutorials").glob("*.py")):
+        page = Path(app.srcdir, "auto_tutorials", f"{script.stem}.rst")
+        for fault in faults(page.read_text(encoding="utf-8")):
+            logging.getLogger(__name__).warning(fault, location=str(script))

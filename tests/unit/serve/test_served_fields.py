@@ -1,0 +1,98 @@
+"""A served field writes a run folder: one round for each query whose agents all have an outcome."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from swarmbo.evaluations.ledger import LEDGER
+from swarmbo.runs import load, load_run
+from swarmbo.serve.messages import AskRequest, TellRequest
+from swarmbo.serve.place import opened
+
+ROUNDS = 3
+SCENARIO = f"""
+rounds = {ROUNDS}
+belief = {{ restarts = 0 }}
+[environment]
+id = "served/field-v0"
+agents = ["ada", "ben"]
+low = [0.0, 0.0]
+high = [100.0, 50.0]
+"""
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    pytest.importorskip("starlette")
+    (tmp_path / "survey.toml").write_text(SCENARIO)
+    return load(tmp_path / "survey.toml")
+
+
+def depth(place):
+    return float(np.sin(place[0] / 20.0) + place[1] / 50.0)
+
+
+def ask(desk):
+    return desk.ask(AskRequest(key=f"k{desk.ledger.n_asked}"))
+
+
+def tell(desk, asked, agents=("ada", "ben"), **more):
+    desk.tell(asked.query, TellRequest(outcome={agent: depth(asked.locations[agent]) for agent in agents}, **more))
+
+
+def rounds_of(folder):
+    return (folder / "rounds.jsonl").read_text().splitlines()
+
+
+def test_rounds_are_those_of_queries_in_the_order_in_which_they_are_complete(tmp_path, scenario):
+    folder = tmp_path / "served"
+    with opened(scenario, folder, 8, False) as desk:
+        first, second, third = ask(desk), ask(desk), ask(desk)
+        tell(desk, first, ["ada"], noise_std={"ada": 0.25})
+        assert len(rounds_of(folder)) == 1  # only that before the first outcome
+        tell(desk, second)
+        tell(desk, first, ["ben"], locations={"ben": [1.0, 2.0]})
+        tell(desk, first, ["ben"])  # a client that repeats itself
+        desk.tell(third.query, TellRequest(outcome={"ada": 7.0}))
+        desk.tell(third.query, TellRequest(failed=True))
+    done = load_run(folder)
+    assert done.is_complete
+    assert [record.query for record in done.records[1:]] == [second.query, first.query, third.query]
+    ada, ben = done.records[2].samples
+    assert (ada.location, ada.target, ada.measurement) == (
+        first.locations["ada"],
+        first.locations["ada"],
+        depth(first.locations["ada"]),
+    )
+    assert (ada.noise_std, ben.location, ben.target) == (0.25, [1.0, 2.0], first.locations["ben"])
+    assert [sample.measurement for sample in done.records[3].samples] == [7.0, None]
+    assert done.best.mean == 7.0
+    assert {path.name for path in done.plot("belief", "regret")} == {"belief.png", "regret.png"}
+    assert len(done.table()["value"]) == 2 * ROUNDS
+
+
+def test_after_a_kill_rounds_that_were_not_logged_are_logged(tmp_path, scenario):
+    whole = tmp_path / "whole"
+    with opened(scenario, whole, 8, False) as desk:
+        for _ in range(ROUNDS):
+            asked = ask(desk)
+            tell(desk, asked, ["ben"])
+            tell(desk, asked, ["ada"])
+    lines = rounds_of(whole)
+    for kept in range(ROUNDS + 1):
+        folder = tmp_path / f"kept-{kept}"
+        shutil.copytree(whole, folder)
+        (folder / "summary.json").unlink()
+        (folder / "rounds.jsonl").write_text("".join(f"{line}\n" for line in lines[: kept + 1]))
+        with opened(scenario, folder, 8, False) as desk:
+            assert desk.ledger.n_told == ROUNDS
+        assert rounds_of(folder) == lines
+        assert load_run(folder).is_complete
+    assert (whole / LEDGER).is_file()
+
+
+def test_before_any_outcome_there_is_no_animation(tmp_path, scenario):
+    with opened(scenario, tmp_path / "served", 8, False) as desk:
+        ask(desk)
+    assert "run.gif" not in {path.name for path in load_run(tmp_path / "served").plot()}
