@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from msgspec.structs import force_setattr
 
 from swarmbo.boundary.values import exact, real_array, short
@@ -17,6 +17,7 @@ from swarmbo.spaces import Domain
 
 _MOST = 10_000  # values of a categorical variable
 _ALL: Any = np.s_[:]
+_ROUNDING = 1e-15  # of the larger bound
 _SLACK = 1e-6  # of a step: values this near to one of the grid are taken for it
 
 Choice = str | bool | int | float | None
@@ -96,7 +97,8 @@ class Real(_Number, frozen=True, tag_field="kind", kw_only=False, tag="real"):
     def value(self, code: float) -> float:
         """Value of a code; on a grid without rounding errors: 0.6, not 0.6000000000000001."""
         rounded = float(f"{code:.12g}")
-        return rounded if self.step is not None and self.has(rounded) else code
+        is_error = abs(rounded - code) <= _ROUNDING * max(abs(self.low), abs(self.high))
+        return rounded if self.step is not None and is_error and self.low <= rounded <= self.high else code
 
 
 class Integer(_Number, frozen=True, tag_field="kind", kw_only=False, tag="integer"):
@@ -342,6 +344,11 @@ class MixedDomain(Domain):
         """Number of values on axes with a grid; 0 on others."""
         step = np.where(self.steps > 0.0, self.steps, 1.0)
         return np.where(self.steps > 0.0, np.rint((self.high - self.low) / step) + 1.0, 0.0)
+
+    def is_used_up(self, U: Float[np.ndarray, "m d"], columns: Int[np.ndarray, " a"]) -> bool:
+        """True if points have all joint values of some coordinates; never if one of these has no grid."""
+        n_values = float(np.prod(self.counts[columns]))
+        return 0.0 < n_values <= len(U) and len(np.unique(self.cells(U[:, columns], columns), axis=0)) >= n_values
 
     def part(self, columns: Sequence[int]) -> Domain:
         """Box of some coordinates."""
