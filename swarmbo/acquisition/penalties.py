@@ -21,8 +21,6 @@ from swarmbo.problem.no_go import Limit
 _STEEP = 4.0  # penalty of a missing logit, in spreads of the objective
 _SOFT = 0.2  # logits over which the penalty bends from zero to a slope
 _SLACK = 0.1  # tolerated missing logits: what the bend may leave
-_MARGIN = 0.01  # sides of the box around a region, over which its penalty bends
-_STEEP_BORDER = 40.0  # penalty of a side of the box, in spreads of the objective
 _SAMPLED = 64  # random points for the spread of a factor's function
 _TRIED = 64  # points on the line back
 
@@ -183,8 +181,8 @@ def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[s
             factor = f"limit {number}"
             joined[factor] = tuple(graph.variables[column] for column in columns)
         inside = tuple(scope.index(column) for column in columns)
-        weight = _STEEP_BORDER * weights.get(factor, steepest)
-        holds.setdefault(factor, []).append(Hold(_depth_in(limit), inside, _MARGIN, weight))
+        weight = limit.steepness * weights.get(factor, steepest)
+        holds.setdefault(factor, []).append(Hold(_depth_in(limit), inside, limit.margin, weight))
     if joined:
         owners = (graph.variable_owner(scope[0]) for scope in joined.values())
         graph = FactorGraph(

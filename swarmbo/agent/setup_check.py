@@ -16,6 +16,10 @@ def require_own(setup: Setup) -> None:
     if setup.problem.is_field:
         _require_field(setup)
         return
+    if setup.problem.ranges:
+        raise ConfigError(
+            "got limits on measured quantities, which an agent does not learn; wanted a Team", at="$.limits"
+        )
     coordination, belief = setup.coordination, setup.belief
     everything = shares_outcomes(setup.problem)
     if not isinstance(coordination, Maximiser):

@@ -1,5 +1,6 @@
 """Learning and decisions of a team that sets the variables of one function."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ from swarmbo.deciding.joint import Steps, joint_steps, recommended_steps
 from swarmbo.deciding.logbook import Choice, Logbook
 from swarmbo.deciding.setup import JointBelief, Setup
 from swarmbo.errors import ConfigError
+from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset
 from swarmbo.problem.variables import MixedDomain
 from swarmbo.records import Recommendation, SolveReport
@@ -35,6 +37,7 @@ FLOOR = 1.001e-3  # the same for a pending point: a batch has no two points with
 _LONGER_STEPS = (2e-3, 2e-2)  # ... and steps are these, ...
 _GROWTH = 1.01  # ... that much longer with each try, for crowded regions
 _ENOUGH = 500  # tries to keep apart from pending values on grids
+_RARELY = 20
 _MOST_STEPS = 10_000  # tries near no-go regions; after these the same point is used again
 
 
@@ -178,9 +181,9 @@ class FunctionLearner:
         if problem.outcomes == "per-factor":
             out = [(problem.columns(channel), log.out_of(channel)) for channel in problem.channels]
         ahead = [(columns, problem.domain.to_unit(points), FLOOR, _LONGER_STEPS) for columns, points in out]
-        if coding is not None:  # where no other value is left, values are asked for again
+        if isinstance(domain := problem.domain, MixedDomain):
             told, ahead = (
-                [rule for rule in rules if not coding.domain.is_used_up(rule[1], rule[0])] for rules in (told, ahead)
+                [rule for rule in rules if not _are_all(problem, domain, *rule[:2])] for rules in (told, ahead)
             )
         # by the number of queries: a team restored in mid-run draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.asked)
@@ -195,6 +198,8 @@ class FunctionLearner:
             moved[columns] = _moved(U[columns], steps, tries if reach == FLOOR else 0, rng)
             if coding is not None:
                 moved = problem.domain.to_unit(problem.in_box(_another_value(moved, columns, coding.domain, rng)))
+            # few points may keep the constraints: now and then the nearest of them is taken
+            moved = problem.kept_out(moved) if problem.constraints and tries % _RARELY == 0 else moved
             if problem.is_allowed(moved[None])[0]:
                 U = moved
         return U
@@ -223,6 +228,17 @@ def _moved(
     length = np.exp(rng.uniform(*np.log(steps))) * _GROWTH**tries
     step = min(length, 1.0) * rng.uniform(-1.0, 1.0, len(u))
     return (np.where((u + step < 0.0) | (u + step > 1.0), -step, step) + u).clip(0.0, 1.0)
+
+
+def _are_all(
+    problem: Problem, domain: MixedDomain, columns: Int[np.ndarray, " a"], points: Float[np.ndarray, "q n"]
+) -> bool:
+    """True if points have all joint values of some variables: then any point repeats one of them."""
+    counts = domain.counts[columns]
+    n_values = problem.n_points if len(columns) == domain.n_dims else math.prod(counts.tolist()) or math.inf
+    if n_values > len(points):
+        return False
+    return len(np.unique(domain.cells(points[:, columns], columns), axis=0)) >= n_values
 
 
 def _another_value(

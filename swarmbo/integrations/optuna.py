@@ -8,41 +8,43 @@ from typing import Any
 import numpy as np
 
 from swarmbo.boundary.extras import needed
+from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import short
-from swarmbo.deciding.function import FLOOR
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.integrations.codec import Choice, Codec, Number, Parameter, key_of
+from swarmbo.problem.variables import Categorical, Integer, Real, Variable
 from swarmbo.team import Team
 
 optuna: Any = needed("optuna", "optuna", "swarmbo.integrations.optuna")
 
 FACTORS = "factors"  # user attribute of a trial with the outcome of each factor
+Space = dict[str, Any]  # distributions by parameter
 
 
 class SwarmboSampler(optuna.samplers.BaseSampler):
-    """Suggests the parameters of a study's trials by a team of agents.
+    """Suggests the parameters of a study's trials by teams of agents.
 
-    Parameters common to all finished trials of a study, with the same ranges, are chosen together. Others, as those of
-    the first trial and conditional ones, are drawn by ``independent_sampler``.
+    Parameters that the same finished trials have, with the same ranges, are a group, for which a team decides. So a
+    conditional parameter is learned from the trials that have it. A parameter that no trial had yet is drawn by
+    ``independent_sampler``, as all those of the first trial.
 
-    A number is one variable, logarithmic if its scale is; values with a step are rounded. If all parameters have steps
-    or are choices, tried ones are not repeated while a neighbour is untried. A categorical parameter is one-hot: a
-    variable in [0, 1] for each choice, of which the largest wins. With one, the default acquisition is
-    ``expected-improvement``: a trust region would exclude the other choices.
+    Each parameter is a variable with its type: ``Real``, ``Integer`` or ``Categorical``, with the distribution's scale
+    and step. No parameters are tried twice while others remain. With integers, steps or choices and without scopes the
+    default acquisition is ``expected-improvement``: a trust region has few values in reach.
 
-    Running trials are pending, those of other processes too. Failed trials teach where trials fail. A pruned one counts
-    with its last reported value; without any it is ignored. Trials that this sampler did not suggest are data, and no
-    steps of the method. Threads may share it (``n_jobs``). A pickle of it continues; a new sampler for a stored study
-    takes all its trials as data.
+    Running trials are pending, those of other processes too. Failed trials teach where trials fail. Constraints of
+    trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated in Optuna, and
+    not offered. A pruned trial counts with its last reported value, and as
+    failed without any. Trials that this sampler did not suggest are data, and no steps of the method. Threads may share
+    it (``n_jobs``). A pickle of it continues; a new sampler for a stored study takes all its trials as data.
 
-    One objective only; constraints are ignored.
+    One objective only.
 
     Args:
         scopes: ``{factor: [parameter, …]}`` if the objective is a sum of factors, or a ``FactorGraph`` of parameters.
             Parameters in no scope are a factor each. None: the structure is unknown.
         seed: Seed of all randomness; None draws one.
-        initial: Points of the initial design, >= 1; existing trials count.
+        initial: Points of the initial design of each group, >= 1; existing trials count.
         independent_sampler: By default ``RandomSampler`` with the seed.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``rounds`` and ``outcomes`` of a ``Team``. With
             ``outcomes="per-factor"`` the objective reports each, ``trial.set_user_attr("factors", {factor: value})``,
@@ -79,44 +81,67 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self.initial, self.settings = initial, settings
         self._independent = independent_sampler or optuna.samplers.RandomSampler(seed=self.seed)
-        self._space = optuna.search_space.IntersectionSearchSpace(include_pruned=True)
         self._lock = threading.RLock()
-        self._work: _Work | None = None
+        self._groups: list[Space] = []
+        self._limits: set[str] = set()
+        self._works: list[_Work] = []
 
     def reseed_rng(self) -> None:
-        """Reseed the independent sampler: threads share the team, which knows the pending points."""
+        """Reseed the independent sampler: threads share the teams, which know the pending points."""
         self._independent.reseed_rng()
 
-    def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
-        """Parameters common to all finished trials, without those of one value."""
+    def infer_relative_search_space(self, study: Any, trial: Any) -> Space:
+        """Parameters that all finished trials have, without those of one value."""
         self._raise_error_if_multi_objective(study)
+        states = optuna.trial.TrialState
+        finished = study.get_trials(deepcopy=False, states=(states.COMPLETE, states.PRUNED))
+        having: dict[tuple[str, str], list[int]] = {}
+        distributions: dict[tuple[str, str], Any] = {}
+        for each in finished:
+            for name, distribution in each.distributions.items():
+                if not distribution.single():
+                    # choices may be unhashable
+                    key = name, repr(distribution)
+                    having.setdefault(key, []).append(each.number)
+                    distributions[key] = distribution
+        groups: dict[tuple[int, ...], Space] = {}
+        for key, numbers in sorted(having.items()):
+            groups.setdefault(tuple(numbers), {})[key[0]] = distributions[key]
         with self._lock:
-            found = self._space.calculate(study)
-        return {name: distribution for name, distribution in found.items() if not distribution.single()}
+            self._groups = list(groups.values())
+            # a name that is new here makes new teams, which learn all trials again
+            self._limits = {name for each in finished for name in each.constraints}
+            own = [work for work in self._works if (work.study, work.limits) == (study.study_name, self._limits)]
+            self._works = [work for work in own if work.space in self._groups]
+        return groups.get(tuple(each.number for each in finished), {})
 
     def sample_relative(self, study: Any, trial: Any, search_space: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters that the team's agents agree on."""
+        """Parameters that a team's agents agree on."""
         self._raise_error_if_multi_objective(study)
-        if not search_space:
-            return {}
-        with self._lock:
-            work = self._work
-            if work is None or not work.is_for(study, search_space):
-                self._work = work = _Work(self, study, dict(search_space))
-            work.learn(study, trial.number)
-            return work.suggest(trial.number)
+        return self._suggested(study, trial, dict(search_space)) if search_space else {}
 
     def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
-        """A parameter that is not in the common space."""
+        """A parameter that not all finished trials have: its group's team decides, if any trial had it."""
         self._raise_error_if_multi_objective(study)
-        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+        with self._lock:
+            group = next((space for space in self._groups if space.get(param_name) == param_distribution), None)
+        if group is None:
+            return self._independent.sample_independent(study, trial, param_name, param_distribution)
+        return self._suggested(study, trial, group)[param_name]
+
+    def _suggested(self, study: Any, trial: Any, space: Space) -> dict[str, Any]:
+        with self._lock:
+            work = next((work for work in self._works if (work.study, work.space) == (study.study_name, space)), None)
+            if work is None:
+                self._works.append(work := _Work(self, study, space, self._limits))
+            return work.suggest(study, trial.number)
 
     def before_trial(self, study: Any, trial: Any) -> None:
         """Pass on to the independent sampler."""
         self._independent.before_trial(study, trial)
 
     def after_trial(self, study: Any, trial: Any, state: Any, values: Sequence[float] | None) -> None:
-        """Pass on to the independent sampler; the team learns of the trial at the next query."""
+        """Pass on to the independent sampler; the teams learn of the trial at their next query."""
         self._independent.after_trial(study, trial, state, values)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -128,103 +153,98 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
 
 
 class _Work:
-    """A team, and the trials of one study that it knows.
+    """A team for a group of parameters, and the trials of one study that it knows.
 
-    ``study`` is its name, ``space`` the distributions by name.
+    ``study`` is its name, ``space`` the distributions by name, ``limits`` the names of constraints. The variables are
+    Optuna's internal representations: numbers, and the positions of choices.
     """
 
-    def __init__(self, sampler: SwarmboSampler, study: Any, space: dict[str, Any]) -> None:
-        self.study, self.space = study.study_name, space
-        self.codec = Codec({name: _parameter(distribution) for name, distribution in space.items()})
-        graph = None if sampler.scopes is None else _graph(sampler.scopes, self.codec)
-        has_choices = any(isinstance(parameter, Choice) for parameter in self.codec.parameters.values())
-        usual: dict[str, Any] = {"acquisition": "expected-improvement"} if has_choices else {}
-        settings = usual | sampler.settings
-        self.team = Team(graph, self.codec.bounds, seed=sampler.seed, initial=sampler.initial, **settings)
+    def __init__(self, sampler: SwarmboSampler, study: Any, space: Space, limits: set[str]) -> None:
+        self.study, self.space, self.limits, scopes = study.study_name, space, limits, sampler.scopes
+        self.factors = set(scopes or ())
+        # two groups with one stream would draw equal initial designs
+        seed = int(stream(sampler.seed, "group", *sorted(space)).integers(2**63))
+        bounds: dict[str, Any] = {name: _variable(distribution) for name, distribution in space.items()}
+        graph = None if scopes is None else _graph(scopes, space)
+        has_grid = any(not isinstance(of, Real) or of.step is not None for of in bounds.values())
+        usual: dict[str, Any] = {"acquisition": "expected-improvement"} if has_grid and graph is None else {}
+        usual |= {"limits": dict.fromkeys(sorted(limits), (None, 0.0))} if limits else {}
+        self.team = Team(graph, bounds, seed=seed, initial=sampler.initial, **usual | sampler.settings)
         self.sign = -1.0 if study.direction == optuna.study.StudyDirection.MINIMIZE else 1.0
         self.pending: dict[int, str] = {}  # ids of queries by number of trial
-        self.running: dict[int, dict[str, float]] = {}  # their rounded points
-        self.known: set[int] = set()  # completed trials
-        self.seen: dict[int, tuple[Any, ...]] = {}  # tried parameters
+        self.known: set[int] = set()  # finished trials
 
-    def is_for(self, study: Any, space: Mapping[str, Any]) -> bool:
-        """True if it is of this study, and these parameters."""
-        return study.study_name == self.study and dict(space) == self.space
+    def suggest(self, study: Any, number: int) -> dict[str, Any]:
+        """Parameters of a trial."""
+        if number not in self.pending:
+            self._learn(study, number)
+            self.pending[number] = self.team.ask().id
+        point = self.team.pending[self.pending[number]]
+        return {name: of.to_external_repr(point[name]) for name, of in self.space.items()}
 
-    def learn(self, study: Any, asking: int) -> None:
+    def _learn(self, study: Any, asking: int) -> None:
         """Learn the results of trials since the last call."""
         states = optuna.trial.TrialState
         for trial in study.get_trials(deepcopy=False):
-            if trial.number in self.known or trial.number == asking or trial.state == states.WAITING:
+            number = trial.number
+            if number in self.known or number == asking or trial.state == states.WAITING:
                 continue
-            point = self.codec.encode(trial.params)
-            if point is not None:
-                self.seen[trial.number] = key_of(self.codec.decode(point))
+            point = self._point(trial.params)
+            if point is not None and number not in self.pending:  # of another process, or not suggested by the team
+                self.pending[number] = self.team.expect(point)
             if trial.state == states.RUNNING:
-                if point is not None and trial.number not in self.pending:  # of another process
-                    self.pending[trial.number] = self.team.expect(point)
-                    self.running[trial.number] = point
                 continue
-            self.known.add(trial.number)
-            self._tell(trial, point)
-
-    def _tell(self, trial: Any, point: dict[str, float] | None) -> None:
-        query, outcome = self.pending.pop(trial.number, None), self._outcome(trial)
-        self.running.pop(trial.number, None)
-        says_nothing = outcome is None and trial.state == optuna.trial.TrialState.PRUNED
-        if point is None or says_nothing:
-            if query is not None:
+            self.known.add(number)
+            query = self.pending.pop(number, None)
+            if point is not None and query is not None:
+                outcome = self._outcome(trial)
+                # another process may have finished a trial with a new name meanwhile
+                measured = {name: value for name, value in trial.constraints.items() if name in self.limits}
+                self.team.tell(query, outcome, failed=outcome is None, point=point, constraints=measured)
+            elif query is not None:
                 self.team.give_up(query)
-            return
-        if query is None:
-            query = self.team.expect(point)
-        self.team.tell(query, outcome, failed=outcome is None, point=point)
+
+    def _point(self, params: Mapping[str, Any]) -> dict[str, float] | None:
+        """Variables of a trial's parameters; None if one is missing, or is not in its range."""
+        try:
+            point = {name: of.to_internal_repr(params[name]) for name, of in self.space.items()}
+        except (KeyError, ValueError):
+            return None
+        return point if self.team.problem.has_point(point) else None
 
     def _outcome(self, trial: Any) -> float | dict[str, float] | None:
         """Value to be maximised; None without one."""
         is_pruned = trial.state == optuna.trial.TrialState.PRUNED
-        reported = trial.intermediate_values
+        reported, factors = trial.intermediate_values, self.team.graph.factors
         value = (reported[max(reported)] if reported else None) if is_pruned else trial.value
-        factors = self.team.graph.factors
-        if value is None or not math.isfinite(value):
+        is_by_factor = self.team.outcomes == "per-factor" and len(factors) > 1
+        # the reported value of a pruned trial is of the sum
+        if value is None or not math.isfinite(value) or (is_by_factor and is_pruned):
             return None
-        if self.team.outcomes == "total" or len(factors) == 1:
+        if not is_by_factor:
             return self.sign * value
-        if is_pruned:
-            return None  # the reported value is of the sum
         told = trial.user_attrs.get(FACTORS)
-        if not isinstance(told, Mapping) or set(told) != set(factors):
+        if not isinstance(told, Mapping) or not set(factors) <= set(told) <= self.factors | set(factors):
             wanted = f"trial.set_user_attr({FACTORS!r}, {{factor: value}}) with {list(factors)}"
             raise ConfigError(f"trial {trial.number}: got {short(told)}; with per-factor outcomes wanted {wanted}")
-        return {factor: self.sign * float(outcome) for factor, outcome in told.items()}
-
-    def suggest(self, number: int) -> dict[str, Any]:
-        """Parameters of a trial."""
-        query = self.team.ask()
-        values = self.codec.apart(self.codec.decode(query.point), list(self.running.values()), FLOOR, self.team.seed)
-        values = self.codec.unseen(values, set(self.seen.values()), self.team.seed)
-        self.pending[number], self.seen[number] = query.id, key_of(values)
-        self.running[number] = self.codec.encode(values) or query.point
-        return values
+        return {factor: self.sign * float(told[factor]) for factor in factors}
 
 
-def _parameter(distribution: Any) -> Parameter:
+def _variable(distribution: Any) -> Variable:
+    """Variable of a distribution's internal representations."""
     if isinstance(distribution, optuna.distributions.CategoricalDistribution):
-        return Choice(tuple(distribution.choices))
-    is_whole = isinstance(distribution, optuna.distributions.IntDistribution)
-    if not (is_whole or isinstance(distribution, optuna.distributions.FloatDistribution)):
+        return Categorical(tuple(range(len(distribution.choices))))
+    low, high, is_log = distribution.low, distribution.high, distribution.log
+    if isinstance(distribution, optuna.distributions.IntDistribution):
+        return Integer(low, high, distribution.step, is_log)
+    if not isinstance(distribution, optuna.distributions.FloatDistribution):
         raise ConfigError(f"got {short(distribution)}; wanted a float, an int or a categorical one")
-    step = 1 if is_whole and distribution.log else distribution.step
-    return Number(distribution.low, distribution.high, step, distribution.log, is_whole)
+    return Real(low, high, is_log, distribution.step)
 
 
-def _graph(scopes: Mapping[str, Sequence[str]], codec: Codec) -> FactorGraph:
-    """Factors over variables, from factors over parameters: existing ones, and one for each uncovered parameter."""
-    there = {factor: [name for name in scope if name in codec.names] for factor, scope in scopes.items()}
-    there = {factor: scope for factor, scope in there.items() if scope}
-    covered = {name for scope in there.values() for name in scope}
-    for name in codec.names:
-        if name not in covered:
-            there[f"of {name}"] = [name]
-    own = {factor: [variable for name in scope for variable in codec.names[name]] for factor, scope in there.items()}
-    return FactorGraph.from_scopes(own)
+def _graph(scopes: Mapping[str, Sequence[str]], space: Space) -> FactorGraph:
+    """Factors of a group's parameters, and one for each parameter in no scope."""
+    own = {factor: [name for name in scope if name in space] for factor, scope in scopes.items()}
+    covered = {name for scope in own.values() for name in scope}
+    own |= {f"of {name}": [name] for name in space if name not in covered}
+    return FactorGraph.from_scopes({factor: scope for factor, scope in own.items() if scope})

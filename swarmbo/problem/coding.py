@@ -61,8 +61,8 @@ class Coding:
         """Coordinates of each variable."""
         out = dict[str, list[str]]()
         for name, variable in zip(self.graph.variables, self.domain.variables, strict=True):
-            is_choice = isinstance(variable, Categorical) and not variable.ordered and len(variable.values) > 2
-            out[name] = [f"{name}={value!r}" for value in variable.values] if is_choice else [name]
+            values = variable.values if isinstance(variable, Categorical) and not variable.ordered else ()
+            out[name] = [f"{name}={value!r}" for value in values] if len(values) > 2 else [name]
         return out
 
     @cached_property
@@ -120,10 +120,11 @@ class Coding:
     def slopes(
         self, stack: FactorStack, inner: FactorStack, D: Float[np.ndarray, "g m A"]
     ) -> Float[np.ndarray, "g m a"]:
-        """Derivatives by the variables of scopes; 0 by those that have values on a grid."""
+        """Derivatives by the variables of scopes; 0 by those whose values are tried one by one."""
         at, options = self._places(stack, inner)
         out = np.zeros((*D.shape[:2], stack.size))
-        is_free = (options < 0) & (self.domain.steps[stack.columns[np.arange(len(at))[:, None], at]] == 0.0)
+        sources = stack.columns[np.arange(len(at))[:, None], at]
+        is_free = (options < 0) & ~np.isin(sources, list(self.domain.levels))
         for row, column in zip(*np.nonzero(is_free), strict=True):
             out[row, :, at[row, column]] = D[row, :, column]
         return out

@@ -1,9 +1,9 @@
 """Constraints known beforehand: limits between variables that every query and every recommendation keeps."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -46,9 +46,16 @@ class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
     def __post_init__(self) -> None:
         super().__post_init__()
         numbers = [number for weight in self.weights.values() for number in np.atleast_1d(np.array(weight, float))]
-        require(self, "weights", lambda _: bool(numbers) and np.isfinite(numbers).all(), "a finite weight or more")
+        require(
+            self, "weights", lambda _: bool(numbers) and bool(np.isfinite(numbers).all()), "a finite weight or more"
+        )
         ends = [end for end in (self.at_most, self.at_least) if end is not None]
-        require(self, "at_most", lambda _: bool(ends) and np.isfinite(ends).all(), "at_most, at_least, or both, finite")
+        require(
+            self,
+            "at_most",
+            lambda _: bool(ends) and bool(np.isfinite(ends).all()),
+            "at_most, at_least, or both, finite",
+        )
 
     @property
     def scope(self) -> tuple[str, ...]:
@@ -161,8 +168,7 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
                 [variable.value(axis.low + axis.step * i) for i in range(n)]
                 for variable, axis, n in zip(own, axes, shape, strict=True)
             ]
-            judge = cast(Callable[..., object], self.allowed)
-            table = np.array([bool(judge(*joint)) for joint in product(*values)]).reshape(shape)
+            table = np.array([bool(self.allowed(*joint)) for joint in product(*values)]).reshape(shape)
         else:
             table = np.array(self.allowed, dtype=object)
             if table.shape != shape or not all(isinstance(entry, bool) for entry in table.flat):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -45,8 +46,10 @@ class _Program:
         rows, columns, numbers = zip(*at, strict=True)
         matrix = coo_array((numbers, (rows, columns)), shape=(len(self._rows), len(self.low)))
         limits = LinearConstraint(matrix.tocsr(), self._floors, self._ceilings)
-        bounds, options = Bounds(self.low, self.high), {"time_limit": _SECONDS, "mip_rel_gap": 0.0}
-        found = milp(self.cost, integrality=self.whole, bounds=bounds, constraints=limits, options=options)
+        solve: Any = milp
+        options = {"time_limit": _SECONDS, "mip_rel_gap": 0.0}
+        bounds = Bounds(self.low, self.high)
+        found = solve(self.cost, integrality=self.whole, bounds=bounds, constraints=limits, options=options)
         return None if found.x is None else np.asarray(found.x)
 
 

@@ -229,14 +229,21 @@ class Region(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """A region or constraint within a joint point, or a location: its columns, their bounds, and the width of the
-    border within which it costs something to be near, in sides of the cube.
+    """A region or constraint within a joint point, or a location.
+
+    Args:
+        region: Its shape.
+        columns: Its variables.
+        bounds: Their bounds.
+        margin: Width around it over which a penalty bends from zero to its slope, in sides of the cube.
+        steepness: Slope of the penalty within it, in spreads of the objective for a side of the cube.
     """
 
     region: "Region"
     columns: Int[np.ndarray, " s"]
     bounds: Domain
     margin: float = 0.01
+    steepness: float = 40.0
 
     def depth(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
         """Depth of points of the unit cube in it, in sides of the cube; below 0 outside."""

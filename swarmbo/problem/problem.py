@@ -1,5 +1,6 @@
 """Problem of a team: variables with bounds and owners, and channels that read some of them."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 OutcomeMode = Literal["total", "per-factor"]
 
 _MOST_REGIONS = 1000
+_COUNTED = 100_000  # joint values of grids, of which those that regions and constraints allow are counted
 _MOST_SHOWN = 20  # variables in a notebook
 _PROJECTED = 64  # of them are moved to the nearest points that keep the constraints
-_BEND = 1e-3  # sides of the box: penalties bend, and let points a little beyond a constraint
+_BEND, _STEEP = 3e-3, 100.0  # a point that breaks a constraint is moved, which others may not bear
 _SPREAD = 4096  # points spread over the bounds, to find allowed ones
 _TOLD = ("aim", "level", "priced")  # of a field, where it is not as by default
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
@@ -381,7 +383,7 @@ class Problem:
             out.append(Limit(region, columns, self.box.part(columns.tolist())))
         for constraint in self.constraints:
             columns = np.array([place[v] for v in constraint.scope])
-            out.append(Limit(constraint, columns, self.box.part(columns.tolist()), margin=_BEND))
+            out.append(Limit(constraint, columns, self.box.part(columns.tolist()), margin=_BEND, steepness=_STEEP))
         return tuple(out)
 
     def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
@@ -392,6 +394,16 @@ class Problem:
         for limit in self.limits:
             allowed &= limit.depth(U) <= 0.0
         return allowed
+
+    @cached_property
+    def n_points(self) -> float:
+        """Number of allowed joint points; infinite if there are real numbers, or the grids have too many to count."""
+        counts = self.domain.counts if isinstance(self.domain, MixedDomain) else np.zeros(1)
+        if not 0 < (n := math.prod(counts.tolist())) <= _COUNTED:
+            return n or math.inf
+        cells = np.indices(counts.astype(int).tolist()).reshape(len(counts), -1).T
+        codes = self.domain.low + cells * np.array([variable.axis.step for variable in self.variables.values()])
+        return int(self.is_allowed(self.domain.to_unit(codes)).sum()) if self.limits else n
 
     def kept_out(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """The point of the unit cube of ``box`` itself if it is allowed, else an allowed one near it: just beyond a

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from msgspec.structs import force_setattr
 
 from swarmbo.boundary.values import exact, real_array, short
@@ -16,6 +16,7 @@ from swarmbo.settings import Count, Positive, Settings, convert, require
 from swarmbo.spaces import Domain
 
 _MOST = 10_000  # values of a categorical variable
+_LISTED = 1000  # values of an axis that are tried one by one; on a finer grid numbers climb
 _ALL: Any = np.s_[:]
 _ROUNDING = 1e-15  # of the larger bound
 _SLACK = 1e-6  # of a step: values this near to one of the grid are taken for it
@@ -345,20 +346,16 @@ class MixedDomain(Domain):
         step = np.where(self.steps > 0.0, self.steps, 1.0)
         return np.where(self.steps > 0.0, np.rint((self.high - self.low) / step) + 1.0, 0.0)
 
-    def is_used_up(self, U: Float[np.ndarray, "m d"], columns: Int[np.ndarray, " a"]) -> bool:
-        """True if points have all joint values of some coordinates; never if one of these has no grid."""
-        n_values = float(np.prod(self.counts[columns]))
-        return 0.0 < n_values <= len(U) and len(np.unique(self.cells(U[:, columns], columns), axis=0)) >= n_values
-
     def part(self, columns: Sequence[int]) -> Domain:
         """Box of some coordinates."""
         return MixedDomain.of([self.variables[column] for column in columns])
 
     @cached_property
     def levels(self) -> dict[int, Float[np.ndarray, " k"]]:
-        """Places of all values in the unit cube, by coordinate; without those of real numbers."""
+        """Places of all values in the unit cube, by coordinate; without those of real numbers and fine grids."""
+        is_choice = [isinstance(variable, Categorical) for variable in self.variables]
         out = dict[int, np.ndarray]()
-        for column in np.flatnonzero(self.counts).tolist():
+        for column in np.flatnonzero((self.counts > 0.0) & ((self.counts <= _LISTED) | is_choice)).tolist():
             numbers = np.arange(self.counts[column])[:, None]
             out[column] = self.centres(numbers, numbers, np.array([column]))[:, 0]
         return out

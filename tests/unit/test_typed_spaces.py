@@ -148,8 +148,8 @@ def check_decisions(problem: Problem, seed: int) -> None:
     require_in_space(problem, found.point)
 
 
-@settings(EXAMPLES, max_examples=200)
-@given(problems(), st.integers(0, 99), st.lists(st.booleans(), min_size=1, max_size=12))
+@settings(EXAMPLES, max_examples=120)
+@given(problems(), st.integers(0, 99), st.lists(st.booleans(), min_size=1, max_size=9))
 def test_designs_are_in_the_space_and_never_repeat(problem: Problem, seed: int, told: list[bool]):
     check_designs(problem, seed, told)
 
@@ -160,7 +160,7 @@ def test_tables_of_values_are_read_as_the_codes_they_came_from(problem: Problem,
     check_tables(problem, seed)
 
 
-@settings(EXAMPLES, max_examples=8)
+@settings(EXAMPLES, max_examples=6)
 @given(problems(), st.integers(0, 99))
 def test_decisions_are_in_the_space_and_never_repeat(problem: Problem, seed: int):
     assume(problem.is_mixed)

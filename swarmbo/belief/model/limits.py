@@ -18,7 +18,7 @@ from swarmbo.problem.no_go import Limit, Shape
 from swarmbo.spaces import Domain
 
 _ASSURED, _RISE = 0.25, 0.5  # standard deviations within the limit that are required, and more after each excess
-_MARGIN = 4e-3  # standard deviations: penalties bend, and let points a little beyond
+_MARGIN, _STEEP = 4e-3, 400.0  # of the penalty, in standard deviations of the quantity
 _FEWEST = 3  # measurements
 
 Range = tuple[float | None, float | None]
@@ -88,7 +88,7 @@ def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> t
         excess = excess_of(kept[situation.chosen & known])
         region = ProbablyBroken(fitted, low, high, _ASSURED + _RISE * excess, situation.coding)
         columns = np.arange(situation.domain.n_dims)
-        out.append(Limit(region, columns, situation.domain, margin=_MARGIN * (1.0 + excess)))
+        out.append(Limit(region, columns, situation.domain, margin=_MARGIN * (1.0 + excess), steepness=_STEEP))
     return tuple(out)
 
 

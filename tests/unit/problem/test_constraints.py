@@ -1,0 +1,257 @@
+"""Constraints known beforehand and limits on what is measured: queries keep them, and optima under them are found."""
+
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from zlib import crc32
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError
+from swarmbo.problem import Problem
+from swarmbo.problem.constraints import Constraint, Linear, Separation
+from swarmbo.problem.feasible import Feasible
+
+NAMES = "abcd"
+
+
+def drawn(seed, *values):
+    """Whether joint values are allowed, as good as at random."""
+    return crc32(repr((seed, values)).encode()) % 3 > 0
+
+
+@st.composite
+def small_problems(draw):
+    """Integers and choices, few enough for brute force, and constraints on them."""
+    space = {
+        name: draw(
+            st.one_of(
+                st.builds(sb.Integer, st.integers(-2, 0), st.integers(1, 3)),
+                st.sampled_from([sb.Categorical(["u", "v", "w"]), sb.Categorical([1, 2], ordered=True)]),
+            )
+        )
+        for name in NAMES
+    }
+
+    def weight(name):
+        variable = space[name]
+        count = len(variable.values) if isinstance(variable, sb.Categorical) else 0
+        number = st.integers(-2, 2).map(float)
+        return draw(st.tuples(*[number] * count) if count else number)
+
+    constraints = []
+    for _ in range(draw(st.integers(1, 3))):
+        scope = draw(st.lists(st.sampled_from(NAMES), min_size=2, max_size=3, unique=True))
+        numbers = [name for name in scope if isinstance(space[name], sb.Integer)]
+        kind = draw(st.sampled_from(["linear", "table", "separation"]))
+        if kind == "separation" and len(numbers) >= 2:
+            constraints.append(Separation(variables=tuple(numbers[:2]), at_least=draw(st.integers(0, 3))))
+        elif kind == "table":
+            allowed = partial(drawn, draw(st.integers(0, 99)))
+            constraints.append(Constraint(scope=tuple(scope), allowed=allowed))
+        else:
+            constraints.append(Linear(weights={n: weight(n) for n in scope}, at_most=draw(st.integers(-3, 3))))
+    return space, constraints
+
+
+def kept(constraint, point):
+    """A constraint's own words, evaluated without the library's code for depths or programs."""
+    if isinstance(constraint, Separation):
+        one, other = (point[name][0] for name in constraint.variables)
+        return abs(one - other) >= constraint.at_least
+    if isinstance(constraint, Constraint):
+        return bool(constraint.table[tuple(point[name][1] for name in constraint.scope)])
+    terms = ((point[name], weight) for name, weight in constraint.weights.items())
+    total = sum(w * value if isinstance(w, float | int) else w[place] for (value, place), w in terms)
+    return total <= constraint.at_most + 1e-12
+
+
+def pairs(space, point):
+    """(value, position) of the integers and choices of a query."""
+    own = {name: (space[name], value) for name, value in point.items() if name in NAMES}
+    return {n: (x, v.values.index(x) if isinstance(v, sb.Categorical) else x - v.low) for n, (v, x) in own.items()}
+
+
+def all_points(space):
+    """For every joint point each variable's (value, position)."""
+    axes = [
+        list(zip(v.values, range(len(v.values)), strict=True))
+        if isinstance(v, sb.Categorical)
+        else [(number, number - v.low) for number in range(v.low, v.high + 1)]
+        for v in space.values()
+    ]
+    return [dict(zip(space, joint, strict=True)) for joint in product(*axes)]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(small_problems(), st.integers(0, 10**6))
+def test_the_nearest_allowed_point_is_that_of_brute_force(problem, seed):
+    space, constraints = problem
+    fitted = tuple(one.fitting(space, "$") for one in constraints)
+    points = all_points(space)
+    allowed = [point for point in points if all(kept(one, point) for one in fitted)]
+    room = Feasible(tuple(space.values()), tuple(space), fitted)
+    start = points[np.random.default_rng(seed).integers(len(points))]
+
+    def codes(point):
+        return np.array(
+            [point[n][1] if isinstance(v, sb.Categorical) else point[n][0] for n, v in space.items()], float
+        )
+
+    def away(point):
+        steps = zip(space.values(), codes(point), codes(start), strict=True)
+        return sum(
+            float(a != b) if isinstance(v, sb.Categorical) else abs(a - b) / (v.high - v.low) for v, a, b in steps
+        )
+
+    found, conflict = room.nearest(codes(start)), room.conflict()
+    if not allowed:
+        assert found is None
+        for without in conflict:  # each of them is needed for the contradiction
+            rest = [one for place, one in enumerate(fitted) if place in conflict and place != without]
+            assert any(all(kept(one, point) for one in rest) for point in points)
+        assert not any(all(kept(fitted[place], point) for place in conflict) for point in points)
+        return
+    assert conflict == []
+    chosen = next(point for point in allowed if np.array_equal(codes(point), found))
+    assert away(chosen) == pytest.approx(min(map(away, allowed)), abs=1e-9)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(small_problems(), st.booleans(), st.integers(0, 99))
+def test_every_query_and_recommendation_keeps_every_constraint(problem, by_factor, seed):
+    space, constraints = problem
+    space = {**space, "x": (0.0, 2.0), "y": (0.0, 2.0)}
+    constraints = [*constraints, Linear(weights={"x": 1.0, "y": 1.0}, at_most=2.5, at_least=0.5)]
+    graph = sb.FactorGraph.from_scopes({"f": ["a", "b", "x"], "g": ["c", "d", "y"]}) if by_factor else None
+    try:
+        problem = Problem.of(graph, space).with_constraints(constraints)
+    except ConfigError:
+        return  # in conflict: another test has these
+    outcomes = "per-factor" if by_factor else "total"
+    team = sb.Team(replace(problem, outcomes=outcomes), seed=seed, initial=3)
+    for _ in range(6):
+        query = team.ask()
+        assert all(kept(one, pairs(space, query.point)) for one in problem.constraints[:-1])
+        assert 0.5 <= query.point["x"] + query.point["y"] <= 2.5
+        score = query.point["x"] - query.point["y"]
+        team.tell(query, {"f": score, "g": 0.0} if by_factor else score)
+    assert all(kept(one, pairs(space, team.recommend().point)) for one in problem.constraints[:-1])
+
+
+def test_a_budget_over_parts_that_share_no_variable_is_spent_where_it_gains_most():
+    graph = sb.FactorGraph.from_scopes({"f": ["a", "b"], "g": ["c", "d"]})
+    budget = sb.Linear(weights=dict.fromkeys(NAMES, 1.0), at_most=1.5)
+    space = dict.fromkeys(NAMES, (0.0, 1.0))
+    team = sb.Team(graph, space, outcomes="per-factor", constraints=[budget], seed=1)
+    for _ in range(25):
+        query = team.ask()
+        a, b, c, d = query.point.values()
+        assert a + b + c + d <= 1.5
+        team.tell(query, {"f": a + 0.5 * b, "g": 2.0 * c - d**2})
+    a, b, c, d = team.recommend().point.values()
+    assert a + 0.5 * b + 2.0 * c - d**2 > 2.45  # of 2.5, at a = 0.5 and c = 1
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        Linear(weights={"x": 2.0, "r": -1.0}, at_most=1.0),
+        Linear(weights={"x": 1.0, "r": 0.1}, at_least=1.0),
+        Separation(variables=("x", "r"), at_least=0.5),
+    ],
+)
+def test_slopes_of_depths_are_their_differences(constraint):
+    problem = Problem.of(None, {"x": (0.0, 3.0), "r": sb.Real(0.1, 10.0, log=True), "n": sb.Integer(0, 3)})
+    (limit,) = problem.with_constraints([constraint]).limits
+    U, step = np.random.default_rng(0).random((50, 2)), 1e-6
+    _, slope = constraint.depth(U, limit.bounds)
+    for axis in range(2):
+        shift = step * np.eye(2)[axis]
+        up, down = (constraint.depth(U + sign * shift, limit.bounds)[0] for sign in (1.0, -1.0))
+        np.testing.assert_allclose(slope[:, axis], (up - down) / (2.0 * step), atol=1e-5)
+
+
+def test_constraints_in_conflict_are_named_and_no_others():
+    space = {"a": sb.Integer(0, 3), "b": (0.0, 1.0)}
+    many = [
+        Linear(weights={"a": 1.0}, at_least=3.0),
+        Linear(weights={"b": 1.0}, at_most=0.5),
+        Linear(weights={"a": 1.0, "b": 1.0}, at_most=2.5),
+    ]
+    with pytest.raises(ConfigError) as caught:
+        sb.Team(None, space, constraints=many)
+    assert "constraints[0] (a) and constraints[2] (a, b)" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("constraint", "at", "words"),
+    [
+        (Linear(weights={"z": 1.0}, at_most=1.0), "$.constraints[0].scope", "some of ['a', 'c']"),
+        (Linear(weights={"c": 1.0}, at_most=1.0), "$.constraints[0].weights.c", "3 numbers, one for each value"),
+        (Separation(variables=("a", "c"), at_least=1.0), "$.constraints[0].variables", "two numbers, or a Constraint"),
+        (Constraint(scope=("a",), allowed=bool), "$.constraints[0].scope", "variables with a step"),
+        (Constraint(scope=("c",), allowed=[True, False]), "$.constraints[0].allowed", "booleans of shape (3,)"),
+    ],
+)
+def test_constraints_that_do_not_fit_the_variables_are_refused(constraint, at, words):
+    with pytest.raises(ConfigError) as caught:
+        sb.Team(None, {"a": (0.0, 1.0), "c": sb.Categorical(["u", "v", "w"])}, constraints=[constraint])
+    assert caught.value.at == at
+    assert words in caught.value.message
+
+
+def test_a_problem_with_constraints_and_limits_is_the_same_after_a_round_trip():
+    space = {"a": sb.Integer(0, 9), "c": sb.Categorical(["u", "v", 3]), "r": sb.Real(0.1, 1.0, log=True)}
+    problem = Problem.of(None, space).with_limits({"latency": (None, 3.0)})
+    problem = problem.with_constraints([Constraint(scope=("a", "c"), allowed=lambda a, c: a > 2 or c == "u")])
+    again = Problem.from_plain(problem.to_plain())
+    assert again.to_plain() == problem.to_plain()
+    assert again.variables == problem.variables
+    U = np.random.default_rng(0).random((200, 3))
+    np.testing.assert_array_equal(again.is_allowed(U), problem.is_allowed(U))
+
+
+class TestLimitsOnMeasuredQuantities:
+    def run(self, n=22):
+        team = sb.Team(None, {"x": (0.0, 1.0), "y": (0.0, 1.0)}, limits={"load": (None, 0.8)}, seed=3, rounds=n)
+        told = []
+        for _ in range(n):
+            query = team.ask()
+            x, y = query.point.values()
+            team.tell(query, x + 0.5 * y, constraints={"load": x**2 + y})
+            told.append((query.id, x + 0.5 * y, x**2 + y))
+        return team, told
+
+    def test_the_best_evaluation_that_keeps_the_limit_is_recommended(self):
+        team, told = self.run()
+        x, y = team.recommend().point.values()
+        assert x**2 + y <= 0.8
+        assert x + 0.5 * y == pytest.approx(max(value for _, value, load in told if load <= 0.8), abs=1e-6)
+        assert x + 0.5 * y > 0.86  # of 0.894, at x = 0.894
+        assert sum(load > 0.8 for _, _, load in told[10:]) <= 6
+
+    def test_a_repeated_quantity_is_taken_and_another_one_is_a_conflict(self):
+        team, told = self.run(3)
+        query, value, load = told[0]
+        team.tell(query, value, constraints={"load": load})
+        with pytest.raises(sb.errors.ConflictError, match="told before"):
+            team.tell(query, value, constraints={"load": load + 1.0})
+        with pytest.raises(ConfigError, match=r"wanted some of the limits \['load'\]"):
+            team.tell(team.ask(), 1.0, constraints={"noise": 1.0})
+
+    def test_a_saved_team_continues_with_the_same_bits(self, tmp_path):
+        team, _ = self.run(12)
+        team.save(tmp_path / "team.npz")
+        again = sb.Team.load(tmp_path / "team.npz")
+        assert again.ask() == team.ask()
+
+    @pytest.mark.parametrize("given", [{"load": (None, None)}, {"load": (2.0, 1.0)}, {"load": 3.0}, {"load": ("a", 1)}])
+    def test_ranges_without_an_end_or_out_of_order_are_refused(self, given):
+        with pytest.raises(ConfigError) as caught:
+            sb.Team(None, {"x": (0.0, 1.0)}, limits=given)
+        assert caught.value.at == "$.limits.load"
