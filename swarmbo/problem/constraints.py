@@ -136,8 +136,8 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
 
     Args:
         scope: Names of the variables.
-        allowed: Function of their values, in the order of the scope, that is true where they are allowed; or a table of
-            booleans, nested lists with an axis for each variable. At most 20,000 entries.
+        allowed: Function of their values, in the order of the scope, that is true where they are allowed. Or a table of
+            booleans, nested lists with an axis for each variable; at most 20,000 entries.
 
     Example:
         >>> import swarmbo as sb

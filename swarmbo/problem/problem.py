@@ -407,7 +407,7 @@ class Problem:
 
     def kept_out(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """The point of the unit cube of ``box`` itself if it is allowed, else an allowed one near it: just beyond a
-        border, if possible. Of variables with a grid it has the centres of their cells.
+        border, if possible. It has the centres of cells on axes with a grid.
         """
         u = self._snapped(u)
         if not self.limits or self.is_allowed(u[None])[0]:
