@@ -1,7 +1,7 @@
 """Agents that know no outcomes but their own decide as a team does, whatever they are told, however messages come."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -47,11 +47,13 @@ class Case:
         fails: Callable[[dict[str, float]], set[str]] = lambda u: set(),
         variable_owners: Mapping[str, str] | None = None,
         types: Mapping[str, Any] | None = None,
+        constraints: Sequence[Any] = (),
         **given: Any,
     ) -> None:
         self.graph = sb.FactorGraph.from_scopes(scopes, owners, variable_owners)
         bounds = {variable: (float(i) - 1.0, float(i) + 2.0) for i, variable in enumerate(self.graph.variables)}
-        self.problem = Problem.of(self.graph, bounds | dict(types or {}), outcomes=outcomes)
+        problem = Problem.of(self.graph, bounds | dict(types or {}), outcomes=outcomes)
+        self.problem = problem.with_constraints(constraints)
         self.given: dict[str, Any] = {"coordination": SMALL, "seed": SEED, "initial": INITIAL} | given
         self.team, self.links, self.fails = sb.Team(self.problem, **self.given), links, fails
         self.agents = {name: self.agent(name) for name in self.problem.agents}

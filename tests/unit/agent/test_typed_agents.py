@@ -57,6 +57,25 @@ def test_agents_decide_as_the_team_does(types: Any, scopes: Any, outcomes: str, 
     case.recommended()
 
 
+@pytest.mark.parametrize("coordination", [None, IN_TIME], ids=["in step", "by a deadline"])
+@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+def test_constraints_that_no_factor_reads_whole_are_kept_by_messages(outcomes: str, coordination: Any):
+    count = {"a": (1.0, 0.0, 0.0), "c": (1.0, 0.0, 1.0, 0.0), "b": 0.2}
+    constraints = [
+        sb.Linear(weights=count, at_most=1.5),
+        sb.Constraint(scope=("a", "d"), allowed=lambda a, d: a != "red" or d != "low"),
+    ]
+    given = {} if coordination is None else {"coordination": coordination}
+    case = case_of(DISCRETE, PAIRS, outcomes=outcomes, constraints=constraints, **given)
+    for _ in range(INITIAL + 3):
+        ((query_id, point),) = case.asked()  # the team's point, to the bit
+        ones = (point["a"] == "red") + (point["c"] in (1, None) and point["c"] is not True)
+        assert ones + 0.2 * point["b"] <= 1.5
+        assert (point["a"], point["d"]) != ("red", "low")
+        case.tell(query_id, case.outcomes(point))
+    case.recommended()
+
+
 @pytest.mark.parametrize("outcomes", ["per-factor", "total"])
 @pytest.mark.parametrize("acquisition", ["dumbo", *(pytest.param(n, marks=THOROUGH) for n in ("thompson", "dec-hbo"))])
 def test_batches_of_every_acquisition_are_the_teams(acquisition: str, outcomes: str):
