@@ -36,6 +36,7 @@ _STEPS = (1e-4, 1e-2)  # ... by a random step between these
 FLOOR = 1.001e-3  # the same for a pending point: a batch has no two points within a thousandth of a side ...
 _LONGER_STEPS = (2e-3, 2e-2)  # ... and steps are these, ...
 _GROWTH = 1.01  # ... that much longer with each try, for crowded regions
+_ENOUGH = 500  # tries to keep apart from pending values on grids
 _RARELY = 20
 _MOST_STEPS = 10_000  # tries near no-go regions; after these the same point is used again
 
@@ -175,17 +176,21 @@ class FunctionLearner:
         coding, fades = problem.coding, isinstance(settings, AdditiveGPSettings) and settings.time is not None
         whole = np.arange(len(U))
         # if outcomes fade, an old point is worth a new measurement
-        taken = [] if fades else [(whole, problem.domain.to_unit(log.points), _NEAREST, _STEPS)]
+        told = [] if fades else [(whole, problem.domain.to_unit(log.points), _NEAREST, _STEPS)]
         out = [(whole, log.out)]
         if problem.outcomes == "per-factor":
             out = [(problem.columns(channel), log.out_of(channel)) for channel in problem.channels]
-        taken.extend((columns, problem.domain.to_unit(points), FLOOR, _LONGER_STEPS) for columns, points in out)
+        ahead = [(columns, problem.domain.to_unit(points), FLOOR, _LONGER_STEPS) for columns, points in out]
         if isinstance(domain := problem.domain, MixedDomain):
-            taken = [rule for rule in taken if not _are_all(problem, domain, *rule[:2])]
+            told, ahead = (
+                [rule for rule in rules if not _are_all(problem, domain, *rule[:2])] for rules in (told, ahead)
+            )
         # by the number of queries: a team restored in mid-run draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.asked)
         for tries in range(_MOST_STEPS):
-            near = (rule for rule in taken if _is_near(U[rule[0]], rule[1][:, rule[0]], rule[2]))
+            if coding is not None and tries == _ENOUGH:
+                ahead = []  # on grids there may be no point that is apart from all pending values and new
+            near = (rule for rule in (*told, *ahead) if _is_near(U[rule[0]], rule[1][:, rule[0]], rule[2]))
             columns, _, reach, steps = next(near, (None, None, 0.0, _STEPS))
             if columns is None:
                 break

@@ -380,11 +380,12 @@ def _number(cell: Any) -> float | None:
 
 def _code(cell: Any, variable: Variable) -> float | None:
     """Code of a cell's value, which a file has as text; None if it is none of the variable."""
-    value = None if _is_nothing(cell) or cell == "" else cell
-    if not isinstance(value, str):
-        return variable.code(value)
-    code = variable.of_text(value)
-    return variable.code(_number(value)) if code is None else code
+    if not isinstance(cell, str):
+        return variable.code(None if _is_nothing(cell) else cell)
+    for code in (variable.code(cell), variable.of_text(cell)):
+        if code is not None:
+            return code
+    return variable.code(None if cell == "" else _number(cell))
 
 
 def _is_nothing(cell: Any) -> bool:

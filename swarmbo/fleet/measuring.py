@@ -13,7 +13,7 @@ from swarmbo.fleet.hub import Hub
 from swarmbo.fleet.letters import Answer
 from swarmbo.problem import Problem
 from swarmbo.registry import plugins
-from swarmbo.worlds import Infos, Report
+from swarmbo.worlds import FunctionWorld, Infos, Report
 
 _AT = "--measure"
 _KEYS = ("measurement", "factors", "noise_std", "location")
@@ -135,6 +135,7 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
     def __init__(self, env: Any, agents: tuple[str, ...]) -> None:
         super().__init__(env)
         self._measuring = agents
+        self._function = FunctionWorld(env) if hasattr(env.unwrapped, "factor_graph") else None
         if not hasattr(env.unwrapped, "get_state"):
             raise ConfigError(
                 "got agents with --measure in an environment without get_state(); wanted one that has it",
@@ -152,7 +153,7 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
         return *rest, self._measured(infos)
 
     def _measured(self, infos: Infos) -> dict[str, Any]:
-        places = {agent: _places(infos[agent]) for agent in self._measuring if agent in infos}
+        places = {agent: _places(self._coded(agent, infos[agent])) for agent in self._measuring if agent in infos}
         if lost := [agent for agent, there in places.items() if not there and Report.of(infos[agent]).is_measured]:
             raise TransportError(
                 f"the environment does not state where {lost[0]!r} is; wanted its location, to measure there"
@@ -168,6 +169,12 @@ class MeasuredElsewhere(BaseParallelWrapper[str, Any, Any]):
         source = next((told for info in infos.values() if (told := Report.of(info).source) is not None), {})
         said = {"by_agents": list(asked), **({"failures": failed} if failed else {})}
         return found | {first: {**found[first], "source": {**source, **said}}}
+
+    def _coded(self, agent: str, info: Info) -> Info:
+        """Info with the codes of a function's variables, which agents' letters have."""
+        if self._function is None or info.get("location") is None:
+            return info
+        return {**info, "location": self._function.coded(agent, info["location"])}
 
 
 def _places(info: Info) -> list[list[float]]:

@@ -407,8 +407,9 @@ class Problem:
 
     def kept_out(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """The point of the unit cube of ``box`` itself if it is allowed, else an allowed one near it: just beyond a
-        border, if possible.
+        border, if possible. It has the centres of cells on axes with a grid.
         """
+        u = self._snapped(u)
         if not self.limits or self.is_allowed(u[None])[0]:
             return u
         if self.constraints:
@@ -418,16 +419,19 @@ class Problem:
         near = [self._allowed_sample]
         for limit in self.limits[: len(self.no_go)]:
             if limit.depth(u[None])[0] > 0.0:
-                moved = limit.exits(u)
+                moved = self._snapped(limit.exits(u))
                 inside = moved[((moved >= 0.0) & (moved <= 1.0)).all(axis=1)]
                 near.append(inside[self.is_allowed(inside)])
         tried = np.concatenate(near)
         return tried[int(((tried - u) ** 2).sum(axis=1).argmin())].copy()
 
+    def _snapped(self, U: Float[np.ndarray, "*m n"]) -> Float[np.ndarray, "*m n"]:
+        return self.domain.snapped(U) if isinstance(self.domain, MixedDomain) else U
+
     @cached_property
     def _allowed_sample(self) -> Float[np.ndarray, "m n"]:
         """Allowed ones of points that are spread over the unit cube."""
-        spread = sobol(_SPREAD, self.box.n_dims, stream(0, "no-go"))
+        spread = self._snapped(sobol(_SPREAD, self.box.n_dims, stream(0, "no-go")))
         if self.constraints:  # few random points may keep them
             near = [self._kept(u) for u in spread[:_PROJECTED]]
             spread = np.concatenate([spread, *(u[None] for u in near if u is not None)])

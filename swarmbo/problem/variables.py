@@ -18,6 +18,7 @@ from swarmbo.spaces import Domain
 _MOST = 10_000  # values of a categorical variable
 _LISTED = 1000  # values of an axis that are tried one by one; on a finer grid numbers climb
 _ALL: Any = np.s_[:]
+_ROUNDING = 1e-15  # of the larger bound
 _SLACK = 1e-6  # of a step: values this near to one of the grid are taken for it
 
 Choice = str | bool | int | float | None
@@ -97,7 +98,8 @@ class Real(_Number, frozen=True, tag_field="kind", kw_only=False, tag="real"):
     def value(self, code: float) -> float:
         """Value of a code; on a grid without rounding errors: 0.6, not 0.6000000000000001."""
         rounded = float(f"{code:.12g}")
-        return rounded if self.step is not None and self.has(rounded) else code
+        is_error = abs(rounded - code) <= _ROUNDING * max(abs(self.low), abs(self.high))
+        return rounded if self.step is not None and is_error and self.low <= rounded <= self.high else code
 
 
 class Integer(_Number, frozen=True, tag_field="kind", kw_only=False, tag="integer"):

@@ -43,6 +43,29 @@ def camel():
     return function_v0.parallel_env(function="camel", outcomes="per-factor")
 
 
+def typed_camel():
+    types = {
+        "x0": {"kind": "integer", "low": 0, "high": 12},
+        "x1": {"kind": "categorical", "values": ["low", "middle", "high"]},
+    }
+    return function_v0.parallel_env(function="camel", outcomes="per-factor", types=types)
+
+
+def by_words(point):
+    """An instrument that is told the values of a choice, and the count of them in a list of the same."""
+    y = -float(["high", "low", "middle"].index(point["x1"]))
+    return {"factors": {"both": y, "second": 2.0 * y}}
+
+
+def by_positions(infos):
+    info = infos["agent_1"]
+    if "location" in info:
+        y = -float([1, 2, 0][int(info["location"][0])])
+        info |= {"factors": {"both": y, "second": 2.0 * y}}
+        info.pop("measurement", None)
+    return infos
+
+
 def drifting(place):
     """An instrument that fails in the north."""
     if place[1] > 7000.0:
@@ -95,6 +118,7 @@ def by_slope(infos):
 CASES = {
     "a robot": (robots, QUICK, {"robot_2": drifting}, by_drifting),
     "a function's agent": (camel, ADMM, {"agent_1": slope}, by_slope),
+    "an agent that sets a choice": (typed_camel, ADMM, {"agent_1": by_words}, by_positions),
 }
 
 

@@ -1,0 +1,135 @@
+"""Types of variables, their codes in the unit cube, and the coordinates of models."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError
+from swarmbo.graph import FactorGraph
+from swarmbo.kernels.stationary import kernel_matrix
+from swarmbo.problem import Problem
+from swarmbo.problem.coding import Coding
+from swarmbo.problem.variables import MixedDomain, Variable, variable_of
+from swarmbo.spaces import Domain
+
+COLOURS = sb.Categorical(["red", "green", "blue", "black"])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda: sb.Real(1.0, 1.0), "high: got 1.0; wanted a number above low"),
+        (lambda: sb.Real(0.0, 1.0, log=True), "low: got 0.0; wanted a number > 0 on a logarithmic axis"),
+        (lambda: sb.Real(0.0, 1.0, step=0.3), r"high: got 1.0; wanted 0.0 plus a multiple of the step 0.3"),
+        (lambda: sb.Real(0.0, float("inf")), "high: got inf"),
+        (lambda: sb.Integer(1, 9, step=3), "high: got 9; wanted 1 plus a multiple of the step 3"),
+        (lambda: sb.Integer(0, 9, log=True), "low: got 0"),
+        (lambda: sb.Categorical(["a"]), "values: got .* wanted 2 to 10,000 different values"),
+        (lambda: sb.Categorical(["a", "a"]), "wanted 2 to 10,000 different values"),
+        (lambda: sb.Categorical([1.0, float("nan")]), "wanted texts, finite numbers, booleans or None"),
+        (lambda: sb.Categorical([[1], [2]]), "wanted texts, finite numbers, booleans or None"),  # pyright: ignore
+        (lambda: sb.Categorical("ab"), "values: got 'ab'; wanted a list of values"),
+    ],
+)
+def test_wrong_types_are_refused_by_field(given: Any, message: str):
+    with pytest.raises(ValueError, match=message):
+        given()
+
+
+@pytest.mark.parametrize("given", [(0.0,), (1.0, 0.0), "ab", {"kind": "integer"}, {"kind": "set"}, None, (0.0, np.nan)])
+def test_bounds_that_are_none_are_refused_with_their_path(given: Any):
+    with pytest.raises(ConfigError, match=r"\$\.bounds\.x"):
+        Problem.of(None, {"x": given})
+
+
+def test_values_have_codes_and_equal_numbers_count_as_one_value():
+    of = sb.Categorical([1, True, None, "1", 2.5])
+    assert [of.code(value) for value in (1, True, None, "1", 2.5)] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert (of.code(1.0), of.code(np.int64(1)), of.code(np.float64(2.5)), of.code(np.bool_(True))) == (
+        0.0,
+        0.0,
+        4.0,
+        1.0,
+    )
+    assert [of.code(value) for value in ("2.5", False, 2, [1])] == [None] * 4
+    assert sb.Integer(1, 9).code("3") is None
+    assert sb.Integer(1, 9).code(True) is None
+    assert [sb.Integer(1, 9, step=2).has(code) for code in (1.0, 3.0000000001, 2.0, 11.0, np.nan)] == [True] * 2 + [
+        False
+    ] * 3
+    assert sb.Real(0.0, 1.0, step=0.1).value(0.6000000000000001) == 0.6
+    assert sb.Real(1 / 3, 1 / 3 + 1.0, step=1.0).value(1 / 3) == 1 / 3
+
+
+@pytest.mark.parametrize(
+    "of", [sb.Real(0.5, 2.5, step=0.25), sb.Integer(1, 200, log=True), sb.Integer(-4, 8, step=3), COLOURS]
+)
+def test_each_value_of_a_grid_has_a_cell_whose_middle_is_its_place(of: Variable):
+    domain = MixedDomain.of([of, sb.Real(0.0, 1.0, log=False)])
+    assert isinstance(domain, MixedDomain)
+    codes = of.axis.low + (of.axis.step) * np.arange(of.axis.count)
+    X = np.column_stack([codes, np.full(len(codes), 0.5)])
+    U = domain.to_unit(X)
+    np.testing.assert_allclose(domain.from_unit(U), X, rtol=1e-12)
+    if 0 in domain.levels:
+        np.testing.assert_allclose(domain.levels[0], U[:, 0], atol=1e-12)
+    edges = np.linspace(0.0, 1.0, 4001)
+    swept = domain.from_unit(np.column_stack([edges, np.full(len(edges), 0.5)]))[:, 0]
+    assert set(np.round(swept, 9)) == set(np.round(codes, 9))
+    assert (np.diff(swept) >= 0.0).all()
+    if not of.axis.is_log:  # all cells are equally wide
+        counts = np.unique(swept, return_counts=True)[1]
+        assert counts.max() - counts.min() <= 2  # borders may fall to either side
+
+
+def test_plain_numbers_make_a_plain_box():
+    assert type(MixedDomain.of([sb.Real(0.0, 1.0), variable_of((2, 3), "$.x")])) is Domain
+    assert not Problem.of(None, {"x": sb.Real(0.0, 1.0)}).is_mixed
+
+
+def test_a_logarithmic_axis_has_equal_ratios_equally_far_apart():
+    domain = MixedDomain.of([sb.Real(0.001, 1000.0, log=True)])
+    np.testing.assert_allclose(domain.to_unit(np.array([[0.001], [0.1], [10.0], [1000.0]]))[:, 0], [0, 1 / 3, 2 / 3, 1])
+
+
+def coding_of(variables: dict[str, Variable]) -> Coding:
+    domain = MixedDomain.of(list(variables.values()))
+    assert isinstance(domain, MixedDomain)
+    return Coding(FactorGraph.from_scopes({"f": list(variables)}), domain)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(2, 7), st.integers(1, 20), st.booleans(), st.integers(0, 2**20))
+def test_coordinates_are_read_back_and_constant_in_a_cell(n_choices: int, top: int, ordered: bool, seed: int):
+    coding = coding_of(
+        {
+            "c": sb.Categorical(range(n_choices), ordered=ordered),
+            "n": sb.Integer(0, top),
+            "x": sb.Real(0.1, 1.0, log=True),
+        }
+    )
+    U = np.random.default_rng(seed).random((20, 3))
+    Z = coding.inside(U)
+    assert Z.shape == (20, 2 + (n_choices if n_choices > 2 and not ordered else 1))
+    np.testing.assert_allclose(coding.outside(Z), coding.domain.snapped(U), atol=1e-12)
+    np.testing.assert_array_equal(coding.inside(coding.domain.snapped(U)), Z)
+    assert ((Z >= 0.0) & (Z <= 1.0)).all()
+
+
+@pytest.mark.parametrize("kernel", ["matern12", "matern52", "rbf"])
+def test_any_two_choices_are_equally_alike_in_a_model(kernel: Any):
+    """The prior covariance of two choices is that of two places at distance 1: k(1 / lengthscale), closed form."""
+    coding = coding_of({"c": COLOURS, "x": sb.Real(0.0, 1.0)})
+    Z = coding.inside(np.column_stack([(np.arange(4) + 0.5) / 4, np.full(4, 0.3)]))
+    distances = np.sqrt(((Z[:, None] - Z[None]) ** 2).sum(axis=-1))
+    np.testing.assert_allclose(distances, 1.0 - np.eye(4), atol=1e-12)
+    r = distances / 0.7
+    closed = {
+        "matern12": np.exp(-r),
+        "matern52": (1.0 + 5**0.5 * r + 5.0 * r**2 / 3.0) * np.exp(-(5**0.5) * r),
+        "rbf": np.exp(-0.5 * r**2),
+    }[kernel]
+    np.testing.assert_allclose(kernel_matrix(kernel, Z, Z, np.full(5, 0.7), 2.0), 2.0 * closed, rtol=1e-9)

@@ -1,0 +1,126 @@
+"""Runs with typed variables: logs, tables, figures and summaries have the users' values."""
+
+import json
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.errors import ConfigError
+from swarmbo.plotting import plot_found, plot_variables
+from swarmbo.runs import load, load_run, resume, run
+from swarmbo.runs.figures import world_of
+from swarmbo.runs.runner import assemble
+from swarmbo_envs.functions import get
+from swarmbo_envs.functions.typed import typed
+
+SETTINGS = ["rounds=4", "initial=2"]
+TREES = ["ash", "birch", "elm", "larch", "oak"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "mixed"
+    run(load("hartmann-mixed", SETTINGS), path)
+    return path
+
+
+def test_the_log_has_values_and_codes_and_the_summary_has_values(folder):
+    found = load_run(folder)
+    env, team = assemble(load("hartmann-mixed", SETTINGS))
+    for record in found.records[1:]:
+        point = record.joint.point
+        assert [type(value) for value in point.values()] == [int, int, int, str, float, float]
+        assert team.world.place(point) == record.joint.location
+        assert record.joint.measurement == pytest.approx(
+            env.unwrapped.function.value(np.array([record.joint.location]))[0]
+        )
+    assert found.best.point in [record.joint.point for record in found.records[1:]]
+    assert found.summary.recommendation.point["x3"] in TREES
+    assert found.summary.recommendation.point == team.world.named(found.summary.recommendation.location)
+    text = json.loads((folder / "summary.json").read_text())
+    assert text["best"]["point"]["x3"] in TREES
+
+
+def test_tables_have_values_and_a_team_takes_them_unchanged(folder, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    found = load_run(folder)
+    frame = found.to_dataframe()
+    assert [str(frame[name].dtype)[:5] for name in ("x0", "x1", "x2", "x4", "x5")] == ["int64"] * 3 + ["float"] * 2
+    assert set(frame["x3"]) <= set(TREES)
+    _, team = assemble(load("hartmann-mixed", SETTINGS))
+    X = [record.joint.location for record in found.records[1:]]
+    from swarmbo.runs.table import write_csv, write_parquet
+
+    write_csv(found.table(), tmp_path / "all.csv")
+    given = [found.table(), frame, tmp_path / "all.csv"]
+    if pytest.importorskip("pyarrow"):
+        write_parquet(found.table(), tmp_path / "all.parquet")
+        given.append(pandas.read_parquet(tmp_path / "all.parquet"))
+    for table in given:
+        taking = sb.Team(None, team.problem.variables, seed=0)
+        taking.attach(table)
+        assert taking.history.X.tolist() == X
+
+
+def test_figures_name_values_and_ranges(folder):
+    found = load_run(folder)
+    world = world_of(found.folder)
+    _, (left, right) = plt.subplots(1, 2)
+    plot_variables(left, found.records, world)
+    plot_found(right, found.records, world)
+    names = [text.get_text() for text in left.get_yticklabels()]
+    assert names[0] == "x0: 1 to 9"
+    assert names[2] == "x2: 1 to 16, logarithmic"
+    assert names[3].startswith("x3: 'ash', ")
+    written = [text.get_text() for text in right.texts]
+    assert found.best.point["x3"] in written
+    assert str(found.best.point["x0"]) in written
+    # codes are shown by their place on the axis: a logarithmic one by its logarithm
+    shares = left.images[0].get_array()
+    x4 = np.array([record.joint.point["x4"] for record in found.records[1:]])
+    np.testing.assert_allclose(shares[4], np.log(x4 / 0.001) / np.log(1000.0))
+    plt.close("all")
+
+
+def test_a_run_goes_on_to_the_bit_and_with_workers_it_evaluates_the_same_function(folder, tmp_path):
+    lines = (folder / "rounds.jsonl").read_text().splitlines()
+    run(load("hartmann-mixed", ["rounds=4", "initial=2"]), tmp_path / "cut")
+    for name in ("summary.json", "checkpoint.json"):
+        (tmp_path / "cut" / name).unlink()
+    (tmp_path / "cut" / "rounds.jsonl").write_text("\n".join(lines[:3]) + "\n")
+    resume(tmp_path / "cut")
+    points = [record.joint.point for record in load_run(tmp_path / "cut").records[1:]]
+    assert points == [record.joint.point for record in load_run(folder).records[1:]]
+    run(load("hartmann-mixed", [*SETTINGS, "workers.count=2"]), tmp_path / "workers")
+    found = load_run(tmp_path / "workers")
+    assert [record.joint.point for record in found.records[1:3]] == points[:2]
+    assert all(type(record.joint.point["x0"]) is int for record in found.records[1:])
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ('environment.types.x0={kind="integer", low=3, high=1}', r"types\.x0"),
+        ('environment.types.x9={kind="integer", low=1, high=3}', r"types: got 'x9'; wanted some of x0"),
+        ('environment.types.x3={kind="tree"}', r"types\.x3"),
+        ('environment.types.x3={kind="categorical", values=["oak"]}', r"types\.x3"),
+    ],
+)
+def test_wrong_types_of_a_scenario_are_refused_with_their_path(setting, message):
+    with pytest.raises(ConfigError, match=message):
+        assemble(load("hartmann-mixed", [setting]))
+
+
+def test_the_maximum_of_a_typed_function_is_that_of_all_its_values():
+    types = {"x0": {"kind": "integer", "low": 0, "high": 8}, "x1": {"kind": "categorical", "values": list("abcde")}}
+    f = typed(get("camel"), types, seed=3)
+    X = np.array([(a, b) for a in range(9) for b in range(5)], dtype=float)
+    values = f.value(X)
+    assert f.maximum == values.max()
+    assert f.argmax.tolist() == X[values.argmax()].tolist()
+    own = get("camel")
+    places = np.sort(np.unique(f.value(np.column_stack([np.full(5, 4.0), np.arange(5.0)]))))
+    wanted = own.value(np.column_stack([np.zeros(5), np.linspace(-2.0, 2.0, 5)]))
+    np.testing.assert_allclose(places, np.sort(np.unique(wanted)))
