@@ -29,14 +29,14 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
     trial, any that no trial had yet, and those of a group that has no untried values left, if trials have others too.
 
     Each parameter is a variable with its type: ``Real``, ``Integer`` or ``Categorical``, with the distribution's scale
-    and step. No parameters are tried twice while others remain. With integers, steps or choices and without scopes the
-    default acquisition is ``expected-improvement``: a trust region has few values in reach.
+    and step. A team tries nothing twice while other values remain. With integers, steps or choices and without scopes
+    the default acquisition is ``expected-improvement``: a trust region has few values in reach.
 
     Running trials are pending, those of other processes too. Failed trials teach where trials fail. Constraints of
     trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated in Optuna, and
-    not offered. A pruned trial counts with its last reported value, and as
-    failed without any. Trials that this sampler did not suggest are data, and no steps of the method. Threads may share
-    it (``n_jobs``). A pickle of it continues; a new sampler for a stored study takes all its trials as data.
+    not offered. A pruned trial counts with its last reported value, and as failed without any. Trials that this sampler
+    did not suggest are data, and no steps of the method. Threads may share it (``n_jobs``). A pickle of it continues; a
+    new sampler for a stored study takes all its trials as data.
 
     One objective only.
 
