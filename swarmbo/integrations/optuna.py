@@ -25,18 +25,18 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
     """Suggests the parameters of a study's trials by teams of agents.
 
     Parameters that the same finished trials have, with the same ranges, are a group, for which a team decides. So a
-    conditional parameter is learned from the trials that have it. A parameter that no trial had yet is drawn by
-    ``independent_sampler``, as all those of the first trial.
+    conditional parameter is learned from the trials that have it. ``independent_sampler`` draws those of the first
+    trial, any that no trial had yet, and those of a group that has no untried values left, if trials have others too.
 
     Each parameter is a variable with its type: ``Real``, ``Integer`` or ``Categorical``, with the distribution's scale
-    and step. No parameters are tried twice while others remain. With integers, steps or choices and without scopes the
-    default acquisition is ``expected-improvement``: a trust region has few values in reach.
+    and step. A team tries nothing twice while other values remain. With integers, steps or choices and without scopes
+    the default acquisition is ``expected-improvement``: a trust region has few values in reach.
 
     Running trials are pending, those of other processes too. Failed trials teach where trials fail. Constraints of
     trials (``trial.set_constraint``) are limits, each with a model; ``constraints_func`` is deprecated in Optuna, and
-    not offered. A pruned trial counts with its last reported value, and as
-    failed without any. Trials that this sampler did not suggest are data, and no steps of the method. Threads may share
-    it (``n_jobs``). A pickle of it continues; a new sampler for a stored study takes all its trials as data.
+    not offered. A pruned trial counts with its last reported value, and as failed without any. Trials that this sampler
+    did not suggest are data, and no steps of the method. Threads may share it (``n_jobs``). A pickle of it continues; a
+    new sampler for a stored study takes all its trials as data.
 
     One objective only.
 
@@ -45,7 +45,7 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
             Parameters in no scope are a factor each. None: the structure is unknown.
         seed: Seed of all randomness; None draws one.
         initial: Points of the initial design of each group, >= 1; existing trials count.
-        independent_sampler: By default ``RandomSampler`` with the seed.
+        independent_sampler: By default ``TPESampler`` with the seed.
         **settings: ``belief``, ``acquisition``, ``coordination``, ``rounds`` and ``outcomes`` of a ``Team``. With
             ``outcomes="per-factor"`` the objective reports each, ``trial.set_user_attr("factors", {factor: value})``,
             and returns their sum.
@@ -80,7 +80,7 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
             self.scopes = {factor: graph.scope(factor) for factor in graph.factors}
         self.seed = int(np.random.SeedSequence().generate_state(1)[0]) if seed is None else seed
         self.initial, self.settings = initial, settings
-        self._independent = independent_sampler or optuna.samplers.RandomSampler(seed=self.seed)
+        self._independent = independent_sampler or optuna.samplers.TPESampler(seed=self.seed)
         self._lock = threading.RLock()
         self._groups: list[Space] = []
         self._limits: set[str] = set()
@@ -107,6 +107,9 @@ class SwarmboSampler(optuna.samplers.BaseSampler):
         groups: dict[tuple[int, ...], Space] = {}
         for key, numbers in sorted(having.items()):
             groups.setdefault(tuple(numbers), {})[key[0]] = distributions[key]
+        if len(groups) > 1:
+            # outcomes depend on other parameters too: once all values were tried, these need to be repeated
+            groups = {numbers: space for numbers, space in groups.items() if _n_values(space) > len(numbers)}
         with self._lock:
             self._groups = list(groups.values())
             # a name that is new here makes new teams, which learn all trials again
@@ -240,6 +243,12 @@ def _variable(distribution: Any) -> Variable:
     if not isinstance(distribution, optuna.distributions.FloatDistribution):
         raise ConfigError(f"got {short(distribution)}; wanted a float, an int or a categorical one")
     return Real(low, high, is_log, distribution.step)
+
+
+def _n_values(space: Space) -> float:
+    """Number of different parameters; infinite with a continuous one."""
+    axes = [_variable(distribution).axis for distribution in space.values()]
+    return math.prod(round((axis.high - axis.low) / axis.step) + 1 if axis.step else math.inf for axis in axes)
 
 
 def _graph(scopes: Mapping[str, Sequence[str]], space: Space) -> FactorGraph:

@@ -297,7 +297,7 @@ def test_conditional_parameters_are_learned_from_the_trials_that_have_them():
     """Of two methods the first is better with its own parameters at (0.7, 0.2), which random draws seldom meet."""
 
     def objective(trial):
-        value = (trial.suggest_float("x", 0.0, 1.0) - 0.4) ** 2
+        value = 0.01 * (trial.suggest_float("x", 0.0, 1.0) - 0.4) ** 2
         if trial.suggest_categorical("method", ["first", "second"]) == "second":
             return value + 1.0 + trial.suggest_int("k", 1, 50)
         return value + (trial.suggest_float("a", 0.0, 1.0) - 0.7) ** 2 + (trial.suggest_float("b", 0.0, 1.0) - 0.2) ** 2
@@ -306,9 +306,24 @@ def test_conditional_parameters_are_learned_from_the_trials_that_have_them():
     study.optimize(objective, n_trials=40)
     teams = {tuple(sorted(work.space)): work.team for work in study.sampler._works}
     assert set(teams) == {("a", "b"), ("k",), ("method", "x")}
-    of_first = [trial.value for trial in study.trials if "a" in trial.params]
+    of_first = np.array([[trial.params["a"], trial.params["b"]] for trial in study.trials if "a" in trial.params])
     assert teams["a", "b"].n_data >= len(of_first) - 1 > 20
-    assert np.median(of_first[-8:]) < 0.03
+    assert np.median(((of_first[-8:] - [0.7, 0.2]) ** 2).sum(axis=1)) < 0.03
+
+
+def test_a_condition_whose_values_were_all_tried_goes_on_to_be_learned():
+    """The method is the only parameter of all trials, and its outcomes depend on the others."""
+
+    def objective(trial):
+        if trial.suggest_categorical("method", ["first", "second"]) == "second":
+            return 1.0 + trial.suggest_int("k", 1, 50)
+        return (trial.suggest_float("a", 0.0, 1.0) - 0.7) ** 2 + (trial.suggest_float("b", 0.0, 1.0) - 0.2) ** 2
+
+    study = study_of()
+    study.optimize(objective, n_trials=40)
+    assert sorted(sorted(work.space) for work in study.sampler._works) == [["a", "b"], ["k"]]
+    assert sum("a" in trial.params for trial in study.trials[20:]) >= 14
+    assert study.best_value < 1e-3
 
 
 def test_ranges_that_change_are_groups_of_their_own():
