@@ -7,7 +7,7 @@ import msgspec
 from swarmbo.settings import Count, Probability, Settings, Whole, convert, require, within
 from swarmbo_envs.shared import Pair, kind_of
 from swarmbo_envs.simulated_world import WorldSettings
-from swarmbo_envs.wlan_power.spectrum import WIDTHS_MHZ, Spectrum, band_of, centre_mhz
+from swarmbo_envs.wlan_power.spectrum import LAST_ABOVE, WIDTHS_MHZ, Spectrum, band_of, centre_mhz
 
 _LARGEST_M = 1e6
 
@@ -153,7 +153,8 @@ class WlanPowerSettings(WorldSettings, frozen=True):
             require(self, "utility", lambda _: self.outcomes == "total", f"outcomes = 'total', {fix}")
         if self.objective == "throughput":
             require(self, "objective", lambda _: self.radio == "ns3", "'capacity', or radio = 'ns3'")
-            require(self, "bandwidth_mhz", lambda value: value in (20.0, 40.0), "20 or 40 MHz, a channel of 802.11n")
+            is_known = bool(self.channels) or self.bandwidth_mhz in (20.0, 40.0)
+            require(self, "bandwidth_mhz", lambda _: is_known, "20 or 40 MHz, a channel of 802.11n")
 
         if self.channels or self.widths_mhz:
             self._check_channels()
@@ -170,6 +171,9 @@ class WlanPowerSettings(WorldSettings, frozen=True):
         if not widths:
             at, widths = "bandwidth_mhz", (self.bandwidth_mhz,)
         require(self, at, lambda _: all(width in known for width in widths), f"{known} MHz, widths of a channel")
+        is_dumb = self.objective == "throughput" and band == 2.4 and 40.0 in widths and max(self.channels) > LAST_ABOVE
+        fix = f"channels 1 to {LAST_ABOVE}: in ns-3 nothing arrives at 40 MHz on others of 2.4 GHz"
+        require(self, "channels", lambda _: not is_dumb, fix)
         lacking = [channel for channel in self.channels if any(centre_mhz(channel, width) is None for width in widths)]
         require(self, "channels", lambda _: not lacking, f"channels with all widths, unlike {lacking}")
 

@@ -13,7 +13,7 @@ from swarmbo_envs.shared import Values
 _STEP_MHZ = 5.0  # between the centres of consecutive channel numbers
 _BANDS_5_GHZ = (range(36, 65, 4), range(100, 145, 4), range(149, 178, 4))
 WIDTHS_MHZ = {2.4: (20.0, 40.0), 5.0: (20.0, 40.0, 80.0, 160.0)}  # by band, GHz
-_LAST_ABOVE = 7  # last channel at 2.4 GHz whose second half of 40 MHz lies above it
+LAST_ABOVE = 7  # last channel at 2.4 GHz whose second half of 40 MHz lies above it
 
 
 def band_of(channel: int) -> float | None:
@@ -41,11 +41,23 @@ def centre_mhz(channel: int, width_mhz: float) -> float | None:
         return None
     beside = (width_mhz - 20.0) / 2.0
     if band == 2.4:
-        return 2407.0 + _STEP_MHZ * channel + (beside if channel <= _LAST_ABOVE else -beside)
+        return 2407.0 + _STEP_MHZ * channel + (beside if channel <= LAST_ABOVE else -beside)
     numbers = next(numbers for numbers in _BANDS_5_GHZ if channel in numbers)
     together = round(width_mhz / 20.0)
     first = numbers.index(channel) // together * together
     return 5000.0 + _STEP_MHZ * numbers[first] + beside if first + together <= len(numbers) else None
+
+
+def whole_channel(channel: int, width_mhz: float) -> tuple[int, int]:
+    """Number of the widened channel, and the position of the channel of 20 MHz in it, from 0.
+
+    Example:
+        >>> whole_channel(44, 80.0), whole_channel(11, 40.0)
+        ((42, 2), (9, 1))
+    """
+    whole, own = (centre_mhz(channel, width) or 0.0 for width in (width_mhz, 20.0))
+    base = 2407.0 if whole < 5000.0 else 5000.0
+    return round((whole - base) / _STEP_MHZ), round((own - whole + width_mhz / 2.0 - 10.0) / 20.0)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power.plans import coloured
 from swarmbo_envs.wlan_power.references import best_known
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
-from swarmbo_envs.wlan_power.spectrum import centre_mhz, shares
+from swarmbo_envs.wlan_power.spectrum import centre_mhz, shares, whole_channel
 
 SMALL = {"generated": {"access_points": 4, "users": 10, "area_m": [90.0, 90.0], "separation_m": 20.0}}
 BLOCKS = {  # centre channel numbers at 5 GHz, of IEEE 802.11-2020, table E-4, by width
@@ -35,6 +35,9 @@ def test_centres_are_those_of_the_standard():
     for width, blocks in BLOCKS.items():
         for number, channels in blocks.items():
             assert {centre_mhz(channel, width) for channel in channels} == {5000.0 + 5.0 * number}
+            assert [whole_channel(channel, width) for channel in channels] == [
+                (number, n) for n in range(len(channels))
+            ]
     # 40 MHz at 2.4 GHz: a second channel four numbers above or below, so centres at channels 3 to 11
     assert [centre_mhz(channel, 40.0) for channel in (1, 7, 8, 13)] == [2422.0, 2452.0, 2437.0, 2462.0]
     assert [centre_mhz(*none) for none in ((14, 20.0), (38, 20.0), (1, 80.0), (132, 160.0))] == [None] * 4
@@ -179,6 +182,10 @@ def test_a_state_and_a_picture_have_the_channels_and_other_channels_are_another_
         ({"channels": [1, 6], "widths_mhz": [20, 80]}, r"\$\.widths_mhz: .*wanted \(20.0, 40.0\) MHz"),
         ({"channels": [1, 6], "widths_mhz": [20]}, r"\$\.widths_mhz: .*two or more different widths, or none"),
         ({"channels": [1, 6], "bandwidth_mhz": 22.0}, r"\$\.bandwidth_mhz: got 22.0; wanted \(20.0, 40.0\) MHz"),
+        (
+            {"channels": [1, 11], "bandwidth_mhz": 40.0, "radio": "ns3", "objective": "throughput"},
+            r"\$\.channels: got \(1, 11\); wanted channels 1 to 7: in ns-3 nothing arrives",
+        ),
         ({"channels": [128, 132], "bandwidth_mhz": 160.0}, r"\$\.channels: .*unlike \[132\]"),
     ],
 )
