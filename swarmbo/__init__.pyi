@@ -98,6 +98,11 @@ from swarmbo.kernels import (
 from swarmbo.problem import (
     Problem as Problem,
 )
+from swarmbo.problem.constraints import (
+    Constraint as Constraint,
+    Linear as Linear,
+    Separation as Separation,
+)
 from swarmbo.problem.no_go import (
     NoGoBall as NoGoBall,
     NoGoBox as NoGoBox,

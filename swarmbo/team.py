@@ -28,8 +28,10 @@ from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem
+from swarmbo.problem.constraints import Known
 from swarmbo.problem.data import News
 from swarmbo.problem.no_go import NoGoRegion
+from swarmbo.problem.variables import Variable
 from swarmbo.records import Goal, Traffic
 from swarmbo.spaces import Domain
 from swarmbo.transport import Faults
@@ -67,8 +69,8 @@ class Team(AskTell):
     Args:
         graph: Scopes and owners; None if the structure is unknown; or a whole ``Problem``. In a networkx graph, nodes
             without bounds are factors; if all have bounds, each edge is a factor.
-        bounds: (low, high) of every variable, physical; part of a ``Problem``, like ``outcomes`` and
-            ``variable_owners``.
+        bounds: (low, high) of every variable, physical, or its type: ``Real``, ``Integer`` or ``Categorical``, or a
+            table of such. Part of a ``Problem``, like ``outcomes`` and ``variable_owners``.
         belief: Belief: a kind's name, its settings, or a table, like the next three. Defaults depend on the problem:
             ``additive``, ``auto`` and ``admm`` of a function, ``exact``, ``auto`` (by the field's task) and ``exact``
             in a field.
@@ -83,6 +85,11 @@ class Team(AskTell):
         no_go: No-go regions, added to those of the ``Problem``: ``NoGoBox``, ``NoGoBall`` and ``NoGoPolygon``, or
             tables of such. No query and no recommendation lies in one; an agent in a field without other candidates
             skips the round.
+        constraints: Limits between variables of a function, added to those of the ``Problem``: ``Linear``,
+            ``Separation`` and ``Constraint``, or tables of such. Every query and every recommendation keeps them.
+        limits: (low, high) of quantities that are measured with each outcome, by name; None where a range has no end.
+            ``tell(…, constraints={quantity: value})`` gives their values. A model of each keeps queries to where the
+            limit is probably kept, and recommendations are of evaluations that kept it.
         **unknown: Refused, with a hint at the right argument.
 
     Raises:
@@ -108,7 +115,7 @@ class Team(AskTell):
     def __init__(
         self,
         graph: "FactorGraph | nx.Graph[Any] | Problem | None",
-        bounds: "Mapping[Any, Sequence[float]] | None" = None,
+        bounds: "Mapping[Any, Sequence[float] | Variable | Mapping[str, Any]] | None" = None,
         *,
         belief: "Given | OwnFieldBelief | OwnJointBelief | UnsetType" = UNSET,
         acquisition: "Given | UnsetType" = UNSET,
@@ -120,6 +127,8 @@ class Team(AskTell):
         initial: int | None = None,
         variable_owners: "Mapping[str, str] | None" = None,
         no_go: "Iterable[NoGoRegion | Mapping[str, Any]] | None" = None,
+        constraints: "Iterable[Known | Mapping[str, Any]] | None" = None,
+        limits: "Mapping[str, Sequence[float | None]] | None" = None,
         **unknown: object,
     ) -> None:
         refuse_unknown(unknown)
@@ -131,7 +140,9 @@ class Team(AskTell):
         if problem is graph and not (bounds is None and outcomes is None and variable_owners is None):
             raise ConfigError("got bounds, outcomes or owners; wanted them in the Problem alone", at="$.graph")
         problem = problem if no_go is None else problem.with_no_go(no_go)
+        problem = problem if constraints is None else problem.with_constraints(constraints)
         parts = {"belief": belief, "acquisition": acquisition, "coordination": coordination, "transport": transport}
+        problem = problem if limits is None else problem.with_limits(limits)
         super().__init__(Setup.of(problem, **parts, seed=seed, rounds=rounds, initial=initial))
 
     @classmethod
@@ -180,7 +191,7 @@ class Team(AskTell):
         """Make a policy for an environment; docs/environments/contract.md describes environments.
 
         Args:
-            env: With a measurement, any environment with finite boxes of actions. Otherwise, if it has
+            env: With a measurement, any environment with finite boxes or discrete actions. Otherwise, if it has
                 ``factor_graph()``, its agents set the variables of one function. Otherwise every agent measures at its
                 own location in one field.
             measurement: Outcome of an agent's factor, from its (observation, reward, info) after a step. The team then
@@ -230,7 +241,7 @@ class Team(AskTell):
         self._take(None, None if news is None else self._heard(news))
 
     @whole_or_not_at_all
-    def act(self, observations: Mapping[str, Any], infos: Infos | None = None) -> dict[str, np.ndarray]:
+    def act(self, observations: Mapping[str, Any], infos: Infos | None = None) -> dict[str, Any]:
         """Actions for every live agent: its own variables of the next joint point, or its next location.
 
         Args:

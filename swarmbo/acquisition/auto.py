@@ -329,8 +329,8 @@ def _far_off(model: Model) -> ConfidenceBounds:
 
 
 def _is_shared(graph: FactorGraph) -> bool:
-    """True if any factors share variables: a gain of one may then be a loss of another."""
-    return any(len(graph.factors_of(variable)) > 1 for variable in graph.variables)
+    """True if factors share variables, or constraints: a gain of one may then be a loss of another."""
+    return any(len(part.factors) > 1 for part in graph.components)
 
 
 def _is_time_to_gather(situation: JointSituation) -> bool:

@@ -86,12 +86,17 @@ class BoundedFunctions(BoxFunctions):
     def published(
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> Float[np.ndarray, "g m"]:
-        """Numbers that the bounded functions publish."""
-        return self.inner.published(stack, U, received)
+        """Numbers that the bounded functions publish; those of constraints are 0."""
+        out = np.zeros(U.shape[:2])
+        for rows, inner in self._inner(stack):
+            out[rows] = self.inner.published(inner, U[rows], tuple(phase[rows] for phase in received))
+        return out
 
     def value(self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received) -> Float[np.ndarray, "g m"]:
         """Each factor's function minus its penalties."""
-        value = self.inner.value(stack, U, received).copy()
+        value = np.zeros(U.shape[:2])
+        for rows, inner in self._inner(stack):
+            value[rows] = self.inner.value(inner, U[rows], tuple(phase[rows] for phase in received))
         for row, factor in enumerate(stack.factors):
             for hold in self.holds.get(factor, ()):
                 value[row] -= hold.penalty(U[row])[0]
@@ -101,7 +106,10 @@ class BoundedFunctions(BoxFunctions):
         self, stack: FactorStack, U: Float[np.ndarray, "g m a"], received: Received
     ) -> tuple[Float[np.ndarray, "g m"], Float[np.ndarray, "g m a"]]:
         """Objective of a factor minus its penalties, and its gradient."""
-        value, gradient = (array.copy() for array in self.inner.value_and_gradient(stack, U, received))
+        value, gradient = np.zeros(U.shape[:2]), np.zeros(U.shape)
+        for rows, inner in self._inner(stack):
+            told = tuple(phase[rows] for phase in received)
+            value[rows], gradient[rows] = self.inner.value_and_gradient(inner, U[rows], told)
         for row, factor in enumerate(stack.factors):
             for hold in self.holds.get(factor, ()):
                 penalty, slope = hold.penalty(U[row])
@@ -113,7 +121,14 @@ class BoundedFunctions(BoxFunctions):
         """The same functions of some factors only."""
         own = frozenset(factors)
         holds = {factor: held for factor, held in self.holds.items() if factor in own}
-        return replace(self, owned=own, inner=self.inner.of(own), holds=holds)
+        return replace(self, owned=own, inner=self.inner.of(own & set(self.inner.graph.factors)), holds=holds)
+
+    def _inner(self, stack: FactorStack) -> list[tuple[list[int], FactorStack]]:
+        """Rows of the factors that have a function besides their penalties, and their stack; none if there are none."""
+        known = self.inner.graph.place_of
+        rows = [row for row, factor in enumerate(stack.factors) if factor in known]
+        own = FactorStack(tuple(stack.factors[row] for row in rows), stack.columns[rows])
+        return [(rows, stack if len(rows) == len(stack.factors) else own)] if rows else []
 
 
 def bounded(
@@ -151,18 +166,32 @@ def bounded(
 
 
 def kept_out(functions: BoxFunctions, limits: Sequence[Limit], spread: Mapping[str, float]) -> BoxFunctions:
-    """Local functions that avoid regions, as far as one factor can alone; unchanged without regions."""
+    """Local functions that avoid regions and keep constraints; unchanged without any.
+
+    The first factor with all variables of a limit has its penalty. Without such a factor the limit is a factor of its
+    own, of the first variable's owner: agents agree on it as on any other.
+    """
     graph, holds = functions.graph, dict[str, list[Hold]]()
     weights = _part_spreads(graph, spread)
-    for limit in limits:
-        read = set(limit.columns.tolist())
-        factor, scope = next(((f, own) for f, own in _columns(graph).items() if read <= set(own)), (None, []))
-        if factor is not None:
-            inside = tuple(scope.index(column) for column in limit.columns)
-            holds.setdefault(factor, []).append(
-                Hold(_depth_in(limit), inside, _MARGIN, _STEEP_BORDER * weights[factor])
-            )
-    return BoundedFunctions.around(functions, holds) if holds else functions
+    steepest, joined = max(weights.values(), default=1.0), dict[str, tuple[str, ...]]()
+    for number, limit in enumerate(limits):
+        columns = limit.columns.tolist()
+        factor, scope = next(
+            ((f, own) for f, own in _columns(graph).items() if set(columns) <= set(own)), (None, columns)
+        )
+        if factor is None:
+            factor = f"limit {number}"
+            joined[factor] = tuple(graph.variables[column] for column in columns)
+        inside = tuple(scope.index(column) for column in columns)
+        weight = _STEEP_BORDER * weights.get(factor, steepest)
+        holds.setdefault(factor, []).append(Hold(_depth_in(limit), inside, _MARGIN, weight))
+    if joined:
+        owners = (graph.variable_owner(scope[0]) for scope in joined.values())
+        graph = FactorGraph(
+            (*graph.factors, *joined), (*graph.scopes, *joined.values()), (*graph.factor_owners, *owners),
+            graph.variables, graph.variable_owners,
+        )  # fmt: skip
+    return replace(BoundedFunctions.around(functions, holds), graph=graph) if holds else functions
 
 
 def parts_together(
@@ -242,7 +271,7 @@ def _depth_in(limit: Limit) -> Lacks:
 
     def lack(U: Float[np.ndarray, "m b"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m b"]]:
         depth, slope = limit.region.depth(U, limit.bounds)
-        return depth + _MARGIN, slope
+        return depth + limit.margin, slope
 
     return lack
 

@@ -157,7 +157,7 @@ class Agent(Returning):
         self._begin(number, offer)
         return names[0] if count is None else names
 
-    def word(self, query: object = None) -> dict[str, float] | None:
+    def word(self, query: object = None) -> dict[str, Any] | None:
         """Decided values of the agent's variables; None before the decision.
 
         In a field these are the coordinates of its measurement; they are empty if it skips the round or abstains.
@@ -168,6 +168,11 @@ class Agent(Returning):
         Raises:
             UnknownQueryError: If the query is not of the last ``ask``.
         """
+        coded = self.coded_word(query)
+        return None if coded is None else self.problem.valued(coded)
+
+    def coded_word(self, query: object = None) -> dict[str, float] | None:
+        """The same in the problem's codes, as messages have them."""
         name = query_name(query) if query is not None else next(reversed(self._words), "")
         if name not in self._words:
             raise UnknownQueryError(f"query {name!r} is not of what was asked last: {list(self._words)}")
@@ -200,7 +205,7 @@ class Agent(Returning):
         outcome: float | Mapping[str, float | None] | None = None,
         *,
         failed: bool = False,
-        point: Mapping[str, float] | None = None,
+        point: Mapping[str, Any] | None = None,
         location: ArrayLike | None = None,
         noise_std: Noise = None,
     ) -> None:
@@ -266,7 +271,7 @@ class Agent(Returning):
 
     def attach(
         self,
-        points: ArrayLike,
+        points: ArrayLike | Sequence[Sequence[object]],
         outcomes: ArrayLike,
         *,
         rounds: ArrayLike | float | None = None,

@@ -17,6 +17,7 @@ from swarmbo.deciding.reports import Report
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
+from swarmbo.problem.variables import MixedDomain
 
 _MOST = 2**31  # largest number of evaluations of an agent
 
@@ -142,6 +143,8 @@ def news(problem: Problem, log: Logbook, n_attached: int, tellers: Collection[st
         if status[:, :k][~is_open].any() or not of_factors(status[:, :k], agents) or not of_variables(place, agents):
             return False
         if ((place < low - side) | (place > high + side))[:, own].any():
+            return False
+        if isinstance(problem.domain, MixedDomain) and (problem.domain.on_grid(place) != place)[:, own].any():
             return False
         order, told = sums[:, layout.order], sums[:, layout.tellers]
         if not ((order >= 0.0) & (order < _MOST * len(agents)) & (told >= 0.0) & (told <= len(agents))).all():

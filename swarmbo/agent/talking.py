@@ -118,7 +118,7 @@ class Talking:
         self.refused = Counter[str]()
         self._reported = Counter[str]()  # refused messages that a report has named
         self._offered: dict[str, PackedOffer] = {}  # by agent, in the report before the last decision
-        self._words: dict[str, dict[str, float] | None] = {}
+        self._words: dict[str, dict[str, float] | None] = {}  # codes
         self._recommended: Recommendation | None = None
         self._early: list[Envelope] = []
         self._bundles: list[Envelope] = []  # messages of an agreement by a deadline that has not begun here
@@ -315,7 +315,7 @@ class Talking:
                 offers = offers_of(offers, given, problem, self._setup.seed, self._log.round)
             self._learner, choice = yield from stages.decided(self._log, self._learner, offers)
             self._log, query_id = self._log.with_query(choice.point, chosen=choice.chosen)
-            point = problem.named(choice.point)
+            point = problem.coded(choice.point)
             word = {variable: point[variable] for variable in self.variables if variable in point}
             self._words = {**self._words, query_id: word}
             took = sum(self.sent.values(), Traffic())

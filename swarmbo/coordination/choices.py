@@ -22,7 +22,8 @@ from swarmbo.coordination.requests import Steps
 from swarmbo.coordination.tables import Table
 from swarmbo.graph import FactorGraph, stacks_of
 
-_ENTRIES = 2**13  # of a factor's table
+_ENTRIES = 2**13  # of a factor's table, ...
+_ENTRIES_OF_BLOCK = 2**7  # ... and if not all of its variables' values fit
 _OFFSETS = np.array([0, *(sign * 2**k for k in range(8) for sign in (-1, 1))])  # steps along a long grid
 _TURNS = 4
 _BY_TABLES = MaxSum(rounds=30)
@@ -45,22 +46,22 @@ class Alternatives:
     pool: Float[np.ndarray, "m n"]
 
     def blocks(self, rng: np.random.Generator) -> list[set[str]]:
-        """Sets of variables whose joint values fit the tables; choices first, in a random order."""
-        levels = self.functions.levels
-        drawn = [self.graph.variables[i] for i in rng.permutation(len(self.graph.variables))]
-        counts = {v: len(self._all(v, self.pool[0])) for v in drawn}
+        """Sets of variables whose joint values fit the tables: all of them, or some choices each, drawn at random."""
+        counts = {v: len(self._all(v, self.pool[0])) for v in self.graph.variables}
+        if self._entries(set(counts), counts) <= _ENTRIES:
+            return [set(counts)]
         out: list[set[str]] = []
-        for variable in sorted(drawn, key=lambda v: v not in levels):
-            if counts[variable] > 1:
-                block = next((block for block in out if self._fits(block | {variable}, counts)), None)
-                if block is None:
+        for i in rng.permutation(len(self.graph.variables)):
+            variable = self.graph.variables[i]
+            if variable in self.functions.levels:
+                fits = (block for block in out if self._entries(block | {variable}, counts) <= _ENTRIES_OF_BLOCK)
+                if (block := next(fits, None)) is None:
                     out.append(block := set[str]())
                 block.add(variable)
         return out
 
-    def _fits(self, block: set[str], counts: Mapping[str, int]) -> bool:
-        sizes = (math.prod(counts[v] for v in scope if v in block) for scope in self.graph.scopes)
-        return max(sizes) <= _ENTRIES
+    def _entries(self, block: set[str], counts: Mapping[str, int]) -> int:
+        return max(math.prod(counts[v] for v in scope if v in block) for scope in self.graph.scopes)
 
     def around(self, x: Float[np.ndarray, " n"], block: set[str]) -> dict[str, Float[np.ndarray, " k"]]:
         """Values of each variable; the present one only outside the block."""

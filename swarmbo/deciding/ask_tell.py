@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any, SupportsFloat, overload
 
 import msgspec
 import networkx as nx
@@ -21,7 +21,7 @@ from swarmbo.deciding.own_rows import news_shape, shares_outcomes
 from swarmbo.deciding.reports import Report, Reports, data_of_group, news_of_group, offered
 from swarmbo.deciding.tables import attached, is_table, read_rows
 from swarmbo.deciding.team_state import TeamState
-from swarmbo.deciding.told import Noise, Outcome, news_of
+from swarmbo.deciding.told import Noise, Outcome, measured_of, news_of
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError
 from swarmbo.problem.data import News
@@ -167,9 +167,10 @@ class AskTell(TeamState):
         outcome: "Outcome" = None,
         *,
         failed: bool = False,
-        point: Mapping[str, float] | None = None,
+        point: Mapping[str, Any] | None = None,
         locations: "Mapping[str, ArrayLike] | None" = None,
         noise_std: Noise = None,
+        constraints: "Mapping[str, SupportsFloat] | None" = None,
     ) -> None:
         """Learn the outcome of a query; outcomes of its channels all at once, or in parts.
 
@@ -185,22 +186,26 @@ class AskTell(TeamState):
             noise_std: Standard deviation >= 0 of the noise of these outcomes, in their unit, if known: one number, or a
                 table like that of outcomes. It replaces the noise that the belief fits, like BoTorch's ``train_Yvar``;
                 outcomes without a number keep the fitted noise.
+            constraints: Measured quantities that have ``limits``, by name; they may be told for failed outcomes too.
 
         Raises:
             UnknownQueryError: If there is no such query, or it was given up, or it did not ask a channel.
             ConflictError: If another outcome was told before; it names both.
-            ConfigError: If a total is told to a team that observes channels, or something is no table; a point lacks a
-                variable or is not in bounds.
+            ConfigError: If a total is told to a team that observes channels, or something is no table. Also if a point
+                lacks a variable, or has a value that is none of its variable.
             ShapeError: If an outcome is no number, a noise is no finite number >= 0, or a location is not a finite (d,)
                 array in or near the box.
         """
         query_id = query_name(query)
+        quantities = {} if constraints is None else measured_of(constraints, self.problem)
         news = news_of(self._log, query_id, outcome, point, locations, noise_std, failed=failed)
         if news is not None:
             self._take(query_id, news)
+        if quantities:
+            self._log = self._log.with_measured(query_id, quantities)
 
     @whole_or_not_at_all
-    def expect(self, point: Mapping[str, float]) -> str:
+    def expect(self, point: Mapping[str, Any]) -> str:
         """Note an evaluation of a function that began elsewhere: like a query, it is pending until its outcome is told.
 
         Args:
@@ -210,7 +215,8 @@ class AskTell(TeamState):
             Id of the new query.
 
         Raises:
-            ConfigError: If the point lacks a variable or is not in bounds, or the team is one in a field.
+            ConfigError: If the point lacks a variable, has a value that is none of its variable, or the team is one in
+                a field.
 
         Example:
             >>> import swarmbo as sb
@@ -289,7 +295,7 @@ class AskTell(TeamState):
     @whole_or_not_at_all
     def attach(
         self,
-        points: "ArrayLike | Table",
+        points: "ArrayLike | Sequence[Sequence[object]] | Table",
         outcomes: "ArrayLike | str | Mapping[str, str] | None" = None,
         *,
         rounds: "ArrayLike | float | str | None" = None,
@@ -308,7 +314,7 @@ class AskTell(TeamState):
         ``to_dataframe`` write such tables.
 
         Args:
-            points: A table, or joint points (t, n), physical, in the order of ``graph.variables``; in a field locations
+            points: A table, or values of joint points (t, n) in the order of ``graph.variables``; in a field locations
                 (t, d), or (t, d + 1) with the round as a last coordinate if the belief has a time axis.
             outcomes: Totals (t,), or outcomes per factor (t, k) in the order of ``graph.factors``; in a field
                 measurements (t,). For a table: the name of their column, or ``{factor: column}``, if not the default.
@@ -324,7 +330,7 @@ class AskTell(TeamState):
 
         Raises:
             ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.
-            ConfigError: If a joint point is not in bounds, or a column or a cell of a table is wrong; it names row and
+            ConfigError: If a value is none of its variable, or a column or a cell of a table is wrong; it names row and
                 column.
             OSError: If a file cannot be read.
 
@@ -335,7 +341,7 @@ class AskTell(TeamState):
             >>> team.n_data, team.failures
             (1, 1)
         """
-        if is_table(points):
+        if has_codes := is_table(points):
             named = {"rounds": rounds, "noise_std": noise_std}
             named = {key: given for key, given in named.items() if isinstance(given, str | Mapping)}
             rows = read_rows(points, self.problem, outcomes, columns, **named)
@@ -353,7 +359,7 @@ class AskTell(TeamState):
                 "list of dicts, a CSV file's path, or a frame",
                 at="$.points",
             )
-        data = attached(points, outcomes, self.problem, rounds, agents, noise_std)
+        data = attached(points, outcomes, self.problem, rounds, agents, noise_std, are_codes=has_codes)
         learner, since, present = self._learner, self._since, self._log.round - 1
         self._log = self._log.with_evaluations(data.X, data.totals, data.factors, data.rounds, data.noise_std)
         if isinstance(learner, FieldLearner):

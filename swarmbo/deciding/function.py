@@ -15,6 +15,7 @@ from swarmbo.belief.features.ensemble_settings import EnsembleSettings
 from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
 from swarmbo.belief.model import JointSituation, Learned, Model
 from swarmbo.belief.model.ensemble_model import learn_ensemble
+from swarmbo.belief.model.limits import without_better_broken
 from swarmbo.belief.model.structured import learn_model
 from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import check_links
@@ -33,6 +34,7 @@ _STEPS = (1e-4, 1e-2)  # ... by a random step between these
 FLOOR = 1.001e-3  # the same for a pending point: a batch has no two points within a thousandth of a side ...
 _LONGER_STEPS = (2e-3, 2e-2)  # ... and steps are these, ...
 _GROWTH = 1.01  # ... that much longer with each try, for crowded regions
+_ENOUGH = 500  # tries to keep apart from pending values on grids
 _MOST_STEPS = 10_000  # tries near no-go regions; after these the same point is used again
 
 
@@ -141,7 +143,7 @@ class FunctionLearner:
         return JointSituation(
             graph=problem.graph,
             domain=problem.domain,
-            history=log.history,
+            history=without_better_broken(log.history, problem.ranges) if problem.ranges else log.history,
             pending=log.pending,
             outcomes=problem.outcomes,
             links=links,
@@ -153,6 +155,7 @@ class FunctionLearner:
             pending_rounds=log.pending_rounds,
             failed=log.history.failed,
             limits=problem.limits,
+            ranges=problem.ranges,
             coding=problem.coding,
         )
 
@@ -170,15 +173,21 @@ class FunctionLearner:
         coding, fades = problem.coding, isinstance(settings, AdditiveGPSettings) and settings.time is not None
         whole = np.arange(len(U))
         # if outcomes fade, an old point is worth a new measurement
-        taken = [] if fades else [(whole, problem.domain.to_unit(log.points), _NEAREST, _STEPS)]
+        told = [] if fades else [(whole, problem.domain.to_unit(log.points), _NEAREST, _STEPS)]
         out = [(whole, log.out)]
         if problem.outcomes == "per-factor":
             out = [(problem.columns(channel), log.out_of(channel)) for channel in problem.channels]
-        taken.extend((columns, problem.domain.to_unit(points), FLOOR, _LONGER_STEPS) for columns, points in out)
+        ahead = [(columns, problem.domain.to_unit(points), FLOOR, _LONGER_STEPS) for columns, points in out]
+        if coding is not None:  # where no other value is left, values are asked for again
+            told, ahead = (
+                [rule for rule in rules if not coding.domain.is_used_up(rule[1], rule[0])] for rules in (told, ahead)
+            )
         # by the number of queries: a team restored in mid-run draws the same steps
         rng = stream(self.setup.seed, "apart", asked=log.asked)
         for tries in range(_MOST_STEPS):
-            near = (rule for rule in taken if _is_near(U[rule[0]], rule[1][:, rule[0]], rule[2]))
+            if coding is not None and tries == _ENOUGH:
+                ahead = []  # on grids there may be no point that is apart from all pending values and new
+            near = (rule for rule in (*told, *ahead) if _is_near(U[rule[0]], rule[1][:, rule[0]], rule[2]))
             columns, _, reach, steps = next(near, (None, None, 0.0, _STEPS))
             if columns is None:
                 break

@@ -20,6 +20,7 @@ from swarmbo.belief.gp.additive import AdditiveGP
 from swarmbo.belief.gp.hyperparameters import TimeCorrelation
 from swarmbo.belief.model import JointSituation, Model
 from swarmbo.belief.model.incumbents import evaluated
+from swarmbo.belief.model.limits import probably_broken
 from swarmbo.belief.model.structured import in_structure
 from swarmbo.belief.model.success import Requirement, reference, requirements
 from swarmbo.boundary.rng import stream
@@ -135,9 +136,9 @@ def joint_steps(
     seed = int(stream(situation.seed, "agreement", **names).integers(2**63))
     links = _links(situation, graph)
     # penalties are in units of the utility's spread, which differs between factors
-    if situation.limits:
+    if limits := (*situation.limits, *probably_broken(situation, situation.ranges)):
         spread = yield Gather(graph, spreads(functions, seed))
-        functions = kept_out(functions, situation.limits, spread)
+        functions = kept_out(functions, limits, spread)
     agree = Agree(functions, links, seed, shares=situation.outcomes == "total")
     if needed := (yield from _requirements(situation if coding is not None else inside, model)):
         best = yield from _best(model, ranking, seen.graph)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from swarmbo.errors import UnknownQueryError
+from swarmbo.errors import ConflictError, UnknownQueryError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset, News
 from swarmbo.records import Query, SolveReport
@@ -88,7 +88,7 @@ class Logbook:
     @classmethod
     def empty(cls, problem: Problem) -> "Logbook":
         """Empty logbook."""
-        return cls(problem, Dataset.empty(problem.domain.n_dims, len(problem.channels)), {})
+        return cls(problem, Dataset.empty(problem.domain.n_dims, len(problem.channels), len(problem.ranges)), {})
 
     @property
     def round(self) -> int:
@@ -220,6 +220,19 @@ class Logbook:
             return log._closed([query_id])
         return log._with_open({**log.open, query_id: replace(query, point=history.X[row], waits=left, row=row)})
 
+    def with_measured(self, query_id: str, quantities: Mapping[str, float]) -> "Logbook":
+        """Note measured quantities of a told query."""
+        row = self.asked_of(query_id).row
+        if row is None or self.history.measured is None:
+            raise UnknownQueryError(f"query {query_id!r}: got constraints without an outcome; tell both")
+        measured = self.history.measured.copy()
+        for name, value in quantities.items():
+            known = measured[row, column := list(self.problem.ranges).index(name)]
+            if not (np.isnan(known) or known == value):
+                raise ConflictError(f"query {query_id!r}: got {name!r} {value}; told before: {known}")
+            measured[row, column] = value
+        return replace(self, history=replace(self.history, measured=measured))
+
     def with_evaluations(
         self,
         X: Float[np.ndarray, "t n"],
@@ -284,7 +297,8 @@ class Logbook:
             "open": {key: [list(q.waits), q.row, q.round, q.chosen, q.basis] for key, q in self.open.items()},
         }
         rows = {name: getattr(self.history, name).copy() for name in (*_NUMBERS, *_FLAGS, *_COUNTS)}
-        return plain, {**rows, "open": self.out}
+        measured = {} if self.history.measured is None else {"measured": self.history.measured.copy()}
+        return plain, {**rows, **measured, "open": self.out}
 
     def from_state(self, plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "Logbook":
         """Restore the state of ``to_state``, with the same problem."""
@@ -294,6 +308,7 @@ class Logbook:
             **{name: np.array(arrays[name], dtype=np.int64) for name in _COUNTS},
             **{name: np.array(arrays[name], dtype=float) for name in _NUMBERS},
             **{name: np.array(arrays[name], dtype=bool) for name in _FLAGS},
+            measured=np.array(arrays["measured"], dtype=float) if "measured" in arrays else None,
         )
         counts = {name: plain[name] for name in ("asked", "begun", "failures")}
         points = np.array(arrays["open"], dtype=float)
@@ -368,6 +383,7 @@ class Logbook:
             noise_std=np.full((len(X), 1 + factors.shape[1]), np.nan) if noise_std is None else noise_std,
             basis=len(self.history) + np.arange(len(X)),
             query=np.zeros(len(X), dtype=np.int64),
+            measured=np.full((len(X), len(self.problem.ranges)), np.nan) if self.problem.ranges else None,
         )
 
 

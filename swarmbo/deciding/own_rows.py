@@ -60,6 +60,7 @@ class OwnRow(msgspec.Struct, frozen=True):
 
     Args:
         order: Number of evaluations with outcomes that it got before, since its last report.
+        place: Codes of own variables.
         round: Round, if the evaluation was attached.
         on_the_way: In a field, measurements en route.
         has_ended: In a field, True if no agent will add to the query.

@@ -46,13 +46,13 @@ _MOST_ROUNDS = 10**9
 
 _ARGUMENTS = (
     *("bounds", "belief", "acquisition", "coordination", "transport", "seed", "rounds", "outcomes", "initial"),
-    *("variable_owners", "no_go"),
+    *("variable_owners", "no_go", "constraints", "limits"),
 )
 _MAXIMISES = "none: what is asked for maximises; for a minimum tell the negative of each outcome"
-_REGIONS = "no_go=[…] for regions that must not be asked, and None told as the outcome of what failed"
+_REGIONS = "constraints=[…] and no_go=[…] for what must not be asked, and None told as the outcome of what failed"
 _INSTEAD = {
     **dict.fromkeys(("maximize", "maximise", "minimize", "minimise", "direction", "directions", "mode"), _MAXIMISES),
-    **dict.fromkeys(("constraints", "constraint", "constraints_func"), _REGIONS),
+    **dict.fromkeys(("constraint", "constraints_func"), _REGIONS),
 }
 
 Given = Settings | str | Mapping[str, Any]  # of a part: its settings, the name of its kind, or a table

@@ -18,12 +18,16 @@ from swarmbo.boundary.values import LARGEST_OUTCOME, is_plain, real_array, short
 from swarmbo.errors import ConfigError, DataWarning, ShapeError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset
+from swarmbo.problem.variables import Variable
 
 TOTAL, VALUE, AGENT, FACTOR = "total", "value", "agent", "factor"
 
 
 class Rows(NamedTuple):
-    """Evaluations as arrays for ``attached``, NaN without an outcome; None for columns that the table lacks."""
+    """Evaluations as arrays for ``attached``, NaN without an outcome; None for columns that the table lacks.
+
+    ``points`` have the codes of a function's variables.
+    """
 
     points: Float[np.ndarray, "t n"]
     outcomes: Float[np.ndarray, "t *k"]
@@ -76,6 +80,9 @@ def read_rows(
 
 
 def _places(table: "_Table", problem: Problem, names: Sequence[str]) -> Float[np.ndarray, "t n"]:
+    if problem.is_mixed:
+        columns = zip(names, problem.variables.values(), strict=True)
+        return np.column_stack([table.codes(name, variable) for name, variable in columns])
     X = np.column_stack([table.numbers(name) for name in names]).reshape(-1, len(names))
     good = problem.box.is_near(X) if problem.is_field else np.array([problem.has(place) for place in X], dtype=bool)
     good &= np.isfinite(X).all(axis=1)
@@ -168,12 +175,16 @@ def attached(
     rounds: ArrayLike | float | None = None,
     agents: str | Sequence[str] | None = None,
     noise_std: object = None,
+    *,
+    are_codes: bool = False,
 ) -> Dataset:
     """Dataset of evaluations that a user attaches, NaN for failed or missing ones; see ``AskTell.attach``.
 
+    ``are_codes`` is True for points with codes of variables in place of values.
+
     Raises:
         ShapeError: If shapes do not fit, a location is not finite or far from the box, or a noise is negative.
-        ConfigError: If a joint point is not in bounds, or an agent is unknown.
+        ConfigError: If a value is none of its variable, or an agent is unknown.
 
     Example:
         >>> from swarmbo.graph import FactorGraph
@@ -182,7 +193,8 @@ def attached(
         >>> data.X.tolist(), data.totals.tolist(), data.factors.tolist()
         ([[0.1, 0.2]], [1.5], [[nan, nan]])
     """
-    X, y = real_array(points), real_array(outcomes)
+    X = problem.coded_rows(points) if problem.is_mixed and not are_codes else real_array(points)
+    y = real_array(outcomes)
     if X is None or y is None:
         got = short(points if X is None else outcomes)
         raise ShapeError(f"got {got}; wanted arrays of numbers, NaN if it failed")
@@ -310,6 +322,15 @@ class _Table:
             numbers[row] = number
         return numbers
 
+    def codes(self, name: str, variable: Variable) -> Float[np.ndarray, " t"]:
+        """Column of codes of a variable's values."""
+        cells = self.column(name)
+        found = [_code(cell, variable) for cell in cells]
+        for row, code in enumerate(found):
+            if code is None or not variable.has(code):
+                raise self.refused(row, name, variable.wanted)
+        return np.array(found, dtype=float)
+
     def outcomes(self, name: str) -> Float[np.ndarray, " t"]:
         """Column of outcomes; NaN also for numbers that mark missing ones, with a warning."""
         numbers = self.numbers(name)
@@ -355,6 +376,15 @@ def _number(cell: Any) -> float | None:
         return float(cell)
     except (TypeError, ValueError):
         return None
+
+
+def _code(cell: Any, variable: Variable) -> float | None:
+    """Code of a cell's value, which a file has as text; None if it is none of the variable."""
+    value = None if _is_nothing(cell) or cell == "" else cell
+    if not isinstance(value, str):
+        return variable.code(value)
+    code = variable.of_text(value)
+    return variable.code(_number(value)) if code is None else code
 
 
 def _is_nothing(cell: Any) -> bool:

@@ -15,6 +15,7 @@ from swarmbo.belief.fusion import FusedBelief
 from swarmbo.belief.model import Model
 from swarmbo.boundary.arrays import read_arrays, write_arrays
 from swarmbo.boundary.html import html_table
+from swarmbo.boundary.values import short
 from swarmbo.deciding.field import FieldLearner
 from swarmbo.deciding.function import FunctionLearner
 from swarmbo.deciding.logbook import Logbook
@@ -129,7 +130,7 @@ class TeamState(OneAtATime):
         return self._log.failures
 
     @property
-    def pending(self) -> dict[str, dict[str, float]]:
+    def pending(self) -> dict[str, dict[str, Any]]:
         """Points of queries that wait for outcomes, by id, in the order of requests."""
         return {name: self.problem.named(query.point) for name, query in self._log.open.items()}
 
@@ -266,7 +267,8 @@ def _best(team: TeamState) -> list[tuple[str, str]]:
         place = problem.places_of(point)[problem.channels[channel]]
         where = f"({', '.join(f'{x:.6g}' for x in place)})"
     else:
-        where = ", ".join(f"{name} = {value:.6g}" for name, value in list(point.items())[:6])
+        shown = [(name, f"{x:.6g}" if isinstance(x, float) else short(x)) for name, x in list(point.items())[:6]]
+        where = ", ".join(f"{name} = {value}" for name, value in shown)
         where += f", … {len(point)} variables" if len(point) > 6 else ""
     return [("best outcome", f"{values[row, channel]:.6g} at {where}")]
 

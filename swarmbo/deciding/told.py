@@ -30,7 +30,7 @@ def news_of(
     log: Logbook,
     query_id: str,
     outcome: Outcome,
-    point: Mapping[str, float] | None,
+    point: Mapping[str, Any] | None,
     locations: Mapping[str, ArrayLike] | None,
     noise_std: Noise = None,
     *,
@@ -105,6 +105,20 @@ def _require_failure(log: Logbook, query_id: str, query: OpenQuery, channels: Se
     if not data.failed[query.row, columns].any():
         told = dict(zip(channels, data.factors[query.row, columns].tolist(), strict=True))
         raise ConflictError(f"query {query_id!r}: got a failure; told before: {values.short(told)}")
+
+
+def measured_of(constraints: object, problem: Problem) -> dict[str, float]:
+    """Measured quantities that have limits; without those that are unknown.
+
+    Raises:
+        ConfigError: If one has no limit in the problem.
+        ShapeError: If one is no number.
+    """
+    given = values.table(constraints, "{quantity: number}", "$.constraints")
+    if strangers := [name for name in given if name not in problem.ranges]:
+        raise ConfigError(f"got {strangers}; wanted some of the limits {list(problem.ranges)}", at="$.constraints")
+    numbers = {name: values.told_number(value, repr(name)) for name, value in given.items()}
+    return {name: number for name, number in numbers.items() if not np.isnan(number)}
 
 
 def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]) -> tuple[float, dict[str, float]]:
@@ -183,7 +197,7 @@ class Owned:
         query_id: str,
         before: own_rows.OwnRow,
         outcome: Outcome,
-        point: Mapping[str, float] | None,
+        point: Mapping[str, Any] | None,
         location: ArrayLike | None,
         noise_std: Noise,
         *,
@@ -218,7 +232,7 @@ class Owned:
             place, y = self.problem.places(news.point, [self.name])[self.name], news.factors[self.name]
             measurement = Measurement(self.name, place, y, news.noise.get(self.name, np.nan))
             return own_rows.OwnRow.measured(order, self.problem, measurement)
-        stood = self.problem.named(news.point)
+        stood = self.problem.coded(news.point)
         return own_rows.OwnRow.of_news(order, news, self.factors, {variable: stood[variable] for variable in own})
 
     def _with_unreported(self, log: Logbook, query_id: str, before: own_rows.OwnRow) -> Logbook:
@@ -254,7 +268,7 @@ class Owned:
 
     def attached(
         self,
-        points: ArrayLike,
+        points: object,
         outcomes: ArrayLike,
         rounds: ArrayLike | float | None,
         noise_std: ArrayLike | float | None,
@@ -286,7 +300,7 @@ class Owned:
             by_factor = dict(zip(channels, known.tolist(), strict=True)) if is_by_factor else {}
             stds = {channel: std for channel, std in zip(channels, noise[1:].tolist(), strict=True) if std == std}
             news = News(x, float(total) if has_total else None, by_factor, float(noise[0]), stds)
-            stood = self.problem.named(x)
+            stood = self.problem.coded(x)
             row = own_rows.OwnRow.of_news(order + len(rows), news, self.factors, {v: stood[v] for v in self.variables})
             rows.append(msgspec.structs.replace(row, round=float(of_round)))
         return rows
@@ -304,7 +318,7 @@ class Owned:
 
     def surveyed(
         self,
-        points: ArrayLike,
+        points: object,
         outcomes: ArrayLike,
         rounds: ArrayLike | float | None,
         agents: str | Sequence[str] | None,

@@ -58,7 +58,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: Literal["begin", "ask", "lost", "tell"]
     at: float
     query: str = ""
-    point: dict[str, float] | None = None
+    point: dict[str, Any] | None = None
     mean: float | None = None
     std: float | None = None
     report: SolveReport | None = None
@@ -192,7 +192,8 @@ class Ledger:
         """
         event, problem = self.asked(query_id), self.team.problem
         point = event.point or {}
-        joint = np.array([point.get(variable, np.nan) for variable in problem.graph.variables])
+        joint = np.array([np.nan if problem.is_mixed else point.get(v, np.nan) for v in problem.graph.variables])
+        joint = problem.placed(point) if problem.is_mixed else joint
         return Query(query_id, dict(point), problem.by_agent(joint), event.mean, event.std)
 
     def asked(self, query_id: str) -> Event:
@@ -267,7 +268,7 @@ class Ledger:
         outcome: Told = None,
         *,
         failed: bool = False,
-        point: Mapping[str, float] | None = None,
+        point: Mapping[str, Any] | None = None,
         noise_std: float | Mapping[str, float] | None = None,
         locations: Mapping[str, ArrayLike] | None = None,
         note: Mapping[str, Any] | None = None,
@@ -294,7 +295,7 @@ class Ledger:
             "tell",
             time.time(),
             query_id,
-            None if point is None else dict(point),
+            None if point is None else {v: x.item() if isinstance(x, np.generic) else x for v, x in point.items()},
             outcome=_plain(outcome),
             failed=failed,
             noise_std=_plain(noise_std),

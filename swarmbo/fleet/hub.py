@@ -378,7 +378,7 @@ def row_of(problem: Problem, agent: str, news: News, before: OwnRows, teller: st
     """One agent's own part of the outcomes at a joint point; ``teller`` is the agent that gets totals."""
     if problem.is_field:
         return before.row(problem, agent, news, has_ended=has_ended)
-    graph, stood = problem.graph, problem.named(news.point)
+    graph, stood = problem.graph, problem.coded(news.point)
     place = {variable: stood[variable] for variable in graph.variables_owned_by(agent)}
     told = news if agent == teller else replace(news, total=None)
     return OwnRow.of_news(before.count, told, graph.factors_owned_by(agent), place)

@@ -36,7 +36,7 @@ class Begin(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 class Word(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Decision of an agent; in a field without values if it measures nothing. Counts are since its start. The first
-    present agent states ``others``: values of absent agents' variables of a function.
+    present agent states ``others``: values of absent agents' variables of a function. Values are the problem's codes.
     """
 
     turn: int

@@ -80,9 +80,9 @@ def require_fits(measure: Instrument | None, agent: str, measures: Sequence[str]
 
 
 def answered(measure: Instrument, problem: Problem, agent: str, place: list[float]) -> Answer:
-    """Measure at values of the agent's own variables; a ShapeError if the result is inadmissible."""
+    """Measure at codes of the agent's own variables; a ShapeError if the result is inadmissible."""
     channels = problem.graph.factors_owned_by(agent)
-    named = dict(zip(problem.graph.variables_owned_by(agent), place, strict=True))
+    named = problem.valued(dict(zip(problem.graph.variables_owned_by(agent), place, strict=True)))
     try:
         told = measure(np.array(place) if problem.is_field else named)
     except Exception as error:  # noqa: BLE001  any exception of an instrument is a failed measurement

@@ -286,7 +286,7 @@ class Member:
             self._mail.write(envelope.recipient, letters.Said(envelope.payload))
         if self._agent.is_finished and not self._has_spoken:
             self._has_spoken = True
-            word, report = self._agent.word(), self._agent.report
+            word, report = self._agent.coded_word(), self._agent.report
             assert word is not None
             assert report is not None
             counts = self._mail.repeated, self.refused + self._mail.refused
@@ -300,7 +300,7 @@ class Member:
         participants, problem = self._agent.participants, self._agent.problem
         if participants is None or problem.is_field or self.name != participants.members[0]:
             return {}
-        point, graph = problem.named(self._agent.log.query(self._query).point), problem.graph
+        point, graph = problem.coded(self._agent.log.query(self._query).point), problem.graph
         owners = zip(graph.variables, graph.variable_owners, strict=True)
         return {variable: point[variable] for variable, owner in owners if owner not in participants.members}
 

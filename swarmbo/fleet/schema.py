@@ -137,10 +137,12 @@ def _are_stds(stds: Iterable[float]) -> bool:
 
 
 def _are_values(values: Mapping[str, float], variables: Collection[str], problem: Problem) -> bool:
-    """True if values are of some variables, and in or near their bounds."""
+    """True if codes are of some variables, and in or near their bounds."""
     if not set(variables).issuperset(values):
         return False
     if problem.is_field:
         return all(abs(x) < LARGEST_OUTCOME for x in values.values())
-    low, high = (problem.named(end) for end in (problem.domain.low, problem.domain.high))
+    if problem.is_mixed:
+        return all(problem.variables[x].has(code) for x, code in values.items())
+    low, high = (problem.coded(end) for end in (problem.domain.low, problem.domain.high))
     return all(2 * low[x] - high[x] <= y <= 2 * high[x] - low[x] for x, y in values.items())

@@ -40,10 +40,9 @@ class FleetTeam(Team):
             }
         words = self.hub.words(partial(_edges, offers.links, is_field=self.problem.is_field), given)
         values = {variable: y for word in words for variable, y in (*word.values.items(), *word.others.items())}
-        if self.problem.is_field:
-            point = np.array([values.get(variable, np.nan) for variable in self.graph.variables])
-        else:
-            point = self.problem.placed(values)
+        point = np.array([values.get(variable, np.nan) for variable in self.graph.variables])
+        if not self.problem.is_field:
+            (point,) = self.problem.points(point[None])
         learner, choice = self._learner.decided_elsewhere(self._log, point, _report(words, self.hub.absent))
         purposes = dict.fromkeys(purpose for word in words for purpose in word.sent)
         sent = {p: sum((word.sent[p] for word in words if p in word.sent), Traffic()) for p in purposes}

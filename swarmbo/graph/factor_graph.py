@@ -33,6 +33,7 @@ class FactorGraph:
         factor_owners: Agent of each factor.
         variables: Names of the variables, in order of first appearance in the scopes.
         variable_owners: Agent of each variable.
+        joined: Sets of variables that a constraint couples: their parts count as connected.
 
     Raises:
         ConfigError: If there is no factor, a scope is empty or repeats a variable, or a variable is in no factor. Also
@@ -51,6 +52,7 @@ class FactorGraph:
     factor_owners: tuple[str, ...]
     variables: tuple[str, ...]
     variable_owners: tuple[str, ...]
+    joined: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         distinct_names(self.factors, "factor", "$.factors")
@@ -288,7 +290,9 @@ class FactorGraph:
                 for variable in scopes[factor]:
                     if variable not in variables_seen:
                         variables_seen.add(variable)
-                        new = [other for other in factors_of[variable] if other not in factors_seen]
+                        coupled = (x for scope in self.joined if variable in scope for x in scope)
+                        read = [other for x in (variable, *coupled) for other in factors_of[x]]
+                        new = [other for other in dict.fromkeys(read) if other not in factors_seen]
                         factors_seen.update(new)
                         found += new
             members.append(found)

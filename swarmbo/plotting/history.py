@@ -10,6 +10,7 @@ from jaxtyping import Float
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
+from swarmbo.problem.variables import Variable
 from swarmbo.records import TRUE_MAXIMUM, Goal, RoundRecord
 from swarmbo.spaces import Domain
 
@@ -29,6 +30,7 @@ class World:
         argmax: One location (d,) of that maximum.
         variables: Names of the coordinates, where agents set the variables of one function together; empty where every
             agent measures a place of its own.
+        types: Types of the variables, where some are no real numbers on linear axes.
         graph: That function's factors, where agents are told them.
         graph_in_use: The factors that they had learned or drawn after the last round, if they did.
         standpoints: Where agents stand that never move; empty for others.
@@ -52,6 +54,7 @@ class World:
     maximum: float | None = None
     argmax: Float[np.ndarray, " d"] | None = None
     variables: tuple[str, ...] = ()
+    types: tuple[Variable, ...] = ()
     graph: FactorGraph | None = None
     graph_in_use: FactorGraph | None = None
     standpoints: Mapping[str, Float[np.ndarray, " d"]] = field(default_factory=dict[str, np.ndarray])

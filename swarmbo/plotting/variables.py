@@ -1,5 +1,6 @@
 """Joint points as a picture: one row a variable, one column a round, however many variables there are."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from swarmbo.plotting.surface import add_colour_bar
 from swarmbo.records import RoundRecord
 
 _MOST_NAMES = 40
+_LONGEST = 28  # characters of a variable's values
+_DARK = 0.6  # shares below have dark colours
 
 
 def plot_variables(ax: Axes, records: Sequence[RoundRecord], world: World) -> Axes:
@@ -53,6 +56,8 @@ def plot_found(ax: Axes, records: Sequence[RoundRecord], world: World) -> Axes:
     if not shown:
         return style.say(ax, "")
     image = _shares(ax, np.array(list(shown.values())).T, (-0.5, len(shown) - 0.5))
+    if world.types:
+        _write_values(ax, world, [place for place in found.values() if place is not None])
     ax.set_xticks(range(len(shown)), list(shown), rotation=40, ha="right", rotation_mode="anchor")
     ax.set_title("Found")
     add_colour_bar(ax, image, "share of range")
@@ -68,7 +73,7 @@ def variables_figure(records: Sequence[RoundRecord], world: World) -> Figure:
     with style.applied():
         height = float(np.clip(1.8 + 0.17 * world.domain.n_dims, 2.8, 9.0))
         figure = style.new_figure(10.5, height)
-        left, right = figure.subplots(1, 2, width_ratios=(8, 1), sharey=True)
+        left, right = figure.subplots(1, 2, width_ratios=(8, 2.5 if world.types else 1), sharey=True)
         plot_variables(left, records, world)
         plot_found(right, records, world)
         right.tick_params(labelleft=False)
@@ -90,5 +95,22 @@ def _name_rows(ax: Axes, world: World) -> Axes:
     step = -(-len(world.variables) // _MOST_NAMES)
     rows = list(range(0, len(world.variables), step))
     ax.yaxis.set_major_locator(FixedLocator(rows))
-    ax.set_yticklabels([world.variables[row] for row in rows])
+    ax.set_yticklabels([_title(world, row) for row in rows])
     return ax
+
+
+def _title(world: World, row: int) -> str:
+    """Name of a variable, with its values if it has a type."""
+    name = world.variables[row]
+    return f"{name}: {textwrap.shorten(world.types[row].in_words, _LONGEST, placeholder=' …')}" if world.types else name
+
+
+def _write_values(ax: Axes, world: World, places: Sequence[Sequence[float]]) -> None:
+    """Write the users' values of joint points, one a column."""
+    for column, place in enumerate(places):
+        for row, (of, code) in enumerate(zip(world.types, place, strict=True)):
+            value = of.value(code)
+            text = f"{value:.4g}" if isinstance(value, float) else str(value)
+            is_dark = float(world.domain.to_unit(np.asarray(place))[row]) < _DARK
+            where: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
+            ax.text(column, row, text[:_LONGEST], color="white" if is_dark else "black", **where)

@@ -48,7 +48,8 @@ class Coding:
             name: owner for x, owner in zip(graph.variables, graph.variable_owners, strict=True) for name in named[x]
         }
         scopes = tuple(tuple(name for x in scope for name in named[x]) for scope in graph.scopes)
-        return FactorGraph(graph.factors, scopes, graph.factor_owners, tuple(owners), tuple(owners.values()))
+        joined = tuple(tuple(name for x in scope for name in named[x]) for scope in graph.joined)
+        return FactorGraph(graph.factors, scopes, graph.factor_owners, tuple(owners), tuple(owners.values()), joined)
 
     @cached_property
     def box(self) -> Domain:
@@ -142,11 +143,17 @@ class Coding:
         at: Int[np.ndarray, "*g A"],
         options: Int[np.ndarray, "*g A"],
     ) -> Float[np.ndarray, "*m A"]:
-        snapped, order = self.domain.snapped(U, columns), self.domain.position(U, columns)
-        at = np.broadcast_to(at, (*U.shape[:-1], at.shape[-1]))
-        chosen = np.take_along_axis(order, at, axis=-1)
-        flags = np.where(np.isnan(chosen), np.nan, np.where(chosen == options, _ON, 0.0))
-        return np.where(options < 0, np.take_along_axis(snapped, at, axis=-1), flags)
+        cells = self.domain.cells(U, columns)
+        places = self.domain.centres(U, cells, columns)
+        if at.ndim > 1 and (at == at[:1]).all() and (options == options[:1]).all():  # factors that read alike
+            at, options = at[0, 0], options[0, 0]
+        if at.ndim == 1:
+            places, chosen = places[..., at], cells[..., at]
+        else:
+            at = np.broadcast_to(at, (*U.shape[:-1], at.shape[-1]))
+            places, chosen = np.take_along_axis(places, at, axis=-1), np.take_along_axis(cells, at, axis=-1)
+        flags = np.where(chosen == options, _ON, np.where(np.isnan(chosen), np.nan, 0.0))
+        return np.where(options < 0, places, flags)
 
 
 def coding_of(graph: FactorGraph, domain: Domain) -> Coding | None:

@@ -73,6 +73,7 @@ class Dataset:
         noise_std: Standard deviation of the noise of each outcome (t, 1 + k), the total's first, in its unit; NaN if
             unknown, None: all unknown. It replaces the fitted noise.
         basis: Number of evaluations (t,) known at the request of each; None: all before it.
+        measured: Measured quantities (t, c) that have limits, NaN if unknown; None: there are none.
         query: Number (t,) of the query of each, from 1; 0 for unrequested evaluations. None: unknown.
 
     Example:
@@ -92,9 +93,10 @@ class Dataset:
     noise_std: Float[np.ndarray, "t c"] | None = None
     basis: Int[np.ndarray, " t"] | None = None
     query: Int[np.ndarray, " t"] | None = None
+    measured: Float[np.ndarray, "t c"] | None = None
 
     @classmethod
-    def empty(cls, n_variables: int, n_channels: int) -> "Dataset":
+    def empty(cls, n_variables: int, n_channels: int, n_limits: int = 0) -> "Dataset":
         """Table without rows, to which complete rows can be added."""
         none, nothing = np.zeros(0, dtype=bool), np.zeros((0, n_channels))
         return cls(
@@ -109,6 +111,7 @@ class Dataset:
             noise_std=np.zeros((0, 1 + n_channels)),
             basis=np.zeros(0, dtype=np.int64),
             query=np.zeros(0, dtype=np.int64),
+            measured=np.zeros((0, n_limits)) if n_limits else None,
         )
 
     def __len__(self) -> int:

@@ -6,7 +6,7 @@ of it: above 0 within the region, below outside.
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -219,13 +219,24 @@ def _span_a_plane(corners: tuple[tuple[float, float], ...]) -> bool:
     return 3 <= len(P) <= _MOST_CORNERS and bool(np.isfinite(P).all()) and int(np.linalg.matrix_rank(P - P[0])) == 2
 
 
+class Region(Protocol):
+    """What points must avoid."""
+
+    def depth(self, U: Float[np.ndarray, "m s"], box: Domain, /) -> Shape:
+        """Depth (m,) of points of the unit cube in it, and its gradient (m, s)."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """A region within a joint point, or a location: its columns, and their bounds."""
+    """A region or constraint within a joint point, or a location: its columns, their bounds, and the width of the
+    border within which it costs something to be near, in sides of the cube.
+    """
 
-    region: NoGo
+    region: "Region"
     columns: Int[np.ndarray, " s"]
     bounds: Domain
+    margin: float = 0.01
 
     def depth(self, U: Float[np.ndarray, "m n"]) -> Float[np.ndarray, " m"]:
         """Depth of points of the unit cube in it, in sides of the cube; below 0 outside."""
@@ -233,6 +244,7 @@ class Limit:
 
     def exits(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
         """Points near one within that are just outside, perhaps out of bounds."""
+        assert isinstance(self.region, NoGo)
         near = self.region.exits(u[self.columns], self.bounds)
         moved = np.tile(u, (len(near), 1))
         moved[:, self.columns] = near

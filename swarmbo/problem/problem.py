@@ -1,7 +1,7 @@
 """Problem of a team: variables with bounds and owners, and channels that read some of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -12,9 +12,11 @@ from jaxtyping import Bool, Float, Int
 from swarmbo.boundary.html import html_table
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.boundary.values import distinct_names, real_array, short, table
-from swarmbo.errors import ConfigError
+from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.coding import Coding, coding_of
+from swarmbo.problem.constraints import Known, constraint_of, names_of
+from swarmbo.problem.feasible import Feasible
 from swarmbo.problem.no_go import Limit, NoGoRegion, region_of
 from swarmbo.problem.variables import MixedDomain, Real, Variable, variable_of
 from swarmbo.records import Goal
@@ -27,6 +29,8 @@ OutcomeMode = Literal["total", "per-factor"]
 
 _MOST_REGIONS = 1000
 _MOST_SHOWN = 20  # variables in a notebook
+_PROJECTED = 64  # of them are moved to the nearest points that keep the constraints
+_BEND = 1e-3  # sides of the box: penalties bend, and let points a little beyond a constraint
 _SPREAD = 4096  # points spread over the bounds, to find allowed ones
 _TOLD = ("aim", "level", "priced")  # of a field, where it is not as by default
 _SLACK = 1e-6  # sides of the box: rounding errors this far outside are cut off
@@ -49,6 +53,8 @@ class Problem:
         is_field: True if all channels read one latent.
         outcomes: Observed outcomes: the ``total``, or those of each channel.
         no_go: No-go regions: of locations in a field, of variables of a function.
+        constraints: Limits between variables of a function: ``Linear``, ``Separation``, ``Constraint``.
+        ranges: Measured quantities of a function that have limits: (low, high) of each, None where it has no end.
         aim: Task of a field; the peak of a function.
         level: Level to be watched in a field, or near which its values matter; None: none.
         priced: True if agents in a field may abstain from a measurement for its price, if that is known beforehand.
@@ -67,6 +73,8 @@ class Problem:
     is_field: bool = False
     outcomes: OutcomeMode = "total"
     no_go: tuple[NoGoRegion, ...] = ()
+    constraints: tuple[Known, ...] = ()
+    ranges: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict[str, Any])
     aim: Goal = "peak"
     level: float | None = None
     priced: bool = False
@@ -150,11 +158,10 @@ class Problem:
         """Table of variables with bounds and owners for notebooks; the first ones of many."""
         kind = "field" if self.is_field else f"function, {self.outcomes} outcomes, structure {self.structure}"
         title = f"Problem: {kind}; agents: {len(self.agents)}, factors: {len(self.channels)}"
-        limits = zip(self.graph.variables, self.domain.low, self.domain.high, strict=True)
-        rows = [(name, f"{low:g} to {high:g}", self.graph.variable_owner(name)) for name, low, high in limits]
+        rows = [(name, of.in_words, self.graph.variable_owner(name)) for name, of in self.variables.items()]
         if len(rows) > _MOST_SHOWN:
             rows = [*rows[: _MOST_SHOWN - 1], ("…", f"{len(rows) - _MOST_SHOWN + 1} more variables", "")]
-        return html_table(title, rows, header=("variable", "bounds", "agent"))
+        return html_table(title, rows, header=("variable", "values", "agent"))
 
     def watching(self, level: float | None) -> "Problem":
         """Problem with a level to be watched, unless it has another aim; itself without one."""
@@ -186,6 +193,61 @@ class Problem:
             got = f"got {len(limited.no_go)} that cover all of {_SPREAD:,} points spread over the bounds"
             raise ConfigError(f"{got}; wanted regions that leave some points to query", at="$.no_go")
         return limited
+
+    def with_constraints(self, constraints: Iterable[object]) -> "Problem":
+        """Problem of a function with further constraints.
+
+        Args:
+            constraints: Objects of ``swarmbo.problem.constraints``, or tables of such.
+
+        Raises:
+            ConfigError: If one is none, or of other variables, or no point keeps all; it names those in conflict.
+        """
+        if isinstance(cast(object, constraints), str | Mapping) or not isinstance(cast(object, constraints), Iterable):
+            raise ConfigError(f"got {short(constraints)}; wanted a list of constraints", at="$.constraints")
+        given = list(constraints)
+        if given and self.is_field:
+            raise ConfigError("got constraints in a field; wanted no_go, regions of locations", at="$.constraints")
+        first, known = len(self.constraints), self.variables
+        added = [constraint_of(one, known, f"$.constraints[{n}]") for n, one in enumerate(given, start=first)]
+        graph = (
+            self.graph if not added else replace(self.graph, joined=(*self.graph.joined, *(one.scope for one in added)))
+        )
+        limited = replace(self, graph=graph, constraints=(*self.constraints, *added))
+        if added and (conflict := limited._feasible.conflict()):
+            got = f"got {names_of(limited.constraints, conflict)}"
+            raise ConfigError(f"{got}, which no point keeps; wanted constraints that leave some", at="$.constraints")
+        if added and limited.no_go and not len(limited._allowed_sample):
+            raise ConfigError("got constraints that leave no point outside no_go", at="$.constraints")
+        return limited
+
+    def with_limits(self, limits: Mapping[str, Sequence[float | None]]) -> "Problem":
+        """Problem of a function with limits on quantities that are measured with each outcome.
+
+        Args:
+            limits: (low, high) of each quantity by name, None where it has no end.
+
+        Raises:
+            ConfigError: If a range is none, or it is a field.
+        """
+        given = table(limits, "{quantity: (low, high)}", "$.limits")
+        if given and self.is_field:
+            raise ConfigError("got limits in a field; wanted none", at="$.limits")
+        ranges: dict[str, tuple[float | None, float | None]] = {}
+        for name, pair in given.items():
+            numbers = real_array(pair) if isinstance(pair, Sequence) and len(pair) == 2 else None
+            ends = [] if numbers is None else [None if np.isnan(end) else float(end) for end in numbers]
+            known = [end for end in ends if end is not None]
+            if not known or not np.isfinite(known).all() or known != sorted(known):
+                raise ConfigError(
+                    f"got {short(pair)}; wanted (low, high), numbers, or None for one of them", at=f"$.limits.{name}"
+                )
+            ranges[name] = (ends[0], ends[1])
+        return replace(self, ranges={**self.ranges, **ranges})
+
+    @cached_property
+    def _feasible(self) -> Feasible:
+        return Feasible(tuple(self.variables.values()), self.graph.variables, self.constraints)
 
     def _check_fits(self, region: NoGoRegion, at: str) -> None:
         names = region.variables
@@ -247,10 +309,14 @@ class Problem:
         wanted = set(channels)
         return {channel: point[self.columns(channel)] for channel in self.channels if channel in wanted}
 
-    def by_agent(self, point: Float[np.ndarray, " n"]) -> dict[str, Float[np.ndarray, " m"]]:
-        """Each agent's own variables of a joint point; without agents that take no part."""
+    def by_agent(self, point: Float[np.ndarray, " n"]) -> dict[str, np.ndarray]:
+        """Values (m,) of each agent's own variables at a joint point; without agents that take no part."""
         parts = {agent: point[columns] for agent, columns in self._owned.items()}
-        return {agent: own for agent, own in parts.items() if len(own) and not np.isnan(own).any()}
+        there = {agent: own for agent, own in parts.items() if len(own) and not np.isnan(own).any()}
+        if not self.is_mixed:
+            return there
+        values, names = self.named(point), self.graph.variables_owned_by
+        return {agent: np.array([values[name] for name in names(agent)], dtype=object) for agent in there}
 
     @cached_property
     def _owned(self) -> dict[str, Int[np.ndarray, " m"]]:
@@ -303,7 +369,7 @@ class Problem:
 
     @cached_property
     def limits(self) -> tuple[Limit, ...]:
-        """No-go regions, within the coordinates of ``box``."""
+        """No-go regions and constraints, within the coordinates of ``box``."""
         place = {} if self.is_field else {variable: column for column, variable in enumerate(self.graph.variables)}
         out: list[Limit] = []
         for region in self.no_go:
@@ -313,6 +379,9 @@ class Problem:
                 else np.array([place[v] for v in region.variables])
             )
             out.append(Limit(region, columns, self.box.part(columns.tolist())))
+        for constraint in self.constraints:
+            columns = np.array([place[v] for v in constraint.scope])
+            out.append(Limit(constraint, columns, self.box.part(columns.tolist()), margin=_BEND))
         return tuple(out)
 
     def is_allowed(self, U: Float[np.ndarray, "m n"]) -> Bool[np.ndarray, " m"]:
@@ -326,24 +395,40 @@ class Problem:
 
     def kept_out(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """The point of the unit cube of ``box`` itself if it is allowed, else an allowed one near it: just beyond a
-        border, if possible.
+        border, if possible. Of variables with a grid it has the centres of their cells.
         """
-        if not self.no_go or self.is_allowed(u[None])[0]:
+        u = self._snapped(u)
+        if not self.limits or self.is_allowed(u[None])[0]:
             return u
+        if self.constraints:
+            near = self._kept(u)
+            if near is not None and self.is_allowed(near[None])[0]:
+                return near
         near = [self._allowed_sample]
-        for limit in self.limits:
+        for limit in self.limits[: len(self.no_go)]:
             if limit.depth(u[None])[0] > 0.0:
-                moved = limit.exits(u)
+                moved = self._snapped(limit.exits(u))
                 inside = moved[((moved >= 0.0) & (moved <= 1.0)).all(axis=1)]
                 near.append(inside[self.is_allowed(inside)])
         tried = np.concatenate(near)
         return tried[int(((tried - u) ** 2).sum(axis=1).argmin())].copy()
 
+    def _snapped(self, U: Float[np.ndarray, "*m n"]) -> Float[np.ndarray, "*m n"]:
+        return self.domain.snapped(U) if isinstance(self.domain, MixedDomain) else U
+
     @cached_property
     def _allowed_sample(self) -> Float[np.ndarray, "m n"]:
         """Allowed ones of points that are spread over the unit cube."""
-        spread = sobol(_SPREAD, self.box.n_dims, stream(0, "no-go"))
+        spread = self._snapped(sobol(_SPREAD, self.box.n_dims, stream(0, "no-go")))
+        if self.constraints:  # few random points may keep them
+            near = [self._kept(u) for u in spread[:_PROJECTED]]
+            spread = np.concatenate([spread, *(u[None] for u in near if u is not None)])
         return spread[self.is_allowed(spread)]
+
+    def _kept(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"] | None:
+        """Nearest point of the unit cube that keeps the constraints; None if there is none."""
+        codes = self._feasible.nearest(self.in_box(u))
+        return None if codes is None else np.clip(self.domain.to_unit(codes), 0.0, 1.0)
 
     def placed(self, point: Mapping[str, Any]) -> Float[np.ndarray, " n"]:
         """Joint point from a table of all variables; rounding errors at the bounds are cut off.
@@ -376,6 +461,18 @@ class Problem:
             out.append(code)
         return out
 
+    def coded_rows(self, points: object) -> Float[np.ndarray, "t n"]:
+        """Codes of joint points, one a row of values.
+
+        Raises:
+            ShapeError: If a row has more or fewer values than there are variables.
+            ConfigError: If a value is none of its variable; it names row and variable.
+        """
+        rows = np.atleast_2d(np.array(points, dtype=object))
+        if rows.ndim != 2 or rows.shape[1] != len(self.graph.variables):
+            raise ShapeError(f"got points {rows.shape}; wanted (t, {len(self.graph.variables)})")
+        return np.array([self.codes(list(row), f"$.points[{i}]") for i, row in enumerate(rows)]).reshape(rows.shape)
+
     def _within(self, X: Float[np.ndarray, "*t n"]) -> Float[np.ndarray, "*t n"]:
         """Points without rounding errors at bounds and grids."""
         X = np.clip(X, self.domain.low, self.domain.high)
@@ -396,8 +493,11 @@ class Problem:
 
     def named(self, point: Float[np.ndarray, " n"]) -> dict[str, Any]:
         """Joint point as a table of its variables' values; without those of agents that take no part."""
-        coded = self.coded(point)
-        return {v: self.variables[v].value(code) for v, code in coded.items()} if self.is_mixed else coded
+        return self.valued(self.coded(point))
+
+    def valued(self, coded: Mapping[str, float]) -> dict[str, Any]:
+        """Values of variables from a table of their codes."""
+        return {v: self.variables[v].value(code) if self.is_mixed else code for v, code in coded.items()}
 
     def coded(self, point: Float[np.ndarray, " n"]) -> dict[str, float]:
         """Joint point as a table of its variables' codes; without those of agents that take no part."""
@@ -426,8 +526,12 @@ class Problem:
 
     def to_plain(self) -> dict[str, Any]:
         """Problem as plain data for ``from_plain``."""
-        graph = self.graph
-        limits = {"no_go": msgspec.json.decode(msgspec.json.encode(self.no_go))} if self.no_go else {}
+        graph, types = self.graph, self.domain.variables if isinstance(self.domain, MixedDomain) else ()
+        limits = {
+            key: msgspec.json.decode(msgspec.json.encode(told))
+            for key, told in (("no_go", self.no_go), ("constraints", self.constraints), ("types", types))
+            if told
+        }
         return {
             "structure": self.structure,
             "is_field": self.is_field,
@@ -439,8 +543,8 @@ class Problem:
             "variable_owners": list(graph.variable_owners),
             "low": self.domain.low.tolist(),
             "high": self.domain.high.tolist(),
-            **({"types": msgspec.to_builtins(self.domain.variables)} if isinstance(self.domain, MixedDomain) else {}),
             **limits,
+            **({"ranges": {name: list(ends) for name, ends in self.ranges.items()}} if self.ranges else {}),
             **{key: told for key in _TOLD if (told := getattr(self, key)) != getattr(Problem, key)},
         }
 
@@ -454,7 +558,8 @@ class Problem:
             domain = MixedDomain.of([variable_of(given, "$.types") for given in plain["types"]])
         kind = {key: plain[key] for key in ("structure", "is_field", "outcomes")}
         kind |= {key: plain[key] for key in _TOLD if key in plain}
-        return cls(FactorGraph(scopes=scopes, **names), domain, **kind).with_no_go(plain.get("no_go", ()))
+        made = cls(FactorGraph(scopes=scopes, **names), domain, **kind).with_no_go(plain.get("no_go", ()))
+        return made.with_constraints(plain.get("constraints", ())).with_limits(plain.get("ranges", {}))
 
 
 def _level(given: object) -> float:

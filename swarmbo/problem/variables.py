@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from msgspec.structs import force_setattr
 
 from swarmbo.boundary.values import exact, real_array, short
@@ -16,6 +17,7 @@ from swarmbo.spaces import Domain
 
 _MOST = 10_000  # values of a categorical variable
 _ALL: Any = np.s_[:]
+_ROUNDING = 1e-15  # of the larger bound
 _SLACK = 1e-6  # of a step: values this near to one of the grid are taken for it
 
 Choice = str | bool | int | float | None
@@ -42,13 +44,21 @@ class _Number(Settings, frozen=True, tag_field="kind"):
     @property
     def wanted(self) -> str:
         """Values of the variable, in words."""
+        return f"{'an integer' if isinstance(self, Integer) else 'a number'} from {self.in_words}"
+
+    @property
+    def in_words(self) -> str:
+        """Range of the variable: ``1 to 9``, ``0.001 to 1, logarithmic``."""
         spaced = f" in steps of {self.axis.step:g}" if self.axis.step not in (0.0, 1.0) else ""
-        return f"{'an integer' if isinstance(self, Integer) else 'a number'} from {self.low:g} to {self.high:g}{spaced}"
+        return f"{self.low:g} to {self.high:g}{spaced}{', logarithmic' if self.axis.is_log else ''}"
 
     def code(self, value: object) -> float | None:
         """Code of a value; None if it is no number."""
         number = None if isinstance(value, str | bool) else real_array(value)
         return None if number is None or number.shape != () else float(number)
+
+    def of_text(self, text: str) -> None:
+        """None: a table's numbers are read as such."""
 
     def has(self, code: float) -> bool:
         """True for the code of a value, but for rounding errors."""
@@ -85,8 +95,10 @@ class Real(_Number, frozen=True, tag_field="kind", kw_only=False, tag="real"):
         return Axis(self.low, self.high, self.step or 0.0, self.log)
 
     def value(self, code: float) -> float:
-        """Value of a code."""
-        return code
+        """Value of a code; on a grid without rounding errors: 0.6, not 0.6000000000000001."""
+        rounded = float(f"{code:.12g}")
+        is_error = abs(rounded - code) <= _ROUNDING * max(abs(self.low), abs(self.high))
+        return rounded if self.step is not None and is_error and self.low <= rounded <= self.high else code
 
 
 class Integer(_Number, frozen=True, tag_field="kind", kw_only=False, tag="integer"):
@@ -140,16 +152,18 @@ class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="c
         {'channel': 6}
     """
 
-    values: tuple[Choice, ...]
+    values: Sequence[Choice]
     ordered: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = self.values if isinstance(self.values, tuple) else tuple(self.values)
-        values = tuple(exact(value.item() if isinstance(value, np.generic) else value) for value in given)
+        given: Any = self.values
+        is_list = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str)
+        require(self, "values", lambda _: is_list, "a list of values")
+        values = tuple(exact(value.item() if isinstance(value, np.generic) else value) for value in self.values)
         force_setattr(self, "values", values)
-        is_plain = all(value is None or isinstance(value, str | bool | int | float) for value in values)
-        require(self, "values", lambda _: is_plain, "texts, numbers, booleans or None")
+        is_plain = all(v is None or isinstance(v, str | int) or (type(v) is float and isfinite(v)) for v in values)
+        require(self, "values", lambda _: is_plain, "texts, finite numbers, booleans or None")
         are_distinct = 2 <= len(set(map(_key, values))) == len(values) <= _MOST
         require(self, "values", lambda _: are_distinct, f"2 to {_MOST:,} different values")
 
@@ -167,6 +181,11 @@ class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="c
         ]
         return float(found[0]) if found else None
 
+    def of_text(self, text: str) -> float | None:
+        """Position of the value that is written like this; None if there is none."""
+        found = [i for i, own in enumerate(self.values) if str(own) == text]
+        return float(found[0]) if found else None
+
     def value(self, code: float) -> Choice:
         """Value at a position."""
         return self.values[round(code)]
@@ -179,6 +198,11 @@ class Categorical(Settings, frozen=True, tag_field="kind", kw_only=False, tag="c
     def wanted(self) -> str:
         """Values of the variable, in words."""
         return f"one of {short(list(self.values))}"
+
+    @property
+    def in_words(self) -> str:
+        """Values of the variable: ``'a', 'b', 'c'``."""
+        return short(list(self.values)).strip("[]")
 
 
 Variable = Real | Integer | Categorical
@@ -200,6 +224,11 @@ class Axis:
     high: float
     step: float = 0.0
     is_log: bool = False
+
+    @property
+    def count(self) -> int:
+        """Number of codes on the grid; 0 without a step."""
+        return round((self.high - self.low) / self.step) + 1 if self.step else 0
 
     def has(self, code: float) -> bool:
         """True within the bounds and on the grid, but for rounding errors."""
@@ -227,6 +256,15 @@ class MixedDomain(Domain):
     """
 
     variables: tuple[Variable, ...] = ()
+
+    @staticmethod
+    def types_of(bounds: Mapping[str, Any], at: str) -> dict[str, Variable]:
+        """Variables from a user's table of bounds and types.
+
+        Raises:
+            ConfigError: If an entry is none; it names the variable.
+        """
+        return {name: variable_of(given, f"{at}.{name}") for name, given in bounds.items()}
 
     @classmethod
     def of(cls, variables: Sequence[Variable]) -> Domain:
@@ -276,15 +314,41 @@ class MixedDomain(Domain):
         n_steps = np.clip(np.rint((X - low) / step), 0.0, np.rint((high - low) / step))
         return np.where(steps > 0.0, low + n_steps * step, X)
 
+    def cells(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
+        """Number of each point's cell along its axis, from 0; of axes without a grid 0, NaN of NaN."""
+        counts = self.counts[columns]
+        place = np.clip(np.floor(U * counts), 0.0, np.maximum(counts - 1.0, 0.0))
+        is_uneven = self._is_log[columns] & (counts > 0.0)
+        if is_uneven.any():  # cells of a logarithmic axis differ in width
+            steps = np.where(is_uneven, self.steps[columns], 1.0)
+            place = np.where(is_uneven, np.rint((self.from_unit(U, columns) - self.low[columns]) / steps), place)
+        return place
+
     def snapped(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
         """Points of the unit cube, moved to the centres of their cells on axes with a grid."""
-        return np.where(self.steps[columns] > 0.0, self.to_unit(self.from_unit(U, columns), columns), U)
+        return self.centres(U, self.cells(U, columns), columns)
 
-    def position(self, U: Float[np.ndarray, "*n d"], columns: Any = _ALL) -> Float[np.ndarray, "*n d"]:
-        """Number of each cell along its axis, from 0; 0 on axes without a grid."""
-        steps = self.steps[columns]
-        gaps = self.from_unit(U, columns) - self.low[columns]
-        return np.rint(np.where(steps > 0.0, gaps / np.where(steps > 0.0, steps, 1.0), 0.0 * gaps))
+    def centres(
+        self, U: Float[np.ndarray, "*n d"], cells: Float[np.ndarray, "*n d"], columns: Any = _ALL
+    ) -> Float[np.ndarray, "*n d"]:
+        """Centres of cells, on axes with a grid; the points themselves on others."""
+        counts = self.counts[columns]
+        out = np.where(counts > 0.0, (cells + 0.5) / np.maximum(counts, 1.0), U)
+        is_uneven = self._is_log[columns] & (counts > 0.0)
+        if is_uneven.any():
+            out = np.where(is_uneven, self.to_unit(self.low[columns] + cells * self.steps[columns], columns), out)
+        return out
+
+    @cached_property
+    def counts(self) -> Float[np.ndarray, " d"]:
+        """Number of values on axes with a grid; 0 on others."""
+        step = np.where(self.steps > 0.0, self.steps, 1.0)
+        return np.where(self.steps > 0.0, np.rint((self.high - self.low) / step) + 1.0, 0.0)
+
+    def is_used_up(self, U: Float[np.ndarray, "m d"], columns: Int[np.ndarray, " a"]) -> bool:
+        """True if points have all joint values of some coordinates; never if one of these has no grid."""
+        n_values = float(np.prod(self.counts[columns]))
+        return 0.0 < n_values <= len(U) and len(np.unique(self.cells(U[:, columns], columns), axis=0)) >= n_values
 
     def part(self, columns: Sequence[int]) -> Domain:
         """Box of some coordinates."""
@@ -294,11 +358,9 @@ class MixedDomain(Domain):
     def levels(self) -> dict[int, Float[np.ndarray, " k"]]:
         """Places of all values in the unit cube, by coordinate; without those of real numbers."""
         out = dict[int, np.ndarray]()
-        for column, (low, high, step) in enumerate(zip(self.low, self.high, self.steps, strict=True)):
-            if step:
-                X = np.tile(self.low, (round((high - low) / step) + 1, 1))
-                X[:, column] = low + step * np.arange(len(X))
-                out[column] = self.to_unit(X)[:, column]
+        for column in np.flatnonzero(self.counts).tolist():
+            numbers = np.arange(self.counts[column])[:, None]
+            out[column] = self.centres(numbers, numbers, np.array([column]))[:, 0]
         return out
 
 

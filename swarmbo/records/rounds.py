@@ -16,9 +16,9 @@ class Query(msgspec.Struct, frozen=True, eq=False):
 
     Args:
         id: Id, for ``tell``.
-        point: Value of each variable, in physical units; in a field ``agent[0]``, ``agent[1]``, … are the coordinates
-            of the agent's location.
-        points: Own variables (m,) of each agent; in a field the location (d,) of its measurement.
+        point: Value of each variable, in physical units or of the variable's own type; in a field ``agent[0]``,
+            ``agent[1]``, … are the coordinates of the agent's location.
+        points: Values (m,) of each agent's own variables; in a field the location (d,) of its measurement.
         mean: Expected total of a function, in the unit of the outcome; None in the initial design, for methods without
             a belief, and in a field.
         std: Standard deviation of that.
@@ -41,7 +41,7 @@ class Query(msgspec.Struct, frozen=True, eq=False):
     """
 
     id: str
-    point: dict[str, float]
+    point: dict[str, Any]
     points: dict[str, np.ndarray]
     mean: float | None = None
     std: float | None = None
@@ -62,14 +62,15 @@ class Evaluation(msgspec.Struct, frozen=True):
     """One location and its outcome.
 
     Args:
-        location: Location in the unit of the action space; for a joint point one value per variable, in the
-            environment's order.
+        location: Location in the unit of the action space; for a joint point one number per variable, in the
+            environment's order: its value, or the position of a choice in its list.
         measurement: Noisy outcome in its physical unit, for a joint point the sum of all factors; None if it, or a part
             of it, failed.
         factors: Outcome of each factor, if observed individually; None for a failed one.
         mean: Prediction of the team before.
         std: Standard deviation of the prediction.
         noise_std: Standard deviation of the noise of the measurement, or of each factor's outcome; left out if unknown.
+        point: Value of each variable of a joint point; left out if all are real numbers.
     """
 
     location: list[float]
@@ -78,6 +79,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     mean: float | None = None
     std: float | None = None
     noise_std: float | dict[str, float] | UnsetType = UNSET
+    point: dict[str, Any] | UnsetType = UNSET
 
     @property
     def known_noise(self) -> float:
@@ -94,8 +96,8 @@ class Sample(msgspec.Struct, frozen=True):
 
     Args:
         agent: Name of the agent.
-        location: Actual location of the measurement, in the unit of the action space; of a function, the values of the
-            agent's own variables.
+        location: Actual location of the measurement, in the unit of the action space; of a function, the numbers of the
+            agent's own variables, as in ``Evaluation.location``.
         measurement: Noisy outcome in its physical unit; None if it failed.
         target: Requested action; None for the measurement at reset.
         distance: Distance travelled, in the unit of the action space; 0 if unknown.
@@ -136,7 +138,7 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Args:
         location: Location in physical units: in a field, or the values of a function's variables in the order of its
-            graph.
+            graph; of a choice, the position in its list.
         mean: Mean in the unit of the outcome; of a function that of the total.
         std: Standard deviation of the mean.
         point: Value of each variable of a function.
@@ -159,7 +161,7 @@ class Recommendation(msgspec.Struct, frozen=True, omit_defaults=True):
     location: list[float]
     mean: float
     std: float
-    point: dict[str, float] | None = None
+    point: dict[str, Any] | None = None
 
 
 class Score(msgspec.Struct, frozen=True):

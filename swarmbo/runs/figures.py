@@ -34,7 +34,6 @@ from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scenario import make_environment
 from swarmbo.runs.world import has_scene, is_filmed
 from swarmbo.runs.world_record import WorldRecord, graph_in_use, read_truth, read_world
-from swarmbo.spaces import Domain
 from swarmbo.team import Team
 
 _NOTE = "figures.json"
@@ -57,7 +56,7 @@ def world_of(folder: RunFolder) -> World:
     record = read_world(folder)
     arrays = read_truth(folder)
     return World(
-        domain=Domain(np.array(record.low), np.array(record.high)),
+        domain=record.domain,
         name=_shortened(record.name, _LONGEST_NAME),
         unit=_shortened(record.unit, _LONGEST_UNIT),
         axis_unit=_shortened(record.axis_unit, _LONGEST_UNIT),
@@ -66,6 +65,7 @@ def world_of(folder: RunFolder) -> World:
         maximum=record.maximum,
         argmax=None if record.argmax is None else np.array(record.argmax),
         variables=tuple(record.variables),
+        types=tuple(record.types),
         graph=_graph_of(record),
         standpoints={agent: np.array(place) for agent, place in record.standpoints.items()},
         goal=record.goal,

@@ -75,7 +75,7 @@ class Decided:
 def record_round(
     previous: RoundRecord,
     team: Team,
-    actions: Mapping[str, np.ndarray],
+    actions: Mapping[str, Any],
     infos: Infos,
     links: list[tuple[str, str]],
     truth: GroundTruth | None,
@@ -83,14 +83,19 @@ def record_round(
 ) -> RoundRecord:
     """Record of a round after the measurements were learned; without ``decided`` of the last decision."""
     decided = decided or Decided.last(team)
-    query = decided.query
+    query, world = decided.query, team.world
     before = {sample.agent: sample.location for sample in previous.samples}
     samples: list[Sample] = []
     for agent in team.agents:
-        target = actions[agent].tolist() if agent in actions else None
+        info = infos.get(agent, {})
+        if isinstance(world, FunctionWorld):
+            target = world.coded(agent, actions[agent]) if agent in actions else None
+            info = {**info, "location": world.coded(agent, info.get("location"))}
+        else:
+            target = actions[agent].tolist() if agent in actions else None
         place = target if agent in infos and target is not None else before.get(agent, target)
         if place is not None:
-            samples.append(_sample(agent, infos.get(agent, {}), target, place, _prediction(query, agent)))
+            samples.append(_sample(agent, info, target, place, _prediction(query, agent)))
     record = RoundRecord(
         round=previous.round + 1,
         samples=samples,
@@ -173,7 +178,8 @@ def _believed(team: Team, truth: GroundTruth | None) -> _Believed:
     found, world = team.recommend(), team.world
     if found is None or found.point is None or not isinstance(world, FunctionWorld):
         return _Believed(0.0, None)
-    place = Recommendation(world.place(found.point), found.mean, found.std)
+    place = world.place(found.point)
+    place = Recommendation(place, found.mean, found.std, world.named(place) if world.is_typed else None)
     return _Believed(noise_std_of(team.model), msgspec.to_builtins(team.model.learned), place)
 
 
@@ -206,7 +212,8 @@ def _best(so_far: Recommendation | None, evaluations: Sequence[Evaluation], nois
         value = evaluation.measurement
         if value is not None and (so_far is None or value > so_far.mean):
             known = evaluation.known_noise
-            so_far = Recommendation(evaluation.location, value, noise_std if math.isnan(known) else known)
+            std, point = noise_std if math.isnan(known) else known, evaluation.point
+            so_far = Recommendation(evaluation.location, value, std, None if isinstance(point, UnsetType) else point)
     return so_far
 
 
@@ -225,12 +232,13 @@ def evaluation_of(team: Team, infos: Infos, query: Query | None) -> Evaluation |
     place = world.place(query.point if point is None else point)
     told = world.noise_std(infos)
     noise = UNSET if told == {} or told != told else told  # a NaN is not equal to itself
+    named = world.named(place) if world.is_typed else UNSET
     if not isinstance(outcome, dict):
-        return Evaluation(place, outcome, mean=query.mean, std=query.std, noise_std=noise)
+        return Evaluation(place, outcome, mean=query.mean, std=query.std, noise_std=noise, point=named)
     factors = {factor: outcome.get(factor) for factor in team.graph.factors}
     known = [value for value in factors.values() if value is not None]
     total = math.fsum(known) if len(known) == len(factors) else None
-    return Evaluation(place, total, factors, query.mean, query.std, noise)
+    return Evaluation(place, total, factors, query.mean, query.std, noise, named)
 
 
 def noise_std_of(model: Model) -> float:
@@ -292,10 +300,7 @@ def find_references(
 
 def _centralised(scenario: Scenario, team: Team, world: FunctionWorld, truth: GroundTruth) -> tuple[float, np.ndarray]:
     """Isotropic Gaussian process that observes the true total of its points: its best value and location."""
-    bounds = {
-        v: (float(a), float(b)) for v, a, b in zip(team.graph.variables, team.domain.low, team.domain.high, strict=True)
-    }
-    alone = Team(None, bounds, coordination="isotropic-gp", seed=scenario.seed, rounds=scenario.rounds)
+    alone = Team(None, team.problem.variables, coordination="isotropic-gp", seed=scenario.seed, rounds=scenario.rounds)
     best, where = -np.inf, np.zeros(0)
     for _ in range(scenario.rounds):
         query = alone.ask()

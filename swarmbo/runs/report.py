@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from rich.table import Table
 
 from swarmbo.boundary.html import html_table
+from swarmbo.boundary.values import short
 from swarmbo.metrics.scores import METRIC_TEXT, METRICS, MORE_IS_BETTER
 from swarmbo.records import TRUE_MAXIMUM, Goal, LinkReport, Recommendation, Score, Traffic
 from swarmbo.runs.world_record import ScopeInUse
@@ -309,8 +310,11 @@ def _found(place: Recommendation | None, unit: str, axis_unit: str, *, with_std:
     if with_std:
         decimals = max(0, 1 - math.floor(math.log10(place.std))) if place.std > 0 else 4
         value = f"{place.mean:,.{decimals}f} ± {place.std:,.{decimals}f} {unit}".rstrip()
-    shown = place.location if len(place.location) <= _MOST_COORDINATES else place.location[: _MOST_COORDINATES - 1]
-    where = ", ".join(f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}" for x in shown)
+    values = place.location if place.point is None else list(place.point.values())
+    shown = values if len(values) <= _MOST_COORDINATES else values[: _MOST_COORDINATES - 1]
+    where = ", ".join(
+        short(x) if not isinstance(x, float) else f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}" for x in shown
+    )
     if len(shown) < len(place.location):
         where += f", … {len(place.location)} values"
     return f"{value} at ({where}) {axis_unit}".rstrip()

@@ -46,7 +46,8 @@ def measurements(records: Sequence[RoundRecord], world: WorldRecord, scenario: S
         common = {"scenario": scenario.name, "seed": scenario.seed, "round": record.round, "query": record.query}
         found = _of_field(record) if record.joint is None else _of_function(record, record.joint, world)
         for place, row in found:
-            rows.append({**common, **dict(zip(axes.values(), place, strict=False)), **row})
+            values = world.named(place).values() if world.types else place
+            rows.append({**common, **dict(zip(axes.values(), values, strict=False)), **row})
     return {name: [row.get(name) for row in rows] for name in (*_BEFORE, *axes.values(), *_AFTER)}
 
 
@@ -133,15 +134,25 @@ def write_parquet(table: Columns, path: str | os.PathLike[str]) -> None:
     """Write the table as Parquet, completely or not at all."""
     arrow = needed("pyarrow", "pandas", "Parquet")
     parquet = needed("pyarrow.parquet", "pandas", "Parquet")
-    types = {"text": arrow.string(), "whole": arrow.int64(), "number": arrow.float64()}
-    arrays = {name: arrow.array(cells, types[_kind(name)]) for name, cells in table.items()}
+    types = {"text": arrow.string(), "whole": arrow.int64(), "number": arrow.float64(), "mixed": arrow.string()}
+    kinds = {name: _kind(name, cells) for name, cells in table.items()}
+    texts = {
+        name: [None if cell is None else str(cell) for cell in table[name]] for name in kinds if kinds[name] == "mixed"
+    }
+    arrays = {name: arrow.array(cells, types[kinds[name]]) for name, cells in {**table, **texts}.items()}
     with replacing(Path(path)) as file:
         parquet.write_table(arrow.table(arrays), file)
 
 
-def _kind(name: str) -> str:
-    return "text" if name in _TEXTS else "whole" if name in _WHOLE else "number"
+def _kind(name: str, cells: Sequence[Any]) -> str:
+    """Kind of a column; choices may be ``mixed``: texts, numbers, booleans and None."""
+    if name in (*_TEXTS, *_WHOLE):
+        return "text" if name in _TEXTS else "whole"
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds == {int}:
+        return "whole"
+    return "text" if kinds == {str} else "number" if kinds <= {int, float} else "mixed"
 
 
 def _typed(name: str, cells: list[Any]) -> Any:
-    return np.array(cells, dtype=float) if _kind(name) == "number" else cells
+    return np.array(cells, dtype=float) if _kind(name, cells) == "number" else cells

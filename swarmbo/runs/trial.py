@@ -170,15 +170,15 @@ def _ask_until_designed(team: Team) -> None:
 
 
 def _give_data(team: Team, count: int) -> None:
-    """Add measurements of a smooth function with some noise at random places."""
+    """Add measurements of a smooth function with some noise at random places, in values of its types."""
     rng = stream(0, "trial")
-    low, high = team.domain.low, team.domain.high
-    U = rng.random((count, len(low)))
+    U = rng.random((count, team.domain.n_dims))
     parts = np.sin(3.0 * U) + 0.1 * rng.standard_normal(U.shape)
     outcomes = parts.mean(axis=1)
     if team.outcomes == "per-factor" and not team.problem.is_field:
         outcomes = np.repeat(outcomes[:, None], len(team.graph.factors), axis=1)
-    team.attach(low + U * (high - low), outcomes)
+    X = team.domain.from_unit(U)
+    team.attach([list(team.problem.named(x).values()) for x in X] if team.problem.is_mixed else X, outcomes)
 
 
 def _bound_memory() -> None:

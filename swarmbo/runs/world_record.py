@@ -11,6 +11,8 @@ from swarmbo.belief.model.groupings import graph_of_groups
 from swarmbo.boundary.seals import digest_of_arrays
 from swarmbo.errors import RunFolderError
 from swarmbo.graph import FactorGraph
+from swarmbo.problem.coding import coding_of
+from swarmbo.problem.variables import MixedDomain, Variable
 from swarmbo.records import TRUE_MAXIMUM, Goal, GroundTruth, Labels, RoundRecord
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scenario import Scenario
@@ -36,6 +38,7 @@ class WorldRecord(msgspec.Struct, frozen=True):
         argmax: One location (d,) of it.
         variables: Names of the coordinates of a joint point; empty in a field.
         variable_owners: Agent of each variable.
+        types: Type of each variable; empty if all are real numbers on linear axes.
         scopes: Variables of each factor; None if hidden.
         owners: Agent of each factor.
         standpoints: Positions of static agents; empty if unknown.
@@ -59,6 +62,7 @@ class WorldRecord(msgspec.Struct, frozen=True):
     argmax: list[float] | None = None
     variables: list[str] = []
     variable_owners: dict[str, str] = {}
+    types: list[Variable] = []
     scopes: dict[str, list[str]] | None = None
     owners: dict[str, str] | None = None
     standpoints: dict[str, list[float]] = {}
@@ -68,6 +72,19 @@ class WorldRecord(msgspec.Struct, frozen=True):
     maximum_is: str = TRUE_MAXIMUM
     no_go: list[list[list[list[float]]]] = []
     bases: dict[str, list[float]] = {}
+
+    @property
+    def domain(self) -> Domain:
+        """Box of locations, or of joint points in codes."""
+        return MixedDomain.of(self.types) if self.types else Domain(np.array(self.low), np.array(self.high))
+
+    def named(self, location: Sequence[float]) -> dict[str, Any]:
+        """Values of the variables of a joint point."""
+        codes = dict(zip(self.variables, location, strict=False))
+        if not self.types:
+            return dict(codes)
+        types = zip(codes.items(), self.types, strict=True)
+        return {name: of.value(code) if of.has(code) else None for (name, code), of in types}
 
 
 def keep_world(
@@ -145,6 +162,7 @@ def _places(team: Team) -> tuple[Domain, dict[str, Any]]:
     if not isinstance(world, FunctionWorld):
         return team.domain, {}
     table: dict[str, Any] = {"variables": list(world.variables), "variable_owners": dict(world.variable_owners)}
+    table["types"] = list(world.types.values()) if world.is_typed else []
     if world.graph is not None:
         table["scopes"] = {factor: list(graph.scope(factor)) for factor in graph.factors}
         table["owners"] = {factor: graph.owner(factor) for factor in graph.factors}
@@ -166,7 +184,7 @@ def scopes_in_use(record: RoundRecord, world: WorldRecord) -> list[ScopeInUse]:
     if not world.variables or record.hyperparameters is None:
         return []
     learned = msgspec.convert(record.hyperparameters, Learned)
-    groups = _groups(learned, _variables(world))
+    groups = _groups(learned, world)
     outputscales = learned.hyperparameters.in_one_unit().outputscales
     # no groups, or a user's acquisition with other factors
     if len(groups) != len(outputscales):
@@ -177,18 +195,26 @@ def scopes_in_use(record: RoundRecord, world: WorldRecord) -> list[ScopeInUse]:
 
 def graph_in_use(record: RoundRecord, world: WorldRecord) -> FactorGraph | None:
     """Graph of these scopes with the world's owners; None without scopes."""
-    scopes, variables = scopes_in_use(record, world), _variables(world)
-    if not scopes:
-        return None
+    scopes = scopes_in_use(record, world)
+    return graph_of_groups(_whole(world), [scope.variables for scope in scopes]) if scopes else None
+
+
+def _whole(world: WorldRecord) -> FactorGraph:
+    """Graph of one factor over the variables of the team's graph."""
+    variables = _variables(world)
     owners = tuple(world.variable_owners[variable] for variable in variables)
-    whole = FactorGraph(("+".join(["sum", *variables]),), (variables,), owners[:1], variables, owners)
-    return graph_of_groups(whole, [scope.variables for scope in scopes])
+    return FactorGraph(("+".join(["sum", *variables]),), (variables,), owners[:1], variables, owners)
 
 
-def _groups(learned: Learned, variables: Sequence[str]) -> Sequence[Sequence[str]]:
+def _groups(learned: Learned, world: WorldRecord) -> Sequence[Sequence[str]]:
+    graph, types = _whole(world), dict(zip(world.variables, world.types, strict=False))
+    coding = coding_of(graph, MixedDomain.of([types[variable] for variable in graph.variables])) if types else None
+    read, groups = graph if coding is None else coding.inner, learned.scopes
     if learned.structure is not None:
-        return [[variables[i] for i in scope] for scope in learned.structure.scopes]
-    return learned.scopes if learned.scopes is not None and len(learned.scopes) > 1 else ()
+        groups = [[read.variables[i] for i in scope] for scope in learned.structure.scopes]
+    elif groups is None or len(groups) < 2:
+        return ()
+    return groups if coding is None else coding.over(graph_of_groups(read, groups)).scopes
 
 
 def _variables(world: WorldRecord) -> tuple[str, ...]:

@@ -186,6 +186,7 @@ class Desk:
         problem, outcomes, service = self.ledger.team.problem, self._outcomes, self.service
         names = place_names(problem.box.n_dims) if problem.is_field else problem.graph.variables
         ends = zip(problem.box.low.tolist(), problem.box.high.tolist(), strict=True)
+        types = list(problem.variables.values()) if problem.is_mixed else ends
         pending = [
             Waiting(query, self.ledger.asked(query).point or {}, lease.until, self.ledger.losses(query))
             for query, lease in self._leases.items()
@@ -198,7 +199,7 @@ class Desk:
             told=self.ledger.n_told,
             failed=sum(value is None for value in outcomes),
             now=self._clock(),
-            variables=dict(zip(names, ends, strict=True)),
+            variables=dict(zip(names, types, strict=True)),
             is_field=problem.is_field,
             unit=service.unit,
             maximum=service.maximum,

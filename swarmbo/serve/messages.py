@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from swarmbo.problem.variables import Choice, Variable
 from swarmbo.settings import Settings
 
 LONGEST_LEASE = 366 * 86_400.0  # s
@@ -38,7 +39,7 @@ class TellRequest(Settings, frozen=True):
 
     outcome: float | dict[str, float | None] | UnsetType | None = UNSET
     failed: bool = False
-    point: dict[str, float] | None = None
+    point: dict[str, Choice] | None = None
     locations: dict[str, list[float]] | None = None
     noise_std: float | dict[str, float] | None = None
 
@@ -58,7 +59,7 @@ class Asked(msgspec.Struct, frozen=True):
     """
 
     query: str
-    point: dict[str, float]
+    point: dict[str, Choice]
     locations: dict[str, list[float]]
     until: float | None
     told: bool
@@ -89,7 +90,7 @@ class Waiting(msgspec.Struct, frozen=True):
     """A pending query, its point or locations, the end of its lease in s since 1970, and the number of ended leases."""
 
     query: str
-    point: dict[str, float]
+    point: dict[str, Choice]
     until: float
     handed_on: int
 
@@ -99,8 +100,8 @@ class Best(msgspec.Struct, frozen=True):
 
     outcome: float | None = None
     query: str | None = None
-    point: dict[str, float] | None = None
-    recommended: dict[str, float] | None = None
+    point: dict[str, Choice] | None = None
+    recommended: dict[str, Choice] | None = None
     mean: float | None = None
     std: float | None = None
 
@@ -116,7 +117,7 @@ class State(msgspec.Struct, frozen=True):
         told: Number of queries told.
         failed: Number of outcomes that failed.
         now: Time of the service, s since 1970.
-        variables: (low, high) of each variable.
+        variables: (low, high) of each variable, or its type.
         is_field: True if agents measure at locations of their own.
         unit: Unit of outcomes, if known.
         maximum: Maximum of the function, if known.
@@ -134,7 +135,7 @@ class State(msgspec.Struct, frozen=True):
     told: int
     failed: int
     now: float
-    variables: dict[str, tuple[float, float]]
+    variables: dict[str, tuple[float, float] | Variable]
     is_field: bool
     unit: str
     maximum: float | None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from math import fsum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from swarmbo.boundary.values import LARGEST_OUTCOME
 from swarmbo.deciding.tables import place_names
@@ -19,7 +19,7 @@ class Outcome(NamedTuple):
     """Outcome of a query, in a field that of one agent: value (None: failed), actual point, told values by factor."""
 
     value: float | None
-    point: dict[str, float]
+    point: dict[str, Any]
     factors: Mapping[str, float | None]
 
 

@@ -11,12 +11,14 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete
 from pettingzoo.test import parallel_api_test
 
 from swarmbo.records import GroundTruth
 from swarmbo.spaces import Domain
 from swarmbo.testing.claims import claim, claim_equal, claim_offers, refuse
 from swarmbo.worlds import FieldWorld, FunctionWorld, Report
+from swarmbo.worlds.actions import variables_of
 
 _TOLD = ("observations", "rewards", "terminations", "truncations", "infos")  # what step() returns
 _AHEAD = 4  # steps before an episode is copied or saved
@@ -69,9 +71,18 @@ def _episode(env: Any, cycles: int, seed: int | None = None) -> list[Any]:
     return told
 
 
-def _drawn_actions(env: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    boxes = {agent: env.action_space(agent) for agent in env.agents}
-    return {agent: rng.uniform(box.low, box.high).astype(box.dtype) for agent, box in boxes.items()}
+def _drawn_actions(env: Any, rng: np.random.Generator) -> dict[str, Any]:
+    return {agent: _drawn(env.action_space(agent), rng) for agent in env.agents}
+
+
+def _drawn(space: Any, rng: np.random.Generator) -> Any:
+    if isinstance(space, Dict):
+        return {key: _drawn(inner, rng) for key, inner in space.spaces.items()}
+    if isinstance(space, Box):
+        return np.asarray(rng.uniform(space.low, space.high)).astype(space.dtype)
+    if isinstance(space, Discrete):
+        return int(rng.integers(space.start, space.start + space.n))
+    return rng.integers(space.start, space.start + space.nvec).astype(space.dtype)
 
 
 def _check_api(env: Any, cycles: int) -> None:
@@ -88,10 +99,12 @@ def _check_spaces(env: Any) -> None:
     claim_offers(env, "possible_agents", "action_space", "observation_space", "reset", "step", "unwrapped")
     for agent in env.possible_agents:
         space = env.action_space(agent)
+        wanted, is_function = "a finite Box of floats, one axis", hasattr(env.unwrapped, "factor_graph")
         try:
-            Domain.of_space(space)
+            variables_of(space, agent) if is_function else Domain.of_space(space)
         except ValueError as error:
-            refuse(f"action space of {agent!r}", str(error), "a finite Box of floats, one axis")
+            wanted += ", Discrete, MultiDiscrete, or a Dict of these" if is_function else ""
+            refuse(f"action space of {agent!r}", str(error), wanted)
         for name, spaces in (("action_space", env.action_space), ("observation_space", env.observation_space)):
             same = spaces(agent) is spaces(agent)
             claim(same, f"{name}({agent!r}) asked twice", "two objects", "the same one; seeds are lost otherwise")

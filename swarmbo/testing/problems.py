@@ -1,6 +1,6 @@
 """Test problems for coordination methods: small graphs, and sums of smooth functions with one maximum."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import networkx as nx
@@ -43,6 +43,11 @@ class Bowls:
     high: Float[np.ndarray, " n"]
     starts: Float[np.ndarray, "k n"]
     allowed: frozenset[str] | None = None
+
+    @property
+    def levels(self) -> Mapping[str, Float[np.ndarray, " k"]]:
+        """None: all variables are real numbers."""
+        return {}
 
     @property
     def n_exchanges(self) -> int:

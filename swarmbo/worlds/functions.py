@@ -1,11 +1,11 @@
 """Worlds of agents that jointly set the variables of one function."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
 import numpy as np
-from gymnasium.spaces import Box
 from jaxtyping import Float
 from pettingzoo import ParallelEnv
 
@@ -14,8 +14,9 @@ from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem
 from swarmbo.problem.data import News
+from swarmbo.problem.variables import MixedDomain
 from swarmbo.settings import convert
-from swarmbo.spaces import Domain
+from swarmbo.worlds.actions import Form
 from swarmbo.worlds.infos import Infos, Report, Step
 from swarmbo.worlds.protocol import EnvironmentWorld, Offers, Positions
 
@@ -26,14 +27,15 @@ class ToldGraph(msgspec.Struct, frozen=True):
     """Result of ``env.unwrapped.factor_graph()``.
 
     Args:
-        bounds: (low, high) of every variable, physical, in the order of joint points.
+        bounds: (low, high) of every variable, physical, in the order of joint points; or the table of its type:
+            ``{"kind": "integer", "low": 1, "high": 9}``, ``{"kind": "categorical", "values": ["a", "b"]}``.
         variable_owners: The agent that sets each variable.
         scopes: Variables of each factor; None if hidden.
         owners: Agent of each factor.
         outcomes: Kind of outcomes that agents receive.
     """
 
-    bounds: dict[str, tuple[float, float]]
+    bounds: dict[str, Any]
     variable_owners: dict[str, str]
     scopes: dict[str, list[str]] | None = None
     owners: dict[str, str] | None = None
@@ -46,9 +48,10 @@ class FunctionWorld(EnvironmentWorld):
     Variables in no factor stay in the middle of their range.
 
     Args:
-        env: A ``ParallelEnv`` with ``factor_graph()``. The ``Box`` of an agent's actions has its own variables, in the
-            order of ``bounds``. Infos have ``"measurement"``, the total, or ``"factors"`` with outcomes per factor, and
-            ``"location"``. ``interaction_graph()`` is optional.
+        env: A ``ParallelEnv`` with ``factor_graph()``. An agent's actions have its own variables, in the order of
+            ``bounds``, in the form of its action space (``swarmbo.worlds.actions.Form``). Infos have ``"measurement"``,
+            the total, or ``"factors"`` with outcomes per factor, and ``"location"``, the action that was carried out.
+            ``interaction_graph()`` is optional.
         told: The graph, for an environment without one.
 
     Raises:
@@ -67,21 +70,21 @@ class FunctionWorld(EnvironmentWorld):
             raise ConfigError("got owners of other variables than those with bounds", at=f"{_AT}.factor_graph")
         if strangers := sorted({*told.variable_owners.values(), *(told.owners or {}).values()} - set(self.agents)):
             raise ConfigError(f"got owners {strangers}; wanted agents {list(self.agents)}", at=f"{_AT}.factor_graph")
-        self.domain = Domain(*np.array([told.bounds[variable] for variable in self.variables]).T)
+        self.types = MixedDomain.types_of(told.bounds, f"{_AT}.factor_graph.bounds")
+        self.domain = MixedDomain.of(list(self.types.values()))
         self.graph = None if told.scopes is None else self._ordered(told.scopes, told.owners)
         within = set(self.variables) if self.graph is None else set(self.graph.variables)
-        self.bounds = {variable: told.bounds[variable] for variable in self.variables if variable in within}
+        self.bounds = {variable: of for variable, of in self.types.items() if variable in within}
         self._own = {
             agent: [variable for variable in self.variables if told.variable_owners[variable] == agent]
             for agent in self.agents
         }
         own_variables = {variable: told.variable_owners[variable] for variable in self.bounds}
         self.problem = Problem.of(self.graph, self.bounds, own_variables, self.outcomes)
-        for agent, own in self._own.items():
-            space, box = env.action_space(agent), np.array([told.bounds[variable] for variable in own])
-            fits = isinstance(space, Box) and space.shape == (len(own),) and np.allclose([space.low, space.high], box.T)
-            if not fits:
-                raise ConfigError(f"got action space {space} of {agent!r}; wanted the bounds of {own}", at=_AT)
+        self._forms = {
+            agent: Form.of(env.action_space(agent), {variable: self.types[variable] for variable in own}, agent)
+            for agent, own in self._own.items()
+        }
 
     def _told(self) -> Any:
         if not hasattr(self._world, "factor_graph"):
@@ -105,10 +108,39 @@ class FunctionWorld(EnvironmentWorld):
         """Present links; any participants choose the whole joint point."""
         return Offers() if agents is None else Offers(links=self.links())
 
-    def place(self, point: Mapping[str, float]) -> list[float]:
-        """Joint point in the world's form: all variables in its order."""
-        middle = ((self.domain.low + self.domain.high) / 2.0).tolist()
-        return [float(point.get(variable, centre)) for variable, centre in zip(self.variables, middle, strict=True)]
+    def place(self, point: Mapping[str, Any]) -> list[float]:
+        """Codes of a joint point: all variables in the world's order, the middle of those that it lacks."""
+        out: list[float] = []
+        for (name, of), middle in zip(self.types.items(), self._middle, strict=True):
+            code = of.code(point[name]) if name in point else middle
+            out.append(np.nan if code is None else code)
+        return out
+
+    @cached_property
+    def _middle(self) -> list[float]:
+        if self.is_typed:
+            return self.domain.from_unit(np.full(self.domain.n_dims, 0.5)).tolist()
+        return ((self.domain.low + self.domain.high) / 2.0).tolist()
+
+    @property
+    def is_typed(self) -> bool:
+        """True if some variables are integers, choices, on a grid or on a logarithmic axis."""
+        return isinstance(self.domain, MixedDomain)
+
+    def named(self, place: Sequence[float]) -> dict[str, Any]:
+        """Values of all variables from their codes; NaN for a code that is none."""
+        return self._valued(dict(zip(self.variables, place, strict=True)))
+
+    def _valued(self, codes: Mapping[str, float]) -> dict[str, Any]:
+        if not self.is_typed:
+            return dict(codes)
+        types = self.types
+        return {name: types[name].value(code) if types[name].has(code) else np.nan for name, code in codes.items()}
+
+    def coded(self, agent: str, action: object) -> list[float] | None:
+        """Codes of an agent's own variables in its action; None if that has another form."""
+        codes = self._forms[agent].codes(action)
+        return None if codes is None else [codes[variable] for variable in self._own[agent]]
 
     def begin(self, infos: Infos) -> News | None:
         """None: a reset evaluates nothing, and nothing continues."""
@@ -116,23 +148,20 @@ class FunctionWorld(EnvironmentWorld):
     def held(self, agents: Sequence[str]) -> dict[str, np.ndarray] | None:
         """None: one step is one evaluation, so none continues."""
 
-    def actions(
-        self, point: Mapping[str, float], agents: Sequence[str], now: Positions | None = None
-    ) -> dict[str, np.ndarray]:
+    def actions(self, point: Mapping[str, Any], agents: Sequence[str], now: Positions | None = None) -> dict[str, Any]:
         """Actions that jointly set a joint point, inside the agents' spaces and in their number type."""
-        values = dict(zip(self.variables, self.place(point), strict=True))
-        own = {agent: np.array([values[variable] for variable in self._own[agent]]) for agent in agents}
-        return {agent: self._within(agent, action) for agent, action in own.items()}
+        codes = dict(zip(self.variables, self.place(point), strict=True))
+        return {agent: self._forms[agent].action(codes) for agent in agents}
 
-    def point(self, infos: Infos) -> dict[str, float] | None:
-        """Evaluated joint point, as reported by agents; None unless all report."""
+    def point(self, infos: Infos) -> dict[str, Any] | None:
+        """Values at the evaluated joint point, as reported by agents; None unless all report."""
         point: dict[str, float] = {}
-        for agent, own in self._own.items():
-            place = Report.of(infos.get(agent, {})).place
-            if place is None or len(place) != len(own):
+        for agent, form in self._forms.items():
+            codes = form.codes(infos.get(agent, {}).get("location"))
+            if codes is None:
                 return None
-            point |= dict(zip(own, place.tolist(), strict=True))
-        return {variable: point[variable] for variable in self.variables}
+            point |= codes
+        return self._valued({variable: point[variable] for variable in self.variables})
 
     def outcome(self, infos: Infos) -> float | dict[str, float | None] | None:
         """Outcome: the total from the first agent that reports it, or a table of the reported factors.
@@ -152,7 +181,7 @@ class FunctionWorld(EnvironmentWorld):
             return next((report.noise_std for report in reports if report.is_measured), np.nan)
         return {f: std for report in reports for f, std in report.factor_noise.items() if f in report.factors}
 
-    def news(self, sent: Mapping[str, float] | None, step: Step) -> News | None:
+    def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
         """Result of an evaluation from ``env.step``; None without a query.
 
         Outcomes that are missing, no numbers, not finite or beyond 1e60 have failed; so have all of an evaluation out
@@ -164,8 +193,8 @@ class FunctionWorld(EnvironmentWorld):
 
     def _news(
         self,
-        sent: Mapping[str, float],
-        point: Mapping[str, float] | None,
+        sent: Mapping[str, Any],
+        point: Mapping[str, Any] | None,
         outcome: float | Mapping[str, float | None] | None,
         noise_std: float | Mapping[str, float] = np.nan,
     ) -> News:

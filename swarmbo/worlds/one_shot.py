@@ -1,15 +1,15 @@
 """Any PettingZoo environment as a function of its joint action, tuned by a team with a factor graph."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, SupportsFloat, cast
 
 import numpy as np
-from gymnasium.spaces import Space
 from pettingzoo import AECEnv, ParallelEnv
 
-from swarmbo.errors import ConfigError, ShapeError
+from swarmbo.errors import ConfigError
 from swarmbo.problem.data import News
-from swarmbo.spaces import Domain
+from swarmbo.worlds.actions import variables_of
 from swarmbo.worlds.functions import FunctionWorld, ToldGraph
 from swarmbo.worlds.infos import Infos, Step
 from swarmbo.worlds.protocol import Positions
@@ -24,7 +24,8 @@ class OneShotWorld(FunctionWorld):
     """An environment without factors, evaluated at one configuration: the action of every agent.
 
     An evaluation is one joint action, held for ``hold`` steps or until the episode ends. Every entry of an agent's
-    action vector is a variable, ``agent[0]``, ``agent[1]``, …. The outcome of an agent's factor is the mean of its
+    action is a variable, ``agent[0]``, ``agent[1]``, …; in a ``Dict``, ``agent[key]``. Discrete actions are choices
+    among integers. The outcome of an agent's factor is the mean of its
     measurements over the steps of the evaluation; it failed if one of them is None or not finite. Without scopes the
     one outcome is the total: the sum over agents, which failed if one of them did.
 
@@ -33,8 +34,8 @@ class OneShotWorld(FunctionWorld):
     that is not live when an evaluation begins sets nothing: factors that depend on it fail, and so does the total.
 
     Args:
-        env: A ``ParallelEnv`` whose agents' action spaces are finite ``Box`` of floats, with one axis.
-            ``interaction_graph()`` is optional.
+        env: A ``ParallelEnv`` whose agents' action spaces are finite ``Box`` with one axis, ``Discrete``,
+            ``MultiDiscrete``, or ``Dict`` of these. ``interaction_graph()`` is optional.
         measurement: The outcome of an agent's factor, from its observation, reward and info after a step.
         scopes: ``{agent: [agents that its factor depends on]}``. Agents without an entry have no factor and are not
             measured; those in no scope keep the middle of their actions. None for unknown dependences.
@@ -57,7 +58,7 @@ class OneShotWorld(FunctionWorld):
         self._parts = {agent: (agent,) for agent in self.agents}  # agents whose actions each measurement needs
         if scopes is not None:
             self._parts = {agent: tuple(scope) for agent, scope in scopes.items()}
-        self._held: dict[str, np.ndarray] | None = None  # the actions of the current evaluation
+        self._held: dict[str, Any] | None = None  # the actions of the current evaluation
         self._steps: list[dict[str, float]] = []  # its measurements, step by step
 
     @property
@@ -69,20 +70,18 @@ class OneShotWorld(FunctionWorld):
         """Abandon the current evaluation."""
         self._held, self._steps = None, []
 
-    def actions(
-        self, point: Mapping[str, float], agents: Sequence[str], now: Positions | None = None
-    ) -> dict[str, np.ndarray]:
+    def actions(self, point: Mapping[str, Any], agents: Sequence[str], now: Positions | None = None) -> dict[str, Any]:
         """Actions that begin an evaluation of a joint point, of the live agents."""
         live = [agent for agent in agents if agent in self._env.agents]
         self._held, self._steps = super().actions(point, live), []
         return self._again(live)
 
-    def held(self, agents: Sequence[str]) -> dict[str, np.ndarray] | None:
+    def held(self, agents: Sequence[str]) -> dict[str, Any] | None:
         """Actions that continue an evaluation; None without one."""
         under_way = self._held is not None and self._steps
         return self._again(agents) if under_way else None
 
-    def news(self, sent: Mapping[str, float] | None, step: Step) -> News | None:
+    def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
         """Result of an evaluation after its last step; None before that, or without a query."""
         if sent is None:
             return None
@@ -101,9 +100,9 @@ class OneShotWorld(FunctionWorld):
         self.begin({})
         return self._news(sent, point, sum(values.values()) if self.outcomes == "total" else values)
 
-    def _again(self, agents: Sequence[str]) -> dict[str, np.ndarray]:
+    def _again(self, agents: Sequence[str]) -> dict[str, Any]:
         held = self._held or {}
-        return {agent: held[agent].copy() for agent in agents if agent in held and agent in self._env.agents}
+        return {agent: deepcopy(held[agent]) for agent in agents if agent in held and agent in self._env.agents}
 
     def _measured(self, agent: str, observation: Any, reward: Any, info: Mapping[str, Any]) -> float:
         value = self._measurement(observation, reward, info)
@@ -120,15 +119,9 @@ class OneShotWorld(FunctionWorld):
         idle = self._held is not None and any(other not in self._held for other in self._parts[agent])
         return np.nan if idle or not values else sum(values) / len(values)
 
-    def _acted(self, acted: Mapping[str, np.ndarray]) -> dict[str, float] | None:
+    def _acted(self, acted: Mapping[str, Any]) -> dict[str, Any] | None:
         """Joint point in the number type of the actions; None unless all agents acted."""
-        if set(acted) != set(self.agents):
-            return None
-        return {
-            variable: value
-            for agent in self.agents
-            for variable, value in zip(self._own[agent], acted[agent].astype(float).tolist(), strict=True)
-        }
+        return self.point({agent: {"location": action} for agent, action in acted.items()})
 
 
 def _told(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> ToldGraph:
@@ -138,13 +131,8 @@ def _told(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> ToldGraph
         raise ConfigError(got, at=_AT)
     if not env.possible_agents:
         raise ConfigError("the environment has no agents", at=_AT)
-    boxes = {agent: _box(agent, env.action_space(agent)) for agent in env.possible_agents}
-    own = {agent: [f"{agent}[{axis}]" for axis in range(box.n_dims)] for agent, box in boxes.items()}
-    bounds = {
-        variable: (float(low), float(high))
-        for agent, box in boxes.items()
-        for variable, low, high in zip(own[agent], box.low, box.high, strict=True)
-    }
+    own = {agent: variables_of(env.action_space(agent), agent) for agent in env.possible_agents}
+    bounds = {variable: of for variables in own.values() for variable, of in variables.items()}
     variable_owners = {variable: agent for agent, variables in own.items() for variable in variables}
     if scopes is None:
         return ToldGraph(bounds, variable_owners)
@@ -163,11 +151,3 @@ def _told(env: "ParallelEnv[str, Any, Any]", scopes: Scopes | None) -> ToldGraph
         owners={agent: agent for agent in scopes},
         outcomes="per-factor",
     )
-
-
-def _box(agent: str, space: "Space[Any]") -> Domain:
-    try:
-        return Domain.of_space(space)
-    except (ConfigError, ShapeError) as error:
-        message = error.message if isinstance(error, ConfigError) else str(error)
-        raise ConfigError(f"action space of {agent!r}: {message}", at=_AT) from None

@@ -106,13 +106,11 @@ class World(Protocol):
         """Abandon an evaluation in progress; return the measurements at the starts, from ``env.reset``."""
         ...
 
-    def held(self, agents: Sequence[str]) -> dict[str, np.ndarray] | None:
+    def held(self, agents: Sequence[str]) -> dict[str, Any] | None:
         """Actions that continue an evaluation of several steps; None without one."""
         ...
 
-    def actions(
-        self, point: Mapping[str, float], agents: Sequence[str], now: Positions | None = None
-    ) -> dict[str, np.ndarray]:
+    def actions(self, point: Mapping[str, Any], agents: Sequence[str], now: Positions | None = None) -> dict[str, Any]:
         """Actions that together evaluate a joint point, inside the agents' spaces and in their number type.
 
         Args:
@@ -122,7 +120,7 @@ class World(Protocol):
         """
         ...
 
-    def news(self, sent: Mapping[str, float] | None, step: Step) -> News | None:
+    def news(self, sent: Mapping[str, Any] | None, step: Step) -> News | None:
         """Result of an evaluation from ``env.step``; None while it continues.
 
         Args:

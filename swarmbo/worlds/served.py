@@ -8,8 +8,10 @@ import pettingzoo
 from gymnasium.spaces import Box
 from pettingzoo import ParallelEnv
 
+from swarmbo.boundary.values import table
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.problem import OutcomeMode
+from swarmbo.problem.variables import MixedDomain
 from swarmbo.records import Goal
 
 
@@ -47,7 +49,7 @@ class ServedFunction(_Served):
     """Function whose outcomes come from clients of ``swarmbo serve``. One agent sets each variable.
 
     Args:
-        bounds: (low, high) of each variable.
+        bounds: (low, high) of each variable, or the table of its type, as in a ``Problem``.
         scopes: Variables of each factor, if the function is known to be a sum of factors.
         outcomes: ``total``, or ``per-factor`` if clients tell the outcome of each factor.
         name: Name of the function, for titles.
@@ -57,15 +59,16 @@ class ServedFunction(_Served):
 
     def __init__(
         self,
-        bounds: Mapping[str, tuple[float, float]],
+        bounds: Mapping[str, Any],
         scopes: Mapping[str, Sequence[str]] | None = None,
         outcomes: OutcomeMode = "total",
         name: str = "",
         unit: str = "",
         max_cycles: int | None = None,
     ) -> None:
-        ends = {variable: ([pair[0]], [pair[-1]]) for variable, pair in bounds.items()}
-        super().__init__(name, unit, ends)
+        table(bounds, "{variable: (low, high)}", "$.bounds")
+        axes = {variable: of.axis for variable, of in MixedDomain.types_of(bounds, "$.bounds").items()}
+        super().__init__(name, unit, {variable: ([axis.low], [axis.high]) for variable, axis in axes.items()})
         self.max_cycles, self._bounds, self._scopes, self._outcomes = max_cycles, bounds, scopes, outcomes
 
     def factor_graph(self) -> dict[str, Any]:

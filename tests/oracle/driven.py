@@ -47,7 +47,7 @@ class Round(NamedTuple):
         sent: What it took, by purpose: messages and bytes.
     """
 
-    point: dict[str, float]
+    point: dict[str, Any]
     sent: dict[str, tuple[int, int]]
 
 
@@ -84,7 +84,7 @@ class Members(Hub):
                 self.sent[purpose] = self.sent.get(purpose, Traffic()) + took
         reports = {name: agent.report for name, agent in self.members.items()}
         return [
-            Word(0, query, a.word() or {}, report, a.sent)
+            Word(0, query, a.coded_word() or {}, report, a.sent)
             for name, a in self.members.items()
             if (report := reports[name])
         ]
@@ -96,7 +96,8 @@ class Members(Hub):
             if not self.problem.is_field and query is not None:
                 has_total = row.total is not msgspec.UNSET
                 noise: Any = row.total_noise if has_total else row.noise or None
-                agent.tell(query, _number(row.total) if has_total else row.factors, point=row.place, noise_std=noise)
+                place = self.problem.valued(row.place)
+                agent.tell(query, _number(row.total) if has_total else row.factors, point=place, noise_std=noise)
             elif self.problem.is_field and row.has_come:
                 (_, stops), *_ = stops_by_round({"q0": row}, name, agent.variables)
                 infos = list(map(_info, stops))
@@ -145,9 +146,10 @@ def driven(name: str, *, by_agents: bool, rounds: int | None = None) -> Iterator
         observations, infos = step[0], step[-1]
 
 
-def rounded(found: Round) -> dict[str, float]:
+def rounded(found: Round) -> dict[str, Any]:
     """A point to seven digits, as it is recorded."""
-    return {variable: float(f"{value:.{DIGITS}g}") for variable, value in found.point.items()}
+    point = found.point.items()
+    return {variable: float(f"{x:.{DIGITS}g}") if isinstance(x, float) else x for variable, x in point}
 
 
 def recorded() -> dict[str, list[dict[str, float]]]:

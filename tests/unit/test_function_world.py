@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from swarmbo.errors import ConfigError
 from swarmbo.worlds import FunctionWorld
@@ -89,9 +89,9 @@ def test_a_graph_that_contradicts_itself_is_refused(changed, words):
         FunctionWorld(env)
 
 
-@pytest.mark.parametrize("box", [Box(0.0, 1.0, (3,)), Box(0.0, 9.0, (2,)), Box(0.0, 1.0, (1, 2))])
+@pytest.mark.parametrize("box", [Box(0.0, 1.0, (3,)), Box(0.0, 9.0, (2,)), Discrete(2), MultiDiscrete([2, 5])])
 def test_action_spaces_other_than_the_agents_own_variables_are_refused(box):
     env = Env()
     env.boxes["a"] = box
-    with pytest.raises(ConfigError, match="wanted the bounds of"):
+    with pytest.raises(ConfigError, match=r"of 'a'; wanted the values of p \(0 to 1\), r \(0 to 4\)"):
         FunctionWorld(env)

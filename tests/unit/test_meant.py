@@ -150,7 +150,7 @@ def test_an_environment_whose_agents_do_not_act_at_once_is_refused(env, words):
     [
         ({"maximize": False}, "tell the negative"),
         ({"direction": "minimize"}, "tell the negative"),
-        ({"constraints": []}, "no_go="),
+        ({"constraint": []}, "no_go="),
         ({"aquisition": "auto"}, "did you mean 'acquisition'"),
         ({"colour": 1}, "wanted some of bounds, belief"),
     ],

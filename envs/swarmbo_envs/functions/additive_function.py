@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -30,6 +31,7 @@ class AdditiveFunction:
         is_unbounded: True if the terms are defined everywhere, with this maximum everywhere: a moved optimum is then a
             plain shift of the axes.
         variables: Names of the variables; by default ``x0``, ``x1``, …
+        types: Tables of the types of variables whose points have codes (``swarmbo_envs.functions.typed``).
 
     Example:
         >>> f = AdditiveFunction.from_terms(
@@ -51,6 +53,7 @@ class AdditiveFunction:
     maximum: float | None = None
     is_unbounded: bool = False
     variables: tuple[str, ...] = ()
+    types: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
         low, high = np.array(self.low, dtype=float), np.array(self.high, dtype=float)

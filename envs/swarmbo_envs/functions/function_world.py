@@ -1,7 +1,7 @@
 """An additive function as a PettingZoo environment: its settings, owners of its factors, and rules."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -15,7 +15,7 @@ from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
 from swarmbo.settings import Count, Whole, require, within
 from swarmbo_envs.functions.additive_function import AdditiveFunction
-from swarmbo_envs.functions.library import get
+from swarmbo_envs.functions.typed import made
 from swarmbo_envs.saved_state import WorldEpisode
 from swarmbo_envs.simulated_world import Array, Infos, SimulatedWorld, WorldSettings
 
@@ -30,6 +30,7 @@ class FunctionSettings(WorldSettings, frozen=True):
     moved: bool = False
     rescaled: bool = False
     function_seed: Whole = 0
+    types: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     outcomes: Literal["total", "per-factor"] = "total"
     structure: Literal["known", "hidden"] = "known"
     agents: Annotated[int, within(1, 4096)] | None = None
@@ -134,6 +135,9 @@ and that did not fail |
         moved: Move the optimum to a random point.
         rescaled: Stretch the axes at random.
         function_seed: Seed of the function's randomness; not of the noise.
+        types: Types of some variables, ``{x0 = {kind = "integer", low = 1, high = 9}}`` or ``{kind = "categorical",
+            values = [...]}``. Their values lie evenly over the variable's axis, choices in a drawn order. An action has
+            an integer itself, and of a choice the position in its list.
         outcomes: ``total`` or ``per-factor``.
         structure: ``known``: ``factor_graph`` has the factors; ``hidden``: the variables only.
         agents: Number of agents that share the factors; None for as many as own a variable.
@@ -165,15 +169,7 @@ and that did not fail |
     def __init__(self, *, function: str | AdditiveFunction = "powell", **settings: Any) -> None:
         name = function if isinstance(function, str) else function.name
         s = self._settings_of({"function": name, **settings})
-        if isinstance(function, AdditiveFunction):
-            function = function.moved(s.function_seed) if s.moved else function
-            self.function = function.rescaled(s.function_seed) if s.rescaled else function
-        else:
-            try:
-                self.function = get(function, moved=s.moved, rescaled=s.rescaled, seed=s.function_seed, **s.parameters)
-            except ConfigError as error:
-                raise ConfigError(error.message, at=error.at.replace("$.environment", "$")) from error
-        f = self.function
+        self.function = f = made(function, s.moved, s.rescaled, s.function_seed, s.types, s.parameters)
         self._scopes = {factor: tuple(f.variables[j] for j in scope) for factor, scope in f.scopes.items()}
         told = self._scopes if s.structure == "known" else {f"alone_{v}": (v,) for v in f.variables}
         self._owners = share_out(f.variables, told, s.agents)
@@ -198,7 +194,8 @@ and that did not fail |
         """
         f, is_known = self.function, self.settings.structure == "known"
         return {
-            "bounds": {v: (float(low), float(high)) for v, low, high in zip(f.variables, f.low, f.high, strict=True)},
+            "bounds": {v: (float(low), float(high)) for v, low, high in zip(f.variables, f.low, f.high, strict=True)}
+            | dict(f.types),
             "variable_owners": dict(self._owners.variables),
             "scopes": {factor: list(scope) for factor, scope in self._scopes.items()} if is_known else None,
             "owners": dict(self._owners.factors) if is_known else None,
@@ -224,7 +221,8 @@ and that did not fail |
             return None
         unit = rng.sobol(_N_TRUTH_POINTS, f.n_variables, rng.stream(0, "truth points"))
         points = f.low + unit * (f.high - f.low)
-        return GroundTruth(points, f.value(points), f.maximum, f.argmax, "", "", f.name, f.value)
+        truth = GroundTruth(points, f.value(points), f.maximum, f.argmax, "", "", f.name, f.value)
+        return replace(truth, maximum_is="reference optimum") if f.types else truth  # that of types is searched
 
     def at_query(self, number: int) -> None:
         """Name the noise and the failure of the next step by a query's number, from 1.

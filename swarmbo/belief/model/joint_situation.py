@@ -1,8 +1,9 @@
 """Knowledge of a team with a factor graph at the time of a decision."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -52,7 +53,8 @@ class JointSituation:
         pending_rounds: The round (p,) of each pending point's query; None as in ``Dataset``.
         failed: Mask of failed outcomes of the history (t, n_factors); all of a row if an evaluation failed as a whole.
             None: none did.
-        limits: No-go regions.
+        limits: No-go regions and known constraints.
+        ranges: Limits on measured quantities, whose values the history has.
         coding: Coordinates of models, if variables have types; ``inside`` is the situation in these.
         earlier: The belief of the last decision. Reuse of its results saves time, with bit-identical results.
     """
@@ -71,6 +73,7 @@ class JointSituation:
     pending_rounds: Float[np.ndarray, " p"] | None = None
     failed: Bool[np.ndarray, "t k"] | None = None
     limits: tuple[Limit, ...] = ()
+    ranges: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict[str, Any])
     coding: Coding | None = None
     earlier: AdditiveGP | None = None
 

@@ -46,11 +46,12 @@ class Case:
         links: "nx.Graph[str] | None" = None,
         fails: Callable[[dict[str, float]], set[str]] = lambda u: set(),
         variable_owners: Mapping[str, str] | None = None,
+        types: Mapping[str, Any] | None = None,
         **given: Any,
     ) -> None:
         self.graph = sb.FactorGraph.from_scopes(scopes, owners, variable_owners)
         bounds = {variable: (float(i) - 1.0, float(i) + 2.0) for i, variable in enumerate(self.graph.variables)}
-        self.problem = Problem.of(self.graph, bounds, outcomes=outcomes)
+        self.problem = Problem.of(self.graph, bounds | dict(types or {}), outcomes=outcomes)
         self.given: dict[str, Any] = {"coordination": SMALL, "seed": SEED, "initial": INITIAL} | given
         self.team, self.links, self.fails = sb.Team(self.problem, **self.given), links, fails
         self.agents = {name: self.agent(name) for name in self.problem.agents}
@@ -61,9 +62,9 @@ class Case:
         problem = Problem.from_plain(json.loads(json.dumps(self.problem.to_plain())))
         return Agent(name, problem, links=self.links, **self.given)
 
-    def outcomes(self, point: Mapping[str, float]) -> Outcomes:
-        low = dict(zip(self.graph.variables, self.problem.domain.low, strict=True))
-        u = {variable: float((value - low[variable]) / 3.0) for variable, value in point.items()}
+    def outcomes(self, point: Mapping[str, Any]) -> Outcomes:
+        place = self.problem.domain.to_unit(self.problem.placed(point))
+        u = dict(zip(self.graph.variables, place.tolist(), strict=True))
         failed = self.fails(u)
         out: Outcomes = {}
         for i, (factor, (first, *rest)) in enumerate(zip(self.graph.factors, self.graph.scopes, strict=True)):
@@ -71,7 +72,7 @@ class Case:
             out[factor] = np.nan if factor in failed else float(value)
         return out
 
-    def asked(self, count: int | None = None) -> list[tuple[str, dict[str, float]]]:
+    def asked(self, count: int | None = None) -> list[tuple[str, dict[str, Any]]]:
         """What the team asks for; the agents ask for the same."""
         queries = [self.team.ask(links=self.links)] if count is None else self.team.ask(count, links=self.links)
         names = {json.dumps(agent.ask(count)) for agent in self.agents.values()}
@@ -81,15 +82,18 @@ class Case:
         assert points == [(query.id, query.point) for query in queries]
         return points
 
-    def point(self, query_id: str) -> dict[str, float]:
+    def point(self, query_id: str) -> dict[str, Any]:
         """What the agents' words come to, in the order of the graph."""
         words = {x: value for agent in self.agents.values() for x, value in (agent.word(query_id) or {}).items()}
         return {variable: words[variable] for variable in self.graph.variables}
 
     def tell(self, query_id: str, told: Outcomes) -> None:
-        self.team.tell(query_id, told)
+        self.team.tell(query_id, told if self.problem.outcomes == "per-factor" else sum(told.values()))
         for name, agent in self.agents.items():
-            if own := {factor: y for factor, y in told.items() if self.graph.owner(factor) == name}:
+            own = {factor: y for factor, y in told.items() if self.graph.owner(factor) == name}
+            if self.problem.outcomes == "total" and name == self.problem.agents[0]:
+                agent.tell(query_id, sum(told.values()))
+            elif self.problem.outcomes == "per-factor" and own:
                 agent.tell(query_id, own)
 
     def recommended(self) -> sb.Recommendation | None:

@@ -1,0 +1,192 @@
+"""Functions of integers, choices and numbers on grids, made from functions of real numbers."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import islice, product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import minimize
+
+from swarmbo.boundary.rng import sobol, stream
+from swarmbo.errors import ConfigError
+from swarmbo.settings import Count, Positive, Settings, convert, require
+from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values
+from swarmbo_envs.functions.library import get
+
+_MOST = 20_000  # joint values of grids, of which the best is searched
+_AT_ONCE = 64
+_SPREAD, _CLIMBED = 64, 8  # points of the other variables for each, and how many of all are improved
+
+
+class _Number(Settings, frozen=True, tag_field="kind"):
+    low: float
+    high: float
+    step: Positive | None = None
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "high", lambda high: high > self.low, f"a number above low, {self.low}")
+        require(self, "low", lambda low: low > 0 or not self.log, "a number > 0 on a logarithmic axis")
+
+
+class Real(_Number, frozen=True, tag_field="kind", tag="real"):
+    """Real variable, with values every ``step``, if stated."""
+
+
+class Integer(_Number, frozen=True, tag_field="kind", tag="integer"):
+    """Integer variable."""
+
+    low: int
+    high: int
+    step: Count = 1
+
+
+class Categorical(Settings, frozen=True, tag_field="kind", tag="categorical"):
+    """Choice among values."""
+
+    values: list[str | bool | int | float | None]
+    ordered: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "values", lambda values: len(values) > 1, "at least two values")
+
+
+class _Axis(NamedTuple):
+    """Codes of a variable from ``low`` to ``high``, and where these lie on the function's own axis."""
+
+    low: float
+    high: float
+    step: float
+    is_log: bool
+    own: tuple[float, float]
+    order: tuple[int, ...] | None = None
+
+    def read(self, codes: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+        """Coordinates of codes: the lowest and the highest at the ends of the axis, others evenly between."""
+        if self.step:
+            codes = self.low + self.step * np.rint((np.clip(codes, self.low, self.high) - self.low) / self.step)
+        if self.order is not None:
+            codes = np.array(self.order, dtype=float)[codes.astype(int)]
+        ends = np.array([self.low, self.high])
+        if self.is_log:
+            codes, ends = np.log(codes), np.log(ends)
+        return self.own[0] + (codes - ends[0]) / (ends[1] - ends[0]) * (self.own[1] - self.own[0])
+
+
+def made(
+    function: str | AdditiveFunction,
+    moved: bool,
+    rescaled: bool,
+    seed: int,
+    types: Mapping[str, Any],
+    parameters: Mapping[str, Any],
+) -> AdditiveFunction:
+    """A function of the library, or a user's own, with its settings; see ``FunctionWorld``."""
+    if isinstance(function, AdditiveFunction):
+        f = function.moved(seed) if moved else function
+        f = f.rescaled(seed) if rescaled else f
+    else:
+        try:
+            f = get(function, moved=moved, rescaled=rescaled, seed=seed, **parameters)
+        except ConfigError as error:
+            raise ConfigError(error.message, at=error.at.replace("$.environment", "$")) from error
+    return typed(f, types, seed) if types else f
+
+
+def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> AdditiveFunction:
+    """The same function with other types of some variables; the values of a type lie evenly over the variable's axis.
+
+    Choices are in an order drawn from a seed, unless they are ordered. Points have codes: numbers, and positions of
+    choices. Its maximum is searched, if the grids have at most 20,000 joint values; else it is unknown.
+
+    Args:
+        f: A function of real numbers.
+        types: Tables by variable, as in ``{kind = "integer", low = 1, high = 9}``.
+        seed: Seed of the order of choices.
+
+    Raises:
+        ConfigError: If a variable or a type is unknown, or the type is refused.
+
+    Example:
+        >>> from swarmbo_envs.functions.library import get
+        >>> f = typed(get("camel"), {"x0": {"kind": "integer", "low": 0, "high": 6}})
+        >>> f.low.tolist(), f.high.tolist(), f.argmax.round(3).tolist(), round(f.maximum, 4)
+        ([0.0, -2.0], [6.0, 2.0], [3.0, 0.707], 1.0)
+    """
+    if strange := sorted(set(types) - set(f.variables)):
+        raise ConfigError(f"got {strange[0]!r}; wanted some of {', '.join(f.variables)}", at="$.types")
+    axes = {f.variables.index(name): _axis(f, name, table, seed) for name, table in types.items()}
+    low, high = f.low.copy(), f.high.copy()
+    for column, axis in axes.items():
+        low[column], high[column] = axis.low, axis.high
+    terms: dict[str, Term] = {}
+    for factor, scope in f.scopes.items():
+        own = {place: axes[column] for place, column in enumerate(scope) if column in axes}
+        terms[factor] = partial(_read, term=f.terms[factor], axes=own)
+    out = replace(f, low=low, high=high, terms=terms, argmax=None, maximum=None, is_unbounded=False, types=dict(types))
+    best = _best(out, axes)
+    return out if best is None else replace(out, argmax=best, maximum=float(out.value(best[None])[0]))
+
+
+def _axis(f: AdditiveFunction, name: str, table: Any, seed: int) -> _Axis:
+    of = convert(table, Real | Integer | Categorical, f"$.types.{name}")
+    column = f.variables.index(name)
+    own = float(f.low[column]), float(f.high[column])
+    if isinstance(of, _Number):
+        return _Axis(float(of.low), float(of.high), float(of.step or 0.0), of.log, own)
+    n = len(of.values)
+    order = None if of.ordered else tuple(stream(seed, "order of choices", variable=name).permutation(n).tolist())
+    return _Axis(0.0, n - 1.0, 1.0, is_log=False, own=own, order=order)
+
+
+def _read(X: Points, term: Term, axes: Mapping[int, _Axis]) -> Values:
+    own = X.copy()
+    for place, axis in axes.items():
+        own[:, place] = axis.read(X[:, place])
+    return term(own)
+
+
+def _best(f: AdditiveFunction, axes: Mapping[int, _Axis]) -> Float[np.ndarray, " n"] | None:
+    """Best point found: of all joint values of grids, each with spread values of other variables, then improved."""
+    grids = {
+        column: axis.low + axis.step * np.arange(round((axis.high - axis.low) / axis.step) + 1)
+        for column, axis in axes.items()
+        if axis.step
+    }
+    if prod(map(len, grids.values())) > _MOST:
+        return None
+    free = [column for column in range(f.n_variables) if column not in grids]
+    spread = sobol(_SPREAD, len(free), stream(0, "spread")) if free else np.zeros((1, 0))
+    places = f.low[free] + spread * (f.high[free] - f.low[free])
+    found: list[tuple[float, np.ndarray]] = []
+    joint = product(*grids.values())
+    while values := list(islice(joint, _AT_ONCE)):
+        X = np.empty((len(values), len(spread), f.n_variables))
+        X[:, :, list(grids)] = np.array(values)[:, None]
+        X[:, :, free] = places
+        y = f.value(X.reshape(-1, f.n_variables)).reshape(X.shape[:2])
+        best = y.argmax(axis=1)
+        found += [(float(own[i]), x[i]) for own, x, i in zip(y, X, best, strict=True)]
+        found = sorted(found, key=lambda one: -one[0])[:_CLIMBED]
+    return max((_climbed(f, x, free) for _, x in found), key=lambda x: float(f.value(x[None])[0]))
+
+
+def _climbed(f: AdditiveFunction, x: Float[np.ndarray, " n"], free: list[int]) -> Float[np.ndarray, " n"]:
+    if not free:
+        return x
+
+    def loss(part: Float[np.ndarray, " k"]) -> float:
+        moved = x.copy()
+        moved[free] = part
+        return -float(f.value(moved[None])[0])
+
+    bounds = list(zip(f.low[free], f.high[free], strict=True))
+    out = x.copy()
+    out[free] = minimize(loss, x[free], bounds=bounds, method="L-BFGS-B").x
+    return out if -loss(out[free]) >= -loss(x[free]) else x

@@ -1,0 +1,118 @@
+"""Limits on measured quantities: one model each, and the region where a limit is probably broken."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from swarmbo.belief.gp.additive import AdditiveGP
+from swarmbo.belief.gp.additive_settings import AdditiveGPSettings
+from swarmbo.belief.model.joint_situation import JointSituation
+from swarmbo.belief.model.success import excess_of
+from swarmbo.boundary.rng import stream
+from swarmbo.graph import FactorGraph, stacks_of
+from swarmbo.problem.coding import Coding
+from swarmbo.problem.data import Dataset
+from swarmbo.problem.no_go import Limit, Shape
+from swarmbo.spaces import Domain
+
+_ASSURED, _RISE = 0.25, 0.5  # standard deviations within the limit that are required, and more after each excess
+_MARGIN = 4e-3  # standard deviations: penalties bend, and let points a little beyond
+_FEWEST = 3  # measurements
+
+Range = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True, eq=False)
+class ProbablyBroken:
+    """Region of joint points where a measured quantity is probably outside its range.
+
+    Args:
+        belief: About the quantity, a function of all variables; in the coordinates of ``coding``, if any.
+        low: Its least value; None: none.
+        high: Its largest value; None: none.
+        assured: Standard deviations within the range that are required.
+        coding: Coordinates of variables with types.
+    """
+
+    belief: AdditiveGP
+    low: float | None
+    high: float | None
+    assured: float = _ASSURED
+    coding: Coding | None = None
+
+    def depth(self, U: Float[np.ndarray, "m n"], box: Domain) -> Shape:
+        """Violation (m,) in standard deviations of the prior, and its gradient (m, n)."""
+        (inner,) = stacks_of(self.belief.graph)
+        if self.coding is None:
+            Z = U[None]
+        else:
+            (stack,) = stacks_of(self.coding.over(self.belief.graph))
+            Z = self.coding.read(stack, inner, U[None, :, stack.columns[0]])
+        found = self.belief.local(inner, Z, gradient=True)
+        assert found.dmean is not None
+        assert found.dvar is not None
+        (mean,), (std,) = found.mean, np.sqrt(found.var + 1e-12)
+        by_std = found.dvar[0] / (2.0 * std[:, None])
+        sides = [(1.0, self.high)] * (self.high is not None) + [(-1.0, self.low)] * (self.low is not None)
+        lacks = np.array([sign * (mean - end) + self.assured * std for sign, end in sides if end is not None])
+        slopes = np.array([sign * found.dmean[0] + self.assured * by_std for sign, _ in sides])
+        worst, rows = lacks.argmax(axis=0), np.arange(len(U))
+        slope, h = slopes[worst, rows], self.belief.hyperparameters
+        if self.coding is not None:
+            (stack,) = stacks_of(self.coding.over(self.belief.graph))
+            own = self.coding.slopes(stack, inner, slope[None])[0]
+            slope = np.zeros(U.shape)
+            slope[:, stack.columns[0]] = own
+        unit = float(h.scales[0] * np.sqrt(h.outputscales[0]))
+        return lacks[worst, rows] / unit, slope / unit
+
+
+def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> tuple[Limit, ...]:
+    """Region of each limited quantity of which a few measurements are known; a pure function of the situation."""
+    measured, inside, out = situation.history.measured, situation.inside, list[Limit]()
+    if measured is None:
+        return ()
+    owner, names = situation.graph.agents[0], inside.graph.variables
+    graph = FactorGraph(("limit",), (names,), (owner,), names, inside.graph.variable_owners)
+    for column, (name, (low, high)) in enumerate(ranges.items()):
+        known = np.isfinite(measured[:, column])
+        if int(known.sum()) < _FEWEST:
+            continue
+        belief = AdditiveGP.create(AdditiveGPSettings(), graph, inside.domain, "total")
+        belief = belief.update(inside.history.X[known], measured[known, column])
+        fitted = belief.fit(stream(situation.seed, "limit", name=name, evaluations=len(situation.history)))
+        # the model may be wrong by more than it says: what was broken lately makes the next queries more careful
+        kept = ~broken(situation.history, {**dict.fromkeys(ranges, (None, None)), name: (low, high)})
+        excess = excess_of(kept[situation.chosen & known])
+        region = ProbablyBroken(fitted, low, high, _ASSURED + _RISE * excess, situation.coding)
+        columns = np.arange(situation.domain.n_dims)
+        out.append(Limit(region, columns, situation.domain, margin=_MARGIN * (1.0 + excess)))
+    return tuple(out)
+
+
+def broken(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.ndarray, " t"]:
+    """Mask of evaluations of which a measured quantity is outside its range."""
+    out = np.zeros(len(history), dtype=bool)
+    if history.measured is not None:
+        for column, (low, high) in enumerate(ranges.values()):
+            values = history.measured[:, column]
+            out |= (values < (-np.inf if low is None else low)) | (values > (np.inf if high is None else high))
+    return out
+
+
+def without_better_broken(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:
+    """History in which no broken evaluation is better than the best that keeps all limits.
+
+    An evaluation outside a limit teaches the model of the objective, but must not become its incumbent: outcomes above
+    the best allowed one are taken out. Without an allowed evaluation all outcomes stay.
+    """
+    is_broken = broken(history, ranges)
+    sums = np.where(np.isfinite(history.totals), history.totals, history.factors.sum(axis=1))
+    allowed = sums[~is_broken & np.isfinite(sums)]
+    if not (is_broken.any() and len(allowed)):
+        return history
+    gone = is_broken & ~(sums < allowed.max())
+    totals, factors = np.where(gone, np.nan, history.totals), np.where(gone[:, None], np.nan, history.factors)
+    return replace(history, totals=totals, factors=factors)

@@ -1,0 +1,215 @@
+"""Constraints known beforehand: limits between variables that every query and every recommendation keeps."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Any, cast
+
+import numpy as np
+from jaxtyping import Bool, Float
+from msgspec.structs import replace
+
+from swarmbo.boundary.values import short
+from swarmbo.errors import ConfigError
+from swarmbo.problem.no_go import Shape
+from swarmbo.problem.variables import Categorical, MixedDomain, Variable
+from swarmbo.settings import NonNegative, Settings, convert, require
+from swarmbo.spaces import Domain
+
+_MOST = 20_000  # joint values of the scope of a table
+
+
+class Linear(Settings, frozen=True, tag_field="kind", tag="linear"):
+    """Limit on a weighted sum: a budget, a cardinality, an order of two variables.
+
+    Args:
+        weights: For each variable of the sum its weight: a number, or, of a categorical variable, a number for each of
+            its values, in their order.
+        at_most: Largest sum; None: no upper limit.
+        at_least: Smallest sum; None: no lower limit.
+
+    Raises:
+        ValueError: If there are no weights or limits, or they are not finite.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> budget = sb.Linear(weights={"a": 1.0, "b": 1.0}, at_most=1.0)
+        >>> team = sb.Team(None, {"a": (0.0, 1.0), "b": (0.0, 1.0)}, constraints=[budget], initial=4)
+        >>> all(query.point["a"] + query.point["b"] <= 1.0 for query in team.ask(4))
+        True
+    """
+
+    weights: dict[str, float | tuple[float, ...]]
+    at_most: float | None = None
+    at_least: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        numbers = [number for weight in self.weights.values() for number in np.atleast_1d(np.array(weight, float))]
+        require(self, "weights", lambda _: bool(numbers) and np.isfinite(numbers).all(), "a finite weight or more")
+        ends = [end for end in (self.at_most, self.at_least) if end is not None]
+        require(self, "at_most", lambda _: bool(ends) and np.isfinite(ends).all(), "at_most, at_least, or both, finite")
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Variables of the sum."""
+        return tuple(self.weights)
+
+    def fitting(self, variables: Mapping[str, Variable], at: str) -> "Linear":
+        """The same, if its weights fit the variables."""
+        for name, weight in self.weights.items():
+            variable = variables[name]
+            values = len(variable.values) if isinstance(variable, Categorical) else 0
+            if values != (0 if isinstance(weight, float | int) else len(weight)):
+                wanted = f"{values} numbers, one for each value" if values else "a number"
+                raise ConfigError(f"got {short(weight)}; wanted {wanted}", at=f"{at}.weights.{name}")
+        return self
+
+    def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
+        """Excess of the sum in sides of the box, and its gradient."""
+        codes, sides = box.from_unit(U), np.ones(U.shape[1])
+        summed, slope = np.zeros(len(U)), np.zeros(U.shape)
+        for column, weight in enumerate(self.weights.values()):
+            if isinstance(weight, float | int):
+                summed += weight * codes[:, column]
+                sides[column] = abs(weight) * (box.high[column] - box.low[column])
+                slope[:, column] = weight * _stretch(box, codes, column)
+            else:
+                worth = np.array(weight)
+                summed += worth[codes[:, column].astype(int)]
+                sides[column] = float(worth.max() - worth.min())
+        unit = math.sqrt(float((sides**2).sum())) or 1.0
+        above = np.full(len(U), -np.inf) if self.at_most is None else summed - self.at_most
+        below = np.full(len(U), -np.inf) if self.at_least is None else self.at_least - summed
+        return np.maximum(above, below) / unit, np.where((above >= below)[:, None], slope, -slope) / unit
+
+
+class Separation(Settings, frozen=True, tag_field="kind", tag="separation"):
+    """Two numbers that differ by at least a distance.
+
+    Args:
+        variables: Both.
+        at_least: Smallest difference >= 0, in their unit.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> apart = sb.Separation(variables=("a", "b"), at_least=3)
+        >>> hours = {name: sb.Integer(0, 9) for name in "ab"}
+        >>> team = sb.Team(None, hours, constraints=[apart], initial=4)
+        >>> all(abs(query.point["a"] - query.point["b"]) >= 3 for query in team.ask(4))
+        True
+    """
+
+    variables: tuple[str, str]
+    at_least: NonNegative
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        """Both variables."""
+        return self.variables
+
+    def fitting(self, variables: Mapping[str, Variable], at: str) -> "Separation":
+        """The same, if both are numbers."""
+        for name in self.variables:
+            if isinstance(variables[name], Categorical):
+                raise ConfigError(f"got the choice {name!r}; wanted two numbers, or a Constraint", at=f"{at}.variables")
+        return self
+
+    def depth(self, U: Float[np.ndarray, "m 2"], box: Domain) -> Shape:
+        """Missing distance in sides of the box, and its gradient."""
+        codes, side = box.from_unit(U), float((box.high - box.low).max())
+        gap = codes[:, 0] - codes[:, 1]
+        sign = np.where(gap >= 0.0, 1.0, -1.0)
+        slope = np.stack([-sign * _stretch(box, codes, 0), sign * _stretch(box, codes, 1)], axis=1)
+        return (self.at_least - np.abs(gap)) / side, slope / side
+
+
+class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
+    """Allowed joint values of some variables that have grids or are choices.
+
+    Args:
+        scope: Names of the variables.
+        allowed: Function of their values, in the order of the scope, that is true where they are allowed; or a table of
+            booleans, nested lists with an axis for each variable. At most 20,000 entries.
+
+    Example:
+        >>> import swarmbo as sb
+        >>> differ = sb.Constraint(scope=("a", "b"), allowed=lambda a, b: a != b)
+        >>> channels = {name: sb.Categorical([1, 6, 11]) for name in "ab"}
+        >>> team = sb.Team(None, channels, constraints=[differ], initial=6)
+        >>> all(query.point["a"] != query.point["b"] for query in team.ask(6))
+        True
+    """
+
+    scope: tuple[str, ...]
+    allowed: Any
+
+    def fitting(self, variables: Mapping[str, Variable], at: str) -> "Constraint":
+        """The same with a table instead of a function."""
+        own = [variables[name] for name in self.scope]
+        axes = [variable.axis for variable in own]
+        if loose := [name for name, axis in zip(self.scope, axes, strict=True) if not axis.step]:
+            raise ConfigError(
+                f"got the real number {loose[0]!r}; wanted variables with a step, or a Linear constraint",
+                at=f"{at}.scope",
+            )
+        shape = tuple(round((axis.high - axis.low) / axis.step) + 1 for axis in axes)
+        if math.prod(shape) > _MOST:
+            raise ConfigError(f"got {math.prod(shape):,} joint values; wanted at most {_MOST:,}", at=f"{at}.scope")
+        if callable(self.allowed):
+            values = [
+                [variable.value(axis.low + axis.step * i) for i in range(n)]
+                for variable, axis, n in zip(own, axes, shape, strict=True)
+            ]
+            judge = cast(Callable[..., object], self.allowed)
+            table = np.array([bool(judge(*joint)) for joint in product(*values)]).reshape(shape)
+        else:
+            table = np.array(self.allowed, dtype=object)
+            if table.shape != shape or not all(isinstance(entry, bool) for entry in table.flat):
+                wanted = f"a function, or booleans of shape {shape}"
+                raise ConfigError(f"got {short(self.allowed)}; wanted {wanted}", at=f"{at}.allowed")
+        return replace(self, allowed=table.astype(bool).tolist())
+
+    @property
+    def table(self) -> Bool[np.ndarray, "..."]:
+        """True where allowed, an axis for each variable."""
+        return np.array(self.allowed, dtype=bool)
+
+    def depth(self, U: Float[np.ndarray, "m s"], box: Domain) -> Shape:
+        """1 where forbidden, -1 where allowed; without a slope."""
+        assert isinstance(box, MixedDomain)
+        cells = box.cells(U).astype(int)
+        return np.where(self.table[tuple(cells.T)], -1.0, 1.0), np.zeros(U.shape)
+
+
+Known = Linear | Separation | Constraint
+
+
+def _stretch(box: Domain, codes: Float[np.ndarray, "m s"], column: int) -> Float[np.ndarray, " m"]:
+    """Derivative of a code by its coordinate of the unit cube; 0 on grids."""
+    low, high = float(box.low[column]), float(box.high[column])
+    if not isinstance(box, MixedDomain):
+        return np.full(len(codes), high - low)
+    axis = box.variables[column].axis
+    if axis.step:
+        return np.zeros(len(codes))
+    return codes[:, column] * math.log(high / low) if axis.is_log else np.full(len(codes), high - low)
+
+
+def constraint_of(given: object, variables: Mapping[str, Variable], at: str) -> Known:
+    """Constraint from a user: an object, or its table.
+
+    Raises:
+        ConfigError: If it is none, or does not fit the variables.
+    """
+    made = given if isinstance(given, Known) else convert(given, Known, at)
+    if strange := [name for name in made.scope if name not in variables]:
+        raise ConfigError(f"got {strange[0]!r}; wanted some of {list(variables)}", at=f"{at}.scope")
+    if len(set(made.scope)) < len(made.scope):
+        raise ConfigError(f"got {list(made.scope)}; wanted each variable once", at=f"{at}.scope")
+    return made.fitting(variables, at)
+
+
+def names_of(constraints: Sequence[Known], places: Sequence[int]) -> str:
+    """Constraints in words, by their places."""
+    return " and ".join(f"constraints[{place}] ({', '.join(constraints[place].scope)})" for place in places)

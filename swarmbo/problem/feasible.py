@@ -1,0 +1,192 @@
+"""Nearest joint point that keeps all constraints, and proof that there is none, by mixed-integer linear programming."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
+
+from swarmbo.problem.constraints import Constraint, Known, Linear, Separation
+from swarmbo.problem.variables import Axis, Categorical, Variable
+
+_INSIDE = 1e-6  # share of a sum's range that real numbers stay away from its limits, as solvers round
+_SECONDS = 20.0
+
+Terms = list[tuple[int, float]]  # columns and coefficients
+
+
+class _Program:
+    """Rows and columns of a program, as they are added."""
+
+    def __init__(self) -> None:
+        self.low, self.high, self.cost, self.whole = list[float](), list[float](), list[float](), list[int]()
+        self._rows, self._floors, self._ceilings = list[Terms](), list[float](), list[float]()
+
+    def column(self, low: float, high: float, *, whole: bool = False, cost: float = 0.0) -> int:
+        """Add a column."""
+        self.low.append(low)
+        self.high.append(high)
+        self.cost.append(cost)
+        self.whole.append(int(whole))
+        return len(self.low) - 1
+
+    def row(self, terms: Terms, floor: float, ceiling: float) -> None:
+        """Add a row."""
+        self._rows.append(terms)
+        self._floors.append(floor)
+        self._ceilings.append(ceiling)
+
+    def solved(self) -> Float[np.ndarray, " c"] | None:
+        """Columns of the optimum; None if there is none."""
+        at = [(row, column, number) for row, terms in enumerate(self._rows) for column, number in terms]
+        rows, columns, numbers = zip(*at, strict=True)
+        matrix = coo_array((numbers, (rows, columns)), shape=(len(self._rows), len(self.low)))
+        limits = LinearConstraint(matrix.tocsr(), self._floors, self._ceilings)
+        bounds, options = Bounds(self.low, self.high), {"time_limit": _SECONDS, "mip_rel_gap": 0.0}
+        found = milp(self.cost, integrality=self.whole, bounds=bounds, constraints=limits, options=options)
+        return None if found.x is None else np.asarray(found.x)
+
+
+@dataclass(frozen=True, eq=False)
+class Feasible:
+    """Joint points that keep constraints.
+
+    Args:
+        variables: Types of the n variables.
+        names: Their names.
+        constraints: Constraints on some of them.
+
+    Example:
+        >>> from swarmbo.problem.variables import Real
+        >>> sum_of_two = Linear(weights={"a": 1.0, "b": 1.0}, at_most=1.0)
+        >>> room = Feasible((Real(0.0, 1.0), Real(0.0, 1.0)), ("a", "b"), (sum_of_two,))
+        >>> room.nearest(np.array([0.9, 0.9])).sum().round(5), room.conflict()
+        (1.0, [])
+    """
+
+    variables: tuple[Variable, ...]
+    names: tuple[str, ...]
+    constraints: tuple[Known, ...]
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.names)}
+
+    def nearest(self, codes: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"] | None:
+        """Codes of the nearest point, by the sum of distances in sides; a choice counts 1. None if there is none."""
+        return self._solved(self.constraints, codes)
+
+    def conflict(self) -> list[int]:
+        """Places of constraints that exclude one another, no fewer of which do; none if they can be kept."""
+        kept = list(range(len(self.constraints)))
+        if self._solved(self.constraints, None) is not None:
+            return []
+        for place in list(kept):
+            rest = [other for other in kept if other != place]
+            if self._solved([self.constraints[other] for other in rest], None) is None:
+                kept = rest
+        return kept
+
+    def _solved(
+        self, constraints: Sequence[Known], codes: Float[np.ndarray, " n"] | None
+    ) -> Float[np.ndarray, " n"] | None:
+        program, listed = _Program(), self._listed(constraints)
+        parts = [_Part.of(program, v, place in listed) for place, v in enumerate(self.variables)]
+        for constraint in constraints:
+            own = [parts[self._place[name]] for name in constraint.scope]
+            match constraint:
+                case Linear():
+                    _keep_sum(program, constraint, own)
+                case Separation():
+                    _keep_apart(program, constraint, own)
+                case Constraint():
+                    _keep_listed(program, constraint, own)
+        for part, code in zip(parts, [] if codes is None else codes.tolist(), strict=codes is not None):
+            part.draw_to(program, code)
+        found = program.solved()
+        return None if found is None else np.array([part.code(found) for part in parts])
+
+    def _listed(self, constraints: Sequence[Known]) -> set[int]:
+        """Variables whose values tables and choices name one by one."""
+        tables = {self._place[name] for c in constraints if isinstance(c, Constraint) for name in c.scope}
+        return tables | {place for place, v in enumerate(self.variables) if isinstance(v, Categorical)}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Columns of a variable: steps along its axis, and, if they are named one by one, a flag for each value."""
+
+    axis: Axis
+    terms: Terms  # of its code, besides the lowest
+    flags: tuple[int, ...]
+    is_choice: bool
+
+    @classmethod
+    def of(cls, program: _Program, variable: Variable, is_listed: bool) -> "_Part":
+        axis, is_choice = variable.axis, isinstance(variable, Categorical)
+        if not axis.step:
+            return cls(axis, [(program.column(0.0, axis.high - axis.low), 1.0)], (), is_choice)
+        n_steps = round((axis.high - axis.low) / axis.step)
+        if not is_listed:
+            return cls(axis, [(program.column(0.0, n_steps, whole=True), axis.step)], (), is_choice)
+        flags = tuple(program.column(0.0, 1.0, whole=True) for _ in range(n_steps + 1))
+        program.row([(flag, 1.0) for flag in flags], 1.0, 1.0)
+        return cls(axis, [(flag, axis.step * i) for i, flag in enumerate(flags)], flags, is_choice)
+
+    def draw_to(self, program: _Program, code: float) -> None:
+        """Add the distance from a code to the cost."""
+        if self.is_choice:
+            for i, flag in enumerate(self.flags):
+                program.cost[flag] = float(i != round(code))
+            return
+        apart = program.column(0.0, np.inf, cost=1.0 / (self.axis.high - self.axis.low))
+        offset = code - self.axis.low
+        program.row([(apart, 1.0), *((column, -number) for column, number in self.terms)], -offset, np.inf)
+        program.row([(apart, 1.0), *self.terms], offset, np.inf)
+
+    def code(self, found: Float[np.ndarray, " c"]) -> float:
+        """Code in a solution."""
+        if self.flags:
+            return self.axis.low + self.axis.step * int(np.argmax(found[list(self.flags)]))
+        ((column, number),) = self.terms
+        steps = float(found[column])
+        return self.axis.low + (number * round(steps) if self.axis.step else min(max(steps, 0.0), self.axis.high))
+
+
+def _keep_sum(program: _Program, constraint: Linear, parts: Sequence[_Part]) -> None:
+    terms, constant, slack = Terms(), 0.0, 0.0
+    for part, weight in zip(parts, constraint.weights.values(), strict=True):
+        if isinstance(weight, float | int):
+            terms += [(column, weight * number) for column, number in part.terms]
+            constant += weight * part.axis.low
+            slack += 0.0 if part.axis.step else _INSIDE * abs(weight) * (part.axis.high - part.axis.low)
+        else:
+            terms += list(zip(part.flags, weight, strict=True))
+    floor = -np.inf if constraint.at_least is None else constraint.at_least - constant + slack
+    ceiling = np.inf if constraint.at_most is None else constraint.at_most - constant - slack
+    if floor > ceiling:  # an equation of real numbers has no room
+        floor = ceiling = 0.5 * (floor + ceiling)
+    program.row(terms, floor, ceiling)
+
+
+def _keep_apart(program: _Program, constraint: Separation, parts: Sequence[_Part]) -> None:
+    one, other = parts
+    terms = [*one.terms, *((column, -number) for column, number in other.terms)]
+    offset = one.axis.low - other.axis.low
+    reach = max(one.axis.high - other.axis.low, other.axis.high - one.axis.low) + constraint.at_least
+    slack = 0.0 if one.axis.step and other.axis.step else _INSIDE * reach
+    below = program.column(0.0, 1.0, whole=True)  # 1 if the first is the smaller
+    program.row([*terms, (below, 2.0 * reach)], constraint.at_least + slack - offset, np.inf)
+    program.row([*terms, (below, 2.0 * reach)], -np.inf, 2.0 * reach - constraint.at_least - slack - offset)
+
+
+def _keep_listed(program: _Program, constraint: Constraint, parts: Sequence[_Part]) -> None:
+    joint = [(program.column(0.0, 1.0), entry) for entry in np.argwhere(constraint.table).tolist()]
+    for axis, part in enumerate(parts):
+        for value, flag in enumerate(part.flags):
+            # the joint values with this one are chosen as often as it is
+            own = [(column, 1.0) for column, entry in joint if entry[axis] == value]
+            program.row([*own, (flag, -1.0)], 0.0, 0.0)

@@ -1,0 +1,162 @@
+"""Forms of actions: how an agent's action has the codes of the variables that the agent sets."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space
+from jaxtyping import Float
+
+from swarmbo.boundary.values import reported_place, short
+from swarmbo.errors import ConfigError
+from swarmbo.problem.variables import Axis, Categorical, Integer, Real, Variable
+
+_AT = "$.environment"
+_WANTED = "wanted a finite Box with one axis, Discrete, MultiDiscrete, or a Dict of these"
+
+
+class _Leaf(NamedTuple):
+    """Space within a ``Dict``, by its keys, or an agent's whole space; an action has ``size`` numbers of it."""
+
+    keys: tuple[str, ...]
+    space: Any
+
+    @property
+    def size(self) -> int:
+        return 1 if isinstance(self.space, Discrete) else int(np.prod(self.space.shape))
+
+    @property
+    def starts(self) -> Float[np.ndarray, " m"] | None:
+        """Smallest number of each entry; None for a box, whose numbers are codes."""
+        return None if isinstance(self.space, Box) else np.asarray(self.space.start, dtype=float).reshape(-1)
+
+    def types(self) -> list[Variable]:
+        """Type of each entry: numbers of a box, choices among the integers of other spaces."""
+        space = self.space
+        if isinstance(space, Box):
+            ends = zip(space.low.reshape(-1).tolist(), space.high.reshape(-1).tolist(), strict=True)
+            of = Integer if np.issubdtype(space.dtype, np.integer) else Real
+            return [of(low, high) for low, high in ends]
+        counts = np.asarray(space.n if isinstance(space, Discrete) else space.nvec).reshape(-1)
+        starts = np.asarray(space.start).reshape(-1)
+        return [Categorical(range(start, start + n)) for start, n in zip(starts.tolist(), counts.tolist(), strict=True)]
+
+    def fits(self, axes: Sequence[Axis]) -> bool:
+        """True if its entries have the codes of these axes."""
+        if isinstance(self.space, Box):
+            ends = np.array([(axis.low, axis.high) for axis in axes]).reshape(-1, 2).T
+            return np.allclose([self.space.low.reshape(-1), self.space.high.reshape(-1)], ends)
+        counts = np.asarray(self.space.n if isinstance(self.space, Discrete) else self.space.nvec).reshape(-1)
+        return all(axis.step and n == axis.count for axis, n in zip(axes, counts.tolist(), strict=True))
+
+
+class Form(NamedTuple):
+    """Form of an agent's actions.
+
+    An entry of a ``Box`` is the code of a variable: a number, or the position of a choice. An entry of ``Discrete`` or
+    ``MultiDiscrete`` is the position of the value among those of the variable, from the start of the space on. A
+    ``Dict`` has a space for each variable, by its name, or further spaces in the order of the variables.
+
+    Example:
+        >>> form = Form.of(Discrete(9, start=1), {"threshold": Integer(1, 9)}, "a")
+        >>> form.action({"threshold": 4.0}), form.codes(7)
+        (4, {'threshold': 7.0})
+    """
+
+    leaves: Sequence[tuple[_Leaf, Sequence[str]]]
+    axes: Mapping[str, Axis]
+
+    @classmethod
+    def of(cls, space: "Space[Any]", own: Mapping[str, Variable], agent: str) -> "Form":
+        """Form for an agent's own variables.
+
+        Raises:
+            ConfigError: If the space has other values than these variables.
+        """
+        leaves, axes = list(_leaves(space, agent)), {name: variable.axis for name, variable in own.items()}
+        names = list(own)
+        if isinstance(space, Dict) and set(space.spaces) == set(own):
+            names = [leaf.keys[0] for leaf in leaves]
+        ends = np.cumsum([0, *(leaf.size for leaf in leaves)]).tolist()
+        parts = [(leaf, names[ends[i] : ends[i + 1]]) for i, leaf in enumerate(leaves)]
+        if ends[-1] != len(own) or not all(leaf.fits([axes[name] for name in part]) for leaf, part in parts):
+            ranges = ", ".join(f"{name} ({variable.in_words})" for name, variable in own.items())
+            raise ConfigError(f"got action space {space} of {agent!r}; wanted the values of {ranges}", at=_AT)
+        return cls(parts, axes)
+
+    def action(self, codes: Mapping[str, float]) -> Any:
+        """Action with codes, inside the space and in its number type."""
+        out: dict[str, Any] = {}
+        for leaf, names in self.leaves:
+            numbers, space = np.array([codes[name] for name in names]), leaf.space
+            if (starts := leaf.starts) is None:
+                made: Any = np.clip(numbers.astype(space.dtype), space.low.reshape(-1), space.high.reshape(-1))
+                made = made.reshape(space.shape)
+            else:
+                low, step = self._grids(names)
+                places = np.rint((numbers - low) / step + starts)
+                made = int(places[0]) if isinstance(space, Discrete) else places.astype(space.dtype)
+            if not leaf.keys:
+                return made
+            inner = out
+            for key in leaf.keys[:-1]:
+                inner = inner.setdefault(key, {})
+            inner[leaf.keys[-1]] = made
+        return out
+
+    def codes(self, action: object) -> dict[str, float] | None:
+        """Codes in an action, which may be out of range; None if it has another form."""
+        out: dict[str, float] = {}
+        for leaf, names in self.leaves:
+            told: Any = action
+            for key in leaf.keys:
+                told = cast(Mapping[str, Any], told).get(key) if isinstance(told, Mapping) else None
+            numbers = reported_place([told] if np.ndim(told) == 0 else told)
+            if numbers is None or len(numbers) != len(names):
+                return None
+            if (starts := leaf.starts) is not None:
+                low, step = self._grids(names)
+                numbers = low + step * (numbers - starts)
+            out |= dict(zip(names, numbers.tolist(), strict=True))
+        return out
+
+    def _grids(self, names: Sequence[str]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+        axes = [self.axes[name] for name in names]
+        return np.array([axis.low for axis in axes]), np.array([axis.step for axis in axes])
+
+
+def variables_of(space: "Space[Any]", agent: str) -> dict[str, Variable]:
+    """Variables of an agent that acts in a space: ``a[0]``, ``a[1]``, … of agent ``a``, in a ``Dict`` ``a[key]``.
+
+    Raises:
+        ConfigError: If it is no finite box with one axis, no ``Discrete`` and no ``MultiDiscrete`` of at least two
+            choices, and no ``Dict`` of these.
+
+    Example:
+        >>> list(variables_of(Dict({"power": Box(0.0, 1.0, (2,)), "channel": Discrete(3)}), "ap"))
+        ['ap[channel]', 'ap[power][0]', 'ap[power][1]']
+    """
+    out = dict[str, Variable]()
+    for leaf in _leaves(space, agent):
+        name = agent + "".join(f"[{key}]" for key in leaf.keys)
+        is_single = bool(leaf.keys) and leaf.space.shape == ()
+        names = [name] if is_single else [f"{name}[{entry}]" for entry in range(leaf.size)]
+        try:
+            out |= dict(zip(names, leaf.types(), strict=True))
+        except ValueError as error:
+            raise ConfigError(f"action space of {agent!r}: got {short(leaf.space)} ({error}); {_WANTED}", _AT) from None
+    if not out:
+        raise ConfigError(f"action space of {agent!r}: got {short(space)}; {_WANTED}", at=_AT)
+    return out
+
+
+def _leaves(space: Any, agent: str, keys: tuple[str, ...] = ()) -> Iterator[_Leaf]:
+    if isinstance(space, Dict):
+        for key, inner in space.spaces.items():
+            yield from _leaves(inner, agent, (*keys, key))
+        return
+    # a number alone is an action only within a table
+    axes = (0, 1) if keys else (1,)
+    if not isinstance(space, Discrete) and not (isinstance(space, Box | MultiDiscrete) and len(space.shape) in axes):
+        raise ConfigError(f"action space of {agent!r}: got {short(space)}; {_WANTED}", at=_AT)
+    yield _Leaf(keys, space)

@@ -1,0 +1,120 @@
+"""Agents with choices, integers and numbers on grids decide as their team does, in values of the users' types."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import swarmbo as sb
+from swarmbo.deciding import own_rows as rows
+from swarmbo.errors import ConfigError
+from swarmbo.fleet import letters
+from swarmbo.fleet.hub import row_of
+from swarmbo.fleet.schema import fits_hub, is_row
+from swarmbo.problem.data import News
+from swarmbo.records import SolveReport, Traffic
+
+from .carried import copied
+from .test_agent import INITIAL, PAIRS, RING, THOROUGH, Case
+
+COLOURS = sb.Categorical(["red", "green", "blue"])
+DISCRETE = {
+    "a": COLOURS,
+    "b": sb.Integer(1, 9, step=2),
+    "c": sb.Categorical([1, True, None, 2.5]),
+    "d": sb.Categorical(["low", "middle", "high"], ordered=True),
+}
+MIXED = {"a": COLOURS, "b": sb.Integer(1, 200, log=True), "d": sb.Real(1e-3, 1.0, log=True)}  # and c is a plain number
+IN_TIME = sb.ADMM(mode="asynchronous", deadline=16, patience=6, starts=2, inner_steps=2)
+
+
+def case_of(types: dict[str, Any], scopes: dict[str, list[str]] = RING, **given: Any) -> Case:
+    names = {variable for scope in scopes.values() for variable in scope}
+    return Case(scopes, types={name: of for name, of in types.items() if name in names}, **given)
+
+
+@pytest.fixture(autouse=True)
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "UNHEARD", 77.0)
+
+
+@pytest.mark.parametrize("coordination", [None, IN_TIME], ids=["in step", "by a deadline"])
+@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+@pytest.mark.parametrize("scopes", [RING, PAIRS], ids=["ring", "pairs"])
+@pytest.mark.parametrize("types", [DISCRETE, MIXED], ids=["all discrete", "mixed"])
+def test_agents_decide_as_the_team_does(types: Any, scopes: Any, outcomes: str, coordination: Any):
+    case = case_of(types, scopes, outcomes=outcomes, **({} if coordination is None else {"coordination": coordination}))
+    for turn in range(INITIAL + 2):
+        ((query_id, point),) = case.asked()
+        wanted = case.team.pending[query_id]
+        assert [(type(x), x) for x in point.values()] == [(type(x), x) for x in wanted.values()]
+        sent = [(purpose, took) for agent in case.agents.values() for purpose, took in agent.sent.items()]
+        said = {p: sum((took for purpose, took in sent if purpose == p), Traffic()) for p, _ in sent}
+        assert coordination is not None or said == case.team.sent, turn
+        assert not any(agent.refused for agent in case.agents.values())
+        case.tell(query_id, case.outcomes(point))
+    case.recommended()
+
+
+@pytest.mark.parametrize("outcomes", ["per-factor", "total"])
+@pytest.mark.parametrize("acquisition", ["dumbo", *(pytest.param(n, marks=THOROUGH) for n in ("thompson", "dec-hbo"))])
+def test_batches_of_every_acquisition_are_the_teams(acquisition: str, outcomes: str):
+    case = case_of(MIXED, acquisition=acquisition, outcomes=outcomes)
+    case.go_on(1, INITIAL)
+    case.go_on(1, 3)
+    case.agents = {name: copied(agent) for name, agent in case.agents.items()}
+    case.go_on(1, 2)
+
+
+def test_values_elsewhere_than_asked_are_told_and_attached_in_the_users_types():
+    case = case_of(DISCRETE)
+    points = [["red", 3, None], ["blue", 7, True]]
+    outcomes = [case.outcomes(dict(zip("abc", values, strict=True))) for values in points]
+    case.team.attach(points, [list(told.values()) for told in outcomes])
+    for agent in case.agents.values():
+        agent.attach(points, [[told[factor] for factor in agent.factors] for told in outcomes])
+    for _ in range(3):
+        ((query_id, point),) = case.asked()
+        moved = {**point, "a": "blue" if point["a"] != "blue" else "green", "b": 5}
+        told = case.outcomes(moved)
+        case.team.tell(query_id, told, point=moved)
+        for agent in case.agents.values():
+            own = {variable: moved[variable] for variable in agent.variables}
+            agent.tell(query_id, {factor: told[factor] for factor in agent.factors}, point=own)
+    case.asked()
+    for agent in case.agents.values():
+        np.testing.assert_array_equal(agent.log.history.X, case.team.history.X)
+    with pytest.raises(ConfigError, match=r"\$\.point\.a: got 'pink'; wanted one of \['red', 'green', 'blue'\]"):
+        case.agents["a"].tell(case.asked()[0][0], {"f": 1.0}, point={"a": "pink"})
+
+
+def test_letters_of_a_fleet_have_codes_and_others_are_refused():
+    problem = case_of(DISCRETE).problem
+    point = problem.placed({"a": "blue", "b": 7, "c": None})
+    row = row_of(problem, "a", News(point, None, {"f": 1.0}), rows.OwnRows(), "a", has_ended=False)
+    assert row.place == {"a": 2.0}
+    assert is_row(row, "a", problem)
+    for code in (3.0, 0.5, -1.0):
+        assert not is_row(msgspec.structs.replace(row, place={"a": code}), "a", problem)
+        word = letters.Word(1, "q00001", {"a": code}, SolveReport(status="exact"), {})
+        assert not fits_hub(word, "a", problem)
+    assert fits_hub(letters.Word(1, "q00001", {"a": 1.0}, SolveReport(status="exact"), {}), "a", problem)
+
+
+def test_a_message_with_a_code_that_is_no_value_is_refused():
+    """An agent that states a place between two choices is not believed; the sum of its news does not fit."""
+    from swarmbo.agent import schema
+
+    case = case_of(DISCRETE)
+    ((query_id, point),) = case.asked()
+    case.tell(query_id, case.outcomes(point))
+    agent = case.agents["a"]
+    numbers = rows.Exchange(case.problem, "a", agent.log, agent._own).numbers()  # pyright: ignore[reportPrivateUsage]
+    fits = schema.news(case.problem, agent.log, 0, ("a",))
+    assert fits(numbers, frozenset({"a"}))
+    column = rows.Layout.of(case.problem).place.start + case.graph.variables.index("a")
+    for code in (0.4, 3.0, -1.0):
+        wrong = numbers.copy()
+        wrong[0, column] = code
+        assert not fits(wrong, frozenset({"a"}))

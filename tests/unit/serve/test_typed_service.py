@@ -1,0 +1,78 @@
+"""A service of a function with integers and choices: JSON has the users' values, and so has the run that it leaves."""
+
+import json
+
+import pytest
+
+from swarmbo.deciding.tables import attached, read_rows
+from swarmbo.runs import load_run
+from swarmbo.runs.scenario import scenario_of
+from swarmbo.serve.counter import opened
+
+from .conftest import client_of
+
+BOUNDS = {
+    "solvent": {"kind": "categorical", "values": ["water", "ethanol", True, 2.5]},
+    "stirs": {"kind": "integer", "low": 1, "high": 9, "step": 2},
+    "molar": {"kind": "real", "low": 0.001, "high": 1.0, "log": True},
+    "hours": [0, 4],
+}
+TYPES = {"solvent": (str, bool, float), "stirs": (int,), "molar": (float,), "hours": (float,)}
+ROUNDS = 6
+
+
+def scenario(**more):
+    environment = {"id": "served/function-v0", "bounds": BOUNDS, **more}
+    return scenario_of({"name": "mixture", "environment": environment, "rounds": ROUNDS, "initial": 3, "seed": 2})
+
+
+def outcome_of(point):
+    return 2.0 * (point["solvent"] == "ethanol") - abs(point["stirs"] - 5) - abs(point["hours"] - 1.0)
+
+
+def test_values_go_out_and_come_back_as_they_are_and_others_are_refused(tmp_path):
+    with opened(scenario(), tmp_path / "run", 8, trust=False) as desk, client_of(desk) as client:
+        for number in range(ROUNDS):
+            asked = client.post("/ask", json={"key": str(number)}).json()
+            point = asked["point"]
+            assert all(type(value) in TYPES[name] for name, value in point.items())
+            told = {"outcome": outcome_of(point)}
+            if number == 1:
+                told = {"outcome": 3.0, "point": {**point, "solvent": "ethanol", "stirs": 5}}
+                for wrong in ({"solvent": "oil"}, {"stirs": 4}, {"stirs": "5"}, {"molar": 0.0}, {"hours": None}):
+                    answer = client.post(f"/tell/{asked['query']}", json={**told, "point": {**point, **wrong}})
+                    assert answer.status_code == 422
+                    (name,) = wrong
+                    assert answer.json()["what"].startswith(f"$.point.{name}: got ")
+            assert client.post(f"/tell/{asked['query']}", json=told).status_code == 200
+        state, best = client.get("/state").json(), client.get("/best").json()
+        assert state["variables"]["stirs"] == {"kind": "integer", "low": 1, "high": 9, "step": 2, "log": False}
+        assert best["point"] == {**best["point"], "solvent": "ethanol", "stirs": 5}
+        assert set(best["recommended"]) == set(BOUNDS)
+        history = desk.ledger.team.history.X
+    with opened(scenario(), tmp_path / "run", 8, trust=False) as desk:  # all of it again from the disk
+        assert desk.ledger.team.history.X.tolist() == history.tolist()
+        problem = desk.ledger.team.problem
+    run = load_run(tmp_path / "run")
+    assert [record.joint.point for record in run.records[1:]] == [problem.named(x) for x in history]
+    assert [record.joint.location for record in run.records[1:]] == history.tolist()
+    table = run.table()
+    assert table["solvent"] == [problem.named(x)["solvent"] for x in history]
+    rows = read_rows(table, problem)
+    again = attached(rows.points, rows.outcomes, problem, are_codes=True)
+    assert again.X.tolist() == history.tolist()
+    line = json.loads((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()[2])
+    assert line["joint"]["point"]["solvent"] == "ethanol"
+
+
+def test_the_document_of_the_service_describes_typed_answers(tmp_path):
+    jsonschema = pytest.importorskip("jsonschema")
+    with opened(scenario(), tmp_path / "run", 8, trust=False) as desk, client_of(desk) as client:
+        described = client.get("/openapi.json").json()
+        asked = client.post("/ask", json={"key": "k"})
+        told = {"outcome": 1.0, "point": {**asked.json()["point"], "solvent": True}}
+        for answer, name in ((asked, "Asked"), (client.get("/state"), "State"), (client.get("/best"), "Best")):
+            schema = {"$ref": f"#/components/schemas/{name}", "components": described["components"]}
+            jsonschema.validate(answer.json(), schema)
+        schema = {"$ref": "#/components/schemas/TellRequest", "components": described["components"]}
+        jsonschema.validate(told, schema)

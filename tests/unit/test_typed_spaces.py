@@ -1,0 +1,188 @@
+"""Random spaces of all types: queries have values of the users' own types, within the space, and never one twice."""
+
+import json
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
+
+import swarmbo as sb
+from swarmbo.deciding.tables import attached, read_rows
+from swarmbo.problem import Problem
+
+NAMES = ("a", "b", "c", "d")
+SMALL = sb.ADMM(rounds=2, starts=2, screened=8, polish_steps=2)
+EXAMPLES = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+
+_values = st.one_of(
+    st.text("xyz", max_size=3),
+    st.integers(-9, 9),
+    st.booleans(),
+    st.none(),
+    st.floats(-5.0, 5.0).map(lambda x: x + 0.5),
+)
+
+
+@st.composite
+def reals(draw: Any) -> sb.Real:
+    low = draw(st.floats(1e-3, 10.0))
+    step = draw(st.none() | st.floats(0.01, 3.0))
+    high = low + step * draw(st.integers(1, 9)) if step else low * (1.0 + draw(st.floats(0.1, 100.0)))
+    return sb.Real(low, high, log=draw(st.booleans()), step=step)
+
+
+@st.composite
+def integers(draw: Any) -> sb.Integer:
+    low, step = draw(st.integers(1, 50)), draw(st.integers(1, 7))
+    return sb.Integer(low, low + step * draw(st.integers(1, 30)), step=step, log=draw(st.booleans()))
+
+
+@st.composite
+def choices(draw: Any) -> sb.Categorical:
+    values = draw(st.lists(_values, min_size=2, max_size=6, unique_by=lambda x: (type(x), x)))
+    return sb.Categorical(values, ordered=draw(st.booleans()))
+
+
+PLAIN = st.tuples(st.floats(-5.0, 0.0), st.floats(0.5, 5.0))
+VARIABLE = st.one_of(reals(), integers(), choices(), PLAIN)
+
+
+@st.composite
+def problems(draw: Any) -> Problem:
+    """A function of one to four variables: without a graph, or a sum of factors over some of them each."""
+    names = NAMES[: draw(st.integers(1, 4))]
+    bounds: dict[str, Any] = {name: draw(VARIABLE) for name in names}
+    if draw(st.booleans()):
+        return Problem.of(None, bounds)
+    scopes = draw(st.lists(st.sets(st.sampled_from(names), min_size=1), min_size=1, max_size=3, unique_by=frozenset))
+    covered = set[str]().union(*scopes)
+    scopes += [{name} for name in names if name not in covered]
+    graph = sb.FactorGraph.from_scopes({f"f{i}": sorted(scope) for i, scope in enumerate(scopes)})
+    return Problem.of(graph, bounds, outcomes=draw(st.sampled_from(["total", "per-factor"])))
+
+
+def kind_of(value: object) -> tuple[type, object]:
+    return type(value), value
+
+
+def n_values(problem: Problem) -> float:
+    counts = [variable.axis.count or np.inf for variable in problem.variables.values()]
+    return prod(counts)
+
+
+def require_in_space(problem: Problem, point: dict[str, Any]) -> None:
+    """Each value is one of its variable, of its very type, and its code is on the grid."""
+    for name, of in problem.variables.items():
+        value = point[name]
+        if isinstance(of, sb.Categorical):
+            assert kind_of(value) in map(kind_of, of.values)
+            continue
+        assert type(value) is (int if isinstance(of, sb.Integer) else float)
+        assert of.low * (1.0 - 1e-12) <= value <= of.high * (1.0 + 1e-12) or of.low <= value <= of.high
+        steps = (value - of.low) / of.step if of.step else 0.0
+        assert abs(steps - round(steps)) < 1e-6
+    assert problem.named(problem.placed(point)) == point
+
+
+def outcome_of(problem: Problem, point: dict[str, Any]) -> Any:
+    u = problem.domain.to_unit(problem.placed(point))
+    if problem.outcomes == "total":
+        return float(np.sin(5.0 * u).sum())
+    return {factor: float(np.sin(5.0 * u[problem.columns(factor)]).sum()) for factor in problem.channels}
+
+
+def check_designs(problem: Problem, seed: int, told: list[bool]) -> None:
+    """Points of the initial design, told or pending, until all values of a small space are used up."""
+    team = sb.Team(problem, seed=seed, initial=1000)
+    seen: list[str] = []
+    for tells in told:
+        query = team.ask()
+        require_in_space(problem, query.point)
+        seen.append(repr(query.point))
+        assert len(set(seen)) == min(len(seen), n_values(problem))
+        again = json.loads(json.dumps(query.point))
+        assert list(map(kind_of, again.values())) == list(map(kind_of, query.point.values()))
+        assert np.array_equal(problem.placed(again), problem.placed(query.point))
+        if tells:
+            team.tell(query, outcome_of(problem, query.point))
+    state = json.loads(json.dumps(team.state_dict()["json"]))
+    restored = sb.Team.from_state_dict({"json": state, "arrays": team.state_dict()["arrays"]})
+    assert restored.problem.variables == problem.variables
+    assert [list(map(kind_of, p.values())) for p in restored.pending.values()] == [
+        list(map(kind_of, p.values())) for p in team.pending.values()
+    ]
+    query = team.ask()
+    assert restored.ask() == query
+    assert list(map(kind_of, query.point.values())) == list(map(kind_of, restored.last_query.point.values()))
+
+
+def check_tables(problem: Problem, seed: int) -> None:
+    """Values in a list of dicts, in columns and in arrays become the codes that they came from."""
+    U = np.random.default_rng(seed).random((3, problem.domain.n_dims))
+    X = np.array([problem.in_box(u) for u in U])
+    points = [problem.named(x) for x in X]
+    if not problem.is_mixed:
+        return
+    assert problem.points(problem.coded_rows([list(point.values()) for point in points])).tolist() == X.tolist()
+    columns = {name: [point[name] for point in points] for name in points[0]}
+    for table in ([{**point, "total": 1.0} for point in points], {**columns, "total": [1.0] * len(points)}):
+        rows = read_rows(table, problem if problem.outcomes == "total" else Problem.of(None, problem.variables))
+        np.testing.assert_allclose(rows.points, X, rtol=1e-9)
+    assert attached(rows.points, [1.0] * 3, Problem.of(None, problem.variables), are_codes=True).X.shape == X.shape
+
+
+def check_decisions(problem: Problem, seed: int) -> None:
+    """Points that a method chose."""
+    team, seen = sb.Team(problem, seed=seed, initial=2, coordination=SMALL), list[str]()
+    for _ in range(4):
+        query = team.ask()
+        require_in_space(problem, query.point)
+        seen.append(repr(query.point))
+        team.tell(query, outcome_of(problem, query.point))
+    assert len(set(seen)) == min(len(seen), n_values(problem))
+    found = team.recommend()
+    assert found is not None
+    assert found.point is not None
+    require_in_space(problem, found.point)
+
+
+@settings(EXAMPLES, max_examples=200)
+@given(problems(), st.integers(0, 99), st.lists(st.booleans(), min_size=1, max_size=12))
+def test_designs_are_in_the_space_and_never_repeat(problem: Problem, seed: int, told: list[bool]):
+    check_designs(problem, seed, told)
+
+
+@settings(EXAMPLES, max_examples=200)
+@given(problems(), st.integers(0, 99))
+def test_tables_of_values_are_read_as_the_codes_they_came_from(problem: Problem, seed: int):
+    check_tables(problem, seed)
+
+
+@settings(EXAMPLES, max_examples=8)
+@given(problems(), st.integers(0, 99))
+def test_decisions_are_in_the_space_and_never_repeat(problem: Problem, seed: int):
+    assume(problem.is_mixed)
+    check_decisions(problem, seed)
+
+
+@pytest.mark.slow
+@settings(EXAMPLES, max_examples=6000)
+@given(problems(), st.integers(0, 2**20), st.lists(st.booleans(), min_size=1, max_size=20))
+def test_thousands_of_designs(problem: Problem, seed: int, told: list[bool]):
+    check_designs(problem, seed, told)
+
+
+@pytest.mark.slow
+@settings(EXAMPLES, max_examples=3500)
+@given(problems(), st.integers(0, 2**20))
+def test_thousands_of_tables(problem: Problem, seed: int):
+    check_tables(problem, seed)
+
+
+@pytest.mark.slow
+@settings(EXAMPLES, max_examples=500)
+@given(problems(), st.integers(0, 2**20))
+def test_hundreds_of_decisions(problem: Problem, seed: int):
+    check_decisions(problem, seed)
