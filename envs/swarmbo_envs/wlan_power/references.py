@@ -24,7 +24,7 @@ _SHARPNESS = (2.0, 8.0, 32.0)  # of a surrogate, per unit of a logarithm of a ra
 _POLISHED, _LEVELS = 16, 25
 _BISECTIONS, _SYSTEMS = 50, 1000
 _MOST_REMOVED = 256  # users
-_SHARE_OF_PLANS = 32  # of climbs in one plan of channels, for each plan that is improved
+_SETTLED = 8  # plans of channels for which powers are improved, too, and twice as many drawn ones
 SUM = Utility()
 
 
@@ -43,8 +43,8 @@ def best_known(
     25 levels; for ``users-above`` also from the powers after removing the worst-served users, one at a time, until \
     all others can have the rate |
 
-    With channels: from greedy colouring and random channels, coordinate search over all settings and a climb of the
-    powers (of ``minimum-rate``: the bisection) in turns, until neither improves.
+    With channels: coordinate search over all settings and a climb of the powers (of ``minimum-rate``: the bisection)
+    take turns. They start at greedy colouring, at drawn settings, and at the best channels found at largest power.
 
     All but ``minimum-rate`` have many local maxima, most of them in corners where some access points use the least
     power. Climbs start at a scrambled Sobol sequence; every other start is moved to the nearest corner. The result is a
@@ -64,7 +64,7 @@ def best_known(
     if starts is None:
         starts = min(_STARTS, max(16, _ENTRIES // max(network.n_points * len(network.present), 1)))
     if network.spectrum is not None:
-        place = _planned(network, low, high, max(4, starts // _SHARE_OF_PLANS), utility)
+        place = _planned(network, low, high, max(_SETTLED, starts // 8), utility)
     elif utility.name == "minimum-rate":
         place = _fairest(network, low, high)
     elif utility.name in ("sum", "proportional-fair"):
@@ -145,25 +145,30 @@ def _polished(network: Network, low: float, high: float, starts: int, utility: U
     return polished[int(utility.value(network, np.array(polished)).argmax())]
 
 
-def _by_turns(network: Network, low: float, high: float, utility: Utility, x: Values) -> Values:
-    """Coordinate search: each setting at its best level, the others fixed, until none improves."""
-    axes, best, unchanged, i = levels(network, low, high, _LEVELS), float(utility.value(network, x[None])[0]), 0, 0
-    while unchanged < len(x):
+def _by_turns(network: Network, low: float, high: float, utility: Utility, x: Values, first: int = 0) -> Values:
+    """Coordinate search: each setting from ``first`` on at its best level, the others fixed, until none improves."""
+    axes, best, unchanged, i = levels(network, low, high, _LEVELS), float(utility.value(network, x[None])[0]), 0, first
+    while unchanged < len(x) - first:
         tried = np.repeat(x[None], len(axes[i]), axis=0)
         tried[:, i] = axes[i]
         values = utility.value(network, tried)
         unchanged += 1
         if values.max() > best + 1e-12 * abs(best):
             best, x, unchanged = float(values.max()), tried[values.argmax()], 1
-        i = (i + 1) % len(x)
+        i = i + 1 if i + 1 < len(x) else first
     return x
 
 
 def _planned(network: Network, low: float, high: float, plans: int, utility: Utility) -> Values:
-    """Best of coordinate searches over powers and channels that start at different channels."""
+    """Best of searches that start at greedy colouring, and at drawn settings as they are and improved at full power."""
+    k = network.n_points
     drawn = at_shares(network, sobol(plans, n_settings(network), stream(0, "best known channels")), low, high)
-    ends = [_settled(network, low, high, utility, x) for x in [coloured(network, high), *drawn]]
-    return ends[int(utility.value(network, np.array(ends)).argmax())]
+    loud = [np.concatenate([np.full(k, high), x[k:]]) for x in drawn]
+    begun = np.array([_by_turns(network, low, high, utility, x, k) for x in [coloured(network, high), *loud]])
+    best = np.argsort(-utility.value(network, begun), kind="stable")[:_SETTLED]
+    starts = [coloured(network, high), *begun[best], *drawn[: 2 * _SETTLED]]
+    ends = np.array([_settled(network, low, high, utility, x) for x in starts])
+    return ends[int(utility.value(network, ends).argmax())]
 
 
 def _settled(network: Network, low: float, high: float, utility: Utility, x: Values) -> Values:

@@ -49,7 +49,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     | ``measurement`` | float | noisy utility of the agent's own users, or the total; missing if it failed |
     | ``factors`` | dict | with ``outcomes = "per-factor"``: outcome of the agent's own factor, ``capacity_i``; empty \
     if the measurement failed |
-    | ``location`` | array | applied power, dBm; positions of the channel and of the width |
+    | ``location`` | array, dict | applied action |
     | ``channel``, ``width`` | int, float | applied channel; width, MHz |
     | ``cost`` | float | 0 |
     | ``users`` | int | own users that are present |

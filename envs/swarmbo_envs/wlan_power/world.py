@@ -87,6 +87,12 @@ class World:
         spectrum = self.settings.spectrum
         return {} if spectrum is None else spectrum.choices
 
+    def action(self, own: Values) -> Any:
+        """Action of an access point with its power and its positions of choices."""
+        if not self.choices:
+            return own.copy()
+        return {"power": own[:1].copy()} | dict(zip(self.choices, own[1:].astype(int).tolist(), strict=True))
+
     @property
     def source(self) -> dict[str, Any]:
         """Source and kind of outcomes, plain data."""
@@ -182,7 +188,7 @@ class World:
             outcome = float(outcomes[i])
             failed = bool(np.isnan(outcome))
             info: dict[str, Any] = {} if failed else {"measurement": outcome}
-            info |= {"location": own[i].copy(), "cost": 0.0, "users": int(network.n_users[i]), "source": source}
+            info |= {"location": self.action(own[i]), "cost": 0.0, "users": int(network.n_users[i]), "source": source}
             for (name, values_of), position in zip(self.choices.items(), own[i, 1:], strict=True):
                 info[name] = values_of[int(position)]
             if s.outcomes == "per-factor":

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
+import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo_envs import wlan_power_v0
 from swarmbo_envs.wlan_power.plans import coloured
@@ -95,7 +96,7 @@ def test_rates_are_those_by_hand_and_each_outcome_reads_its_scope_only(arguments
     told, serving = env.factor_graph(), env.network.serving
     for i, (agent, info) in enumerate(infos.items()):
         assert info["measurement"] == pytest.approx(math.fsum(r for r, s in zip(rates, serving, strict=True) if s == i))
-        assert info["location"].tolist() == point.reshape(-1, 12)[:, i].tolist()
+        assert [*info["location"].pop("power"), *info["location"].values()] == point.reshape(-1, 12)[:, i].tolist()
         assert info["channel"] == env.settings.channels[actions[agent]["channel"]]
     for column, variable in enumerate(env.variables):
         other = point.copy()
@@ -143,6 +144,27 @@ def test_the_best_known_is_not_beaten_by_all_settings_and_baselines_end_as_they_
         assert found["greedy colouring, all at maximum"] <= env.utility.value(env.network, loud).max() + 1e-9
         together = env.utility.value(env.network, np.array([[25.0] * 4 + [0.0] * 4]))[0]
         assert found["all at maximum, one channel"] == pytest.approx(together)
+
+
+@pytest.mark.thorough
+def test_a_team_ends_near_the_best_of_all_settings_by_hand():
+    env = wlan_power_v0.parallel_env(topology=SMALL, channels=[1, 6, 11], max_cycles=32)
+    levels = itertools.product(*[[1.0, 13.0, 25.0]] * 4, *[range(3)] * 4)
+    grid = np.array(list(levels), dtype=float)
+    by_hand = np.array([math.fsum(rates_by_loops(env, point)) for point in grid])
+    assert env.network.value(grid) == pytest.approx(by_hand)
+    told, infos = env.reset(seed=0)
+    team = sb.Team.for_env(env, seed=0, rounds=32)
+    team.begin(infos)
+    totals = []
+    while env.agents:
+        step = env.step(team.act(told, infos))
+        team.observe(*step)
+        told, infos = step[0], step[-1]
+        totals.append(math.fsum(info["measurement"] for info in infos.values()))
+    assert max(totals) >= 0.97 * by_hand.max()
+    point = team.recommend().point
+    assert {point[f"channel_{i}"] for i in range(4)} <= {1, 6, 11}
 
 
 def test_greedy_colouring_separates_all_where_there_are_channels_enough():
