@@ -10,7 +10,7 @@ import gymnasium
 import msgspec
 import numpy as np
 from gymnasium.error import ResetNeeded
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict, Discrete
 from jaxtyping import Float
 from numpy.typing import ArrayLike, NDArray
 from pettingzoo import ParallelEnv
@@ -27,6 +27,7 @@ LARGEST = 1e12  # of the measurements that observations show
 
 Array = NDArray[np.float64]
 Ends = tuple[ArrayLike, ArrayLike]  # low and high end of a box
+Space = gymnasium.Space[Any]
 Infos = dict[str, dict[str, Any]]
 
 
@@ -42,8 +43,8 @@ class WorldSettings(Settings, frozen=True):
 SettingsKind = TypeVar("SettingsKind", bound=WorldSettings)
 
 
-class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, EpisodeKind]):
-    """A ``ParallelEnv`` whose agents have boxes as action and observation spaces.
+class SimulatedWorld(ParallelEnv[str, Any, Any], ABC, Generic[SettingsKind, EpisodeKind]):
+    """A ``ParallelEnv`` whose agents have boxes as action and observation spaces, or tables of spaces.
 
     A subclass names its settings (``arguments``) and itself (``name``), sets the attributes below and the spaces, and
     implements how an episode begins, a round, observations and pictures.
@@ -53,8 +54,8 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
     _arguments: ClassVar[Any]  # the type of its settings
     _action_in_words: ClassVar[str]  # its coordinates, for messages: ``[x, y]``
     _states: ClassVar[tuple[str, int]]  # name of the saved state's content, and its format version
-    _action_spaces: dict[str, gymnasium.spaces.Box]
-    _observation_spaces: dict[str, gymnasium.spaces.Box]
+    _action_spaces: dict[str, Space]
+    _observation_spaces: dict[str, Space]
 
     def __init_subclass__(cls, arguments: type[Settings] | None = None, name: str = "") -> None:
         """Derive the signature from the settings, so that help shows arguments and defaults."""
@@ -81,16 +82,18 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         """Convert arguments, which may hold NumPy values, to settings."""
         return convert(plain(arguments), cls._arguments)
 
-    def _set_spaces(self, actions: Mapping[str, Ends], observations: Mapping[str, Ends], state: Ends) -> None:
-        self._action_spaces = {agent: _box(ends) for agent, ends in actions.items()}
-        self._observation_spaces = {agent: _box(ends) for agent, ends in observations.items()}
-        self.state_space = _box(state)
+    def _set_spaces(
+        self, actions: Mapping[str, Ends | Space], observations: Mapping[str, Ends | Space], state: Ends
+    ) -> None:
+        self._action_spaces = {agent: space_of(told) for agent, told in actions.items()}
+        self._observation_spaces = {agent: space_of(told) for agent, told in observations.items()}
+        self.state_space = space_of(state)
 
-    def observation_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def observation_space(self, agent: str) -> Space:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Observation space of an agent; the same object on each call."""
         return self._observation_spaces[agent]
 
-    def action_space(self, agent: str) -> gymnasium.spaces.Box:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def action_space(self, agent: str) -> Space:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Action space of an agent; the same object on each call."""
         return self._action_spaces[agent]
 
@@ -105,7 +108,7 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         self.settings = convert({**msgspec.structs.asdict(settings), "max_cycles": value}, type(settings))
         self._settings_changed()
 
-    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Array], Infos]:
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], Infos]:
         """Begin an episode.
 
         Args:
@@ -126,8 +129,8 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         return self._observe(episode), infos
 
     def step(
-        self, actions: Mapping[str, ArrayLike]
-    ) -> tuple[dict[str, Array], dict[str, float], dict[str, bool], dict[str, bool], Infos]:
+        self, actions: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, float], dict[str, bool], dict[str, bool], Infos]:
         """Play one round.
 
         Args:
@@ -213,7 +216,7 @@ class SimulatedWorld(ParallelEnv[str, Array, Array], ABC, Generic[SettingsKind, 
         """Play one round, updating the episode; return infos and rewards of live agents."""
 
     @abstractmethod
-    def _observe(self, episode: EpisodeKind) -> dict[str, Array]:
+    def _observe(self, episode: EpisodeKind) -> dict[str, Any]:
         """Observation of every agent."""
 
     def _description(self) -> dict[str, Any]:
@@ -279,35 +282,54 @@ def as_aec(world: Callable[..., Any]) -> tuple[Callable[..., AECEnv[str, Any, An
     return raw_env, env
 
 
-def _box(ends: Ends) -> Box:
-    low, high = (np.array(end, dtype=float) for end in ends)
+def space_of(told: Ends | Space) -> Space:
+    """Box of its ends; a space as it is."""
+    if isinstance(told, gymnasium.Space):
+        return told
+    low, high = (np.array(end, dtype=float) for end in told)
     return Box(low, high, dtype=np.float64)
 
 
 def checked_actions(
-    actions: Mapping[str, ArrayLike], agents: list[str], boxes: Mapping[str, Box], what: str
+    actions: Mapping[str, Any], agents: list[str], spaces: Mapping[str, Space], what: str
 ) -> dict[str, Float[np.ndarray, " d"]]:
-    """Check the actions of live agents and return them in agent order; ``what`` names the coordinates in messages."""
+    """Check the actions of live agents, and return them in agent order as vectors: parts of a table one by one.
+
+    ``what`` names the coordinates in messages.
+    """
     for agent in table(actions, "{agent: action}", "$.actions"):
         if agent not in agents:
             got = "got an action, but this agent is not live"
             raise ConfigError(f"{got}; live agents: {agents}", at=f"$.actions.{agent}")
     checked: dict[str, Float[np.ndarray, " d"]] = {}
     for agent in agents:
-        at, box = f"$.actions.{agent}", boxes[agent]
         if agent not in actions:
-            raise ConfigError("got no action; wanted one per live agent", at=at)
-        if (action := real_array(actions[agent])) is None:
-            raise ConfigError(f"got {short(actions[agent])}; wanted {what}", at=at)
-        if action.shape != box.shape:
-            raise ConfigError(f"got shape {action.shape}; wanted {what}, of shape {box.shape}", at=at)
-        # an action may have been rounded to float32
-        slack = 1e-6 * np.maximum(np.abs(box.low), np.abs(box.high))
-        if not ((action >= box.low - slack) & (action <= box.high + slack)).all():
-            ends = f"from {box.low.tolist()} to {box.high.tolist()}"
-            raise ConfigError(f"got {action.tolist()}; wanted {what} {ends}", at=at)
-        checked[agent] = np.clip(action, box.low, box.high)
+            raise ConfigError("got no action; wanted one per live agent", at=f"$.actions.{agent}")
+        checked[agent] = _checked(actions[agent], spaces[agent], f"$.actions.{agent}", what)
     return checked
+
+
+def _checked(action: Any, space: Space, at: str, what: str) -> Float[np.ndarray, " d"]:
+    if isinstance(space, Dict):
+        given = table(action, f"of {', '.join(space)}", at)
+        if set(given) != set(space):
+            raise ConfigError(f"got {sorted(given)}; wanted {list(space)}", at=at)
+        return np.concatenate(
+            [_checked(given[name], part, f"{at}.{name}", f"[{name}]") for name, part in space.items()]
+        )
+    if isinstance(space, Discrete):
+        return np.array([whole_number(action, 0, at, int(space.n) - 1)], dtype=float)
+    box: Any = space
+    if (vector := real_array(action)) is None:
+        raise ConfigError(f"got {short(action)}; wanted {what}", at=at)
+    if vector.shape != box.shape:
+        raise ConfigError(f"got shape {vector.shape}; wanted {what}, of shape {box.shape}", at=at)
+    # an action may have been rounded to float32
+    slack = 1e-6 * np.maximum(np.abs(box.low), np.abs(box.high))
+    if not ((vector >= box.low - slack) & (vector <= box.high + slack)).all():
+        ends = f"from {box.low.tolist()} to {box.high.tolist()}"
+        raise ConfigError(f"got {vector.tolist()}; wanted {what} {ends}", at=at)
+    return np.clip(vector, box.low, box.high)
 
 
 def plain(value: Any) -> Any:

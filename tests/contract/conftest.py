@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Dict, Discrete
 
 SMALL = {"generated": {"access_points": 4, "users": 9, "area_m": [150.0, 150.0]}}
 TRIANGLE = {"access_points": [[0, 0], [60, 0], [30, 50]], "users": [[5, 5], [40, 0], [30, 40]], "serving": [0, 1, 1]}
@@ -71,6 +72,7 @@ WORLDS: dict[str, dict[str, dict[str, Any]]] = {
         "all disturb": {"topology": SMALL, "interference": "all", "shadowing_db": 4.0},
         "users walk and leave": {"mobility_m": 5.0, "leave_rate": 0.1, "return_rate": 0.3, "departures": [[2, 7]]},
         "nobody at one of them": {"topology": TRIANGLE, "noise_std": 1.0},
+        "channels and widths": {"topology": SMALL, "channels": [36, 40, 44, 48], "widths_mhz": [20, 40]},
     },
 }
 
@@ -113,6 +115,11 @@ def _measured(folder: Path) -> Path:
     return path
 
 
-def random_actions(env: Any, generator: np.random.Generator) -> dict[str, np.ndarray]:
-    boxes = {agent: env.action_space(agent) for agent in env.agents}
-    return {agent: generator.uniform(box.low, box.high) for agent, box in boxes.items()}
+def random_actions(env: Any, generator: np.random.Generator) -> dict[str, Any]:
+    return {agent: _drawn(env.action_space(agent), generator) for agent in env.agents}
+
+
+def _drawn(space: Any, generator: np.random.Generator) -> Any:
+    if isinstance(space, Dict):
+        return {name: _drawn(part, generator) for name, part in space.items()}
+    return generator.integers(space.n) if isinstance(space, Discrete) else generator.uniform(space.low, space.high)

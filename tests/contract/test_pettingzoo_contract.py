@@ -24,7 +24,12 @@ def test_it_keeps_the_contract_also_where_measurements_fail(module):
 
 
 # agents own and hear different numbers of others; PettingZoo remarks on it and goes on
-@pytest.mark.filterwarnings("ignore:Agents have different", "ignore:Observations are different shapes")
+@pytest.mark.filterwarnings(
+    "ignore:Agents have different",
+    "ignore:Observations are different shapes",
+    "ignore:Observation is not a NumPy array",
+    "ignore:(Observation|Action) space for each agent probably",
+)
 def test_pettingzoo_aec_api(module):
     api_test(module.env(), num_cycles=20)
 

@@ -36,7 +36,9 @@ def test_every_agent_owns_its_power_and_the_factor_of_its_users(module):
         assert told["variable_owners"][f"power_{i}"] == told["owners"][f"capacity_{i}"] == agent
         others = {told["variable_owners"][variable] for variable in told["scopes"][f"capacity_{i}"]} - {agent}
         assert others == set(links[agent])
-    assert set(told["bounds"].values()) == {(1.0, 25.0)}
+    powers = {variable: ends for variable, ends in told["bounds"].items() if variable.startswith("power")}
+    assert set(powers.values()) == {(1.0, 25.0)}
+    assert len(powers) == len(env.possible_agents)
 
 
 def test_a_team_sets_its_powers(module):
@@ -49,7 +51,8 @@ def test_a_team_sets_its_powers(module):
         team.observe(observations, rewards, ended, cut, infos)
     point = team.recommend().point
     assert set(point) == set(env.variables)
-    assert all(1.0 <= power <= 25.0 for power in point.values())
+    assert all(1.0 <= value <= 25.0 for variable, value in point.items() if variable.startswith("power"))
+    assert {value for variable, value in point.items() if variable.startswith("channel")} <= {*env.settings.channels}
 
 
 @pytest.mark.parametrize(

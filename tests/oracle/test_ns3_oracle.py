@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import math
 import os
 import signal
 import subprocess
@@ -66,6 +65,32 @@ def test_the_closed_form_has_the_sinr_of_ns3(world, interference, shadowing_db, 
         assert env.outcomes(powers) == pytest.approx(env.network.factor_values(powers[None])[0], rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    "channels", [{"channels": [1, 3, 6]}, {"channels": [36, 40, 44, 48], "widths_mhz": [20, 40, 80]}], ids=str
+)
+def test_the_closed_form_has_the_sinr_of_ns3_on_channels(world, channels):
+    env, rng = world(topology=None, **channels), np.random.default_rng(0)
+    for _ in range(5):
+        choices = [rng.integers(0, len(values), 12) for values in env.settings.spectrum.choices.values()]
+        point = np.concatenate([rng.uniform(1.0, 25.0, 12), *choices])
+        assert env.outcomes(point) == pytest.approx(env.network.factor_values(point[None])[0], rel=1e-9)
+
+
+def test_in_ns3_cells_share_the_air_where_channels_overlap_and_widths_deliver_more(world):
+    cells = {"access_points": [[0, 0], [20, 0]], "users": [[5, 0], [15, 0]], "serving": [0, 1]}
+
+    def both(*plan, **settings):
+        return world(topology=cells, objective="throughput", **settings).outcomes([15.0, 15.0, *plan])
+
+    on_2ghz = {apart: both(0, apart, channels=list(range(1, 14))) for apart in (0, 2, 4, 5)}
+    assert max(on_2ghz[0].sum(), on_2ghz[2].sum()) < 65.0 < 110.0 < min(on_2ghz[4].sum(), on_2ghz[5].sum())
+    wide = {"channels": [36, 40, 44, 48], "widths_mhz": [20, 40, 80]}
+    narrow, blocks, overlap = (both(0, 2, width, width, **wide) for width in range(3))
+    assert (blocks > 1.8 * narrow).all()
+    assert overlap.sum() > blocks.sum()  # 80 MHz for half of the time, by 802.11ac
+    assert both(0, 1, 1, 1, **wide).sum() < 0.6 * blocks.sum()  # 36 and 40 are one block of 40 MHz
+
+
 def test_the_closed_form_has_the_sinr_of_ns3_where_users_walk_and_leave(world):
     env = world(mobility_m=20.0, leave_rate=0.3, return_rate=0.3, max_cycles=10)
     env.reset(seed=0)
@@ -113,7 +138,7 @@ def test_ns3_that_is_killed_while_it_simulates_costs_one_outcome(world):
     pid = process_of(env).pid
     threading.Timer(1.0, os.kill, (pid, signal.SIGKILL)).start()
     infos = env.step({agent: [15.0] for agent in env.agents})[4]
-    assert all(math.isnan(info["measurement"]) for info in infos.values())
+    assert not any("measurement" in info for info in infos.values())
     assert all("SIGKILL" in info["source"]["failure"] for info in infos.values())
     env._world.radio.settings = wlan_power_v0.parallel_env(simulation=QUICK).settings.simulation
     infos = env.step({agent: [15.0] for agent in env.agents})[4]

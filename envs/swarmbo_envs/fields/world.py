@@ -49,7 +49,8 @@ class FieldWorld(SimulatedWorld[FieldSettingsKind, EpisodeKind], Generic[FieldSe
         """Observation of each agent; NaN where nothing was measured yet."""
 
     def _observe(self, episode: EpisodeKind) -> dict[str, Array]:
-        rows, box = self._rows(episode), self._observation_spaces[self.possible_agents[0]]
+        rows = self._rows(episode)
+        box: Any = self._observation_spaces[self.possible_agents[0]]
         clipped = np.clip(np.where(np.isnan(rows), box.low, rows), box.low, box.high)
         return dict(zip(self.possible_agents, clipped, strict=True))
 

@@ -1,6 +1,7 @@
 """Capacity of a WLAN in closed form with its gradient, and utilities of the users' rates."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -8,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo_envs.shared import Values, digest
+from swarmbo_envs.wlan_power.spectrum import Spectrum, shares
 
 _NEPERS_PER_DB = np.log(10.0) / 10.0
 UtilityName = Literal["sum", "proportional-fair", "minimum-rate", "cell-minimum", "users-above"]
@@ -30,7 +32,8 @@ class Network:
         SINR_u = P_a g_au / (N + Σ_{j ≠ a, a listed with j} P_j g_ju),   a the access point of user u,
 
     powers P and noise N in mW and gains g = 10^(-loss/10). The outcome of an access point is the sum over its users:
-    all use the whole channel at the same time, as in the paper.
+    all use the whole channel at the same time, as in the paper. If access points choose among channels, W and N are
+    those of a's width, and P_j is the power that falls into a's channel; see ``spectrum.shares``.
 
     Source: Shannon 1948; the objective of Bardou et al. 2024 (DuMBO), appendix I.
 
@@ -38,9 +41,11 @@ class Network:
         loss_db: Loss from each access point to each user (k, m), dB.
         serving: Access point of each user (m,).
         present: Mask of present users (m,).
-        disturbs: Interference mask (k, k): column j disturbs the users of row i.
-        noise_mw: Noise at each receiver.
+        disturbs: Interference mask (k, k): column j disturbs the users of row i; or the share of its power that does.
+        noise_mw: Noise at each receiver, in ``bandwidth_mhz``.
         bandwidth_mhz: W.
+        widths: Width of the channel of each access point (k,), in units of ``bandwidth_mhz``; None: all 1.
+        spectrum: Channels to choose among; joint settings then have choices after the powers. None: none.
 
     Example:
         >>> network = Network(
@@ -58,9 +63,11 @@ class Network:
     loss_db: Float[np.ndarray, "k m"]
     serving: Int[np.ndarray, " m"]
     present: Bool[np.ndarray, " m"]
-    disturbs: Bool[np.ndarray, "k k"]
+    disturbs: Bool[np.ndarray, "k k"] | Float[np.ndarray, "k k"]
     noise_mw: float
     bandwidth_mhz: float
+    widths: Float[np.ndarray, " k"] | None = None
+    spectrum: Spectrum | None = None
 
     @property
     def n_points(self) -> int:
@@ -72,7 +79,25 @@ class Network:
         """Gains of wanted signal and interference at each user, as shares of power; 0 for links without effect."""
         gains = 10.0 ** (-self.loss_db.T / 10.0) * self.present[:, None]
         own = np.arange(self.n_points) == self.serving[:, None]
-        return gains * own, gains * (self.disturbs[self.serving] & ~own)
+        return gains * own, gains * self.disturbs[self.serving] * ~own
+
+    def on(self, plan: Values) -> "Network":
+        """The network whose access points have chosen channels and widths, by their positions (d - k,)."""
+        if self.spectrum is None:
+            return self
+        chosen = self.spectrum.chosen(plan)
+        widths = np.array([width for _, width in chosen]) / self.bandwidth_mhz
+        return replace(self, disturbs=self.disturbs * shares(chosen), widths=widths, spectrum=None)
+
+    def by_plan(self, X: Float[np.ndarray, "n d"]) -> "Iterator[tuple[Network, Bool[np.ndarray, ' n']]]":
+        """Networks of the different channels and widths in joint settings, each with the mask of its rows."""
+        plans, of = np.unique(X[:, self.n_points :], axis=0, return_inverse=True)
+        for number, plan in enumerate(plans):
+            yield self.on(plan), of.ravel() == number
+
+    @cached_property
+    def _width(self) -> Float[np.ndarray, " m"] | float:
+        return 1.0 if self.widths is None else self.widths[self.serving]
 
     @cached_property
     def _members(self) -> Float[np.ndarray, "m k"]:
@@ -86,18 +111,23 @@ class Network:
     def sinr(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
         """Ratio of signal to interference and noise at every user for joint powers in dBm; 0 for an absent user."""
         power, (wanted, unwanted) = _milliwatts(X), self.gains
-        return power @ wanted.T / (self.noise_mw + power @ unwanted.T)
+        return power @ wanted.T / (self.noise_mw * self._width + power @ unwanted.T)
 
-    def user_capacities(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n m"]:
-        """Capacity of every user, Mbit/s; 0 for an absent user."""
-        # log1p: far users have an SINR below the rounding of 1 + SINR
-        return self.bandwidth_mhz / np.log(2.0) * np.log1p(self.sinr(X))
+    def user_capacities(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n m"]:
+        """Capacity of every user at joint settings, Mbit/s; 0 for an absent user."""
+        if self.spectrum is None:
+            # log1p: far users have an SINR below the rounding of 1 + SINR
+            return self.bandwidth_mhz / np.log(2.0) * (self._width * np.log1p(self.sinr(X)))
+        found = np.empty((len(X), len(self.present)))
+        for network, rows in self.by_plan(X):
+            found[rows] = network.user_capacities(X[rows, : self.n_points])
+        return found
 
-    def factor_values(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
+    def factor_values(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """Outcome of every access point, Mbit/s."""
         return self.user_capacities(X) @ self._members
 
-    def value(self, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
+    def value(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
         """Capacity of the network, Mbit/s."""
         return self.user_capacities(X).sum(axis=1)
 
@@ -108,8 +138,8 @@ class Network:
         of all signals and h of interference alone; and dP_j/dx_j = P_j ln(10) / 10.
         """
         power, (wanted, unwanted) = _milliwatts(x), self.gains
-        signal, disturbance = wanted @ power, self.noise_mw + unwanted @ power
-        value = self.bandwidth_mhz / np.log(2.0) * float(np.log1p(signal / disturbance).sum())
+        signal, disturbance = wanted @ power, self.noise_mw * self._width + unwanted @ power
+        value = self.bandwidth_mhz / np.log(2.0) * float((self._width * np.log1p(signal / disturbance)).sum())
         return value, self.gradient(x, np.ones(len(signal)))
 
     def gradient(self, x: Values, weights: Float[np.ndarray, " m"]) -> Values:
@@ -118,15 +148,17 @@ class Network:
         For a function of the capacities, ``weights`` are its derivatives.
         """
         power, (wanted, unwanted) = _milliwatts(x), self.gains
-        signal, disturbance = wanted @ power, self.noise_mw + unwanted @ power
+        signal, disturbance = wanted @ power, self.noise_mw * self._width + unwanted @ power
+        weights = weights * self._width
         slope = (wanted + unwanted).T @ (weights / (disturbance + signal)) - unwanted.T @ (weights / disturbance)
         return self.bandwidth_mhz / np.log(2.0) * _NEPERS_PER_DB * power * slope
 
     @cached_property
     def digest(self) -> str:
         """Hash of the network's content."""
-        numbers = np.array([self.noise_mw, self.bandwidth_mhz])
-        return digest(self.loss_db, self.serving, self.present, self.disturbs, numbers, np.array(self.loss_db.shape))
+        numbers = np.array([self.noise_mw, self.bandwidth_mhz, *([] if self.widths is None else self.widths)])
+        shape, spectrum = np.array(self.loss_db.shape), repr(self.spectrum).encode()
+        return digest(self.loss_db, self.serving, self.present, self.disturbs, numbers, shape, spectrum)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Network) and self.digest == other.digest
@@ -193,12 +225,12 @@ class Utility:
         served = outcomes[:, network.n_users > 0]
         return served.min(axis=1) if served.shape[1] else np.zeros(len(outcomes))
 
-    def factor_values(self, network: Network, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
-        """Utility of each access point at joint powers, dBm, by the closed form."""
+    def factor_values(self, network: Network, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
+        """Utility of each access point at joint settings by the closed form."""
         return network.factor_values(X) if self.name == "sum" else self.of_points(network, network.user_capacities(X))
 
-    def value(self, network: Network, X: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
-        """Utility of the network at joint powers, dBm, by the closed form."""
+    def value(self, network: Network, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+        """Utility of the network at joint settings by the closed form."""
         return network.value(X) if self.name == "sum" else self.total(network, self.factor_values(network, X))
 
     def _worth(self, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m"]:

@@ -1,4 +1,4 @@
-"""Reference powers of a WLAN: the reference optimum, and results of heuristic baselines."""
+"""Reference settings of a WLAN: the reference optimum, and results of heuristic baselines."""
 
 import functools
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
 from swarmbo_envs.shared import Pair, Values
 from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility
+from swarmbo_envs.wlan_power.plans import at_shares, coloured, levels, n_settings
 
 # from 64 on, the default topologies of seeds 0 to 19 give the same maximum to 1e-6 Mbit/s
 _STARTS = 512
@@ -23,6 +24,7 @@ _SHARPNESS = (2.0, 8.0, 32.0)  # of a surrogate, per unit of a logarithm of a ra
 _POLISHED, _LEVELS = 16, 25
 _BISECTIONS, _SYSTEMS = 50, 1000
 _MOST_REMOVED = 256  # users
+_SETTLED = 8  # plans of channels for which powers are improved, too, and twice as many drawn ones
 SUM = Utility()
 
 
@@ -30,7 +32,7 @@ SUM = Utility()
 def best_known(
     network: Network, low: float, high: float, starts: int | None = None, utility: Utility = SUM
 ) -> tuple[tuple[float, ...], float]:
-    """Best powers found for the noise-free network; cached by network.
+    """Best joint setting found for the noise-free network; cached by network.
 
     | utility | method |
     |---|---|
@@ -40,6 +42,9 @@ def best_known(
     | ``cell-minimum``, ``users-above`` | climbs on smooth surrogates that become sharper, then coordinate search on \
     25 levels; for ``users-above`` also from the powers after removing the worst-served users, one at a time, until \
     all others can have the rate |
+
+    With channels: coordinate search over all settings and a climb of the powers (of ``minimum-rate``: the bisection)
+    take turns. They start at greedy colouring, at drawn settings, and at the best channels found at largest power.
 
     All but ``minimum-rate`` have many local maxima, most of them in corners where some access points use the least
     power. Climbs start at a scrambled Sobol sequence; every other start is moved to the nearest corner. The result is a
@@ -54,11 +59,13 @@ def best_known(
             more than 16,384.
 
     Returns:
-        Powers (k,) in dBm, and the utility there, in its unit.
+        Powers (k,) in dBm, with channels also their positions and those of widths; and the utility there, in its unit.
     """
     if starts is None:
         starts = min(_STARTS, max(16, _ENTRIES // max(network.n_points * len(network.present), 1)))
-    if utility.name == "minimum-rate":
+    if network.spectrum is not None:
+        place = _planned(network, low, high, max(_SETTLED, starts // 8), utility)
+    elif utility.name == "minimum-rate":
         place = _fairest(network, low, high)
     elif utility.name in ("sum", "proportional-fair"):
         place = _climbed(network, low, high, starts, utility)
@@ -138,18 +145,44 @@ def _polished(network: Network, low: float, high: float, starts: int, utility: U
     return polished[int(utility.value(network, np.array(polished)).argmax())]
 
 
-def _by_turns(network: Network, low: float, high: float, utility: Utility, x: Values) -> Values:
-    """Coordinate search: each power at its best level, the others fixed, until none improves."""
-    levels, best, unchanged, i = np.linspace(low, high, _LEVELS), float(utility.value(network, x[None])[0]), 0, 0
-    while unchanged < len(x):
-        tried = np.repeat(x[None], _LEVELS, axis=0)
-        tried[:, i] = levels
+def _by_turns(network: Network, low: float, high: float, utility: Utility, x: Values, first: int = 0) -> Values:
+    """Coordinate search: each setting from ``first`` on at its best level, the others fixed, until none improves."""
+    axes, best, unchanged, i = levels(network, low, high, _LEVELS), float(utility.value(network, x[None])[0]), 0, first
+    while unchanged < len(x) - first:
+        tried = np.repeat(x[None], len(axes[i]), axis=0)
+        tried[:, i] = axes[i]
         values = utility.value(network, tried)
         unchanged += 1
         if values.max() > best + 1e-12 * abs(best):
             best, x, unchanged = float(values.max()), tried[values.argmax()], 1
-        i = (i + 1) % len(x)
+        i = i + 1 if i + 1 < len(x) else first
     return x
+
+
+def _planned(network: Network, low: float, high: float, plans: int, utility: Utility) -> Values:
+    """Best of searches that start at greedy colouring, and at drawn settings as they are and improved at full power."""
+    k = network.n_points
+    drawn = at_shares(network, sobol(plans, n_settings(network), stream(0, "best known channels")), low, high)
+    loud = [np.concatenate([np.full(k, high), x[k:]]) for x in drawn]
+    begun = np.array([_by_turns(network, low, high, utility, x, k) for x in [coloured(network, high), *loud]])
+    best = np.argsort(-utility.value(network, begun), kind="stable")[:_SETTLED]
+    starts = [coloured(network, high), *begun[best], *drawn[: 2 * _SETTLED]]
+    ends = np.array([_settled(network, low, high, utility, x) for x in starts])
+    return ends[int(utility.value(network, ends).argmax())]
+
+
+def _settled(network: Network, low: float, high: float, utility: Utility, x: Values) -> Values:
+    k, best, place = network.n_points, -np.inf, x
+    while (value := float(utility.value(network, x[None])[0])) - 1e-9 * abs(value) > best:
+        place, best, fixed = x, value, network.on(x[k:])
+        powers = x[:k]
+        if utility.name == "minimum-rate":
+            powers = _fairest(fixed, low, high)
+        elif utility.name in ("sum", "proportional-fair"):
+            descent = _descent if utility.name == "sum" else _fair_descent
+            powers = _end(descent, powers, (fixed,), (low, high), ftol=1e-13, gtol=1e-7)[1]
+        x = _by_turns(network, low, high, utility, np.concatenate([powers, x[k:]]))
+    return place
 
 
 def _least_powers(
@@ -219,13 +252,13 @@ class Reference:
     """Result of a heuristic baseline.
 
     Args:
-        powers: Transmit powers (k,), dBm.
+        point: Joint setting (d,): powers, dBm, and positions of choices.
         value: Noise-free utility, in its unit.
         evaluations: Joint settings that it tried, the last one included.
     """
 
     label: str
-    powers: Values
+    point: Values
     value: float
     evaluations: int
 
@@ -236,7 +269,7 @@ def references(
     high: float,
     *,
     budget: int = 60,
-    levels: int = 5,
+    n_levels: int = 5,
     seed: int = 0,
     utility: Utility = SUM,
 ) -> dict[str, Reference]:
@@ -244,38 +277,49 @@ def references(
 
     | name | procedure |
     |---|---|
-    | ``maximum`` | all at largest power |
-    | ``equal`` | best of ``budget`` equal powers |
+    | ``maximum`` | all at largest power, on one channel |
+    | ``equal`` | best of ``budget`` equal powers, on one channel |
     | ``random`` | best of ``budget`` uniform joint settings |
     | ``independent`` | rounds in which all access points try all levels at the same time; each keeps the level at \
-    which its own users got most |
-    | ``greedy`` | access points in turn try each level, and keep the one at which the network got most |
+    which its own users got most; not with channels |
+    | ``greedy`` | access points in turn try each width, channel and level, and keep the one at which the network got \
+    most |
+    | ``colouring`` | with channels only: greedy colouring, all at largest power; see ``coloured`` |
 
     Tuning starts in the middle of the range. Each baseline returns its best setting, except ``independent``, which
     measures no total and returns its last setting.
 
     Args:
         budget: Joint settings that each baseline may try, >= 1.
-        levels: Power levels for tuning, evenly from least to largest, >= 2.
+        n_levels: Power levels for tuning, evenly from least to largest, >= 2.
         seed: Seed of the random settings.
     """
-    if budget < 1 or levels < 2:
-        raise ConfigError(f"got budget {budget} and levels {levels}; wanted budget >= 1 and levels >= 2")
-    k = network.n_points
-    grid = np.linspace(low, high, levels)
+    if budget < 1 or n_levels < 2:
+        raise ConfigError(f"got budget {budget} and n_levels {n_levels}; wanted budget >= 1 and n_levels >= 2")
+    k, d = network.n_points, n_settings(network)
+    axes = levels(network, low, high, n_levels)
     even = np.linspace(low, high, budget) if budget > 1 else np.array([high])
-    drawn = low + stream(seed, "random powers").random((budget, k)) * (high - low)
-    middle = np.full(k, (low + high) / 2.0)
+    drawn = at_shares(network, stream(seed, "random powers").random((budget, d)), low, high)
 
+    def together(powers: np.ndarray) -> Float[np.ndarray, "n d"]:
+        return np.repeat(powers[:, None], d, axis=1) * (np.arange(d) < k)
+
+    middle = together(np.array([(low + high) / 2.0]))[0]
     value = functools.partial(utility.value, network)
-    settled, used = _independent(functools.partial(utility.factor_values, network), middle, grid, budget)
-    return {
-        "maximum": _best("all at maximum", value, np.full((1, k), high)),
-        "equal": _best("best equal power", value, np.repeat(even[:, None], k, axis=1)),
+    one = "" if d == k else ", one channel"
+    found = {
+        "maximum": _best(f"all at maximum{one}", value, together(np.array([high]))),
+        "equal": _best(f"best equal power{one}", value, together(even)),
         "random": _best("random", value, drawn),
-        "independent": Reference("independent tuning", settled, float(value(settled[None])[0]), used),
-        "greedy": _greedy(value, middle, grid, budget),
     }
+    if d == k:
+        own = functools.partial(utility.factor_values, network)
+        settled, used = _independent(own, middle, axes[0], budget)
+        found["independent"] = Reference("independent tuning", settled, float(value(settled[None])[0]), used)
+    else:
+        found["colouring"] = _best("greedy colouring, all at maximum", value, coloured(network, high)[None])
+    turns = np.arange(d).reshape(-1, k)[::-1].T.ravel()  # by access point: the width, the channel, the power
+    return {**found, "greedy": _greedy(value, middle, axes, turns, budget)}
 
 
 def _best(label: str, value: Callable[[np.ndarray], np.ndarray], tried: Float[np.ndarray, "n k"]) -> Reference:
@@ -298,11 +342,14 @@ def _independent(
     return x, used + 1
 
 
-def _greedy(value: Callable[[np.ndarray], np.ndarray], x: Values, grid: np.ndarray, budget: int) -> Reference:
+def _greedy(
+    value: Callable[[np.ndarray], np.ndarray], x: Values, axes: list[np.ndarray], turns: np.ndarray, budget: int
+) -> Reference:
     best, used, turn, unchanged = float(value(x[None])[0]), 1, 0, 0
     while used < budget and unchanged < len(x):
-        tried = np.repeat(x[None], min(len(grid), budget - used), axis=0)
-        tried[:, turn % len(x)] = grid[: len(tried)]
+        at = turns[turn % len(x)]
+        tried = np.repeat(x[None], min(len(axes[at]), budget - used), axis=0)
+        tried[:, at] = axes[at][: len(tried)]
         values = value(tried)
         used += len(tried)
         unchanged += 1

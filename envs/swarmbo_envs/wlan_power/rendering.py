@@ -1,5 +1,6 @@
 """Pictures of a WLAN without a display: locations, powers, and capacities."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ _SINR_DB = (-20.0, 40.0)
 
 def frame(world: World, network: Network, episode: Episode) -> Picture:
     """Draw the map, the capacity of each user, the powers, and the network's capacity so far."""
-    settings, utility = world.settings, world.utility
+    settings, utility, network = world.settings, world.utility, network.on(episode.choices)
     with look.applied():
         figure = Figure(figsize=(12.0, 6.4), dpi=100, layout="constrained")
         canvas = FigureCanvasAgg(figure)
@@ -35,7 +36,7 @@ def frame(world: World, network: Network, episode: Episode) -> Picture:
         axes: Any = figure.subplot_mosaic(parts, width_ratios=[1.25, 1.0])
         capacities = network.user_capacities(episode.powers[None])[0]
         _draw_map(figure, axes["map"], world, network, episode)
-        _draw_powers(axes["powers"], episode, settings)
+        _draw_powers(axes["powers"], world, episode)
         _draw_users(axes["users"], network, capacities, settings)
         _draw_total(axes["total"], episode, settings, utility)
         left = f", {count} left (×)" if (count := int((~network.present).sum())) else ""
@@ -54,7 +55,7 @@ def sinr_map(
     """SINR in dB of a user at each place (m), served by the access point of least path loss, without shadowing."""
     loss = path_loss_db(distances(topology.access_points, places))
     present = np.ones(len(places), dtype=bool)
-    visitors = Network(loss, loss.argmin(axis=0), present, network.disturbs, network.noise_mw, network.bandwidth_mhz)
+    visitors = replace(network, loss_db=loss, serving=loss.argmin(axis=0), present=present)
     return 10.0 * np.log10(visitors.sinr(powers[None])[0])
 
 
@@ -85,7 +86,7 @@ def _draw_map(figure: Figure, ax: Axes, world: World, network: Network, episode:
     ax.set_title("SINR from the nearest access point (dB)")
     ax.grid(visible=False)
     points, users = topology.access_points, episode.users
-    here, heard = network.present, np.argwhere(np.triu(world.hears))
+    here, heard = network.present, np.argwhere(np.triu(world.hears & (network.disturbs + network.disturbs.T > 0)))
     served = np.stack([users[here], points[network.serving[here]]], axis=1)
     is_small = len(points) <= _NUMBERED
     if is_small:  # else lines and colours would hide the map
@@ -95,7 +96,7 @@ def _draw_map(figure: Figure, ax: Axes, world: World, network: Network, episode:
         ]
         for own in looks:
             ax.add_collection(LineCollection(**own, linewidths=0.8, alpha=0.7), autolim=False)
-    colours = np.array([look.agent_colour(i) if is_small else "white" for i in range(len(points))])
+    colours, spectrum = np.array(_colours(world, episode)), world.settings.spectrum
     room = min(1.0, _NUMBERED / len(points))  # for markers; the more there are the smaller
     own = colours[network.serving[here]]
     ax.scatter(
@@ -103,23 +104,35 @@ def _draw_map(figure: Figure, ax: Axes, world: World, network: Network, episode:
     )
     ax.scatter(*users[~here].T, s=26 * room, color=look.INK, marker="x", linewidths=1.2 * room, zorder=4)
     ax.scatter(*points.T, s=120 * room, c=colours, marker="^", edgecolors=look.INK, linewidths=1.0 * room, zorder=5)
-    numbered = zip(points, episode.powers, strict=True) if is_small else ()
-    for i, (place, power) in enumerate(numbered):
-        write_beside(ax, f"{i}: {power:.0f} dBm", place, (0, 9), ha="center", fontsize=8)
+    labels = [f"{power:.0f} dBm" for power in episode.powers]
+    if spectrum is not None:
+        labels = [f"ch {plan}, {label}" for plan, label in zip(spectrum.labels(episode.choices), labels, strict=True)]
+        for number, channel in enumerate(spectrum.channels):
+            ax.scatter([], [], c=look.agent_colour(number), marker="^", edgecolors=look.INK, label=f"channel {channel}")
+        ax.legend(loc="upper left", bbox_to_anchor=(0.0, -0.09), ncols=5, borderaxespad=0.2)
+    for i, (place, label) in enumerate(zip(points, labels, strict=True) if is_small else ()):
+        write_beside(ax, f"{i}: {label}", place, (0, 9), ha="center", fontsize=8)
     ax.set(xlabel="east (m)", ylabel="north (m)", xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
 
 
-def _draw_powers(ax: Axes, episode: Episode, settings: WlanPowerSettings) -> None:
-    low, high = settings.power_dbm
+def _colours(world: World, episode: Episode) -> list[str]:
+    """Colour of each access point: of its channel; without channels its own if there are few."""
+    k = len(episode.powers)
+    if world.choices:
+        return [look.agent_colour(int(position)) for position in episode.choices[:k]]
+    return [look.agent_colour(i) if k <= _NUMBERED else "white" for i in range(k)]
+
+
+def _draw_powers(ax: Axes, world: World, episode: Episode) -> None:
+    low, high = world.settings.power_dbm
     # the foot leaves a bar for the least power too
     numbers, foot = np.arange(len(episode.powers)), low - 0.08 * (high - low)
-    colours = [look.agent_colour(i) for i in range(len(numbers))]
     if len(numbers) > _NUMBERED:
         ax.hist(episode.powers, bins=24, range=(low, high), color=look.BLUE)
         ax.set_title("Histogram of powers")
         ax.set(xlabel="power (dBm)", ylabel="access points", xlim=(low, high))
         return
-    ax.bar(numbers, episode.powers - foot, bottom=foot, color=colours)
+    ax.bar(numbers, episode.powers - foot, bottom=foot, color=_colours(world, episode))
     ax.set_title("Power (dBm)")
     ax.set(ylim=(foot, high), xlabel="access point")
     ax.set_yticks(np.linspace(low, high, 4))

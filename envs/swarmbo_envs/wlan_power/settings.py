@@ -7,6 +7,7 @@ import msgspec
 from swarmbo.settings import Count, Probability, Settings, Whole, convert, require, within
 from swarmbo_envs.shared import Pair, kind_of
 from swarmbo_envs.simulated_world import WorldSettings
+from swarmbo_envs.wlan_power.spectrum import LAST_ABOVE, WIDTHS_MHZ, Spectrum, band_of, centre_mhz
 
 _LARGEST_M = 1e6
 
@@ -121,6 +122,8 @@ class WlanPowerSettings(WorldSettings, frozen=True):
     rate_mbps: float | None = None
     simulation: SimulationSettings = SimulationSettings()
     bandwidth_mhz: Annotated[float, within(1e-3, 1e5, "a bandwidth", "MHz")] = 20.0
+    channels: tuple[int, ...] = ()
+    widths_mhz: tuple[float, ...] = ()
     noise_figure_db: Annotated[float, within(0, 100, "a noise figure", "dB")] = 7.0
     shadowing_db: Annotated[float, within(0, 30, "a standard deviation", "dB")] = 0.0
     interference: Literal["audible", "all"] = "audible"
@@ -150,7 +153,36 @@ class WlanPowerSettings(WorldSettings, frozen=True):
             require(self, "utility", lambda _: self.outcomes == "total", f"outcomes = 'total', {fix}")
         if self.objective == "throughput":
             require(self, "objective", lambda _: self.radio == "ns3", "'capacity', or radio = 'ns3'")
-            require(self, "bandwidth_mhz", lambda value: value in (20.0, 40.0), "20 or 40 MHz, a channel of 802.11n")
+            is_known = bool(self.channels) or self.bandwidth_mhz in (20.0, 40.0)
+            require(self, "bandwidth_mhz", lambda _: is_known, "20 or 40 MHz, a channel of 802.11n")
+
+        if self.channels or self.widths_mhz:
+            self._check_channels()
+
+    def _check_channels(self) -> None:
+        wanted = "two or more different channels, or none, and then no widths"
+        require(self, "channels", lambda given: len(set(given)) == len(given) >= 2, wanted)
+        is_list = len(set(self.widths_mhz)) == len(self.widths_mhz) != 1
+        require(self, "widths_mhz", lambda _: is_list, "two or more different widths, or none")
+        band = band_of(self.channels[0])
+        is_band = band is not None and all(band_of(channel) == band for channel in self.channels)
+        require(self, "channels", lambda _: is_band, "channels of one band: 1 to 13, or 36, 40, ... to 177")
+        at, widths, known = "widths_mhz", self.widths_mhz, WIDTHS_MHZ[band or 5.0]
+        if not widths:
+            at, widths = "bandwidth_mhz", (self.bandwidth_mhz,)
+        require(self, at, lambda _: all(width in known for width in widths), f"{known} MHz, widths of a channel")
+        is_dumb = self.objective == "throughput" and band == 2.4 and 40.0 in widths and max(self.channels) > LAST_ABOVE
+        fix = f"channels 1 to {LAST_ABOVE}: in ns-3 nothing arrives at 40 MHz on others of 2.4 GHz"
+        require(self, "channels", lambda _: not is_dumb, fix)
+        lacking = [channel for channel in self.channels if any(centre_mhz(channel, width) is None for width in widths)]
+        require(self, "channels", lambda _: not lacking, f"channels with all widths, unlike {lacking}")
+
+    @property
+    def spectrum(self) -> Spectrum | None:
+        """Channels and widths among which access points choose; None if all are on one channel."""
+        if not self.channels:
+            return None
+        return Spectrum(self.channels, self.widths_mhz or (self.bandwidth_mhz,))
 
     @property
     def changes(self) -> bool:

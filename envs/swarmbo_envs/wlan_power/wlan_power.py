@@ -1,17 +1,21 @@
 """Power control in a WLAN as a PettingZoo environment."""
 
+from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 
 import networkx as nx
 import numpy as np
+from gymnasium.spaces import Dict, Discrete, MultiDiscrete
+from jaxtyping import Int
 from numpy.typing import ArrayLike, NDArray
 
 from swarmbo.boundary import rng
 from swarmbo.errors import ConfigError
 from swarmbo.records import GroundTruth
-from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld
+from swarmbo_envs.simulated_world import LARGEST, Array, Infos, SimulatedWorld, Space, space_of
 from swarmbo_envs.wlan_power.network import Network, Utility
+from swarmbo_envs.wlan_power.plans import at_shares
 from swarmbo_envs.wlan_power.references import Reference, best_known, references
 from swarmbo_envs.wlan_power.settings import WlanPowerSettings
 from swarmbo_envs.wlan_power.world import Episode, World
@@ -24,13 +28,17 @@ _ONLY_TIME = ("processes", "timeout_s")
 class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerSettings, name="wlan_power_v0"):
     """Power control in a WLAN: access points set transmit powers jointly for the largest utility of their users.
 
+    With ``channels`` they choose their channels, too, and with ``widths_mhz`` the widths of these.
+
     | | |
     |---|---|
     | Agents | ``ap_0`` ..., fixed |
-    | Action | own transmit power: Box(1), dBm, float64 |
+    | Action | own transmit power: Box(1), dBm, float64; with channels a Dict of ``power`` and ``channel`` (Discrete), \
+    and ``width`` (Discrete) if there are several: positions in the lists |
     | Observation | Box, float64: own power, last good measurement (the lower bound while there is none), share of \
-    rounds left, powers of the access points in range |
-    | State | all powers, all last good measurements, share of rounds left |
+    rounds left, powers of the access points in range; with channels a Dict: ``power``, ``channel`` and ``width``, own \
+    first, then those in range, ``last`` and ``left`` |
+    | State | all powers, all positions of channels, of widths, all last good measurements, share of rounds left |
     | Reward | own measurement; with totals an equal share of the total; 0 if it failed |
     | End | all agents are truncated after ``max_cycles`` rounds |
 
@@ -41,14 +49,15 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     | ``measurement`` | float | noisy utility of the agent's own users, or the total; missing if it failed |
     | ``factors`` | dict | with ``outcomes = "per-factor"``: outcome of the agent's own factor, ``capacity_i``; empty \
     if the measurement failed |
-    | ``location`` | array | applied power, dBm |
+    | ``location`` | array, dict | applied action |
+    | ``channel``, ``width`` | int, float | applied channel; width, MHz |
     | ``cost`` | float | 0 |
     | ``users`` | int | own users that are present |
     | ``source`` | dict | ``objective`` and ``radio``; of ns-3 also its version, ``run``, ``runs`` and the reason of a \
     ``failure``; the utility's name unless it is the sum |
     | ``error`` | str | reason of a failed measurement |
 
-    In the factor graph the outcome of access point i depends on its own power and on the powers of the access points in
+    In the factor graph the outcome of access point i depends on its own settings and on those of the access points in
     its range. With ``interference = "audible"`` this is exact; with ``"all"`` it is an approximation.
 
     Args:
@@ -67,7 +76,12 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
             ``outcomes = "total"``.
         rate_mbps: Rate threshold; required by ``users-above``, and refused otherwise.
         simulation: Settings of ns-3; see ``SimulationSettings`` in ``settings.py``.
-        bandwidth_mhz: Bandwidth of the channel that all access points share.
+        bandwidth_mhz: Bandwidth of the channel that all access points share; with ``channels``, of each.
+        channels: Channels of 20 MHz among which each access point chooses: of 1 to 13 (2.4 GHz), or of 36, 40, ... to
+            177 (5 GHz). Only power that falls into the own channel disturbs; ``spectrum.py`` has the formula. Losses
+            are those of one frequency. Empty: all share one channel.
+        widths_mhz: Widths among which each chooses, MHz: 20, 40, and at 5 GHz 80 and 160. Rates and noise grow with the
+            width, the power stays. Empty: ``bandwidth_mhz``.
         noise_figure_db: Noise figure of the receivers.
         shadowing_db: Standard deviation of the shadowing added to the path loss of each link; 0 for none.
         interference: ``audible``: only access points in range of the serving one disturb a user; ``all``: every other
@@ -110,18 +124,34 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         self.topology, self.hears, self.factors = world.topology, world.hears, world.factors
         self._heard = [np.flatnonzero(row) for row in world.hears]
         k = len(self.possible_agents)
-        self.variables = tuple(f"power_{i}" for i in range(k))
+        self.variables = tuple(f"{name}_{i}" for name in ("power", *world.choices) for i in range(k))
         self._low, self._high = low, high = s.power_dbm
-        last = np.full(k, LARGEST)
+        sizes = np.repeat([len(values) for values in world.choices.values()], k)
+        last, ends = np.full(k, LARGEST), (np.r_[[low] * k, 0.0 * sizes], np.r_[[high] * k, sizes - 1.0])
         self._set_spaces(
-            dict.fromkeys(self.possible_agents, ([low], [high])),
+            {agent: self._action_space() for agent in self.possible_agents},
             {
-                agent: self._with_last([low], [high], [[low] * len(heard), [high] * len(heard)])
-                for agent, heard in zip(self.possible_agents, self._heard, strict=True)
+                agent: self._observed_space(np.array([i, *heard]))
+                for i, (agent, heard) in enumerate(zip(self.possible_agents, self._heard, strict=True))
             },
-            (np.concatenate([[low] * k, -last, [0.0]]), np.concatenate([[high] * k, last, [1.0]])),
+            (np.concatenate([ends[0], -last, [0.0]]), np.concatenate([ends[1], last, [1.0]])),
         )
         self._first = world.network(self.topology.users, np.ones(len(self.topology.users), dtype=bool))
+
+    def _action_space(self) -> Space:
+        power = space_of(([self._low], [self._high]))
+        choices = [(name, Discrete(len(values))) for name, values in self._world.choices.items()]
+        return Dict(OrderedDict([("power", power), *choices])) if choices else power
+
+    def _observed_space(self, seen: Int[np.ndarray, " c"]) -> Space:
+        """Space of the observation of an access point that sees the settings of some, itself the first."""
+        low, high = [self._low] * len(seen), [self._high] * len(seen)
+        if not self._world.choices:
+            return space_of(self._with_last(low[:1], high[:1], [low[1:], high[1:]]))
+        parts: list[tuple[str, Space]] = [("power", space_of((low, high)))]
+        parts += [(name, MultiDiscrete([len(of)] * len(seen))) for name, of in self._world.choices.items()]
+        parts += [("last", space_of(([-LARGEST], [LARGEST]))), ("left", space_of(([0.0], [1.0])))]
+        return Dict(OrderedDict(parts))
 
     def _settings_changed(self) -> None:
         self._world = replace(self._world, settings=self.settings)
@@ -134,17 +164,23 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return self._world.network(self._episode.users, self._episode.present)
 
     def factor_graph(self) -> dict[str, Any]:
-        """Prior knowledge of the network as plain data: one factor per access point, over the powers in its range.
+        """Prior knowledge of the network as plain data: one factor per access point, over the settings in its range.
 
-        Has ``bounds`` and ``variable_owners`` per variable, ``scopes`` and ``owners`` per factor, and ``outcomes``.
+        Has ``bounds`` (of choices, tables) and ``variable_owners`` per variable, ``scopes`` and ``owners`` per factor,
+        and ``outcomes``.
         """
-        own = [sorted([i, *heard.tolist()]) for i, heard in enumerate(self._heard)]
-        scopes = [[self.variables[j] for j in scope] for scope in own]
+        agents, choices = self.possible_agents, self._world.choices
+        parts = ("power", *choices)
+        scopes = [[f"{p}_{j}" for p in parts for j in sorted([i, *heard])] for i, heard in enumerate(self._heard)]
+        bounds: dict[str, Any] = dict.fromkeys(self.variables[: len(agents)], (self._low, self._high))
+        for name, values in choices.items():
+            kind = {"kind": "categorical", "values": list(values), "ordered": name == "width"}
+            bounds |= {f"{name}_{i}": dict(kind) for i in range(len(agents))}
         return {
-            "bounds": dict.fromkeys(self.variables, (self._low, self._high)),
-            "variable_owners": dict(zip(self.variables, self.possible_agents, strict=True)),
+            "bounds": bounds,
+            "variable_owners": dict(zip(self.variables, agents * len(parts), strict=True)),
             "scopes": dict(zip(self.factors, scopes, strict=True)),
-            "owners": dict(zip(self.factors, self.possible_agents, strict=True)),
+            "owners": dict(zip(self.factors, agents, strict=True)),
             "outcomes": self.settings.outcomes,
         }
 
@@ -157,7 +193,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return graph
 
     def best_known(self) -> tuple[Array, float]:
-        """Best powers known for the initial network, and its utility; see ``references.best_known``."""
+        """Best joint setting known for the initial network, and its utility; see ``references.best_known``."""
         powers, value = best_known(self._first, self._low, self._high, utility=self.utility)
         return np.array(powers), value
 
@@ -167,31 +203,32 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return self._world.utility
 
     def ground_truth(self) -> GroundTruth | None:
-        """Noise-free utility over joint powers, for metrics and figures; its maximum is the best one known.
+        """Noise-free utility over joint settings, for metrics and figures; its maximum is the best one known.
 
         None if users walk, leave or return, because the function changes; None for throughput, whose maximum is
         unknown.
         """
         if self.settings.changes or self.settings.objective == "throughput":
             return None
-        powers, maximum = self.best_known()
-        utility, network, k = self.utility, self._first, len(powers)
+        place, maximum = self.best_known()
+        utility, network = self.utility, self._first
 
         def value(X: Array) -> Array:
             return utility.value(network, X)
 
-        unit = rng.sobol(_N_TRUTH_POINTS, k, rng.stream(0, "truth points"))
-        points = self._low + unit * (self._high - self._low)
+        unit = rng.sobol(_N_TRUTH_POINTS, len(place), rng.stream(0, "truth points"))
+        points = at_shares(network, unit, self._low, self._high)
         labels = self.labels
-        told = (points, value(points), maximum, powers, labels["unit"], labels["axis_unit"], labels["name"], value)
+        told = (points, value(points), maximum, place, labels["unit"], labels["axis_unit"], labels["name"], value)
         return GroundTruth(*told, maximum_is="reference optimum")
 
     @property
     def labels(self) -> dict[str, str]:
-        """Name and unit of the measured quantity and unit of powers, for titles; also without a ground truth."""
+        """Name and unit of the measured quantity and unit of settings, for titles; also without a ground truth."""
         name = f"WLAN of {len(self.possible_agents)} access points and {len(self.topology.users)} users"
         what = self.utility.label
-        return {"name": f"{name}: {what}" if what else name, "unit": self.utility.unit, "axis_unit": "dBm"}
+        axis_unit = "" if self._world.choices else "dBm"
+        return {"name": f"{name}: {what}" if what else name, "unit": self.utility.unit, "axis_unit": axis_unit}
 
     def references(self, budget: int, seed: int = 0) -> dict[str, float]:
         """Noise-free results of heuristic baselines within a budget of joint settings; see ``references``.
@@ -203,12 +240,12 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         if self.settings.objective == "capacity":
             return {label: reference.value for label, reference in found.items()}
         users = self.topology.users
-        given = {label: self._world.outcomes(self._first, users, way.powers)[1] for label, way in found.items()}
+        given = {label: self._world.outcomes(self._first, users, way.point)[1] for label, way in found.items()}
         return {label: total for label, total in given.items() if np.isfinite(total)}
 
     def reference_points(self, budget: int, seed: int = 0) -> dict[str, Array]:
-        """Powers (k,) that the baselines end at, dBm."""
-        return {label: reference.powers for label, reference in self._references(budget, seed).items()}
+        """Joint settings (d,) that the baselines end at."""
+        return {label: reference.point for label, reference in self._references(budget, seed).items()}
 
     def _references(self, budget: int, seed: int) -> dict[str, Reference]:
         """Results of the baselines by label, which says if their powers were tuned elsewhere."""
@@ -219,13 +256,13 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         by = [", by the closed form" if is_elsewhere and reference.evaluations > 1 else "" for reference in found]
         return {reference.label + how: reference for reference, how in zip(found, by, strict=True)}
 
-    def worst_off(self, powers: ArrayLike) -> dict[str, float]:
-        """Least rates of any access point and any user at joint powers, Mbit/s, without noise.
+    def worst_off(self, point: ArrayLike) -> dict[str, float]:
+        """Least rates of any access point and any user at a joint setting, Mbit/s, without noise.
 
         Counts the initial users, and access points that have users. With ns-3 this runs a simulation.
 
         Args:
-            powers: Transmit powers (k,), dBm.
+            point: All powers, dBm, then all positions of channels and of widths (d,).
 
         Returns:
             Rate by name with its unit; empty if users change, a simulation failed, or no user is present.
@@ -233,7 +270,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         network = self._first
         if self.settings.changes or not network.present.any():
             return {}
-        told = self._world.rates(network, self.topology.users, np.asarray(powers, dtype=float))
+        told = self._world.rates(network, self.topology.users, np.asarray(point, dtype=float))
         if not isinstance(told, np.ndarray):
             return {}
         rates = told.mean(axis=0)
@@ -246,7 +283,7 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
     def at_query(self, number: int) -> None:
         """Name the noise and the failures of the next step by a query's number, from 1.
 
-        Outcomes depend on it and on the powers alone, so copies of this world can measure in any order.
+        Outcomes depend on it and on the settings alone, so copies of this world can measure in any order.
 
         Raises:
             ConfigError: If users walk, leave or return, so that outcomes depend on the round, too.
@@ -263,29 +300,29 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         return self._world.begin(seed, number)
 
     def _play(self, episode: Episode, asked: dict[str, Array]) -> tuple[Infos, dict[str, float]]:
-        self._transmit(episode, np.concatenate(list(asked.values())))
+        self._transmit(episode, np.array(list(asked.values())).T.ravel())
         infos = self._world.measure(episode, self.network)
         share = len(asked) if self.settings.outcomes == "total" else 1
         return infos, {agent: info.get("measurement", 0.0) / share for agent, info in infos.items()}
 
-    def replay(self, powers: ArrayLike, measurement: float | None) -> None:
+    def replay(self, point: ArrayLike, measurement: float | None) -> None:
         """Replay one round of an earlier run for a picture: measures nothing, calls no simulator.
 
         Args:
-            powers: Transmit powers (k,), dBm.
+            point: All powers, dBm, then all positions of channels and of widths (d,).
             measurement: Recorded total, None if it failed; used with ns-3 only, the closed form is recomputed without
                 noise.
         """
         episode = self._current()
         episode.round += 1
-        self._transmit(episode, np.array(powers, dtype=float))
+        self._transmit(episode, np.array(point, dtype=float))
         total = np.nan if measurement is None else measurement
         if self._world.radio is None:
-            total = self._world.outcomes(self.network, episode.users, episode.powers)[1]
+            total = self._world.outcomes(self.network, episode.users, episode.point)[1]
         episode.totals.append(total)
 
-    def _transmit(self, episode: Episode, powers: Array) -> None:
-        episode.powers = powers
+    def _transmit(self, episode: Episode, point: Array) -> None:
+        episode.powers, episode.choices = np.split(point, [len(self.possible_agents)])
         if self.settings.changes:
             self._world.move_users(episode)
 
@@ -294,28 +331,41 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         """Source and kind of outcomes, plain data."""
         return self._world.source
 
-    def outcomes(self, powers: ArrayLike) -> Array:
-        """Noise-free utility (k,) of each access point at joint powers, with the current users; NaN if it failed."""
+    def outcomes(self, point: ArrayLike) -> Array:
+        """Noise-free utility (k,) of each access point at a joint setting, with the current users; NaN if it failed."""
         users = self.topology.users if self._episode is None else self._episode.users
-        return self._world.outcomes(self.network, users, np.asarray(powers, dtype=float))[0]
+        return self._world.outcomes(self.network, users, np.asarray(point, dtype=float))[0]
 
     def state(self) -> Array:
-        """All powers, all last good measurements (the lower bound while there is none), the share of rounds left."""
+        """All settings, all last good measurements (the lower bound while there is none), the share of rounds left."""
         episode = self._current()
-        return np.concatenate([episode.powers, self._shown(episode.last), [episode.share_left(self.max_cycles)]])
+        return np.concatenate([episode.point, self._shown(episode.last), [episode.share_left(self.max_cycles)]])
 
-    def _observe(self, episode: Episode) -> dict[str, Array]:
-        powers, last, left = episode.powers, self._shown(episode.last), episode.share_left(self.max_cycles)
-        return {
-            agent: np.array([powers[i], last[i], left, *powers[self._heard[i]]])
-            for i, agent in enumerate(self.possible_agents)
-        }
+    def _observe(self, episode: Episode) -> dict[str, Any]:
+        last, left = self._shown(episode.last), episode.share_left(self.max_cycles)
+        powers, chosen = episode.powers, episode.choices.astype(int).reshape(-1, len(last))
+        out: dict[str, Any] = {}
+        for i, (agent, heard) in enumerate(zip(self.possible_agents, self._heard, strict=True)):
+            out[agent] = np.array([powers[i], last[i], left, *powers[heard]])
+            if len(chosen):
+                seen = np.array([i, *heard])
+                parts = dict(zip(self._world.choices, chosen[:, seen], strict=True))
+                out[agent] = {"power": powers[seen], **parts, "last": last[[i]], "left": np.array([left])}
+        return out
+
+    def _arrays(self, episode: Episode) -> dict[str, Any]:
+        arrays = super()._arrays(episode)
+        if not self._world.choices:  # as states had it before there were channels
+            del arrays["choices"]
+        return arrays
 
     def _description(self) -> dict[str, Any]:
         settings: dict[str, Any] = {**super()._description(), "topology": self.topology.digest}
         # as states had it before there were other utilities and radios, so that those can be read
         if self.settings.utility == "sum":
             del settings["utility"], settings["rate_mbps"]
+        if not self._world.choices:
+            del settings["channels"], settings["widths_mhz"]
         simulation, radio = settings.pop("simulation"), self._world.radio
         if radio is None:
             del settings["objective"]
@@ -337,4 +387,6 @@ class WlanPower(SimulatedWorld[WlanPowerSettings, Episode], arguments=WlanPowerS
         episode = self._current()
         powers = " ".join(f"{power:.1f}" for power in episode.powers)
         now = f"{episode.totals[-1]:.1f} {self.utility.unit}" if episode.totals else "nothing measured"
-        return f"WLAN: round {episode.round} of {self.max_cycles}, {now}, powers {powers} dBm\n"
+        spectrum = self.settings.spectrum
+        chosen = "" if spectrum is None else ", channels " + " ".join(spectrum.labels(episode.choices))
+        return f"WLAN: round {episode.round} of {self.max_cycles}, {now}, powers {powers} dBm{chosen}\n"

@@ -24,6 +24,7 @@ class Episode(WorldEpisode):
 
     Args:
         powers: Transmit powers (k,), dBm.
+        choices: Positions of channels, then of widths, in their lists (k,) or (2k,); none without channels.
         last: Last good measurement of each agent (k,); NaN while there is none.
         totals: Noise-free capacity of the network in each round, Mbit/s; NaN if a simulation failed.
         users: Locations (m, 2), m.
@@ -31,10 +32,16 @@ class Episode(WorldEpisode):
     """
 
     powers: Values
+    choices: Values
     last: Values
     totals: list[float]
     users: Float[np.ndarray, "m 2"]
     present: Bool[np.ndarray, " m"]
+
+    @property
+    def point(self) -> Float[np.ndarray, " d"]:
+        """Joint setting: powers, then choices."""
+        return np.concatenate([self.powers, self.choices])
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +82,18 @@ class World:
         return tuple(f"capacity_{i}" for i in range(len(self.hears)))
 
     @property
+    def choices(self) -> dict[str, tuple[Any, ...]]:
+        """Values of each choice that an access point makes beside its power, by name."""
+        spectrum = self.settings.spectrum
+        return {} if spectrum is None else spectrum.choices
+
+    def action(self, own: Values) -> Any:
+        """Action of an access point with its power and its positions of choices."""
+        if not self.choices:
+            return own.copy()
+        return {"power": own[:1].copy()} | dict(zip(self.choices, own[1:].astype(int).tolist(), strict=True))
+
+    @property
     def source(self) -> dict[str, Any]:
         """Source and kind of outcomes, plain data."""
         named: dict[str, Any] = {"objective": self.settings.objective, "radio": self.settings.radio}
@@ -85,11 +104,12 @@ class World:
         return named if self.radio is None else named | self.radio.source
 
     def begin(self, seed: int, number: int) -> Episode:
-        """Begin an episode with all powers in the middle of their range, all users present, and nothing measured."""
+        """Begin with all powers in the middle of their range, first choices, all users present, nothing measured."""
         k, users = len(self.hears), self.topology.users
         middle = np.full(k, sum(self.settings.power_dbm) / 2.0)
         present = np.ones(len(users), dtype=bool)
-        return Episode(seed, number, 0, True, middle, np.full(k, np.nan), [], users.copy(), present)
+        choices = np.zeros(k * len(self.choices))
+        return Episode(seed, number, 0, True, middle, choices, np.full(k, np.nan), [], users.copy(), present)
 
     def move_users(self, episode: Episode) -> None:
         """Move users between two rounds: they walk, leave, return. Changes the episode.
@@ -118,7 +138,7 @@ class World:
         serving = loss.argmin(axis=0) if t.serving is None else t.serving
         disturbs = self.hears if s.interference == "audible" else ~np.eye(len(self.hears), dtype=bool)
         noise_mw = 10.0 ** (noise_dbm(s.bandwidth_mhz, s.noise_figure_db) / 10.0)
-        return Network(loss, serving, present.copy(), disturbs, noise_mw, s.bandwidth_mhz)
+        return Network(loss, serving, present.copy(), disturbs, noise_mw, s.bandwidth_mhz, spectrum=s.spectrum)
 
     @property
     def utility(self) -> Utility:
@@ -126,24 +146,24 @@ class World:
         return Utility(self.settings.utility, self.settings.rate_mbps or 0.0)
 
     def rates(
-        self, network: Network, users: Float[np.ndarray, "m 2"], powers: Values
+        self, network: Network, users: Float[np.ndarray, "m 2"], point: Float[np.ndarray, " d"]
     ) -> "Float[np.ndarray, 'runs m'] | Failure":
         """Rates of users by the radio, Mbit/s, without noise, in each of its runs; or the reason of a failure."""
         if self.radio is None:
-            return network.user_capacities(powers[None])
-        return self.radio.user_rates(network, self.topology, users, powers)
+            return network.user_capacities(point[None])
+        return self.radio.user_rates(network, self.topology, users, point)
 
     def outcomes(
-        self, network: Network, users: Float[np.ndarray, "m 2"], powers: Values
+        self, network: Network, users: Float[np.ndarray, "m 2"], point: Float[np.ndarray, " d"]
     ) -> "tuple[Float[np.ndarray, ' k'], float, Failure | None]":
         """Noise-free utility of each access point and of the network, or NaN with the reason of a failure."""
         utility = self.utility
         if self.radio is None:
-            values = utility.factor_values(network, powers[None])
+            values = utility.factor_values(network, point[None])
         else:
-            told = self.rates(network, users, powers)
+            told = self.rates(network, users, point)
             if not isinstance(told, np.ndarray):
-                return np.full(len(powers), np.nan), np.nan, told
+                return np.full(network.n_points, np.nan), np.nan, told
             values = utility.of_points(network, told)
         mean = values.mean(axis=0) if len(values) > 1 else values[0]
         return mean, float(mean.sum() if utility.is_sum else utility.total(network, values).mean()), None
@@ -151,7 +171,7 @@ class World:
     def measure(self, episode: Episode, network: Network) -> dict[str, dict[str, Any]]:
         """Measure at the episode's powers, updating its totals and last good measurements; return the infos."""
         s, k = self.settings, len(self.hears)
-        values, true, why = self.outcomes(network, episode.users, episode.powers)
+        values, true, why = self.outcomes(network, episode.users, episode.point)
         episode.totals.append(true)
         names = {"episode": episode.number, "round": episode.round}
         # draws one number more than access points, for the total, so that both kinds of outcomes draw the same failures
@@ -163,12 +183,14 @@ class World:
         outcomes = np.full(k, total) if s.outcomes == "total" else noisy
         episode.last = np.where(np.isnan(outcomes), episode.last, outcomes)
         source = self.source if why is None else self.source | {"failure": why.reason}
-        infos: dict[str, dict[str, Any]] = {}
+        own, infos = episode.point.reshape(-1, k).T, dict[str, dict[str, Any]]()
         for i, (agent, factor) in enumerate(zip(self.agents, self.factors, strict=True)):
             outcome = float(outcomes[i])
             failed = bool(np.isnan(outcome))
             info: dict[str, Any] = {} if failed else {"measurement": outcome}
-            info |= {"location": episode.powers[[i]], "cost": 0.0, "users": int(network.n_users[i]), "source": source}
+            info |= {"location": self.action(own[i]), "cost": 0.0, "users": int(network.n_users[i]), "source": source}
+            for (name, values_of), position in zip(self.choices.items(), own[i, 1:], strict=True):
+                info[name] = values_of[int(position)]
             if s.outcomes == "per-factor":
                 info["factors"] = {} if failed else {factor: outcome}
             if failed:

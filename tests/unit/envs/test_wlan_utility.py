@@ -120,7 +120,7 @@ def test_each_best_known_is_the_best_of_all_by_its_own_utility(name):
     assert own[name] == max(own.values())
     assert own[name] > own["sum"]
     for reference in references(network, LOW, HIGH, budget=60, utility=utility).values():
-        assert reference.value == pytest.approx(by_hand(name, network, reference.powers)[1])
+        assert reference.value == pytest.approx(by_hand(name, network, reference.point)[1])
         assert reference.value <= own[name] + 1e-9
 
 

@@ -174,17 +174,17 @@ def test_references_stay_in_their_budget_and_come_out_as_by_hand():
     found = references(env.network, 1.0, 25.0, budget=60)
     for name, reference in found.items():
         assert reference.evaluations <= 60
-        assert reference.value == pytest.approx(env.network.value(reference.powers[None])[0])
+        assert reference.value == pytest.approx(env.network.value(reference.point[None])[0])
         assert reference.value <= env.best_known()[1] + 1e-9, name
     equal = [env.network.value(np.full((1, 12), power))[0] for power in np.linspace(1.0, 25.0, 60)]
     assert found["equal"].value == pytest.approx(max(equal))
     assert found["maximum"].value == pytest.approx(equal[-1])
-    assert (found["independent"].powers == 25.0).all()  # more power never hurts one's own users
+    assert (found["independent"].point == 25.0).all()  # more power never hurts one's own users
     assert found["greedy"].value > found["maximum"].value
     long = references(env.network, 1.0, 25.0, budget=2000)["greedy"]
     for i in range(12):  # a joint setting that no access point alone can better on the levels
         for level in np.linspace(1.0, 25.0, 5):
-            other = long.powers.copy()
+            other = long.point.copy()
             other[i] = level
             assert env.network.value(other[None])[0] <= long.value + 1e-9
     with pytest.raises(ConfigError, match="budget 0"):
@@ -201,7 +201,7 @@ def test_two_that_disturb_each_other_are_better_off_with_one_of_them_quiet():
         bandwidth_mhz=20.0,
     )
     found = references(network, 1.0, 25.0, budget=60)
-    assert sorted(found["greedy"].powers) == [1.0, 25.0]
+    assert sorted(found["greedy"].point) == [1.0, 25.0]
 
 
 def test_the_map_shows_what_a_user_would_get_at_each_place():

@@ -21,7 +21,10 @@ _ARRAYS = {
     "power_dbm": ctypes.c_double,
     "to_users_db": ctypes.c_double,
     "between_db": ctypes.c_double,
-    "disturbs": ctypes.c_int32,
+    "disturbs": ctypes.c_double,
+    "width_mhz": ctypes.c_double,
+    "channel": ctypes.c_int32,
+    "primary": ctypes.c_int32,
 }
 _NUMBERS = (
     "loss_at_one_metre_db",

@@ -21,6 +21,7 @@ from swarmbo.errors import ConfigError
 from swarmbo_envs.wlan_power.network import Network
 from swarmbo_envs.wlan_power.ns3.children import Children, Failure
 from swarmbo_envs.wlan_power.settings import SimulationSettings
+from swarmbo_envs.wlan_power.spectrum import whole_channel
 from swarmbo_envs.wlan_power.topology import LOSS_AT_ONE_METRE_DB, LOSS_PER_DECADE_DB, Topology
 
 _SOURCE = Path(__file__).with_name("wlan_downlink.cc")
@@ -148,9 +149,9 @@ class Ns3Radio:
     """Outcomes of access points by ns-3, which runs in child processes.
 
     ``capacity`` is that of ``Network`` with the SINR of the received powers in ns-3. ``throughput`` is the payload that
-    users of an 802.11n network receive in the simulated time, including beacons, association, carrier sense, rates,
-    acknowledgements and collisions. Every access point always has 1500-byte frames for each of its users, and every
-    access point disturbs every other.
+    users of an 802.11n network receive in the simulated time (802.11ac if there are widths above 40 MHz). It includes
+    beacons, association, carrier sense, rates, acknowledgements and collisions. Every access point always has 1500-byte
+    frames for each of its users, and every access point whose channel overlaps disturbs every other.
     """
 
     def __init__(self, objective: Literal["capacity", "throughput"], settings: SimulationSettings) -> None:
@@ -179,19 +180,20 @@ class Ns3Radio:
         return [first] if self.objective == "capacity" else list(range(first, first + self.settings.runs))
 
     def user_rates(
-        self, network: Network, topology: Topology, users: Float[np.ndarray, "m 2"], powers: Float[np.ndarray, " k"]
+        self, network: Network, topology: Topology, users: Float[np.ndarray, "m 2"], point: Float[np.ndarray, " d"]
     ) -> Float[np.ndarray, "runs m"] | Failure:
-        """Rates of users at locations (m, 2) in each run, Mbit/s (0 if absent), or the failure; powers in dBm."""
+        """Rates of users at locations (m, 2) in each run, Mbit/s (0 if absent), or the failure; at a joint setting."""
         rates = np.zeros((len(self.runs), len(network.present)))
         if not network.present.any():
             return rates
-        question = self._question(network, topology, users, powers)
+        question = self._question(network, topology, users, point)
         for row, answer in zip(rates, self._children.ask([{**question, "run": run} for run in self.runs]), strict=True):
             if isinstance(answer, Failure):
                 return answer
             by_user = np.array(answer["mbps"] if self.objective == "throughput" else answer["sinr"], dtype=float)
             if self.objective == "capacity":
-                by_user = network.bandwidth_mhz * np.log1p(by_user) / math.log(2.0)
+                widths = np.array(question["width_mhz"])[network.serving[network.present]]
+                by_user = widths * np.log1p(by_user) / math.log(2.0)
             row[network.present] = by_user
         return rates
 
@@ -200,10 +202,14 @@ class Ns3Radio:
         self._children.close()
 
     def _question(
-        self, network: Network, topology: Topology, users: Float[np.ndarray, "m 2"], powers: Float[np.ndarray, " k"]
+        self, network: Network, topology: Topology, users: Float[np.ndarray, "m 2"], point: Float[np.ndarray, " d"]
     ) -> dict[str, Any]:
-        there = network.present
-        s = self.settings
+        there, s, k = network.present, self.settings, network.n_points
+        spectrum, numbers = network.spectrum, [(0, 0)] * k
+        if spectrum is not None:
+            numbers = [whole_channel(*one) for one in spectrum.chosen(point[k:])]
+        fixed = network.on(point[k:])
+        widths = np.ones(k) if fixed.widths is None else fixed.widths
         return {
             "objective": self.objective,
             "points": network.n_points,
@@ -211,10 +217,13 @@ class Ns3Radio:
             "point_xy": topology.access_points.ravel().tolist(),
             "user_xy": users[there].ravel().tolist(),
             "serving": network.serving[there].tolist(),
-            "power_dbm": powers.tolist(),
+            "power_dbm": point[:k].tolist(),
             "to_users_db": topology.to_users_db[:, there].ravel().tolist(),
             "between_db": topology.between_db.ravel().tolist(),
-            "disturbs": network.disturbs.astype(int).ravel().tolist(),
+            "disturbs": fixed.disturbs.astype(float).ravel().tolist(),
+            "width_mhz": (network.bandwidth_mhz * widths).tolist(),
+            "channel": [number for number, _ in numbers],
+            "primary": [place for _, place in numbers],
             "loss_at_one_metre_db": LOSS_AT_ONE_METRE_DB,
             "loss_per_decade_db": LOSS_PER_DECADE_DB,
             "noise_dbm": 10.0 * math.log10(network.noise_mw),

@@ -12,6 +12,7 @@
 #include "ns3/mac48-address.h"
 #include "ns3/mobility-helper.h"
 #include "ns3/mobility-model.h"
+#include "ns3/multi-model-spectrum-channel.h"
 #include "ns3/net-device-container.h"
 #include "ns3/node-container.h"
 #include "ns3/packet.h"
@@ -21,6 +22,7 @@
 #include "ns3/queue-size.h"
 #include "ns3/rng-seed-manager.h"
 #include "ns3/simulator.h"
+#include "ns3/spectrum-wifi-helper.h"
 #include "ns3/ssid.h"
 #include "ns3/sta-wifi-mac.h"
 #include "ns3/string.h"
@@ -32,6 +34,7 @@
 #include "ns3/yans-wifi-channel.h"
 #include "ns3/yans-wifi-helper.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -52,10 +55,13 @@ extern "C"
         const double* power_dbm;   // (k,)
         const double* to_users_db; // (k, m), shadowing
         const double* between_db;  // (k, k), shadowing
-        const int32_t* disturbs;   // (k, k), for the geometric SINR
+        const double* disturbs;    // (k, k), share of the power of column j in the channel of row i, for the geometric SINR
+        const double* width_mhz;   // (k,), of the channels
+        const int32_t* channel;    // (k,), number of the whole channel; all 0 if there is only one channel
+        const int32_t* primary;    // (k,), which 20 MHz of it are its primary channel, from 0
         double loss_at_one_metre_db;
         double loss_per_decade_db;
-        double noise_dbm; // of a receiver, over the whole channel
+        double noise_dbm; // of a receiver, over the bandwidth
         double bandwidth_mhz;
         double user_power_dbm;
         double warm_up_s; // before anything is counted
@@ -195,12 +201,12 @@ extern "C"
         {
             const int32_t a = w.serving[u];
             double wanted = 0.0;
-            double rest = Milliwatt(w.noise_dbm);
+            double rest = Milliwatt(w.noise_dbm) * w.width_mhz[a] / w.bandwidth_mhz;
             for (int32_t j = 0; j < w.points; ++j)
             {
                 const double arriving = Milliwatt(loss->CalcRxPower(w.power_dbm[j], Of(points, j), Of(users, u)));
                 wanted += j == a ? arriving : 0.0;
-                rest += j != a && w.disturbs[a * w.points + j] ? arriving : 0.0;
+                rest += j != a ? w.disturbs[a * w.points + j] * arriving : 0.0;
             }
             sinr[u] = wanted / rest;
         }
@@ -217,21 +223,46 @@ extern "C"
         auto points = Place(w.point_xy, w.points);
         auto users = Place(w.user_xy, w.users);
 
-        auto channel = CreateObject<YansWifiChannel>();
-        channel->SetPropagationDelayModel(CreateObject<ConstantSpeedPropagationDelayModel>());
-        channel->SetPropagationLossModel(Loss(w, points, users));
-        YansWifiPhyHelper phy;
-        phy.SetChannel(channel);
-        phy.Set("ChannelSettings", StringValue(w.bandwidth_mhz > 30.0 ? "{38, 40, BAND_5GHZ, 0}" : "{36, 20, BAND_5GHZ, 0}"));
+        // on one channel the quick model of ns-3; between channels that overlap it has no interference
+        const bool one = w.channel[0] == 0;
+        auto delay = CreateObject<ConstantSpeedPropagationDelayModel>();
+        YansWifiPhyHelper quick;
+        SpectrumWifiPhyHelper exact;
+        if (one)
+        {
+            auto air = CreateObject<YansWifiChannel>();
+            air->SetPropagationDelayModel(delay);
+            air->SetPropagationLossModel(Loss(w, points, users));
+            quick.SetChannel(air);
+        }
+        else
+        {
+            auto air = CreateObject<MultiModelSpectrumChannel>();
+            air->SetPropagationDelayModel(delay);
+            air->AddPropagationLossModel(Loss(w, points, users));
+            exact.SetChannel(air);
+        }
+        WifiPhyHelper& phy = one ? static_cast<WifiPhyHelper&>(quick) : exact;
+        auto settings = [&](int32_t i) {
+            if (one)
+            {
+                return std::string(w.bandwidth_mhz > 30.0 ? "{38, 40, BAND_5GHZ, 0}" : "{36, 20, BAND_5GHZ, 0}");
+            }
+            const int32_t width = static_cast<int32_t>(w.width_mhz[i]);
+            return "{" + std::to_string(w.channel[i]) + ", " + std::to_string(width) +
+                   (w.channel[i] < 30 ? ", BAND_2_4GHZ, " : ", BAND_5GHZ, ") + std::to_string(w.primary[i]) + "}";
+        };
         const double thermal_dbm = 10.0 * std::log10(BOLTZMANN_T0 * w.bandwidth_mhz * 1e6) + 30.0;
         phy.Set("RxNoiseFigure", DoubleValue(w.noise_dbm - thermal_dbm));
         WifiHelper wifi;
-        wifi.SetStandard(WIFI_STANDARD_80211n);
+        const bool wide = *std::max_element(w.width_mhz, w.width_mhz + w.points) > 50.0;
+        wifi.SetStandard(wide ? WIFI_STANDARD_80211ac : WIFI_STANDARD_80211n);
         wifi.SetRemoteStationManager("ns3::IdealWifiManager");
 
         std::vector<Ptr<WifiNetDevice>> at_points;
         std::vector<Ptr<WifiNetDevice>> at_users;
-        auto install = [&](Ptr<Node> node, const WifiMacHelper& mac, double dbm) {
+        auto install = [&](Ptr<Node> node, const WifiMacHelper& mac, int32_t point, double dbm) {
+            phy.Set("ChannelSettings", StringValue(settings(point)));
             phy.Set("TxPowerStart", DoubleValue(dbm));
             phy.Set("TxPowerEnd", DoubleValue(dbm));
             return DynamicCast<WifiNetDevice>(wifi.Install(phy, mac, NodeContainer(node)).Get(0));
@@ -241,13 +272,13 @@ extern "C"
         {
             WifiMacHelper mac;
             mac.SetType("ns3::ApWifiMac", "Ssid", name(i));
-            at_points.push_back(install(points.Get(i), mac, w.power_dbm[i]));
+            at_points.push_back(install(points.Get(i), mac, i, w.power_dbm[i]));
         }
         for (int32_t u = 0; u < w.users; ++u)
         {
             WifiMacHelper mac;
             mac.SetType("ns3::StaWifiMac", "Ssid", name(w.serving[u]));
-            at_users.push_back(install(users.Get(u), mac, w.user_power_dbm));
+            at_users.push_back(install(users.Get(u), mac, w.serving[u], w.user_power_dbm));
         }
 
         std::vector<Arrivals> arrivals(w.users);
