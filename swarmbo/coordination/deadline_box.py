@@ -9,7 +9,7 @@ needed, and with the newest message of each (asynchronous ADMM: Zhang & Kwok 201
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Protocol, runtime_checkable
 
@@ -64,6 +64,7 @@ class BoxTerms:
     drawn: Float[np.ndarray, "k n"]
     n_exchanges: int = 0
     shares: bool = False
+    levels: Mapping[str, Float[np.ndarray, " k"]] = field(default_factory=dict[str, np.ndarray])
 
     @classmethod
     def of(cls, settings: TimedClimbs, functions: LocalFunctions, seed: int, *, shares: bool) -> "BoxTerms":
@@ -73,7 +74,7 @@ class BoxTerms:
         points = box_steps.drawn_starts(functions, graph.variables, seed, settings.starts, n_random)
         starts, drawn = points[: min(settings.starts, _RUNS)], points[n_given:]
         box = functions.low, functions.high
-        return cls(settings, graph, *box, starts, n_given, drawn, functions.n_exchanges, shares)
+        return cls(settings, graph, *box, starts, n_given, drawn, functions.n_exchanges, shares, functions.levels)
 
     @property
     def standing(self) -> Float[np.ndarray, " n"]:
@@ -100,11 +101,14 @@ class BoxTerms:
     def looks(
         self, variable: str, stand: Float[np.ndarray, " k"], reach: Float[np.ndarray, " k"]
     ) -> Float[np.ndarray, "k v"]:
-        """Values that a variable evaluates: its present one, values a step away, and a lattice over the box."""
+        """Values that a variable evaluates: its present one, values a step away, and a lattice over the box, which has
+        all values of a variable with a grid.
+        """
         i = self.graph.column_of[variable]
         low, high = self.low[i], self.high[i]
         steps = (reach * self.sides[i])[:, None] * _STEPS
-        lattice = np.broadcast_to(np.linspace(low, high, _LATTICE), (len(stand), _LATTICE))
+        own = self.levels.get(variable, np.linspace(low, high, _LATTICE))
+        lattice = np.broadcast_to(own, (len(stand), len(own)))
         return np.clip(np.concatenate([stand[:, None], stand[:, None] + steps, lattice], axis=1), low, high)
 
 
