@@ -1,6 +1,5 @@
 """Capacity of a WLAN in closed form with its gradient, and utilities of the users' rates."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -89,12 +88,6 @@ class Network:
         widths = np.array([width for _, width in chosen]) / self.bandwidth_mhz
         return replace(self, disturbs=self.disturbs * shares(chosen), widths=widths, spectrum=None)
 
-    def by_plan(self, X: Float[np.ndarray, "n d"]) -> "Iterator[tuple[Network, Bool[np.ndarray, ' n']]]":
-        """Networks of the different channels and widths in joint settings, each with the mask of its rows."""
-        plans, of = np.unique(X[:, self.n_points :], axis=0, return_inverse=True)
-        for number, plan in enumerate(plans):
-            yield self.on(plan), of.ravel() == number
-
     @cached_property
     def _width(self) -> Float[np.ndarray, " m"] | float:
         return 1.0 if self.widths is None else self.widths[self.serving]
@@ -119,8 +112,10 @@ class Network:
             # log1p: far users have an SINR below the rounding of 1 + SINR
             return self.bandwidth_mhz / np.log(2.0) * (self._width * np.log1p(self.sinr(X)))
         found = np.empty((len(X), len(self.present)))
-        for network, rows in self.by_plan(X):
-            found[rows] = network.user_capacities(X[rows, : self.n_points])
+        plans, of = np.unique(X[:, self.n_points :], axis=0, return_inverse=True)
+        for number, plan in enumerate(plans):
+            rows = of.ravel() == number
+            found[rows] = self.on(plan).user_capacities(X[rows, : self.n_points])
         return found
 
     def factor_values(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:

@@ -8,11 +8,6 @@ from swarmbo_envs.wlan_power.network import Network
 from swarmbo_envs.wlan_power.spectrum import shares
 
 
-def n_settings(network: Network) -> int:
-    """Number of settings in a joint one: powers and choices of all access points."""
-    return network.n_points * (1 + (0 if network.spectrum is None else len(network.spectrum.choices)))
-
-
 def levels(network: Network, low: float, high: float, n: int) -> list[np.ndarray]:
     """Values of each setting in a joint one: ``n`` powers evenly from least to largest, all positions of choices."""
     choices = {} if network.spectrum is None else network.spectrum.choices
@@ -35,7 +30,7 @@ def coloured(network: Network, high: float) -> Values:
     Source: Mishra, Banerjee & Arbaugh 2005, Weighted coloring based channel assignment for WLANs.
     """
     k, spectrum, unwanted = network.n_points, network.spectrum, network.gains[1]
-    point = np.concatenate([np.full(k, high), np.zeros(n_settings(network) - k)])
+    point = np.concatenate([np.full(k, high), np.zeros(len(levels(network, high, high, 1)) - k)])
     if spectrum is None:
         return point
     heard = np.array([unwanted[network.serving == i].sum(axis=0) for i in range(k)])

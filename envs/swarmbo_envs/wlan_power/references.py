@@ -14,7 +14,7 @@ from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
 from swarmbo_envs.shared import Pair, Values
 from swarmbo_envs.wlan_power.network import FLOOR_MBPS, Network, Utility
-from swarmbo_envs.wlan_power.plans import at_shares, coloured, levels, n_settings
+from swarmbo_envs.wlan_power.plans import at_shares, coloured, levels
 
 # from 64 on, the default topologies of seeds 0 to 19 give the same maximum to 1e-6 Mbit/s
 _STARTS = 512
@@ -24,7 +24,7 @@ _SHARPNESS = (2.0, 8.0, 32.0)  # of a surrogate, per unit of a logarithm of a ra
 _POLISHED, _LEVELS = 16, 25
 _BISECTIONS, _SYSTEMS = 50, 1000
 _MOST_REMOVED = 256  # users
-_SETTLED = 8  # plans of channels for which powers are improved, too, and twice as many drawn ones
+_PER_SETTLED = 8  # drawn plans of channels, for each whose powers are improved, too
 SUM = Utility()
 
 
@@ -44,7 +44,7 @@ def best_known(
     all others can have the rate |
 
     With channels: coordinate search over all settings and a climb of the powers (of ``minimum-rate``: the bisection)
-    take turns. They start at greedy colouring, at drawn settings, and at the best channels found at largest power.
+    take turns. They start at drawn settings, and at the best channels found at largest power.
 
     All but ``minimum-rate`` have many local maxima, most of them in corners where some access points use the least
     power. Climbs start at a scrambled Sobol sequence; every other start is moved to the nearest corner. The result is a
@@ -64,7 +64,7 @@ def best_known(
     if starts is None:
         starts = min(_STARTS, max(16, _ENTRIES // max(network.n_points * len(network.present), 1)))
     if network.spectrum is not None:
-        place = _planned(network, low, high, max(_SETTLED, starts // 8), utility)
+        place = _planned(network, low, high, max(1, starts // 8), utility)
     elif utility.name == "minimum-rate":
         place = _fairest(network, low, high)
     elif utility.name in ("sum", "proportional-fair"):
@@ -162,11 +162,12 @@ def _by_turns(network: Network, low: float, high: float, utility: Utility, x: Va
 def _planned(network: Network, low: float, high: float, plans: int, utility: Utility) -> Values:
     """Best of searches that start at greedy colouring, and at drawn settings as they are and improved at full power."""
     k = network.n_points
-    drawn = at_shares(network, sobol(plans, n_settings(network), stream(0, "best known channels")), low, high)
+    unit = sobol(plans, len(levels(network, low, high, 2)), stream(0, "best known channels"))
+    drawn = at_shares(network, unit, low, high)
     loud = [np.concatenate([np.full(k, high), x[k:]]) for x in drawn]
     begun = np.array([_by_turns(network, low, high, utility, x, k) for x in [coloured(network, high), *loud]])
-    best = np.argsort(-utility.value(network, begun), kind="stable")[:_SETTLED]
-    starts = [coloured(network, high), *begun[best], *drawn[: 2 * _SETTLED]]
+    best = np.argsort(-utility.value(network, begun), kind="stable")[: plans // _PER_SETTLED + 1]
+    starts = [*begun[best], *drawn[: 2 * (plans // _PER_SETTLED)]]
     ends = np.array([_settled(network, low, high, utility, x) for x in starts])
     return ends[int(utility.value(network, ends).argmax())]
 
@@ -296,8 +297,8 @@ def references(
     """
     if budget < 1 or n_levels < 2:
         raise ConfigError(f"got budget {budget} and n_levels {n_levels}; wanted budget >= 1 and n_levels >= 2")
-    k, d = network.n_points, n_settings(network)
     axes = levels(network, low, high, n_levels)
+    k, d = network.n_points, len(axes)
     even = np.linspace(low, high, budget) if budget > 1 else np.array([high])
     drawn = at_shares(network, stream(seed, "random powers").random((budget, d)), low, high)
 
