@@ -108,11 +108,6 @@ from swarmbo.problem.no_go import (
     NoGoBox as NoGoBox,
     NoGoPolygon as NoGoPolygon,
 )
-from swarmbo.problem.variables import (
-    Categorical as Categorical,
-    Integer as Integer,
-    Real as Real,
-)
 from swarmbo.records import (
     Query as Query,
     Recommendation as Recommendation,
@@ -128,6 +123,11 @@ from swarmbo.runs.reading import (
 )
 from swarmbo.spaces import (
     Domain as Domain,
+)
+from swarmbo.spaces.variables import (
+    Categorical as Categorical,
+    Integer as Integer,
+    Real as Real,
 )
 from swarmbo.team import (
     Team as Team,

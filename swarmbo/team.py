@@ -31,9 +31,9 @@ from swarmbo.problem import OutcomeMode, Problem
 from swarmbo.problem.constraints import Known
 from swarmbo.problem.data import News
 from swarmbo.problem.no_go import NoGoRegion
-from swarmbo.problem.variables import Variable
 from swarmbo.records import Goal, Traffic
 from swarmbo.spaces import Domain
+from swarmbo.spaces.variables import Variable
 from swarmbo.transport import Faults
 from swarmbo.worlds import FieldWorld, FunctionWorld, Infos, Measurement, OneShotWorld, Scopes, Step, World
 from swarmbo.worlds.protocol import require_parallel

@@ -17,7 +17,7 @@ from swarmbo.deciding.reports import Report
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
-from swarmbo.problem.variables import MixedDomain
+from swarmbo.spaces.variables import MixedDomain
 
 _MOST = 2**31  # largest number of evaluations of an agent
 

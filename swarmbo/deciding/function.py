@@ -26,9 +26,9 @@ from swarmbo.deciding.setup import JointBelief, Setup
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset
-from swarmbo.problem.variables import MixedDomain
 from swarmbo.records import Recommendation, SolveReport
 from swarmbo.registry.plugins import checked_as
+from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds import Offers
 
 _NEAREST = 1e-9  # sides of the box: a point nearer than this to an evaluated one is moved ...

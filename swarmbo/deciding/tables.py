@@ -18,7 +18,7 @@ from swarmbo.boundary.values import LARGEST_OUTCOME, is_plain, real_array, short
 from swarmbo.errors import ConfigError, DataWarning, ShapeError
 from swarmbo.problem import Problem
 from swarmbo.problem.data import Dataset
-from swarmbo.problem.variables import Variable
+from swarmbo.spaces.variables import Variable
 
 TOTAL, VALUE, AGENT, FACTOR = "total", "value", "agent", "factor"
 

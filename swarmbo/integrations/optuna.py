@@ -12,7 +12,7 @@ from swarmbo.boundary.rng import stream
 from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
-from swarmbo.problem.variables import Categorical, Integer, Real, Variable
+from swarmbo.spaces.variables import Categorical, Integer, Real, Variable
 from swarmbo.team import Team
 
 optuna: Any = needed("optuna", "optuna", "swarmbo.integrations.optuna")

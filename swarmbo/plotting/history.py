@@ -10,9 +10,9 @@ from jaxtyping import Float
 from swarmbo.belief import ExactGP, ExactGPSettings, Hyperparameters
 from swarmbo.errors import ShapeError
 from swarmbo.graph import FactorGraph
-from swarmbo.problem.variables import Variable
 from swarmbo.records import TRUE_MAXIMUM, Goal, RoundRecord
 from swarmbo.spaces import Domain
+from swarmbo.spaces.variables import Variable
 
 Records = Sequence[RoundRecord]
 

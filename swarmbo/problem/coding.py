@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from swarmbo.graph import FactorGraph, FactorStack
-from swarmbo.problem.variables import Categorical, MixedDomain
 from swarmbo.spaces import Domain
+from swarmbo.spaces.variables import Categorical, MixedDomain
 
 _ON = 0.5**0.5  # coordinate of the chosen value
 
@@ -30,7 +30,7 @@ class Coding:
         domain: Their types.
 
     Example:
-        >>> from swarmbo.problem.variables import Integer
+        >>> from swarmbo.spaces.variables import Integer
         >>> graph = FactorGraph.from_scopes({"f": ["c", "n"]})
         >>> coding = Coding(graph, MixedDomain.of([Categorical(["a", "b", "c"]), Integer(1, 4)]))
         >>> coding.inner.variables, coding.inside(np.array([[0.5, 0.3]])).round(3).tolist()

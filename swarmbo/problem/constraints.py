@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from swarmbo.boundary.values import short
 from swarmbo.errors import ConfigError
 from swarmbo.problem.no_go import Shape
-from swarmbo.problem.variables import Categorical, MixedDomain, Variable
 from swarmbo.settings import NonNegative, Settings, convert, require
 from swarmbo.spaces import Domain
+from swarmbo.spaces.variables import Categorical, MixedDomain, Variable
 
 _MOST = 20_000  # joint values of the scope of a table
 

@@ -11,7 +11,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from swarmbo.problem.constraints import Constraint, Known, Linear, Separation
-from swarmbo.problem.variables import Axis, Categorical, Variable
+from swarmbo.spaces.variables import Axis, Categorical, Variable
 
 _INSIDE = 1e-6  # share of a sum's range that real numbers stay away from its limits, as solvers round
 _SECONDS = 20.0
@@ -63,7 +63,7 @@ class Feasible:
         constraints: Constraints on some of them.
 
     Example:
-        >>> from swarmbo.problem.variables import Real
+        >>> from swarmbo.spaces.variables import Real
         >>> sum_of_two = Linear(weights={"a": 1.0, "b": 1.0}, at_most=1.0)
         >>> room = Feasible((Real(0.0, 1.0), Real(0.0, 1.0)), ("a", "b"), (sum_of_two,))
         >>> room.nearest(np.array([0.9, 0.9])).sum().round(5), room.conflict()

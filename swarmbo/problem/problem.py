@@ -19,9 +19,9 @@ from swarmbo.problem.coding import Coding, coding_of
 from swarmbo.problem.constraints import Known, constraint_of, names_of
 from swarmbo.problem.feasible import Feasible
 from swarmbo.problem.no_go import Limit, NoGoRegion, region_of
-from swarmbo.problem.variables import MixedDomain, Real, Variable, variable_of
 from swarmbo.records import Goal
 from swarmbo.spaces import Domain
+from swarmbo.spaces.variables import MixedDomain, Real, Variable, variable_of
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -12,11 +12,11 @@ from swarmbo.boundary.seals import digest_of_arrays
 from swarmbo.errors import RunFolderError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem.coding import coding_of
-from swarmbo.problem.variables import MixedDomain, Variable
 from swarmbo.records import TRUE_MAXIMUM, Goal, GroundTruth, Labels, RoundRecord
 from swarmbo.runs.folder import RunFolder
 from swarmbo.runs.scenario import Scenario
 from swarmbo.spaces import Domain
+from swarmbo.spaces.variables import MixedDomain, Variable
 from swarmbo.team import Team
 from swarmbo.worlds import FieldWorld, FunctionWorld, Offers, Report
 

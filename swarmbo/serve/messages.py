@@ -7,8 +7,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 import swarmbo
-from swarmbo.problem.variables import Choice, Variable
 from swarmbo.settings import Settings
+from swarmbo.spaces.variables import Choice, Variable
 
 LONGEST_LEASE = 366 * 86_400.0  # s
 _GOT = re.compile(r"\bgot (.*?)(?=; |: wanted|, expected|$)")

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from swarmbo.boundary.values import reported_place, short
 from swarmbo.errors import ConfigError
-from swarmbo.problem.variables import Axis, Categorical, Integer, Real, Variable
+from swarmbo.spaces.variables import Axis, Categorical, Integer, Real, Variable
 
 _AT = "$.environment"
 _WANTED = "wanted a finite Box with one axis, Discrete, MultiDiscrete, or a Dict of these"

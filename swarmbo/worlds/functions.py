@@ -13,8 +13,8 @@ from swarmbo.errors import ConfigError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import OutcomeMode, Problem
 from swarmbo.problem.data import News
-from swarmbo.problem.variables import MixedDomain
 from swarmbo.settings import convert
+from swarmbo.spaces.variables import MixedDomain
 from swarmbo.worlds.actions import Form
 from swarmbo.worlds.infos import Infos, Report, Step
 from swarmbo.worlds.protocol import Offers, Positions, World

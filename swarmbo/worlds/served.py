@@ -11,8 +11,8 @@ from pettingzoo import ParallelEnv
 from swarmbo.boundary.values import table
 from swarmbo.errors import ConfigError, TransportError
 from swarmbo.problem import OutcomeMode
-from swarmbo.problem.variables import MixedDomain
 from swarmbo.records import Goal
+from swarmbo.spaces.variables import MixedDomain
 
 
 class _Served(ParallelEnv[str, Any, Any]):

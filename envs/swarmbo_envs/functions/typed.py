@@ -13,48 +13,13 @@ from scipy.optimize import minimize
 
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
-from swarmbo.settings import Count, Positive, Settings, convert, require
+from swarmbo.spaces.variables import Categorical, variable_of
 from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values
 from swarmbo_envs.functions.library import get
 
 _MOST = 20_000  # joint values of grids, of which the best is searched
 _AT_ONCE = 64
 _SPREAD, _CLIMBED = 64, 8  # points of the other variables for each, and how many of all are improved
-
-
-class _Number(Settings, frozen=True, tag_field="kind"):
-    low: float
-    high: float
-    step: Positive | None = None
-    log: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self, "high", lambda high: high > self.low, f"a number above low, {self.low}")
-        require(self, "low", lambda low: low > 0 or not self.log, "a number > 0 on a logarithmic axis")
-
-
-class Real(_Number, frozen=True, tag_field="kind", tag="real"):
-    """Real variable, with values every ``step``, if stated."""
-
-
-class Integer(_Number, frozen=True, tag_field="kind", tag="integer"):
-    """Integer variable."""
-
-    low: int
-    high: int
-    step: Count = 1
-
-
-class Categorical(Settings, frozen=True, tag_field="kind", tag="categorical"):
-    """Choice among values."""
-
-    values: list[str | bool | int | float | None]
-    ordered: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self, "values", lambda values: len(values) > 1, "at least two values")
 
 
 class _Axis(NamedTuple):
@@ -135,14 +100,13 @@ def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> Addit
 
 
 def _axis(f: AdditiveFunction, name: str, table: Any, seed: int) -> _Axis:
-    of = convert(table, Real | Integer | Categorical, f"$.types.{name}")
-    column = f.variables.index(name)
-    own = float(f.low[column]), float(f.high[column])
-    if isinstance(of, _Number):
-        return _Axis(float(of.low), float(of.high), float(of.step or 0.0), of.log, own)
-    n = len(of.values)
-    order = None if of.ordered else tuple(stream(seed, "order of choices", variable=name).permutation(n).tolist())
-    return _Axis(0.0, n - 1.0, 1.0, is_log=False, own=own, order=order)
+    of, column = variable_of(table, f"$.types.{name}"), f.variables.index(name)
+    own, order = (float(f.low[column]), float(f.high[column])), None
+    if isinstance(of, Categorical) and not of.ordered:
+        rng = stream(seed, "order of choices", variable=name)
+        order = tuple(rng.permutation(len(of.values)).tolist())
+    axis = of.axis
+    return _Axis(float(axis.low), float(axis.high), float(axis.step), axis.is_log, own, order)
 
 
 def _read(X: Points, term: Term, axes: Mapping[int, _Axis]) -> Values:

@@ -84,7 +84,7 @@ def test_different_places_are_those_of_numpy(rows: list[tuple[int, int]]) -> Non
 
 
 def test_places_with_one_key_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swarmbo.spaces.place_keys", lambda X: np.zeros(len(X), dtype=np.uint64))
+    monkeypatch.setattr("swarmbo.spaces.box.place_keys", lambda X: np.zeros(len(X), dtype=np.uint64))
     places, number = unique_places(SITES[::-1])
     np.testing.assert_array_equal(places[number], SITES[::-1])
     assert len(places) == len(SITES)
@@ -99,7 +99,7 @@ def test_keys_tell_a_hundred_thousand_sites_apart() -> None:
 @pytest.mark.parametrize("clash", [False, True])
 def test_which_places_are_among_others(clash: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if clash:  # all places have one key
-        monkeypatch.setattr("swarmbo.spaces.place_keys", lambda X: np.zeros(len(X), dtype=np.uint64))
+        monkeypatch.setattr("swarmbo.spaces.box.place_keys", lambda X: np.zeros(len(X), dtype=np.uint64))
     X, others = SITES[:40], np.concatenate([-SITES[3:5] * [-1.0, 1.0] * [1.0, -1.0], SITES[30:50], SITES[:1] + 0.5])
     wanted = [any((place == other).all() for other in others) for place in X]
     assert are_among(X, others).tolist() == wanted
@@ -114,7 +114,7 @@ def test_a_table_of_places_finds_each_and_no_other(asked: list[tuple[int, int]],
     with pytest.MonkeyPatch.context() as patch:
         if crowded:  # all keys begin alike: none is found by how it begins
             keys = place_keys
-            patch.setattr("swarmbo.spaces.place_keys", lambda X: keys(X) >> np.uint64(20))
+            patch.setattr("swarmbo.spaces.box.place_keys", lambda X: keys(X) >> np.uint64(20))
         rows = PlaceTable(known).rows_of(np.where(X == 0.0, -0.0, X))
     among = [(known == place).all(axis=1).any() for place in X]
     if rows is None:

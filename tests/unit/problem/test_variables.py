@@ -12,8 +12,8 @@ from swarmbo.graph import FactorGraph
 from swarmbo.kernels.stationary import kernel_matrix
 from swarmbo.problem import Problem
 from swarmbo.problem.coding import Coding
-from swarmbo.problem.variables import MixedDomain, Variable, variable_of
 from swarmbo.spaces import Domain
+from swarmbo.spaces.variables import MixedDomain, Variable, variable_of
 
 COLOURS = sb.Categorical(["red", "green", "blue", "black"])
 

@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 from swarmbo.boundary.values import exact, real_array, short
 from swarmbo.errors import ConfigError
 from swarmbo.settings import Count, Positive, Settings, convert, require
-from swarmbo.spaces import Domain
+from swarmbo.spaces.box import Domain
 
 _MOST = 10_000  # values of a categorical variable
 _LISTED = 1000  # values of an axis that are tried one by one; on a finer grid numbers climb

@@ -1,0 +1,10 @@
+"""Boxes of queries and their unit cubes, types of variables, and sets of places."""
+
+from swarmbo.spaces.box import (
+    Domain as Domain,
+    PlaceTable as PlaceTable,
+    are_among as are_among,
+    first_of_each as first_of_each,
+    place_keys as place_keys,
+    unique_places as unique_places,
+)
