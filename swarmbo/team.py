@@ -24,6 +24,7 @@ from swarmbo.deciding.setup import (
     settings_again,
 )
 from swarmbo.deciding.team_state import read_state, require_same, require_version, warn_of_aim
+from swarmbo.deciding.told import quantities_in
 from swarmbo.deciding.whole_calls import whole_or_not_at_all
 from swarmbo.errors import ConfigError, SwarmboError
 from swarmbo.graph import FactorGraph
@@ -201,7 +202,7 @@ class Team(AskTell):
             hold: With a measurement: number of steps for which an action is held, >= 1.
             **settings: ``belief``, ``acquisition``, ``coordination``, ``transport``, ``seed``, ``rounds`` (by default
                 the environment's ``max_cycles``; None with a measurement) and ``no_go``; of a function also
-                ``initial``.
+                ``initial``, ``constraints`` and ``limits``.
 
         Raises:
             ConfigError: If the environment is of neither form, a setting is refused, or the acquisition needs a level
@@ -276,7 +277,8 @@ class Team(AskTell):
     ) -> None:
         """Learn from the results of ``env.step``: ``team.observe(*env.step(actions))``.
 
-        Only the infos are used, unless the team has a ``measurement``. Outcomes that are missing, no numbers, not
+        Only the infos are used, unless the team has a ``measurement``. Quantities with ``limits`` are in
+        ``infos[agent]["constraints"]``, by name. Outcomes that are missing, no numbers, not
         finite or beyond 1e60 count as failed, and so do those far from the field or out of bounds. Others are learned.
         """
         query = self._log.open.get(self._acting) if self._acting is not None else None
@@ -288,6 +290,8 @@ class Team(AskTell):
         else:
             acting, self._acting = self._acting, None
             self._take(acting if query is not None else None, self._heard(news), is_all=True)
+            if acting is not None and query is not None and self.problem.ranges:
+                self._log = self._log.with_measured(acting, quantities_in(infos, self.problem))
 
     def _heard(self, news: News) -> News:
         """News of a round from present agents' channels."""
@@ -336,7 +340,7 @@ class Team(AskTell):
         if env is not None:
             require_parallel(env)
             world = FieldWorld(env) if problem.is_field else FunctionWorld(env)
-            limited = world.problem.with_no_go(plain["problem"].get("no_go", ()))
+            limited = world.problem.limited_as(plain["problem"])
             require_same(plain["problem"], limited.to_plain())
             team = cls(limited, **settings)
             team._world = world

@@ -121,6 +121,16 @@ def measured_of(constraints: object, problem: Problem) -> dict[str, float]:
     return {name: number for name, number in numbers.items() if not np.isnan(number)}
 
 
+def quantities_in(infos: Mapping[str, Mapping[str, Any]], problem: Problem) -> dict[str, float]:
+    """Measured quantities that have limits, as an environment's infos report them; those that are no numbers are
+    unknown.
+    """
+    told = [info.get("constraints") for info in infos.values()]
+    found = {name: value for table in told if isinstance(table, Mapping) for name, value in table.items()}
+    numbers = {name: values.reported_number(found.get(name)) for name in problem.ranges}
+    return {name: number for name, number in numbers.items() if not np.isnan(number)}
+
+
 def noise_of(noise_std: Noise, total: float | None, factors: Mapping[str, float]) -> tuple[float, dict[str, float]]:
     """Noise of the total, and of the outcomes of channels."""
     if not isinstance(noise_std, Mapping):

@@ -570,8 +570,12 @@ class Problem:
             domain = MixedDomain.of([variable_of(given, "$.types") for given in plain["types"]])
         kind = {key: plain[key] for key in ("structure", "is_field", "outcomes")}
         kind |= {key: plain[key] for key in _TOLD if key in plain}
-        made = cls(FactorGraph(scopes=scopes, **names), domain, **kind).with_no_go(plain.get("no_go", ()))
-        return made.with_constraints(plain.get("constraints", ())).with_limits(plain.get("ranges", {}))
+        return cls(FactorGraph(scopes=scopes, **names), domain, **kind).limited_as(plain)
+
+    def limited_as(self, plain: Mapping[str, Any]) -> "Problem":
+        """Problem with the regions, constraints and limits of ``to_plain``."""
+        made = self.with_no_go(plain.get("no_go", ())).with_constraints(plain.get("constraints", ()))
+        return made.with_limits(plain.get("ranges", {}))
 
 
 def _level(given: object) -> float:

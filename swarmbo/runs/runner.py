@@ -125,6 +125,7 @@ def assemble(scenario: Scenario, trust: bool = False) -> tuple[Environment, Team
         seed=scenario.seed,
         rounds=scenario.rounds,
         no_go=scenario.no_go,
+        constraints=scenario.constraints,
         initial=scenario.initial,
     )
     if isinstance(world := team.world, FieldWorld) and world.stated_task is None and "task" in scenario.environment:

@@ -18,6 +18,7 @@ from swarmbo.boundary.values import flat, short
 from swarmbo.deciding.setup import DEFAULT_KINDS
 from swarmbo.errors import ConfigError
 from swarmbo.evaluations.engines import Workers
+from swarmbo.problem.constraints import Known
 from swarmbo.problem.no_go import NoGoRegion
 from swarmbo.registry import FIELD, SLOTS, Slot, kinds, require_known, schema, settings_of
 from swarmbo.registry.plugins import is_own, load as load_own, make
@@ -66,6 +67,8 @@ class Scenario(Settings, frozen=True):
             before; or ``stop`` the run, to be resumed.
         modules: Absolute folders of the modules that the scenario names; set by ``load``.
         no_go: Regions that the team must avoid, tables of ``kind`` box, ball or polygon (``swarmbo.problem.no_go``).
+        constraints: Limits between variables of a function, tables of ``kind`` linear, separation or table
+            (``swarmbo.problem.constraints``).
         initial: Points of the initial design of a function, >= 1; None: the team's default. Fields have no such design.
         callbacks: Receivers of each round: ``"tensorboard"``, ``"mlflow"``, or ``"module:Class"`` of a user's own
             (``swarmbo.runs.Callback``); names, or tables with that ``kind``. No decision depends on them.
@@ -85,6 +88,7 @@ class Scenario(Settings, frozen=True):
     when_step_fails: Literal["record", "stop"] = "record"
     modules: tuple[str, ...] | None = None
     no_go: tuple[NoGoRegion, ...] | None = None
+    constraints: tuple[Known, ...] | None = None
     initial: Count | None = None
     callbacks: tuple[Any, ...] | None = None
     workers: Workers | None = None

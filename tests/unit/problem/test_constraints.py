@@ -8,13 +8,17 @@ from zlib import crc32
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from gymnasium.spaces import Box
 from hypothesis import HealthCheck, given, settings
+from pettingzoo import ParallelEnv
 
 import swarmbo as sb
 from swarmbo.errors import ConfigError
 from swarmbo.problem import Problem
 from swarmbo.problem.constraints import Constraint, Linear, Separation
 from swarmbo.problem.feasible import Feasible
+from swarmbo.runs.runner import assemble
+from swarmbo.runs.scenario import scenario_of
 
 NAMES = "abcd"
 
@@ -255,3 +259,59 @@ class TestLimitsOnMeasuredQuantities:
         with pytest.raises(ConfigError) as caught:
             sb.Team(None, {"x": (0.0, 1.0)}, limits=given)
         assert caught.value.at == "$.limits.load"
+
+
+class TestInAWorld:
+    """Two agents that set a number each; the load of their sum has a limit, and a rule holds between them."""
+
+    def env(self):
+        class Pair(ParallelEnv):
+            def __init__(self):
+                self.metadata, self.possible_agents = {"name": "pair"}, ["a", "b"]
+
+            def action_space(self, agent):
+                return Box(0.0, 1.0, (1,))
+
+            def factor_graph(self):
+                owners = {"x": "a", "y": "b"}
+                return {"bounds": {"x": (0.0, 1.0), "y": (0.0, 1.0)}, "variable_owners": owners, "outcomes": "total"}
+
+            def reset(self, seed=None, options=None):
+                self.agents = list(self.possible_agents)
+                return dict.fromkeys(self.agents, 0), {agent: {} for agent in self.agents}
+
+            def step(self, actions):
+                x, y = (float(actions[agent][0]) for agent in self.agents)
+                info = {"measurement": x + 0.5 * y, "constraints": {"load": x**2 + y, "else": "no number"}}
+                flags = dict.fromkeys(self.agents, False)
+                infos = {agent: {**info, "location": actions[agent]} for agent in self.agents}
+                return dict.fromkeys(self.agents, 0), dict.fromkeys(self.agents, 0.0), flags, flags, infos
+
+        return Pair()
+
+    def test_its_infos_have_the_measured_quantities_and_a_saved_team_goes_on(self, tmp_path):
+        env = self.env()
+        rule = Linear(weights={"x": 1.0, "y": -1.0}, at_least=0.0)
+        team = sb.Team.for_env(env, seed=0, initial=5, constraints=[rule], limits={"load": (None, 0.8)}, rounds=18)
+        observations, infos = env.reset()
+        for _ in range(18):
+            step = env.step(team.act(observations, infos))
+            team.observe(*step)
+        X = team.history.X
+        assert (X[:, 0] - X[:, 1] >= -1e-6).all()
+        np.testing.assert_allclose(team.history.measured[:, 0], X[:, 0] ** 2 + X[:, 1], atol=1e-6)
+        best = team.recommend().point
+        assert best["x"] ** 2 + best["y"] <= 0.8
+        assert best["x"] + 0.5 * best["y"] > 0.8
+        team.save(tmp_path / "team.npz")
+        again = sb.Team.load(tmp_path / "team.npz", env=self.env())
+        assert again.ask() == team.ask()
+
+
+def test_a_scenario_states_constraints_as_tables():
+    table = {"kind": "linear", "weights": {"x0": 1.0, "x1": 1.0}, "at_most": 0.0}
+    scenario = scenario_of({"name": "kept", "environment": {"id": "swarmbo/function-v0", "function": "camel"},
+                            "rounds": 8, "constraints": [table]})  # fmt: skip
+    _, team = assemble(scenario)
+    point = team.ask().point
+    assert point["x0"] + point["x1"] <= 0.0
