@@ -5,9 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from swarmbo.coordination.tables import Table, checked_tables
 from swarmbo.errors import ConfigError, ShapeError
 from swarmbo.graph import FactorGraph
+from swarmbo.problem.constraints import Constraint
+from swarmbo.spaces.variables import Categorical
 
 Value = int | float | str | bool
 Objective = Literal["min", "max"]
@@ -64,6 +68,23 @@ class TableProblem:
     def n_entries(self) -> int:
         """Number of entries of all tables."""
         return sum(table.size for table in self.tables.values())
+
+    @property
+    def space(self) -> dict[str, Categorical]:
+        """Types of the variables, for a ``Team`` that learns the factors instead of reading their tables.
+
+        Raises:
+            ConfigError: If a variable has a single value.
+        """
+        if fixed := [variable for variable, values in self.domains.items() if len(values) < 2]:
+            raise ConfigError(f"got {fixed[0]!r} with a single value; wanted two at least", at="$.domains")
+        return {variable: Categorical(values) for variable, values in self.domains.items()}
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """Combinations that tables allow, of factors that forbid some."""
+        allowed = ((self.graph.scope(factor), np.isfinite(table)) for factor, table in self.tables.items())
+        return tuple(Constraint(scope=scope, allowed=own.tolist()) for scope, own in allowed if not own.all())
 
     def told(self, value: float) -> float:
         """A sum of the tables, or a bound on it, in the file's own sense: a cost if it has costs."""

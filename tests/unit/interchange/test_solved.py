@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 import swarmbo as sb
 from swarmbo.cli import app
 from swarmbo.coordination.plan import traced
+from swarmbo.errors import ConfigError
 from swarmbo.interchange import TableProblem, read_problem, write_problem
 from swarmbo.plotting.traces import solve_trace_figure
+from swarmbo.runs.scenario_files import find
 
 RING = sb.FactorGraph.from_scopes({f"f{i}": [f"x{i}", f"x{(i + 1) % 7}"] for i in range(7)})
 TREE = sb.FactorGraph.from_scopes({"t": ["p", "q"], "u": ["q", "r"]})
@@ -113,7 +115,7 @@ def test_uai_files_are_solved_and_answered_in_their_own_way(solve):
 
 def test_a_problem_that_cannot_be_solved_says_so_and_draws_that(solve):
     clash = np.where(np.eye(2) > 0, -np.inf, 0.0)
-    ring = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
+    ring = sb.sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
     problem = TableProblem("clash", ring, dict.fromkeys(ring.factors, clash), dict.fromkeys("xyz", ("R", "G")), "min")
     write_problem(problem, "clash.yaml")
     out = solve("clash.yaml", "--coordination", "mgm", "--out", "s.json", "--figure", "f", "--trace", "t.csv")
@@ -169,3 +171,31 @@ def test_the_figure_shows_costs_as_costs_and_the_bound_on_their_other_side():
     assert bound.get_ydata()[-1] == -solution.upper_bound
     assert (left.get_xlabel(), right.get_xlabel(), left.get_ylabel()) == ("round", "bytes sent", "cost")
     assert right.lines[0].get_xdata()[-1] == solution.report.bytes
+
+
+def test_a_team_learns_the_factors_of_a_file_and_ends_at_its_optimum():
+    problem = read_problem(find("channels", ".yaml"))
+    best = sb.Exact().solve(problem.graph, problem.tables).value
+    team = sb.Team(problem.graph, problem.space, outcomes="per-factor", constraints=problem.constraints, seed=0)
+    places = {variable: list(values) for variable, values in problem.domains.items()}
+    found = []
+    for _ in range(30):
+        query = team.ask()
+        at = {variable: places[variable].index(value) for variable, value in query.point.items()}
+        scopes = {factor: tuple(at[x] for x in problem.graph.scope(factor)) for factor in problem.graph.factors}
+        outcomes = {factor: float(problem.tables[factor][scopes[factor]]) for factor in problem.graph.factors}
+        team.tell(query, outcomes)
+        found.append(sum(outcomes.values()))
+    assert np.isfinite(found).all()  # no combination that a table forbids
+    assert max(found) == pytest.approx(best)
+
+
+def test_what_tables_forbid_is_a_constraint_and_a_single_value_no_variable():
+    graph = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y"]})
+    tables = {"f": np.array([[0.0, -np.inf], [1.0, 2.0]]), "g": np.zeros(2)}
+    problem = TableProblem("two", graph, tables, {"x": ("R", "G"), "y": (1, 2)})
+    (rule,) = problem.constraints
+    assert (rule.scope, rule.allowed) == (("x", "y"), [[True, False], [True, True]])
+    lone = TableProblem("one", sb.FactorGraph.from_scopes({"f": ["x"]}), {"f": np.zeros(1)}, {"x": ("R",)})
+    with pytest.raises(ConfigError, match="single value"):
+        _ = lone.space
