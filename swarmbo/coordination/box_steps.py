@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination import requests
 from swarmbo.coordination.agreement import BoxOutcome
-from swarmbo.coordination.local_functions import LocalFunctions, Received, by_factor
+from swarmbo.coordination.local_functions import LocalFunctions, Received, by_factor, levels_of
 from swarmbo.coordination.messages import Consensus, Slope
 from swarmbo.coordination.part import BoxView, Copies, LocalView, Rows
 from swarmbo.coordination.requests import Steps
@@ -90,7 +90,7 @@ def drawn_starts(
     for variable in variables:
         drawn[:, place[variable]] = stream(seed, "starts", variable=variable).random(n_random)
     starts = np.concatenate([given, low + drawn * (high - low)])
-    for variable, levels in functions.levels.items():
+    for variable, levels in levels_of(functions).items():
         starts[:, place[variable]] = levels[np.abs(starts[:, place[variable], None] - levels).argmin(axis=1)]
     return starts
 

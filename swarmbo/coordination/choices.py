@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination import box_steps, requests
-from swarmbo.coordination.local_functions import LocalFunctions, Received
+from swarmbo.coordination.local_functions import LocalFunctions, Received, levels_of
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.part import BoxView
 from swarmbo.coordination.refinement import CHUNK
@@ -53,7 +53,7 @@ class Alternatives:
         out: list[set[str]] = []
         for i in rng.permutation(len(self.graph.variables)):
             variable = self.graph.variables[i]
-            if variable in self.functions.levels:
+            if variable in levels_of(self.functions):
                 fits = (block for block in out if self._entries(block | {variable}, counts) <= _ENTRIES_OF_BLOCK)
                 if (block := next(fits, None)) is None:
                     out.append(block := set[str]())
@@ -70,7 +70,7 @@ class Alternatives:
 
     def _all(self, variable: str, x: Float[np.ndarray, " n"]) -> Float[np.ndarray, " k"]:
         column, functions = self.functions.graph.column_of[variable], self.functions
-        levels = functions.levels.get(variable)
+        levels = levels_of(functions).get(variable)
         if levels is None:
             return np.array(list(dict.fromkeys([float(x[column]), *self.pool[:, column].tolist()])))
         near = int(np.abs(levels - x[column]).argmin())
@@ -94,7 +94,7 @@ def in_turns(view: BoxView, pool: Float[np.ndarray, "m n"], seed: int, climbing:
             (after,) = yield from box_steps.part_total(view, candidate[None])
             if after > reached:
                 x, reached = candidate, after
-        if any(v not in view.functions.levels for v in graph.variables):
+        if any(v not in levels_of(view.functions) for v in graph.variables):
             climbed, values, _ = yield from box_steps.polish(view, x[None], climbing)
             if values[0] > reached:
                 x, reached = climbed[0], values[0]

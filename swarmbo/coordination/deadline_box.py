@@ -21,7 +21,7 @@ from swarmbo.coordination.agreement import Agreement
 from swarmbo.coordination.conflicts import Conflicts
 from swarmbo.coordination.deadline import Correspondent, Timed, links_of, ticked
 from swarmbo.coordination.joint_starts import RETRY, JointStarts, Schedule
-from swarmbo.coordination.local_functions import LocalFunctions, by_factor, exchange
+from swarmbo.coordination.local_functions import LocalFunctions, by_factor, exchange, levels_of
 from swarmbo.coordination.messages import Message
 from swarmbo.coordination.tables import Vector, total, violated
 from swarmbo.graph import FactorGraph, FactorStack, stacks_of
@@ -74,7 +74,7 @@ class BoxTerms:
         points = box_steps.drawn_starts(functions, graph.variables, seed, settings.starts, n_random)
         starts, drawn = points[: min(settings.starts, _RUNS)], points[n_given:]
         box = functions.low, functions.high
-        return cls(settings, graph, *box, starts, n_given, drawn, functions.n_exchanges, shares, functions.levels)
+        return cls(settings, graph, *box, starts, n_given, drawn, functions.n_exchanges, shares, levels_of(functions))
 
     @property
     def standing(self) -> Float[np.ndarray, " n"]:

@@ -31,6 +31,7 @@ class LocalFunctions(Protocol):
         high: Upper corner (n,).
         starts: Points (k, n) in the box to start from, best first; k may be 0.
         n_exchanges: Number of phases; 0 if functions need nothing from each other.
+        levels: Optional: for variables with a grid the places of their values. Functions are constant around each.
     """
 
     @property
@@ -51,11 +52,6 @@ class LocalFunctions(Protocol):
     @property
     def starts(self) -> Float[np.ndarray, "k n"]:
         """Points to start from."""
-        ...
-
-    @property
-    def levels(self) -> Mapping[str, Float[np.ndarray, " k"]]:
-        """Places of the values of variables with a grid; functions are constant around each."""
         ...
 
     @property
@@ -86,6 +82,11 @@ class LocalFunctions(Protocol):
     def of(self, factors: Iterable[str]) -> "LocalFunctions":
         """Same functions of some factors only: all that their owner may evaluate."""
         ...
+
+
+def levels_of(functions: LocalFunctions) -> Mapping[str, Float[np.ndarray, " k"]]:
+    """Places of the values of variables with a grid; none if functions do not state them."""
+    return getattr(functions, "levels", {})
 
 
 def by_factor(

@@ -111,7 +111,8 @@ class Form(NamedTuple):
             told: Any = action
             for key in leaf.keys:
                 told = cast(Mapping[str, Any], told).get(key) if isinstance(told, Mapping) else None
-            numbers = reported_place([told] if np.ndim(told) == 0 else told)
+            is_number = isinstance(told, float | int | np.number) or getattr(told, "shape", None) == ()
+            numbers = reported_place([told] if is_number else told)
             if numbers is None or len(numbers) != len(names):
                 return None
             if (starts := leaf.starts) is not None:

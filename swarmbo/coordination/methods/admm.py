@@ -22,7 +22,7 @@ from swarmbo.coordination import box_steps, choices, refinement, requests
 from swarmbo.coordination.agreement import Agreement, BoxOutcome
 from swarmbo.coordination.deadline import require_lockstep
 from swarmbo.coordination.deadline_box import maximise_by_deadline
-from swarmbo.coordination.local_functions import LocalFunctions, Received
+from swarmbo.coordination.local_functions import LocalFunctions, Received, levels_of
 from swarmbo.coordination.messages import Copy
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.part import BoxView, Copies, Part
@@ -201,7 +201,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
             values[:, :n_given] = np.inf  # given starts are always used
             best = np.argsort(-values, axis=1, kind="stable")[:, : self.starts]
             starts = np.take_along_axis(X, best[:, :, None], axis=1)
-            if functions.levels:
+            if levels_of(functions):
                 for row, factor in enumerate(stack.factors):
                     given = drawn[best[row, : self.polished]]
                     point[stack.columns[row]] = choices.of_one(functions, factor, given, seed, self.alone_steps)
@@ -212,7 +212,7 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 
     def _together(self, view: BoxView, seed: int) -> Steps[BoxOutcome]:
         """Agree within a part of several factors: rounds of consensus, recombination, polish."""
-        n_values, grids = self.values_of(view.graph), view.functions.levels
+        n_values, grids = self.values_of(view.graph), levels_of(view.functions)
         if all(variable in grids for variable in view.graph.variables):  # nothing climbs
             best, residuals = (yield from self._starts(view, seed))[0], _NO_ROUNDS
         elif _is_large(view) and n_values >= _FEW:
