@@ -66,7 +66,7 @@ class Feasible:
         >>> from swarmbo.spaces.variables import Real
         >>> sum_of_two = Linear(weights={"a": 1.0, "b": 1.0}, at_most=1.0)
         >>> room = Feasible((Real(0.0, 1.0), Real(0.0, 1.0)), ("a", "b"), (sum_of_two,))
-        >>> room.nearest(np.array([0.9, 0.9])).sum().round(5), room.conflict()
+        >>> round(float(room.nearest(np.array([0.9, 0.9])).sum()), 5), room.conflict()
         (1.0, [])
     """
 

@@ -115,7 +115,7 @@ def test_uai_files_are_solved_and_answered_in_their_own_way(solve):
 
 def test_a_problem_that_cannot_be_solved_says_so_and_draws_that(solve):
     clash = np.where(np.eye(2) > 0, -np.inf, 0.0)
-    ring = sb.sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
+    ring = sb.FactorGraph.from_scopes({"f": ["x", "y"], "g": ["y", "z"], "h": ["z", "x"]})
     problem = TableProblem("clash", ring, dict.fromkeys(ring.factors, clash), dict.fromkeys("xyz", ("R", "G")), "min")
     write_problem(problem, "clash.yaml")
     out = solve("clash.yaml", "--coordination", "mgm", "--out", "s.json", "--figure", "f", "--trace", "t.csv")

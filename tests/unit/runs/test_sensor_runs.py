@@ -210,6 +210,6 @@ def test_curves_stand_at_the_mean_number_of_measurements_of_their_seeds():
     """Teams that decline make more measurements with one seed than with another."""
     traces = [ScoreTrace("lake", "team", 0, "map_rmse", "m", [4, 8, 12], [3.0, 2.0, 1.0])]
     traces.append(ScoreTrace("lake", "team", 1, "map_rmse", "m", [4, 5, 5], [3.0, 2.5, 2.5]))
-    curves = output._curves(("lake", "team"), traces)
+    curves = output._curves("lake", "team", traces)
     assert curves.measurements.tolist() == [4.0, 6.5, 8.5]
     assert curves.quantity == "map RMSE"
