@@ -10,7 +10,7 @@ QUICK = {"camel", "field-soil", "hartmann", "robots", "robots-depot", "wlan"}
 
 FEW = {"robots-mujoco": 3}  # rounds, each of which is simulated twice
 NEAR = {"rel": 1e-4, "abs": 1e-5}  # processors round in ways of their own, which searches enlarge
-LONG = dict.fromkeys(("swarm", "swarm-sensors"), pytest.mark.slow)  # minutes: 300 agents, each with its own belief
+LONG = dict.fromkeys(("swarm", "swarm-sensors", "wlan-channels"), pytest.mark.slow)  # minutes, or twenty seconds
 
 
 @pytest.mark.parametrize(
