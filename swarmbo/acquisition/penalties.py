@@ -8,6 +8,7 @@ of a region avoids it and a margin; points in other regions are moved out in the
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -121,12 +122,13 @@ class BoundedFunctions(BoxFunctions):
         holds = {factor: held for factor, held in self.holds.items() if factor in own}
         return replace(self, owned=own, inner=self.inner.of(own & set(self.inner.graph.factors)), holds=holds)
 
-    def _inner(self, stack: FactorStack) -> list[tuple[list[int], FactorStack]]:
+    def _inner(self, stack: FactorStack) -> list[tuple[Any, FactorStack]]:
         """Rows of the factors that have a function besides their penalties, and their stack; none if there are none."""
         known = self.inner.graph.place_of
         rows = [row for row, factor in enumerate(stack.factors) if factor in known]
-        own = FactorStack(tuple(stack.factors[row] for row in rows), stack.columns[rows])
-        return [(rows, stack if len(rows) == len(stack.factors) else own)] if rows else []
+        if len(rows) == len(stack.factors):
+            return [(np.s_[:], stack)]
+        return [(rows, FactorStack(tuple(stack.factors[row] for row in rows), stack.columns[rows]))] if rows else []
 
 
 def bounded(

@@ -17,7 +17,6 @@ from swarmbo.deciding.reports import Report
 from swarmbo.errors import TransportError
 from swarmbo.graph import FactorGraph
 from swarmbo.problem import Problem
-from swarmbo.spaces.variables import MixedDomain
 
 _MOST = 2**31  # largest number of evaluations of an agent
 
@@ -144,7 +143,7 @@ def news(problem: Problem, log: Logbook, n_attached: int, tellers: Collection[st
             return False
         if ((place < low - side) | (place > high + side))[:, own].any():
             return False
-        if isinstance(problem.domain, MixedDomain) and (problem.domain.on_grid(place) != place)[:, own].any():
+        if (problem.domain.on_grid(place) != place)[:, own].any():
             return False
         order, told = sums[:, layout.order], sums[:, layout.tellers]
         if not ((order >= 0.0) & (order < _MOST * len(agents)) & (told >= 0.0) & (told <= len(agents))).all():

@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from swarmbo.boundary.rng import stream
 from swarmbo.coordination import box_steps, requests
-from swarmbo.coordination.local_functions import LocalFunctions, Received, levels_of
+from swarmbo.coordination.local_functions import LocalFunctions, Received, levels_of, silence
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.part import BoxView
 from swarmbo.coordination.refinement import CHUNK
@@ -109,12 +109,11 @@ def of_one(
     """Best point found of a factor that shares no variable, from several starts."""
     (stack,) = stacks_of(functions.graph, [factor])
     graph, columns = functions.graph.of([factor]), stack.columns[0]
-    silence = tuple(np.zeros((1, 1)) for _ in range(functions.n_exchanges))
     low, high = functions.low[columns][None, None], functions.high[columns][None, None]
     best, highest = starts[0], -np.inf
 
     def climbed(X: Float[np.ndarray, "1 m a"]) -> box_steps.Climbing:
-        return functions.value_and_gradient(stack, X, tuple(np.zeros(X.shape[:2]) for _ in silence))
+        return functions.value_and_gradient(stack, X, silence(functions, X))
 
     for number, start in enumerate(starts):
         x, reached, given = start.copy(), -np.inf, Alternatives(graph, functions, np.roll(starts, -number, axis=0)[:3])
@@ -123,7 +122,7 @@ def of_one(
             began = reached
             for block in given.blocks(rng):
                 values = given.around(x, block)
-                (table,) = looked_up(functions, [factor], values, {factor: silence})
+                (table,) = looked_up(functions, [factor], values, {factor: silence(functions, low)})
                 at = np.unravel_index(int(table.argmax()), table.shape)
                 if table[at] > reached:
                     reached = float(table[at])

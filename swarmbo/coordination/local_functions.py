@@ -84,6 +84,11 @@ class LocalFunctions(Protocol):
         ...
 
 
+def silence(functions: LocalFunctions, X: Float[np.ndarray, "g m a"]) -> tuple[Float[np.ndarray, "g m"], ...]:
+    """Zeros, which factors without neighbours receive."""
+    return tuple(np.zeros(X.shape[:2]) for _ in range(functions.n_exchanges))
+
+
 def levels_of(functions: LocalFunctions) -> Mapping[str, Float[np.ndarray, " k"]]:
     """Places of the values of variables with a grid; none if functions do not state them."""
     return getattr(functions, "levels", {})

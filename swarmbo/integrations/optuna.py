@@ -247,8 +247,7 @@ def _variable(distribution: Any) -> Variable:
 
 def _n_values(space: Space) -> float:
     """Number of different parameters; infinite with a continuous one."""
-    axes = [_variable(distribution).axis for distribution in space.values()]
-    return math.prod(round((axis.high - axis.low) / axis.step) + 1 if axis.step else math.inf for axis in axes)
+    return math.prod(_variable(distribution).axis.count or math.inf for distribution in space.values())
 
 
 def _graph(scopes: Mapping[str, Sequence[str]], space: Space) -> FactorGraph:

@@ -160,7 +160,7 @@ class Constraint(Settings, frozen=True, tag_field="kind", tag="table"):
                 f"got the real number {loose[0]!r}; wanted variables with a step, or a Linear constraint",
                 at=f"{at}.scope",
             )
-        shape = tuple(round((axis.high - axis.low) / axis.step) + 1 for axis in axes)
+        shape = tuple(axis.count for axis in axes)
         if math.prod(shape) > _MOST:
             raise ConfigError(f"got {math.prod(shape):,} joint values; wanted at most {_MOST:,}", at=f"{at}.scope")
         if callable(self.allowed):

@@ -132,10 +132,9 @@ class _Part:
         axis, is_choice = variable.axis, isinstance(variable, Categorical)
         if not axis.step:
             return cls(axis, [(program.column(0.0, axis.high - axis.low), 1.0)], (), is_choice)
-        n_steps = round((axis.high - axis.low) / axis.step)
         if not is_listed:
-            return cls(axis, [(program.column(0.0, n_steps, whole=True), axis.step)], (), is_choice)
-        flags = tuple(program.column(0.0, 1.0, whole=True) for _ in range(n_steps + 1))
+            return cls(axis, [(program.column(0.0, axis.count - 1, whole=True), axis.step)], (), is_choice)
+        flags = tuple(program.column(0.0, 1.0, whole=True) for _ in range(axis.count))
         program.row([(flag, 1.0) for flag in flags], 1.0, 1.0)
         return cls(axis, [(flag, axis.step * i) for i, flag in enumerate(flags)], flags, is_choice)
 
@@ -156,7 +155,9 @@ class _Part:
             return self.axis.low + self.axis.step * int(np.argmax(found[list(self.flags)]))
         ((column, number),) = self.terms
         steps = float(found[column])
-        return self.axis.low + (number * round(steps) if self.axis.step else min(max(steps, 0.0), self.axis.high))
+        if self.axis.step:
+            return self.axis.low + number * round(steps)
+        return min(self.axis.low + max(steps, 0.0), self.axis.high)
 
 
 def _keep_sum(program: _Program, constraint: Linear, parts: Sequence[_Part]) -> None:

@@ -220,7 +220,7 @@ def _span_a_plane(corners: tuple[tuple[float, float], ...]) -> bool:
 
 
 class Region(Protocol):
-    """What points must avoid."""
+    """Set of points to be avoided."""
 
     def depth(self, U: Float[np.ndarray, "m s"], box: Domain, /) -> Shape:
         """Depth (m,) of points of the unit cube in it, and its gradient (m, s)."""

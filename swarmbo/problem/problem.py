@@ -398,18 +398,18 @@ class Problem:
     @cached_property
     def n_points(self) -> float:
         """Number of allowed joint points; infinite if there are real numbers, or the grids have too many to count."""
-        counts = self.domain.counts if isinstance(self.domain, MixedDomain) else np.zeros(1)
-        if not 0 < (n := math.prod(counts.tolist())) <= _COUNTED:
-            return n or math.inf
-        cells = np.indices(counts.astype(int).tolist()).reshape(len(counts), -1).T
+        counts = self.domain.counts.astype(int).tolist()
+        if not (self.limits and 0 < math.prod(counts) <= _COUNTED):
+            return math.prod(counts) or math.inf
+        cells = np.indices(counts).reshape(len(counts), -1).T
         codes = self.domain.low + cells * np.array([variable.axis.step for variable in self.variables.values()])
-        return int(self.is_allowed(self.domain.to_unit(codes)).sum()) if self.limits else n
+        return int(self.is_allowed(self.domain.to_unit(codes)).sum())
 
     def kept_out(self, u: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
         """The point of the unit cube of ``box`` itself if it is allowed, else an allowed one near it: just beyond a
         border, if possible. It has the centres of cells on axes with a grid.
         """
-        u = self._snapped(u)
+        u = self.box.snapped(u)
         if not self.limits or self.is_allowed(u[None])[0]:
             return u
         if self.constraints:
@@ -419,19 +419,16 @@ class Problem:
         near = [self._allowed_sample]
         for limit in self.limits[: len(self.no_go)]:
             if limit.depth(u[None])[0] > 0.0:
-                moved = self._snapped(limit.exits(u))
+                moved = self.box.snapped(limit.exits(u))
                 inside = moved[((moved >= 0.0) & (moved <= 1.0)).all(axis=1)]
                 near.append(inside[self.is_allowed(inside)])
         tried = np.concatenate(near)
         return tried[int(((tried - u) ** 2).sum(axis=1).argmin())].copy()
 
-    def _snapped(self, U: Float[np.ndarray, "*m n"]) -> Float[np.ndarray, "*m n"]:
-        return self.domain.snapped(U) if isinstance(self.domain, MixedDomain) else U
-
     @cached_property
     def _allowed_sample(self) -> Float[np.ndarray, "m n"]:
         """Allowed ones of points that are spread over the unit cube."""
-        spread = self._snapped(sobol(_SPREAD, self.box.n_dims, stream(0, "no-go")))
+        spread = self.box.snapped(sobol(_SPREAD, self.box.n_dims, stream(0, "no-go")))
         if self.constraints:  # few random points may keep them
             near = [self._kept(u) for u in spread[:_PROJECTED]]
             spread = np.concatenate([spread, *(u[None] for u in near if u is not None)])
@@ -487,8 +484,7 @@ class Problem:
 
     def _within(self, X: Float[np.ndarray, "*t n"]) -> Float[np.ndarray, "*t n"]:
         """Points without rounding errors at bounds and grids."""
-        X = np.clip(X, self.domain.low, self.domain.high)
-        return self.domain.on_grid(X) if isinstance(self.domain, MixedDomain) else X
+        return self.domain.on_grid(np.clip(X, self.domain.low, self.domain.high))
 
     def has(self, place: Float[np.ndarray, " n"]) -> bool:
         """True if a joint point is in bounds, and on grids, but for rounding errors."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import gymnasium
 import numpy as np
@@ -59,6 +60,19 @@ class Domain:
     def from_unit(self, U: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
         """Convert the unit cube to physical coordinates."""
         return self.low + U * (self.high - self.low)
+
+    def on_grid(self, X: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """Physical coordinates, moved to the nearest values of axes with a grid; a plain box has none."""
+        return X
+
+    def snapped(self, U: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n d"]:
+        """Points of the unit cube, likewise."""
+        return U
+
+    @cached_property
+    def counts(self) -> Float[np.ndarray, " d"]:
+        """Number of values on axes with a grid; 0 on others."""
+        return np.zeros(self.n_dims)
 
     def part(self, columns: Sequence[int]) -> "Domain":
         """Box of some coordinates."""

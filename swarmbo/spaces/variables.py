@@ -345,8 +345,7 @@ class MixedDomain(Domain):
     @cached_property
     def counts(self) -> Float[np.ndarray, " d"]:
         """Number of values on axes with a grid; 0 on others."""
-        step = np.where(self.steps > 0.0, self.steps, 1.0)
-        return np.where(self.steps > 0.0, np.rint((self.high - self.low) / step) + 1.0, 0.0)
+        return np.array([variable.axis.count for variable in self.variables], dtype=float)
 
     def part(self, columns: Sequence[int]) -> Domain:
         """Box of some coordinates."""

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 
 from swarmbo.boundary.rng import sobol, stream
 from swarmbo.errors import ConfigError
-from swarmbo.spaces.variables import Categorical, variable_of
+from swarmbo.spaces.variables import Axis, Categorical, variable_of
 from swarmbo_envs.functions.additive_function import AdditiveFunction, Points, Term, Values
 from swarmbo_envs.functions.library import get
 
@@ -22,24 +22,22 @@ _AT_ONCE = 64
 _SPREAD, _CLIMBED = 64, 8  # points of the other variables for each, and how many of all are improved
 
 
-class _Axis(NamedTuple):
-    """Codes of a variable from ``low`` to ``high``, and where these lie on the function's own axis."""
+class _Placed(NamedTuple):
+    """Codes of a variable, and the ends of the function's own axis on which they lie; choices in an order."""
 
-    low: float
-    high: float
-    step: float
-    is_log: bool
+    axis: Axis
     own: tuple[float, float]
     order: tuple[int, ...] | None = None
 
     def read(self, codes: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
         """Coordinates of codes: the lowest and the highest at the ends of the axis, others evenly between."""
-        if self.step:
-            codes = self.low + self.step * np.rint((np.clip(codes, self.low, self.high) - self.low) / self.step)
+        low, high, step = self.axis.low, self.axis.high, self.axis.step
+        if step:
+            codes = low + step * np.rint((np.clip(codes, low, high) - low) / step)
         if self.order is not None:
             codes = np.array(self.order, dtype=float)[codes.astype(int)]
-        ends = np.array([self.low, self.high])
-        if self.is_log:
+        ends = np.array([low, high])
+        if self.axis.is_log:
             codes, ends = np.log(codes), np.log(ends)
         return self.own[0] + (codes - ends[0]) / (ends[1] - ends[0]) * (self.own[1] - self.own[0])
 
@@ -86,43 +84,38 @@ def typed(f: AdditiveFunction, types: Mapping[str, Any], seed: int = 0) -> Addit
     """
     if strange := sorted(set(types) - set(f.variables)):
         raise ConfigError(f"got {strange[0]!r}; wanted some of {', '.join(f.variables)}", at="$.types")
-    axes = {f.variables.index(name): _axis(f, name, table, seed) for name, table in types.items()}
+    placed = {f.variables.index(name): _placed(f, name, table, seed) for name, table in types.items()}
     low, high = f.low.copy(), f.high.copy()
-    for column, axis in axes.items():
-        low[column], high[column] = axis.low, axis.high
+    for column, of in placed.items():
+        low[column], high[column] = of.axis.low, of.axis.high
     terms: dict[str, Term] = {}
     for factor, scope in f.scopes.items():
-        own = {place: axes[column] for place, column in enumerate(scope) if column in axes}
-        terms[factor] = partial(_read, term=f.terms[factor], axes=own)
+        own = {place: placed[column] for place, column in enumerate(scope) if column in placed}
+        terms[factor] = partial(_read, term=f.terms[factor], placed=own)
     out = replace(f, low=low, high=high, terms=terms, argmax=None, maximum=None, is_unbounded=False, types=dict(types))
-    best = _best(out, axes)
+    best = _best(out, {column: of.axis for column, of in placed.items()})
     return out if best is None else replace(out, argmax=best, maximum=float(out.value(best[None])[0]))
 
 
-def _axis(f: AdditiveFunction, name: str, table: Any, seed: int) -> _Axis:
+def _placed(f: AdditiveFunction, name: str, table: Any, seed: int) -> _Placed:
     of, column = variable_of(table, f"$.types.{name}"), f.variables.index(name)
     own, order = (float(f.low[column]), float(f.high[column])), None
     if isinstance(of, Categorical) and not of.ordered:
         rng = stream(seed, "order of choices", variable=name)
         order = tuple(rng.permutation(len(of.values)).tolist())
-    axis = of.axis
-    return _Axis(float(axis.low), float(axis.high), float(axis.step), axis.is_log, own, order)
+    return _Placed(of.axis, own, order)
 
 
-def _read(X: Points, term: Term, axes: Mapping[int, _Axis]) -> Values:
+def _read(X: Points, term: Term, placed: Mapping[int, _Placed]) -> Values:
     own = X.copy()
-    for place, axis in axes.items():
-        own[:, place] = axis.read(X[:, place])
+    for place, of in placed.items():
+        own[:, place] = of.read(X[:, place])
     return term(own)
 
 
-def _best(f: AdditiveFunction, axes: Mapping[int, _Axis]) -> Float[np.ndarray, " n"] | None:
+def _best(f: AdditiveFunction, axes: Mapping[int, Axis]) -> Float[np.ndarray, " n"] | None:
     """Best point found: of all joint values of grids, each with spread values of other variables, then improved."""
-    grids = {
-        column: axis.low + axis.step * np.arange(round((axis.high - axis.low) / axis.step) + 1)
-        for column, axis in axes.items()
-        if axis.step
-    }
+    grids = {column: axis.low + axis.step * np.arange(axis.count) for column, axis in axes.items() if axis.step}
     if prod(map(len, grids.values())) > _MOST:
         return None
     free = [column for column in range(f.n_variables) if column not in grids]

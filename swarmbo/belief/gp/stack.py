@@ -30,7 +30,7 @@ class Marginals:
 
 @dataclass(frozen=True, eq=False)
 class StackedParts(Sequence[Factorised]):
-    """What a posterior needs of k latents with up to T observations each, pending ones last; arrays are 0 beyond.
+    """Data of the posterior of k latents with up to T observations each, pending ones last; arrays are 0 beyond.
 
     As a sequence it gives the factorised matrix of each, which takes a while: ask the arrays where all are wanted.
     """

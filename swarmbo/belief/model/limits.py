@@ -45,12 +45,8 @@ class ProbablyBroken:
     def depth(self, U: Float[np.ndarray, "m n"], box: Domain) -> Shape:
         """Violation (m,) in standard deviations of the prior, and its gradient (m, n)."""
         (inner,) = stacks_of(self.belief.graph)
-        if self.coding is None:
-            Z = U[None]
-        else:
-            (stack,) = stacks_of(self.coding.over(self.belief.graph))
-            Z = self.coding.read(stack, inner, U[None, :, stack.columns[0]])
-        found = self.belief.local(inner, Z, gradient=True)
+        Z = U if self.coding is None else self.coding.inside(U)
+        found = self.belief.local(inner, Z[None], gradient=True)
         assert found.dmean is not None
         assert found.dvar is not None
         (mean,), (std,) = found.mean, np.sqrt(found.var + 1e-12)
@@ -62,9 +58,7 @@ class ProbablyBroken:
         slope, h = slopes[worst, rows], self.belief.hyperparameters
         if self.coding is not None:
             (stack,) = stacks_of(self.coding.over(self.belief.graph))
-            own = self.coding.slopes(stack, inner, slope[None])[0]
-            slope = np.zeros(U.shape)
-            slope[:, stack.columns[0]] = own
+            (slope,) = self.coding.slopes(stack, inner, slope[None])
         unit = float(h.scales[0] * np.sqrt(h.outputscales[0]))
         return lacks[worst, rows] / unit, slope / unit
 
@@ -84,8 +78,7 @@ def probably_broken(situation: JointSituation, ranges: Mapping[str, Range]) -> t
         belief = belief.update(inside.history.X[known], measured[known, column])
         fitted = belief.fit(stream(situation.seed, "limit", name=name, evaluations=len(situation.history)))
         # the model may be wrong by more than it says: what was broken lately makes the next queries more careful
-        kept = ~broken(situation.history, {**dict.fromkeys(ranges, (None, None)), name: (low, high)})
-        excess = excess_of(kept[situation.chosen & known])
+        excess = excess_of(~_is_outside(measured[situation.chosen & known, column], low, high))
         region = ProbablyBroken(fitted, low, high, _ASSURED + _RISE * excess, situation.coding)
         columns = np.arange(situation.domain.n_dims)
         out.append(Limit(region, columns, situation.domain, margin=_MARGIN * (1.0 + excess), steepness=_STEEP))
@@ -97,9 +90,12 @@ def broken(history: Dataset, ranges: Mapping[str, Range]) -> Bool[np.ndarray, " 
     out = np.zeros(len(history), dtype=bool)
     if history.measured is not None:
         for column, (low, high) in enumerate(ranges.values()):
-            values = history.measured[:, column]
-            out |= (values < (-np.inf if low is None else low)) | (values > (np.inf if high is None else high))
+            out |= _is_outside(history.measured[:, column], low, high)
     return out
+
+
+def _is_outside(values: Float[np.ndarray, " t"], low: float | None, high: float | None) -> Bool[np.ndarray, " t"]:
+    return (values < (-np.inf if low is None else low)) | (values > (np.inf if high is None else high))
 
 
 def without_better_broken(history: Dataset, ranges: Mapping[str, Range]) -> Dataset:

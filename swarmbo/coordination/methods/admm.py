@@ -22,7 +22,7 @@ from swarmbo.coordination import box_steps, choices, refinement, requests
 from swarmbo.coordination.agreement import Agreement, BoxOutcome
 from swarmbo.coordination.deadline import require_lockstep
 from swarmbo.coordination.deadline_box import maximise_by_deadline
-from swarmbo.coordination.local_functions import LocalFunctions, Received, levels_of
+from swarmbo.coordination.local_functions import LocalFunctions, Received, levels_of, silence
 from swarmbo.coordination.messages import Copy
 from swarmbo.coordination.methods.max_sum import MaxSum
 from swarmbo.coordination.part import BoxView, Copies, Part
@@ -194,10 +194,10 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
         for stack in view.stacks:
 
             def climbed(X: np.ndarray, stack: Any = stack) -> Any:
-                return functions.value_and_gradient(stack, X, _silence(functions, X))
+                return functions.value_and_gradient(stack, X, silence(functions, X))
 
             X = stack.take(drawn)
-            values = functions.value(stack, X, _silence(functions, X))
+            values = functions.value(stack, X, silence(functions, X))
             values[:, :n_given] = np.inf  # given starts are always used
             best = np.argsort(-values, axis=1, kind="stable")[:, : self.starts]
             starts = np.take_along_axis(X, best[:, :, None], axis=1)
@@ -335,11 +335,6 @@ class ADMM(BoxMethod, frozen=True, tag_field="kind", tag="admm"):
 def _is_large(view: BoxView) -> bool:
     """True if a part has so many factors that its rounds are shortened; every agent knows the number."""
     return len(view.part.graph.factors) >= _MANY
-
-
-def _silence(functions: LocalFunctions, X: Float[np.ndarray, "g m a"]) -> tuple[Float[np.ndarray, "g m"], ...]:
-    """Zeros, which factors without neighbours receive."""
-    return tuple(np.zeros(X.shape[:2]) for _ in range(functions.n_exchanges))
 
 
 def _recombined(view: BoxView, pool: Float[np.ndarray, "c n"]) -> Steps[Float[np.ndarray, " n"]]:

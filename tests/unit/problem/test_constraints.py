@@ -24,7 +24,7 @@ NAMES = "abcd"
 
 
 def drawn(seed, *values):
-    """Whether joint values are allowed, as good as at random."""
+    """True for joint values that are allowed, as good as at random."""
     return crc32(repr((seed, values)).encode()) % 3 > 0
 
 
