@@ -242,7 +242,13 @@ def _value_at(data: object, path: str) -> object:
 
 def _type_at(kind: Any, data: object, path: str) -> tuple[Any, object]:
     """Type and value at a path: walks the schema along it, choosing union members by tag."""
-    for step in re.findall(r"\.([^.\[\]]+)", path):
+    for step, index in re.findall(r"\.([^.\[\]]+)|\[(\d+)\]", path):
+        if index:
+            lists = [part for part in (kind, *get_args(kind)) if get_origin(part) in (list, tuple)]
+            if not (lists and isinstance(data, list | tuple) and int(index) < len(data)):
+                return None, None
+            kind, data = get_args(lists[0])[0], data[int(index)]
+            continue
         table = _table_type(kind, data)
         fields = {} if table is None else {field.encode_name: field.type for field in msgspec.structs.fields(table)}
         if step not in fields or not isinstance(data, Mapping):

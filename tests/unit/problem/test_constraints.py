@@ -315,3 +315,18 @@ def test_a_scenario_states_constraints_as_tables():
     _, team = assemble(scenario)
     point = team.ask().point
     assert point["x0"] + point["x1"] <= 0.0
+
+
+@pytest.mark.parametrize(
+    ("table", "at", "words"),
+    [
+        ({"kind": "linar"}, "$.constraints[0].kind", "did you mean 'linear'?"),
+        ({"kind": "linear", "weight": {"x0": 1.0}}, "$.constraints[0]", "did you mean 'weights'?"),
+        ({"kind": "separation", "variables": ["x0", "x1"], "at_least": -1}, "$.constraints[0].at_least", ">= 0"),
+    ],
+)
+def test_a_wrong_table_in_a_list_of_a_scenario_is_refused_with_what_was_wanted(table, at, words):
+    with pytest.raises(ConfigError) as caught:
+        scenario_of({"name": "wrong", "environment": {"id": "swarmbo/function-v0"}, "constraints": [table]})
+    assert caught.value.at == at
+    assert words in caught.value.message
