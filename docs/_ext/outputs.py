@@ -4,8 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from sphinx.util import logging
-
 FIGURE = re.compile(r"^\.\. image-sg:: ", re.MULTILINE)
 PRINTED = re.compile(r"^\.\. rst-class:: sphx-glr-script-out\n((?:[ \t].*\n|\n)*)", re.MULTILINE)
 WRONG = re.compile(r"\bnan\b|\w*Warning: .*", re.IGNORECASE)
@@ -25,6 +23,8 @@ def faults(page: str) -> list[str]:
 
 
 def _look(app: Any) -> None:
+    from sphinx.util import logging
+
     for script in sorted(Path(app.srcdir, "tutorials").glob("*.py")):
         page = Path(app.srcdir, "auto_tutorials", f"{script.stem}.rst")
         for fault in faults(page.read_text(encoding="utf-8")):
